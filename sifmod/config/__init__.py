@@ -1,0 +1,1 @@
+"""YAML files to frozen values: easyconfigs, sites, settings."""

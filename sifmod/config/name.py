@@ -1,0 +1,20 @@
+"""The name of a module, and the names derived from it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class ModuleName:
+    """`name` / `version` (the version with its versionsuffix), e.g. PyTorch / 2.2.0-rocm-5.6.1."""
+
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.version}"
+
+    @property
+    def variable(self) -> str:
+        """The name as EasyBuild spells it in a variable (EBROOT…): `-` → MIN, `+` → PLUS, other signs dropped."""
+        spelled = self.name.upper().replace("-", "MIN").replace("+", "PLUS")
+        return "".join(letter for letter in spelled if letter.isascii() and (letter.isalnum() or letter == "_"))

@@ -1,0 +1,106 @@
+"""What can go wrong: one family per boundary, each with its exit code (EasyBuild 5's numbers).
+
+A message names the thing, says what was expected and what was found, and what was done about it; the hint is the
+next command. Both are plain text, lower-case start, no full stop on a single sentence.
+"""
+
+from dataclasses import dataclass
+
+
+class SifmodError(Exception):
+    """Anything that sifmod reports to its user: a message, and a hint for the next step."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class OptionError(SifmodError):
+    """An option or an environment variable has a value that cannot be used."""
+
+    exit_code = 2
+
+
+class EasyconfigNotFoundError(SifmodError):
+    """No easyconfig of this name or path exists."""
+
+    exit_code = 4
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing that is wrong in one file, at a line and column counted from 1."""
+
+    file: str
+    line: int
+    column: int
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        """`file:line:column: key.path: message`, the form that editors and `grep -n` understand."""
+        place = f"{self.file}:{self.line}:{self.column}: "
+        return f"{place}{self.key}: {self.message}" if self.key else f"{place}{self.message}"
+
+
+class ConfigError(SifmodError):
+    """One or more files cannot be used; every problem of them is listed."""
+
+    exit_code = 5
+
+    def __init__(self, problems: tuple[Problem, ...], hint: str = "") -> None:
+        super().__init__("\n".join(str(problem) for problem in problems), hint)
+        self.problems = problems
+
+
+class VariantError(SifmodError):
+    """The easyconfig has no variant that was asked for, or none that fits this machine."""
+
+    exit_code = 5
+
+
+class FetchError(SifmodError):
+    """An image could not be had from any of its sources."""
+
+    exit_code = 10
+
+
+class ImageError(FetchError):
+    """What was fetched or given is not the SIF that was promised."""
+
+
+class RuntimeMissingError(SifmodError):
+    """Apptainer or Singularity is needed for this step and is not there, or failed."""
+
+    exit_code = 10
+
+
+class InstallError(SifmodError):
+    """The installed tree could not be changed as planned."""
+
+    exit_code = 18
+
+
+class LockError(InstallError):
+    """A lock could not be taken, or was lost to another node."""
+
+
+class SanityCheckError(SifmodError):
+    """The module was built but does not do what its easyconfig promises; it was not published."""
+
+    exit_code = 22
+
+
+class ModuleError(SifmodError):
+    """A modulefile cannot be written or found."""
+
+    exit_code = 24
+
+
+class PermissionsError(SifmodError):
+    """A path cannot be read or written by this user."""
+
+    exit_code = 25

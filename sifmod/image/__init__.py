@@ -1,0 +1,1 @@
+"""A reference to a verified SIF."""

@@ -1,0 +1,43 @@
+"""An Artifact: a verified SIF, and the seam between what is fetched and where it is kept."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A SIF whose header, size and digest have been checked."""
+
+    path: Path  # in the store, or the user's own file when it is only referenced
+    sha256: str
+    size: int  # bytes
+    source: str  # the source that gave it, as the easyconfig spells it
+    arch: str  # amd64, arm64, … as the SIF's header says
+    notes: tuple[str, ...] = ()  # what the user should know: e.g. a hard link that became a copy
+
+
+class Store(Protocol):
+    """What fetching needs of the store (tree/store.py)."""
+
+    def find(self, sha256: str) -> Path | None:
+        """The stored image of this digest, or None."""
+
+    def incoming(self) -> AbstractContextManager[Path]:
+        """A fresh path on the store's file system; what is left there at exit is removed."""
+
+    def workspace(self) -> AbstractContextManager[Path]:
+        """A fresh directory inside the prefix for the runtime's cache and temporary files, removed at exit."""
+
+    def add(self, incoming: Path, sha256: str) -> Path:
+        """Put a complete file under its digest (fsync, read-only, rename) and return its path; idempotent."""
+
+
+Progress = Callable[[str, int, int | None], None]
+"""Called as (what, bytes done, bytes in all or None) while an image is copied or downloaded."""
+
+
+def no_progress(what: str, done: int, total: int | None) -> None:  # noqa: ARG001
+    """Say nothing."""

@@ -1,0 +1,1 @@
+"""A plan to text: modulefiles, wrappers, runscripts."""

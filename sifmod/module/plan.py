@@ -1,0 +1,111 @@
+"""The Plan: everything that is decided before anything is done."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sifmod.config.name import ModuleName
+
+Accelerator = Literal["rocm", "cuda", "none"]
+Link = Literal["copy", "hardlink", "reference"]
+Syntax = Literal["lua", "tcl"]
+
+
+@dataclass(frozen=True)
+class Bind:
+    """One bind path. `source` and `target` are absolute; an optional one is left out where its source is missing."""
+
+    source: str
+    target: str
+    options: tuple[str, ...] = ()  # ro, rw, image-src=/…
+    optional: bool = False
+
+    def __str__(self) -> str:
+        """As the runtime spells it: `source[:target[:options]]`."""
+        if self.options:
+            return f"{self.source}:{self.target}:{','.join(self.options)}"
+        return self.source if self.source == self.target else f"{self.source}:{self.target}"
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The program that runs images on this site, as found at install time."""
+
+    kind: Literal["apptainer", "singularity"]
+    path: str  # absolute path; "" when none was found
+
+
+@dataclass(frozen=True)
+class ImagePlan:
+    """Which SIF is wanted and where it may come from."""
+
+    filename: str  # the link's name in the generation
+    sources: tuple[str, ...]  # in the order they are tried; a bare name is looked up in image_dirs
+    image_dirs: tuple[str, ...]
+    build: str | None  # path of a definition file, instead of sources
+    sha256: str | None
+    arch: str  # amd64 | arm64
+    link: Link
+    offline: bool
+
+
+@dataclass(frozen=True)
+class Activation:
+    """How the Python environment inside the image is activated."""
+
+    with_conda: str  # the value of WITH_CONDA; "true" when nothing is needed
+    command: str  # run by bash inside, before the command; "" when variables do it all
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """One executable in bin/: `name` on the host runs `command` inside the image."""
+
+    name: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Help:
+    """What the module says about itself. Plain text, any character; the templates quote it."""
+
+    description: str
+    homepage: str
+    docurls: tuple[str, ...]
+    whatis: tuple[str, ...]
+    contents: tuple[tuple[str, str], ...]  # package, version
+    origin: str  # where the image comes from: the first source, with its digest if stated
+
+
+@dataclass(frozen=True)
+class SanityCheck:
+    """Commands run through the wrappers' environment, and paths that must exist in the generation or the image."""
+
+    commands: tuple[str, ...]
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything decided for one module. Pure data: no path in here has been looked at."""
+
+    module: ModuleName
+    version: str  # without the versionsuffix: EBVERSION<NAME>
+    easyconfig: str  # the name to give to `sifmod install` to bring the module back
+    prefix: str
+    syntaxes: tuple[Syntax, ...]
+    accelerator: Accelerator
+    gpu_flags: tuple[str, ...]  # of nv, nvccli, rocm: what the site resolves the accelerator to
+    runtime: Runtime
+    image: ImagePlan
+    activation: Activation
+    binds: tuple[Bind, ...]  # without /runscripts, which render adds
+    env: tuple[tuple[str, str], ...]  # inside the container, sorted by name
+    host_env: tuple[tuple[str, str], ...]  # on the host, sorted by name
+    path: tuple[str, ...]  # in front of PATH inside, in order
+    wrappers: tuple[Wrapper, ...]
+    runscripts: tuple[str, ...]  # names of templates/runscripts/
+    runscript_env: tuple[tuple[str, str], ...]  # set by conda-python-distributed where the user has not
+    conflict: tuple[str, ...]
+    family: str | None
+    help: Help
+    sanity_check: SanityCheck

@@ -1,0 +1,1 @@
+"""What is on disk: layout, locks, store, generations, receipts."""
