@@ -1,0 +1,151 @@
+"""doctor: look at this machine and say what works, what is missing and what to do about it. Changes nothing."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sifmod.config.site import Site
+
+Status = Literal["ok", "note", "missing"]
+GB = 10**9
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: what was found, and the next step where one is needed."""
+
+    subject: str
+    status: Status
+    text: str
+    hint: str = ""
+
+
+def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Everything worth knowing about this machine before an install; no file is written and no image is started."""
+    return tuple(
+        finding
+        for part in (
+            _runtime(site),
+            _user_namespaces(),
+            _squashfs(),
+            _accelerators(site),
+            _module_tool(environ),
+            _slurm(),
+            _space(site),
+            _spellings(environ),
+        )
+        for finding in part
+    )
+
+
+def _first_line(*command: str) -> str:
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"cannot be run: {error}"
+    return (result.stdout or result.stderr).strip().partition("\n")[0]
+
+
+def _runtime(site: Site) -> Iterator[Finding]:
+    if site.runtime_path:
+        yield Finding("runtime", "ok", f"{_first_line(site.runtime_path, '--version')} ({site.runtime_path})")
+    else:
+        yield Finding(
+            "runtime",
+            "missing",
+            "neither apptainer nor singularity is on PATH",
+            "modules can be installed from a SIF, but not run here; install Apptainer, or load the site's module for it",
+        )
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _user_namespaces() -> Iterator[Finding]:
+    closed = [
+        name
+        for name, off in (
+            ("/proc/sys/kernel/unprivileged_userns_clone", "0"),
+            ("/proc/sys/user/max_user_namespaces", "0"),
+            ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"),
+        )
+        if _read(name) == off
+    ]
+    if closed:
+        hint = "a runtime installed with its setuid starter works without them; else ask the administrator"
+        yield Finding("user namespaces", "note", f"not open to ordinary users ({', '.join(closed)})", hint)
+    else:
+        yield Finding("user namespaces", "ok", "open to ordinary users")
+
+
+def _squashfs() -> Iterator[Finding]:
+    mksquashfs = shutil.which("mksquashfs")
+    if mksquashfs:
+        yield Finding("mksquashfs", "ok", _first_line(mksquashfs, "-version"))
+    else:
+        hint = "install squashfs-tools 4.5 or later to convert registry images; a SIF needs no conversion"
+        yield Finding("mksquashfs", "missing", "not on PATH", hint)
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        yield Finding("/dev/fuse", "note", "not open to this user", "a runtime without setuid mounts images through FUSE")
+
+
+def _accelerators(site: Site) -> Iterator[Finding]:
+    nvidia = sorted(Path("/dev").glob("nvidia[0-9]*"))
+    driver = _read("/proc/driver/nvidia/version").partition("\n")[0]
+    if nvidia:
+        yield Finding("NVIDIA GPUs", "ok", f"{len(nvidia)} ({driver or 'driver version unknown'})")
+    render = sorted(Path("/dev/dri").glob("renderD*")) if Path("/dev/kfd").exists() else []
+    if render:
+        version = _read("/sys/module/amdgpu/version")
+        yield Finding("AMD GPUs", "ok", f"{len(render)} (amdgpu {version or 'version unknown'})")
+    if not nvidia and not render:
+        yield Finding("GPUs", "note", "none on this node; on a login node that is usual")
+    yield Finding("accelerator", "ok", f"{site.accelerator} (site {site.name})")
+
+
+def _module_tool(environ: Mapping[str, str]) -> Iterator[Finding]:
+    if version := environ.get("LMOD_VERSION"):
+        yield Finding("module tool", "ok", f"Lmod {version}")
+    elif environ.get("MODULESHOME") or environ.get("MODULES_CMD"):
+        yield Finding("module tool", "ok", f"Environment Modules ({environ.get('MODULESHOME', environ.get('MODULES_CMD'))})")
+    else:
+        hint = "log in again with Lmod or Environment Modules set up; the wrappers work without either"
+        yield Finding("module tool", "missing", "`module` is not set up in this shell", hint)
+
+
+def _slurm() -> Iterator[Finding]:
+    srun = shutil.which("srun")
+    yield Finding("Slurm", "ok" if srun else "note", _first_line(srun, "--version") if srun else "not on PATH")
+
+
+def _space(site: Site) -> Iterator[Finding]:
+    prefix = Path(site.prefix)
+    place = next(folder for folder in (prefix, *prefix.parents) if folder.exists())
+    free = shutil.disk_usage(place).free
+    chosen = "default, images over 2 GB are asked about" if site.prefix_is_default else "configured"
+    text = f"{prefix} ({chosen}), {free / GB:.1f} GB free"
+    if not os.access(place, os.W_OK):
+        yield Finding("prefix", "missing", f"{text}, not writable", "choose one of your own: export SIFMOD_PREFIX=DIR")
+    elif free < 10 * GB:
+        yield Finding("prefix", "note", text, "PyTorch images are 5 to 20 GB: export SIFMOD_PREFIX=DIR on a larger disk")
+    else:
+        yield Finding("prefix", "ok", text)
+
+
+def _spellings(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Apptainer drops the SINGULARITY spelling of a variable that is set differently under its own."""
+    for name, value in sorted(environ.items()):
+        if not name.startswith(("SINGULARITY_", "SINGULARITYENV_")):
+            continue
+        twin = name.replace("SINGULARITY", "APPTAINER", 1)
+        if twin in environ and environ[twin] != value:
+            hint = f"Apptainer uses {twin} and ignores the other: set both the same, or only one"
+            yield Finding("environment", "note", f"{name} and {twin} are set differently", hint)

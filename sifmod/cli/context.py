@@ -1,0 +1,28 @@
+"""What a verb starts from: the site, and the tree in its prefix."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sifmod.cli.options import SITE_KEYS
+from sifmod.tree.layout import Layout
+
+if TYPE_CHECKING:
+    from sifmod.config.settings import LoadedSite
+
+
+def load_context(options: Mapping[str, str | None]) -> "LoadedSite":
+    """The site with the command line's options on top (design section 3); raises ConfigError, OptionError."""
+    from sifmod.config.settings import load_site
+
+    overrides = {SITE_KEYS[name]: value for name, value in options.items() if value is not None and name in SITE_KEYS}
+    return load_site(overrides, os.environ)
+
+
+def layout_for(prefix: str | None) -> Layout:
+    """The tree of the prefix given or configured; reads configuration files only when they decide the prefix."""
+    from sifmod.config.prefix import quick_prefix
+
+    quick = quick_prefix(prefix, os.environ)
+    return Layout(Path(quick if quick else load_context({"prefix": prefix}).site.prefix))

@@ -1,0 +1,31 @@
+"""`sifmod doctor`."""
+
+import os
+
+import click
+
+from sifmod.cli.options import json_option, site_options
+
+
+@click.command("doctor")
+@site_options
+@json_option
+def command(as_json: bool, **site: str | None) -> int:
+    """Look at this machine: runtime, user namespaces, squashfs, GPUs, module tool, Slurm, space, prefix."""
+    from dataclasses import asdict
+
+    from sifmod.actions.doctor import diagnose
+    from sifmod.cli.context import load_context
+    from sifmod.cli.output import print_json
+
+    findings = diagnose(load_context(site).site, os.environ)
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        width = max(len(finding.subject) for finding in findings)
+        marks = {"ok": "[ok]", "note": "[--]", "missing": "[!!]"}
+        for finding in findings:
+            click.echo(f"{marks[finding.status]} {finding.subject.ljust(width)}  {finding.text}")
+            if finding.hint:
+                click.echo(f"     {' ' * width}  {finding.hint}")
+    return 1 if any(finding.status == "missing" for finding in findings) else 0

@@ -1,0 +1,129 @@
+"""The command `sifmod`: finds the verb, runs it, and turns what went wrong into a message and an exit code."""
+
+import errno
+import importlib
+import os
+import signal
+import sys
+import traceback
+from types import FrameType
+
+import click
+
+from sifmod.errors import SifmodError
+
+# verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
+VERBS = {
+    "install": ("install", "Install the modules of one or more easyconfigs."),
+    "list": ("list", "List the installed modules."),
+    "show": ("show", "Show an installed module, or an easyconfig as it would be installed."),
+    "search": ("search", "Search the easyconfigs on the easyconfig path."),
+    "verify": ("verify", "Compare installed images and files with their receipts."),
+    "uninstall": ("uninstall", "Remove modules; what the user added stays."),
+    "rollback": ("rollback", "Switch a module back to its previous generation."),
+    "gc": ("gc", "Remove old generations and unused images (shows them unless --yes)."),
+    "check": ("check", "Validate easyconfigs and render what they would install."),
+    "schema": ("schema", "Print the JSON Schema of an easyconfig."),
+    "config": ("config", "Show the configuration and where each value came from."),
+    "doctor": ("doctor", "Look at this machine: runtime, module tool, GPUs, Slurm, space."),
+    "init": ("init", "Print the shell lines that make modules and completion available."),
+}
+BUG = 70
+BUG_REPORT = "this is a bug in sifmod: please report it with the lines above and the command that you ran"
+
+
+class Verbs(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The verbs in the order of their use."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import one verb; None when there is no such verb."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = importlib.import_module(f"sifmod.cli.{VERBS[cmd_name][0]}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the verbs without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with a suggestion for a misspelt verb."""
+        if args and not args[0].startswith("-") and args[0] not in VERBS:
+            import difflib
+
+            close = difflib.get_close_matches(args[0], VERBS, n=1)
+            suggestion = f", did you mean `{close[0]}`?" if close else ""
+            raise click.UsageError(f"there is no command `{args[0]}`{suggestion}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Guide: docs/guide.md. Exit codes follow EasyBuild 5 (docs/guide.md, exit codes).",
+)
+@click.version_option(package_name="sifmod", message="sifmod %(version)s")
+def cli() -> None:
+    """Install container images as environment modules, from one YAML file each."""
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; returns its exit code (0 ok, 130 for ^C, 70 for a bug, else the error's own)."""
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False)
+    except click.exceptions.Abort:
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except SifmodError as error:
+        show_error(error.message, error.hint)
+        return error.exit_code
+    except KeyboardInterrupt:
+        show_error("interrupted, nothing was changed that the next run does not put right")
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _operating_system_error(error)
+    except Exception:
+        traceback.print_exc()
+        show_error(BUG_REPORT)
+        return BUG
+    return result if isinstance(result, int) else 0
+
+
+def show_error(message: str, hint: str = "") -> None:
+    """Print a message, and after a blank line its hint, to standard error."""
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True)
+    if hint:
+        click.echo(f"\n{click.style('hint:', fg='cyan')} {hint}", err=True)
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    raise SystemExit(128 + number)
+
+
+def _operating_system_error(error: OSError) -> int:
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        show_error(f"{error.filename}: {error.strerror}", "choose a place of your own with --prefix or SIFMOD_PREFIX")
+        return 25
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        place = f"{error.filename}: " if error.filename else ""
+        show_error(
+            f"{place}{error.strerror}, nothing was published",
+            "free space or choose another place with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what can go",
+        )
+        return 18
+    traceback.print_exc()
+    show_error(BUG_REPORT)
+    return BUG

@@ -1,0 +1,49 @@
+"""Options that several verbs share."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+# option → key of the site (config/site.py); the same name in upper case after SIFMOD_ works in the environment
+SITE_KEYS = {
+    "site": "site",
+    "prefix": "prefix",
+    "robot_paths": "robot_paths",
+    "image_dirs": "image_dirs",
+    "accelerator": "accelerator",
+    "runtime": "runtime",
+    "module_syntax": "module_syntax",
+    "link": "link",
+}
+
+
+def prefix_option(function: Decorated) -> Decorated:
+    """`--prefix`, for verbs that only look at the tree."""
+    return click.option(
+        "--prefix", metavar="DIR", help="The tree that holds modules, images and software (SIFMOD_PREFIX)."
+    )(function)
+
+
+def site_options(function: Decorated) -> Decorated:
+    """The options that say what is true of this machine; each is also a SIFMOD_ variable and a key of config.yaml."""
+    for option in reversed(
+        (
+            click.option("--site", metavar="NAME", help="Facts of a site: a shipped one (lumi-g, …) or a file."),
+            prefix_option,
+            click.option("--robot-paths", metavar="DIRS", help="Where easyconfigs are looked for (`:` between)."),
+            click.option("--image-dirs", metavar="DIRS", help="Where images given by name are looked for."),
+            click.option("--accelerator", type=click.Choice(["auto", "rocm", "cuda", "none"]), help="GPUs of the site."),
+            click.option("--runtime", metavar="NAME|PATH", help="apptainer, singularity, or the path of one."),
+            click.option("--module-syntax", type=click.Choice(["auto", "lua", "tcl", "both"]), help="Modulefiles."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def json_option(function: Decorated) -> Decorated:
+    """`--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print data for programs.")(function)

@@ -1,0 +1,114 @@
+"""What the user sees: messages on standard error, data on standard output, progress for a terminal or a log."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+Progress = Callable[[str, int, int | None], None]
+
+
+class Say(Protocol):
+    """Print one line of what is going on."""
+
+    def __call__(self, text: str) -> None:
+        """`text` without a newline."""
+
+
+def say(text: str) -> None:
+    """A line of what is being done, in EasyBuild's form, on standard error."""
+    click.echo(f"== {text}", err=True)
+
+
+def quiet(text: str) -> None:  # noqa: ARG001
+    """Say nothing: `--quiet`."""
+
+
+def print_json(data: object) -> None:
+    """Data for a program, on standard output."""
+    click.echo(json.dumps(data, indent=2, sort_keys=True))
+
+
+def print_rows(rows: Sequence[Sequence[str]]) -> None:
+    """Columns of text on standard output, as wide as their widest cell; no trailing blanks."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def human_size(size: int) -> str:
+    """Bytes as people read them: 1.1 GB."""
+    amount = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+@contextmanager
+def progress(enabled: bool) -> Iterator[Progress]:
+    """A progress bar on a terminal, a line per 10 % in a log, nothing when not enabled."""
+    if not enabled:
+        yield lambda what, done, total: None  # noqa: ARG005
+    elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        with _bars() as update:
+            yield update
+    else:
+        yield _log_lines()
+
+
+@contextmanager
+def _bars() -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress as Bars,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    tasks: dict[str, TaskID] = {}
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+
+        def update(what: str, done: int, total: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done, total=total)
+
+        yield update
+
+
+def _log_lines(interval: float = 60.0) -> Progress:
+    """A line whenever another tenth is done, and every `interval` seconds where the size is not known."""
+    last: dict[str, tuple[int, float]] = {}
+
+    def update(what: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        tenth = 10 * done // total if total else 0
+        shown, when = last.get(what, (-1, now))
+        if (total and tenth > shown) or (not total and now - when >= interval):
+            share = f"{10 * tenth} % of {human_size(total)}" if total else human_size(done)
+            say(f"{what}: {share}")
+            last[what] = (tenth, now)
+        else:
+            last.setdefault(what, (shown, when))
+
+    return update

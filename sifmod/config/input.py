@@ -1,0 +1,90 @@
+"""What an installation was made from: the files, variables and facts that a later run compares, cheaply.
+
+Imports neither pydantic nor a YAML parser: an unchanged module is recognised with this file alone.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod.digest import sha256_bytes, sha256_file
+
+PRESENT = "present"
+RUNTIMES = ("apptainer", "singularity")
+DEVICES = (("cuda", "/dev/nvidiactl"), ("rocm", "/dev/kfd"))
+# Lmod sets MODULESHOME too, so its own variables are asked first.
+_SYNTAX_VARIABLES = (("LMOD_CMD", "lua"), ("LMOD_VERSION", "lua"), ("MODULES_CMD", "tcl"), ("MODULESHOME", "tcl"))
+_SYNTAX_PLACES = (
+    ("/usr/share/lmod", "lua"),
+    ("/opt/ohpc/admin/lmod", "lua"),
+    ("/usr/share/modules", "tcl"),
+    ("/usr/share/Modules", "tcl"),
+)
+_VARIABLES = ("EBU_USER_PREFIX", "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
+
+
+@dataclass(frozen=True, order=True)
+class Input:
+    """One thing that was looked at.
+
+    `path` is a file's path (digest: of its content; `present` for what is not a regular file), a directory's path
+    with a `/` at its end (digest: of the names in it) or `$NAME` (digest: of the variable's value).
+    `sha256` is None for what was looked for and was not there.
+    """
+
+    path: str
+    sha256: str | None
+
+
+def read_input(path: str, environ: Mapping[str, str]) -> Input:
+    """Look at `path` (see `Input`) now; what cannot be read counts as absent."""
+    if path.startswith("$"):
+        value = environ.get(path[1:])
+        return Input(path, None if value is None else sha256_bytes(os.fsencode(value)))
+    try:
+        if path.endswith("/"):
+            return Input(path, sha256_bytes(os.fsencode("\n".join(sorted(os.listdir(path))))))  # noqa: PTH208 (plain names)
+        file = Path(path)
+        return Input(path, sha256_file(file) if file.is_file() else PRESENT if file.exists() else None)
+    except OSError:
+        return Input(path, None)
+
+
+def unchanged(inputs: Iterable[Input], environ: Mapping[str, str]) -> bool:
+    """Tell whether every input still is as it was."""
+    return all(read_input(seen.path, environ) == seen for seen in inputs)
+
+
+def find_program(name: str, environ: Mapping[str, str]) -> str:
+    """The absolute path of an executable on PATH, or the empty text."""
+    for directory in environ.get("PATH", "").split(":"):
+        candidate = f"{directory}/{name}"
+        if directory.startswith("/") and os.access(candidate, os.X_OK) and Path(candidate).is_file():
+            return candidate
+    return ""
+
+
+def module_syntax(environ: Mapping[str, str]) -> str:
+    """The syntax of the module tool in use: `lua` for Lmod, `tcl` for Environment Modules, `lua` where none is seen."""
+    for variable, syntax in _SYNTAX_VARIABLES:
+        if environ.get(variable):
+            return syntax
+    for place, syntax in _SYNTAX_PLACES:
+        if Path(place).exists():
+            return syntax
+    return "lua"
+
+
+def current_facts(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Everything about this machine and environment that detection looks at, as sorted (name, value) pairs."""
+    facts = {f"device {accelerator}": PRESENT if Path(device).exists() else "" for accelerator, device in DEVICES}
+    for name in RUNTIMES:
+        found = find_program(name, environ)
+        facts[f"program {name}"] = f"{found} {os.path.realpath(found)}" if found else ""
+    facts["machine"] = os.uname().machine
+    facts["module syntax"] = module_syntax(environ)
+    for name, value in environ.items():
+        if name in _VARIABLES or name.startswith("SIFMOD_"):
+            facts[f"variable {name}"] = value
+    return tuple(sorted(facts.items()))

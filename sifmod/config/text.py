@@ -1,0 +1,139 @@
+"""The kinds of text that configuration may hold, each with the rule that keeps it harmless."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from sifmod.config.yaml import Number
+
+# C0 and C1 controls, DEL, and the two Unicode line ends: what a terminal, a shell or Lmod would act on.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+# `,` and `:` separate bind paths, and the runtimes read `"` and `\` as quotes and escapes in them.
+_NOT_IN_BINDS = re.compile(r'[,:"\\]')
+
+
+def shown(text: str) -> str:
+    """A text inside a message: quoted, one line, at most 60 characters."""
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def _line(text: str) -> str:
+    if bad := _CONTROL.search(text):
+        raise ValueError(f"the character {bad.group()!r} is not allowed here: use a single line of printable text")
+    return text
+
+
+def _text(text: str) -> str:
+    if bad := _CONTROL_BUT_LINES.search(text):
+        raise ValueError(f"the control character {bad.group()!r} is not allowed here")
+    return text
+
+
+def _matching(pattern: str, rule: str) -> AfterValidator:
+    compiled = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if not compiled.fullmatch(text) or ".." in text:
+            raise ValueError(f"{shown(text)} cannot be used: {rule}")
+        return text
+
+    return AfterValidator(check)
+
+
+def _version(text: str) -> str:
+    if text == "default":
+        raise ValueError("'default' cannot be a version: module systems read a file of this name as a marker")
+    return text
+
+
+def _absolute(text: str) -> str:
+    if not text.startswith("/"):
+        raise ValueError(f"expected an absolute path, got {shown(text)}")
+    return _line(text)
+
+
+def _bind_path(text: str) -> str:
+    if bad := _NOT_IN_BINDS.search(text):
+        raise ValueError(f"a path with {bad.group()} cannot be bound into a container: {shown(text)}")
+    return _absolute(text)
+
+
+def _search_directory(text: str) -> str:
+    if ":" in text:
+        raise ValueError(f"a directory on a search path cannot hold ':', got {shown(text)}")
+    return _absolute(text)
+
+
+def _env_name(text: str) -> str:
+    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError(f"{shown(text)} cannot be a variable's name: use letters, digits and _, no digit first")
+    return text
+
+
+def _number_as_written(value: object) -> object:
+    return value.text if isinstance(value, Number) else value
+
+
+def _wrapper(text: str) -> str:
+    if text in ("apptainer", "singularity"):
+        raise ValueError(f"a wrapper cannot be called {text}: it would stand in front of the runtime that it starts")
+    return text
+
+
+_NAME_RULE = "use letters, digits and . _ + -, a letter or digit first, no '..'"
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
+
+Line = Annotated[str, AfterValidator(_line)]
+Text = Annotated[str, AfterValidator(_text)]
+Name = Annotated[str, Field(max_length=100), _matching(_NAME, _NAME_RULE)]
+Version = Annotated[str, Field(max_length=100), _matching(_NAME, _NAME_RULE), AfterValidator(_version)]
+VersionSuffix = Annotated[
+    str, Field(max_length=100), _matching(r"[A-Za-z0-9._+-]*", "use letters, digits and . _ + -, no '..'")
+]
+SifName = Annotated[
+    str,
+    Field(max_length=200),
+    _matching(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]*\.sif", "use letters, digits and . _ + - @ =, with .sif at the end"),
+]
+WrapperName = Annotated[str, _matching(_NAME, _NAME_RULE), AfterValidator(_wrapper)]
+ModuleSpec = Annotated[
+    str, _matching(r"[A-Za-z0-9][A-Za-z0-9._+/-]*", "use a module's name: letters, digits and . _ + - /")
+]
+Family = Annotated[str, _matching(r"[A-Za-z0-9][A-Za-z0-9_]*", "use letters, digits and _")]
+Sha256 = Annotated[str, _matching("[0-9a-f]{64}", "expected the 64 lower-case hexadecimal digits that sha256sum prints")]
+Absolute = Annotated[str, AfterValidator(_absolute)]
+BindPath = Annotated[str, AfterValidator(_bind_path)]
+SearchDirectory = Annotated[str, AfterValidator(_search_directory)]
+EnvName = Annotated[str, AfterValidator(_env_name)]
+EnvValue = Annotated[str, BeforeValidator(_number_as_written, json_schema_input_type=str | int | float), AfterValidator(_line)]
+
+
+@dataclass(frozen=True)
+class Items:
+    """Marks a field that is a map in YAML and a tuple of (key, value) pairs, in the file's order, in the model."""
+
+    key: Any
+    value: Any
+    check: Callable[[str], None] | None = None
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """A dict's schema, followed by the step from dict to pairs."""
+        key = self.key if self.check is None else Annotated[self.key, AfterValidator(self._checked)]
+        return core_schema.no_info_after_validator_function(
+            lambda items: tuple(items.items()), handler.generate_schema(dict[key, self.value])  # type: ignore[valid-type]
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """A dict's JSON Schema."""
+        return handler(schema)
+
+    def _checked(self, key: str) -> str:
+        if self.check is not None:
+            self.check(key)
+        return key

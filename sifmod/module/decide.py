@@ -1,0 +1,147 @@
+"""An easyconfig and a site to a Plan: every decision of an install, without looking at disk or network."""
+
+from dataclasses import dataclass
+
+from sifmod.config.bind import BindSpec
+from sifmod.config.easyconfig import Easyconfig
+from sifmod.config.site import Site
+from sifmod.module.plan import (
+    Accelerator,
+    Activation,
+    Bind,
+    Help,
+    ImagePlan,
+    Link,
+    Plan,
+    Runtime,
+    SanityCheck,
+    Wrapper,
+)
+
+GPU_DEVICES = {
+    "rocm": (Bind("/dev/kfd", "/dev/kfd", optional=True), Bind("/dev/dri", "/dev/dri", optional=True)),
+}
+# wrappers that are scripts of our own inside the image rather than programs of the image
+SCRIPT_WRAPPERS = ("start-shell", "list-packages")
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the command line decides about one install, beside the site."""
+
+    easyconfig: str  # the name to give to `sifmod install` again
+    link: Link
+    offline: bool = False
+    source: str | None = None  # instead of the easyconfig's sources
+
+
+def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices) -> Plan:
+    """Decide everything. Where easyconfig and site name one bind target or one variable, the easyconfig wins."""
+    activation, activation_env, activation_path = _activation(easyconfig)
+    runscripts = _runscripts(easyconfig)
+    gpu_flags, gpu_binds = _accelerator(easyconfig.accelerator, site)
+    return Plan(
+        module=easyconfig.module,
+        version=easyconfig.version,
+        easyconfig=choices.easyconfig,
+        prefix=str(site.prefix),
+        syntaxes=site.module_syntax,
+        accelerator=easyconfig.accelerator,
+        gpu_flags=gpu_flags,
+        runtime=Runtime(site.runtime_kind, site.runtime_path),
+        image=_image(easyconfig, site, choices),
+        activation=activation,
+        binds=_binds((*_spelled(easyconfig.binds), *_spelled(site.binds), *gpu_binds)),
+        env=_merged(site.env, activation_env, easyconfig.env),
+        host_env=_merged(site.host_env, easyconfig.host_env),
+        path=(*easyconfig.path, *activation_path),
+        wrappers=tuple(_wrapper(name) for name in dict.fromkeys(easyconfig.wrappers)),
+        runscripts=runscripts,
+        runscript_env=_merged(site.runscript_env, easyconfig.runscript_env),
+        conflict=easyconfig.conflict,
+        family=easyconfig.family,
+        help=_help(easyconfig, choices),
+        sanity_check=SanityCheck(easyconfig.sanity_check.commands, easyconfig.sanity_check.paths),
+    )
+
+
+def _merged(*layers: Pairs) -> Pairs:
+    """One value a name, later layers win; sorted by name."""
+    return tuple(sorted({name: value for layer in layers for name, value in layer}.items()))
+
+
+def _spelled(binds: tuple[BindSpec, ...]) -> tuple[Bind, ...]:
+    return tuple(Bind(bind.source, bind.target, bind.options, bind.optional) for bind in binds)
+
+
+def _binds(binds: tuple[Bind, ...]) -> tuple[Bind, ...]:
+    """One bind a target, the first one."""
+    return tuple({bind.target: bind for bind in reversed(binds)}[target] for target in dict.fromkeys(b.target for b in binds))
+
+
+def _activation(easyconfig: Easyconfig) -> tuple[Activation, Pairs, tuple[str, ...]]:
+    """How Python is activated: by variables for conda and venv, as LUMI's later generations do, else by a command."""
+    if easyconfig.activate is not None:
+        return Activation(easyconfig.activate, easyconfig.activate), (), ()
+    env: dict[str, str] = {}
+    path: list[str] = []
+    command = "true"
+    if easyconfig.venv is not None:
+        env["VIRTUAL_ENV"] = easyconfig.venv
+        path.append(f"{easyconfig.venv}/bin")
+        command = f"source {easyconfig.venv}/bin/activate"
+    if conda := easyconfig.conda:
+        home = conda.prefix if conda.env == "base" else f"{conda.prefix}/envs/{conda.env}"
+        env |= {"CONDA_DEFAULT_ENV": conda.env, "CONDA_EXE": f"{conda.prefix}/bin/conda", "CONDA_PREFIX": home}
+        path += [f"{home}/bin", f"{conda.prefix}/condabin"]
+        if easyconfig.venv is None:
+            command = f"source {conda.prefix}/bin/activate {conda.env}"
+    return Activation(command, ""), tuple(env.items()), tuple(path)
+
+
+def _accelerator(accelerator: Accelerator, site: Site) -> tuple[tuple[str, ...], tuple[Bind, ...]]:
+    """The runtime's flags and the binds that the site resolves an accelerator to."""
+    if accelerator == "none":
+        return (), ()
+    resolved = site.accelerators.rocm if accelerator == "rocm" else site.accelerators.cuda
+    if resolved == "devices":
+        return (), GPU_DEVICES["rocm"]
+    return (() if resolved == "none" else (resolved,)), ()
+
+
+def _runscripts(easyconfig: Easyconfig) -> tuple[str, ...]:
+    """The runscripts asked for, and those that a wrapper runs."""
+    needed = tuple(name for name in easyconfig.wrappers if name in SCRIPT_WRAPPERS)
+    return tuple(dict.fromkeys((*easyconfig.runscripts, *needed)))
+
+
+def _wrapper(name: str) -> Wrapper:
+    return Wrapper(name, (f"/runscripts/{name}",) if name in SCRIPT_WRAPPERS else (name,))
+
+
+def _image(easyconfig: Easyconfig, site: Site, choices: Choices) -> ImagePlan:
+    image = easyconfig.image
+    return ImagePlan(
+        filename=image.filename,
+        sources=image.sources if choices.source is None else (choices.source,),
+        image_dirs=site.image_dirs,
+        build=image.build if choices.source is None else None,
+        sha256=image.sha256,
+        arch=image.arch,
+        link=choices.link,
+        offline=choices.offline,
+    )
+
+
+def _help(easyconfig: Easyconfig, choices: Choices) -> Help:
+    image = easyconfig.image
+    origin = choices.source or (image.sources[0] if image.sources else f"built from {image.build}")
+    return Help(
+        description=easyconfig.description,
+        homepage=easyconfig.homepage,
+        docurls=easyconfig.docurls,
+        whatis=easyconfig.whatis,
+        contents=easyconfig.contents,
+        origin=f"{origin} (sha256 {image.sha256})" if image.sha256 else origin,
+    )

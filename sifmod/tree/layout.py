@@ -1,0 +1,92 @@
+"""Where everything is under one prefix. Paths only; nothing in here looks at the disk."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sifmod.config.name import ModuleName
+from sifmod.errors import OptionError
+
+Syntax = Literal["lua", "tcl"]
+
+RECEIPT = "receipt.json"
+HISTORY = "history.json"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The paths of one tree, as design section 5 draws it.
+
+    Raises OptionError for a prefix that is not absolute or holds `,`, `:` or a control character: bind paths and
+    PATH have no way to quote them.
+    """
+
+    prefix: Path
+
+    def __post_init__(self) -> None:
+        text = str(self.prefix)
+        odd = sorted({letter for letter in text if letter in ",:" or not letter.isprintable()})
+        if odd:
+            raise OptionError(
+                f"the prefix {text!r} holds {', '.join(map(repr, odd))}, which bind paths and PATH cannot express",
+                "choose another directory with --prefix or SIFMOD_PREFIX",
+            )
+        if not self.prefix.is_absolute():
+            raise OptionError(f"the prefix {text!r} is not an absolute path")
+
+    @property
+    def modules(self) -> Path:
+        """The directory for `module use`; it holds stubs and nothing else."""
+        return self.prefix / "modules"
+
+    def module_file(self, module: ModuleName, syntax: Syntax) -> Path:
+        """The stub of `module`: `<version>.lua` for Lmod, `<version>` for Environment Modules."""
+        return self.modules / module.name / (f"{module.version}.lua" if syntax == "lua" else module.version)
+
+    @property
+    def software(self) -> Path:
+        """Switches, by name and version, with the generations beside them."""
+        return self.prefix / "software"
+
+    def switch(self, module: ModuleName) -> Path:
+        """The symlink to the live generation; the stable path for people."""
+        return self.software / module.name / module.version
+
+    def generations(self, module: ModuleName) -> Path:
+        """The directory of all generations of `module`, and of its history."""
+        return self.software / module.name / ".generations" / module.version
+
+    def generation(self, module: ModuleName, number: int) -> Path:
+        """The root of one generation; also the text that is baked into its files."""
+        return self.generations(module) / str(number)
+
+    def switch_target(self, module: ModuleName, number: int) -> str:
+        """What the switch holds when generation `number` is live; relative, so that a tree can be moved as a whole."""
+        return f".generations/{module.version}/{number}"
+
+    def history(self, module: ModuleName) -> Path:
+        """Which generation was live since when."""
+        return self.generations(module) / HISTORY
+
+    def user_software(self, module: ModuleName) -> Path:
+        """What the user adds to `module`; never touched, survives every reinstall."""
+        return self.prefix / "user-software" / module.name / module.version
+
+    @property
+    def images(self) -> Path:
+        """The store."""
+        return self.prefix / "images" / "sha256"
+
+    def image(self, sha256: str) -> Path:
+        """The stored image of one digest."""
+        return self.images / f"{sha256}.sif"
+
+    @property
+    def locks(self) -> Path:
+        """One directory per lock."""
+        return self.prefix / ".locks"
+
+    @property
+    def staging(self) -> Path:
+        """One directory per lock that is held; empty when nobody works on the tree."""
+        return self.prefix / ".staging"
