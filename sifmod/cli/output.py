@@ -13,6 +13,8 @@ import click
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
+    from sifmod.tree.receipt import Installation
+
 Progress = Callable[[str, int, int | None], None]
 
 
@@ -35,6 +37,14 @@ def quiet(text: str) -> None:  # noqa: ARG001
 def print_json(data: object) -> None:
     """Data for a program, on standard output."""
     click.echo(json.dumps(data, indent=2, sort_keys=True))
+
+
+def receipt_data(installation: "Installation") -> dict[str, object]:
+    """An installation as `--json` prints it: its receipt."""
+    from sifmod.tree.receipt import to_json
+
+    data: dict[str, object] = json.loads(to_json(installation))
+    return {"module": str(installation.module), **data}
 
 
 def print_rows(rows: Sequence[Sequence[str]]) -> None:

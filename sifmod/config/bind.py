@@ -6,7 +6,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema, model_validator
 
 from sifmod.config.model import Model
-from sifmod.config.text import BindPath, shown
+from sifmod.config.node import shown
+from sifmod.config.text import BindPath, can_be_bound
 
 _OPTION = re.compile(r"ro|rw|id=[0-9]+|image-src=/?[^,:\"\\\x00-\x1f\x7f]*")
 
@@ -26,7 +27,7 @@ class BindSpec(Model):
     """One bind path; `target` is where it appears inside, an `optional` one is left out where its source is missing."""
 
     source: BindPath
-    target: BindPath
+    target: BindPath = ""
     options: Annotated[
         tuple[str, ...],
         BeforeValidator(_options),
@@ -41,9 +42,8 @@ class BindSpec(Model):
         if isinstance(value, str):
             parts = value.split(":", 2)
             value = dict(zip(("source", "target", "options"), parts, strict=False))
-        if isinstance(value, dict) and "source" in value:
-            return {"target": value["source"], **value}
-        return value
+        source = value.get("source") if isinstance(value, dict) else None
+        return {"target": source, **value} if isinstance(source, str) and can_be_bound(source) else value
 
 
 BindItem = Annotated[

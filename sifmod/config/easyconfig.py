@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
+from pydantic_core import PydanticCustomError
 
-from sifmod.config.bind import BindItem, BindSpec
+from sifmod.config.bind import BindItem
 from sifmod.config.model import Model
 from sifmod.config.name import ModuleName
 from sifmod.config.text import (
@@ -44,9 +45,9 @@ class Image(Model):
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
         if self.build is not None and self.sources:
-            raise ValueError("give sources or build, not both")
+            raise PydanticCustomError("combination", "give sources or build, not both")
         if self.build is None and not self.sources:
-            raise ValueError("expected sources, a list of places to take the image from, or build")
+            raise PydanticCustomError("combination", "expected sources, a list of places to fetch from, or build")
         return self
 
 
@@ -64,6 +65,13 @@ class SanityCheck(Model):
     paths: tuple[Line, ...] = ()
 
 
+_OWN_VARIABLES = (
+    *("PATH", "MODULEPATH", "LOADEDMODULES", "_LMFILES_", "SIF", "RUNSCRIPTS", "CONTAINERROOT", "WITH_CONDA"),
+    *("SINGULARITY_BIND", "SINGULARITY_BINDPATH", "APPTAINER_BIND", "APPTAINER_BINDPATH"),
+)
+_OWN_PREFIXES = ("_SIFMOD_", "SIFMOD_", "LMOD_", "__LMOD_", "_ModuleTable", "MODULES_", "__MODULES_")
+
+
 def _container_variable(name: str) -> None:
     if name in ("PATH", "PREPEND_PATH", "APPEND_PATH"):
         raise ValueError(f"{name} is made from the key path: write the directories there")
@@ -77,12 +85,6 @@ def _host_variable(name: str) -> None:
     if name in _OWN_VARIABLES or name.startswith(_OWN_PREFIXES):
         raise ValueError(f"{name} belongs to the module itself or to the module system and cannot be set here")
 
-
-_OWN_VARIABLES = (
-    "PATH MODULEPATH LOADEDMODULES _LMFILES_ SIF RUNSCRIPTS CONTAINERROOT WITH_CONDA "
-    "SINGULARITY_BIND SINGULARITY_BINDPATH APPTAINER_BIND APPTAINER_BINDPATH"
-).split()
-_OWN_PREFIXES = ("_SIFMOD_", "SIFMOD_", "LMOD_", "__LMOD_", "_ModuleTable", "MODULES_", "__MODULES_")
 
 ContainerEnv = Annotated[Pairs, Items(EnvName, EnvValue, _container_variable)]
 HostEnv = Annotated[Pairs, Items(EnvName, EnvValue, _host_variable)]
@@ -130,9 +132,9 @@ class Easyconfig(Model):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if ".." in self.module.version:
-            raise ValueError(f"version and versionsuffix give {self.module.version}, which holds '..'")
+            raise PydanticCustomError("combination", "version and versionsuffix together hold '..'")
         if self.activate is not None and (self.conda is not None or self.venv is not None):
-            raise ValueError("give activate, or conda and venv, not both")
+            raise PydanticCustomError("combination", "give activate, or conda and venv, not both")
         return self
 
 
@@ -141,7 +143,5 @@ class EasyconfigFile(Easyconfig):
 
     extends: Line = ""
     preset: Name | None = None
-    variants: Annotated[tuple[tuple[str, Easyconfig], ...], Items(Name, Easyconfig)] = Field(default=())
+    variants: Annotated[tuple[tuple[str, Easyconfig], ...], Items(Name, Easyconfig)] = ()
 
-
-__all__ = ["Accelerator", "Arch", "BindSpec", "Conda", "Easyconfig", "EasyconfigFile", "Image", "Runscript", "SanityCheck"]

@@ -28,9 +28,9 @@ _VARIABLES = ("EBU_USER_PREFIX", "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 class Input:
     """One thing that was looked at.
 
-    `path` is a file's path (digest: of its content; `present` for what is not a regular file), a directory's path
-    with a `/` at its end (digest: of the names in it) or `$NAME` (digest: of the variable's value).
-    `sha256` is None for what was looked for and was not there.
+    `path` is a file's path (digest: of its content), a directory's path with a `/` at its end (digest: of the names
+    in it), `$NAME` (digest: of the variable's value), or `?` and a path of which only the existence counts (the word
+    `present`). `sha256` is None for what was looked for and was not there, or could not be read.
     """
 
     path: str
@@ -38,15 +38,16 @@ class Input:
 
 
 def read_input(path: str, environ: Mapping[str, str]) -> Input:
-    """Look at `path` (see `Input`) now; what cannot be read counts as absent."""
+    """Look at `path` (spelled as in `Input`) now."""
     if path.startswith("$"):
         value = environ.get(path[1:])
         return Input(path, None if value is None else sha256_bytes(os.fsencode(value)))
     try:
         if path.endswith("/"):
             return Input(path, sha256_bytes(os.fsencode("\n".join(sorted(os.listdir(path))))))  # noqa: PTH208 (plain names)
-        file = Path(path)
-        return Input(path, sha256_file(file) if file.is_file() else PRESENT if file.exists() else None)
+        if path.startswith("?"):
+            return Input(path, PRESENT if Path(path[1:]).exists() else None)
+        return Input(path, sha256_file(Path(path)) if Path(path).is_file() else None)
     except OSError:
         return Input(path, None)
 
@@ -81,7 +82,7 @@ def current_facts(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     facts = {f"device {accelerator}": PRESENT if Path(device).exists() else "" for accelerator, device in DEVICES}
     for name in RUNTIMES:
         found = find_program(name, environ)
-        facts[f"program {name}"] = f"{found} {os.path.realpath(found)}" if found else ""
+        facts[f"program {name}"] = f"{found}\t{os.path.realpath(found)}" if found else ""
     facts["machine"] = os.uname().machine
     facts["module syntax"] = module_syntax(environ)
     for name, value in environ.items():

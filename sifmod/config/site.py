@@ -9,8 +9,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from sifmod.config.bind import BindItem, BindSpec
 from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, HostEnv, Pairs, RunscriptEnv
 from sifmod.config.model import Model
+from sifmod.config.node import Number
 from sifmod.config.text import BindPath, Items, Line, Name, SearchDirectory, Text
-from sifmod.config.yaml import Number
 
 Link = Literal["copy", "hardlink", "reference"]
 RuntimeKind = Literal["apptainer", "singularity"]
@@ -81,6 +81,9 @@ def _runtime(text: str) -> str:
     raise ValueError(f"expected auto, apptainer, singularity or an absolute path, got {text!r}")
 
 
+Umask = Annotated[str, BeforeValidator(_octal, json_schema_input_type=str | int), AfterValidator(_umask)]
+
+
 class SiteFile(Model):
     """What a site file, a settings file, the environment and the command line may say."""
 
@@ -100,7 +103,7 @@ class SiteFile(Model):
     module_syntax: Literal["auto", "lua", "tcl", "both"] = "auto"
     link: Link = "copy"
     lock_lease: Annotated[float, BeforeValidator(_seconds), Field(ge=1, le=3600)] = 30.0
-    umask: Annotated[str, BeforeValidator(_octal, json_schema_input_type=str | int), AfterValidator(_umask)] | None = None
+    umask: Umask | None = None
     group: Name | None = None
     arch: Literal["auto", "amd64", "arm64"] = "auto"
     detect: Detect = Detect()

@@ -9,18 +9,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from sifmod.config.yaml import Number
+from sifmod.config.node import Number, shown
 
 # C0 and C1 controls, DEL, and the two Unicode line ends: what a terminal, a shell or Lmod would act on.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _CONTROL_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 # `,` and `:` separate bind paths, and the runtimes read `"` and `\` as quotes and escapes in them.
 _NOT_IN_BINDS = re.compile(r'[,:"\\]')
-
-
-def shown(text: str) -> str:
-    """A text inside a message: quoted, one line, at most 60 characters."""
-    return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
 def _line(text: str) -> str:
@@ -62,6 +57,11 @@ def _bind_path(text: str) -> str:
     if bad := _NOT_IN_BINDS.search(text):
         raise ValueError(f"a path with {bad.group()} cannot be bound into a container: {shown(text)}")
     return _absolute(text)
+
+
+def can_be_bound(path: str) -> bool:
+    """Tell whether a path can stand in a bind path."""
+    return path.startswith("/") and not _NOT_IN_BINDS.search(path) and not _CONTROL.search(path)
 
 
 def _search_directory(text: str) -> str:
@@ -106,12 +106,14 @@ ModuleSpec = Annotated[
     str, _matching(r"[A-Za-z0-9][A-Za-z0-9._+/-]*", "use a module's name: letters, digits and . _ + - /")
 ]
 Family = Annotated[str, _matching(r"[A-Za-z0-9][A-Za-z0-9_]*", "use letters, digits and _")]
-Sha256 = Annotated[str, _matching("[0-9a-f]{64}", "expected the 64 lower-case hexadecimal digits that sha256sum prints")]
+Sha256 = Annotated[str, _matching("[0-9a-f]{64}", "expected 64 lower-case hexadecimal digits, as sha256sum prints")]
 Absolute = Annotated[str, AfterValidator(_absolute)]
 BindPath = Annotated[str, AfterValidator(_bind_path)]
 SearchDirectory = Annotated[str, AfterValidator(_search_directory)]
 EnvName = Annotated[str, AfterValidator(_env_name)]
-EnvValue = Annotated[str, BeforeValidator(_number_as_written, json_schema_input_type=str | int | float), AfterValidator(_line)]
+EnvValue = Annotated[
+    str, BeforeValidator(_number_as_written, json_schema_input_type=str | int | float), AfterValidator(_line)
+]
 
 
 @dataclass(frozen=True)
@@ -125,9 +127,8 @@ class Items:
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         """A dict's schema, followed by the step from dict to pairs."""
         key = self.key if self.check is None else Annotated[self.key, AfterValidator(self._checked)]
-        return core_schema.no_info_after_validator_function(
-            lambda items: tuple(items.items()), handler.generate_schema(dict[key, self.value])  # type: ignore[valid-type]
-        )
+        mapping = core_schema.dict_schema(handler.generate_schema(key), handler.generate_schema(self.value))
+        return core_schema.no_info_after_validator_function(lambda items: tuple(items.items()), mapping)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """A dict's JSON Schema."""

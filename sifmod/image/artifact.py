@@ -39,5 +39,5 @@ Progress = Callable[[str, int, int | None], None]
 """Called as (what, bytes done, bytes in all or None) while an image is copied or downloaded."""
 
 
-def no_progress(what: str, done: int, total: int | None) -> None:  # noqa: ARG001
+def no_progress(what: str, done: int, total: int | None) -> None:
     """Say nothing."""

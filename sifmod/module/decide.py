@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from sifmod.config.bind import BindSpec
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.config.site import Site
+from sifmod.module.launch import RUNSCRIPTS_TARGET, wrapper_command
 from sifmod.module.plan import (
     Accelerator,
     Activation,
@@ -21,8 +22,6 @@ from sifmod.module.plan import (
 GPU_DEVICES = {
     "rocm": (Bind("/dev/kfd", "/dev/kfd", optional=True), Bind("/dev/dri", "/dev/dri", optional=True)),
 }
-# wrappers that are scripts of our own inside the image rather than programs of the image
-SCRIPT_WRAPPERS = ("start-shell", "list-packages")
 Pairs = tuple[tuple[str, str], ...]
 
 
@@ -39,7 +38,7 @@ class Choices:
 def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices) -> Plan:
     """Decide everything. Where easyconfig and site name one bind target or one variable, the easyconfig wins."""
     activation, activation_env, activation_path = _activation(easyconfig)
-    runscripts = _runscripts(easyconfig)
+    wrappers = tuple(Wrapper(name, wrapper_command(name)) for name in dict.fromkeys(easyconfig.wrappers))
     gpu_flags, gpu_binds = _accelerator(easyconfig.accelerator, site)
     return Plan(
         module=easyconfig.module,
@@ -56,8 +55,8 @@ def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices) -> Plan:
         env=_merged(site.env, activation_env, easyconfig.env),
         host_env=_merged(site.host_env, easyconfig.host_env),
         path=(*easyconfig.path, *activation_path),
-        wrappers=tuple(_wrapper(name) for name in dict.fromkeys(easyconfig.wrappers)),
-        runscripts=runscripts,
+        wrappers=wrappers,
+        runscripts=_runscripts(easyconfig, wrappers),
         runscript_env=_merged(site.runscript_env, easyconfig.runscript_env),
         conflict=easyconfig.conflict,
         family=easyconfig.family,
@@ -110,14 +109,11 @@ def _accelerator(accelerator: Accelerator, site: Site) -> tuple[tuple[str, ...],
     return (() if resolved == "none" else (resolved,)), ()
 
 
-def _runscripts(easyconfig: Easyconfig) -> tuple[str, ...]:
+def _runscripts(easyconfig: Easyconfig, wrappers: tuple[Wrapper, ...]) -> tuple[str, ...]:
     """The runscripts asked for, and those that a wrapper runs."""
-    needed = tuple(name for name in easyconfig.wrappers if name in SCRIPT_WRAPPERS)
-    return tuple(dict.fromkeys((*easyconfig.runscripts, *needed)))
-
-
-def _wrapper(name: str) -> Wrapper:
-    return Wrapper(name, (f"/runscripts/{name}",) if name in SCRIPT_WRAPPERS else (name,))
+    own = f"{RUNSCRIPTS_TARGET}/"
+    run = (wrapper.command[0].removeprefix(own) for wrapper in wrappers if wrapper.command[0].startswith(own))
+    return tuple(dict.fromkeys((*easyconfig.runscripts, *run)))
 
 
 def _image(easyconfig: Easyconfig, site: Site, choices: Choices) -> ImagePlan:

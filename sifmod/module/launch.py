@@ -1,8 +1,9 @@
-"""How the runtime is told: the names of its variables and the values a plan gives them."""
+"""How the runtime is told: the names of its variables, the values a plan gives them, the command lines it runs."""
 
-from sifmod.module.plan import Bind, Plan, Runtime
+from sifmod.module.plan import Activation, Bind, Plan, Runtime
 
 RUNSCRIPTS_TARGET = "/runscripts"
+_EVALUATED = str.maketrans({sign: f"\\{sign}" for sign in "\\$`"})
 
 
 def prefixes(runtime: Runtime) -> tuple[str, ...]:
@@ -13,16 +14,57 @@ def prefixes(runtime: Runtime) -> tuple[str, ...]:
     return ("SINGULARITY", "APPTAINER") if runtime.kind == "apptainer" else ("SINGULARITY",)
 
 
+def runtimes(runtime: Runtime) -> tuple[str, ...]:
+    """Where a wrapper looks for the runtime: where it was at install time, else on PATH."""
+    names = ("apptainer", "singularity") if runtime.kind == "apptainer" else ("singularity", "apptainer")
+    return (runtime.path, *names) if runtime.path else names
+
+
+def literal(text: str) -> str:
+    r"""A value as SINGULARITYENV_X and APPTAINERENV_X must spell it to arrive unchanged.
+
+    The runtime puts a backslash before each `"` and evaluates the result inside double quotes (Apptainer, every
+    version, and SingularityCE from 3.9): `\`, `$` and the backtick are escaped here, `"` must not be. With NO_EVAL
+    set the runtime takes values as they are, and this spelling is then wrong (never run).
+    """
+    return text.translate(_EVALUATED)
+
+
 def binds(plan: Plan, root: str) -> tuple[Bind, ...]:
     """Every bind of the module, the generation's runscripts (read-only) first."""
     return (Bind(f"{root}/runscripts", RUNSCRIPTS_TARGET, ("ro",)), *plan.binds)
 
 
-def container_env(plan: Plan) -> tuple[tuple[str, str], ...]:
-    """The variables set inside the container, WITH_CONDA among them, sorted by name; PREPEND_PATH is not one of them."""
+def plain_env(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """The variables inside the container with the values they have there, WITH_CONDA among them, sorted by name."""
     return tuple(sorted({**dict(plan.env), "WITH_CONDA": plan.activation.with_conda}.items()))
 
 
+def container_env(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """The same as the runtime must be told them, after <prefix>ENV_: see literal. PREPEND_PATH is not one of them."""
+    return tuple((name, literal(value)) for name, value in plain_env(plan))
+
+
 def prepend_path(plan: Plan) -> tuple[str, ...]:
-    """Directories in front of PATH inside, the first one first."""
-    return plan.path
+    """Directories in front of PATH inside, the first one first, as the runtime must be told them: see literal."""
+    return tuple(literal(directory) for directory in plan.path)
+
+
+def images(plan: Plan, root: str) -> tuple[str, ...]:
+    """Where the image is looked for: the generation's own link, then the copies in image_dirs."""
+    return tuple(f"{directory}/{plan.image.filename}" for directory in (root, *plan.image.image_dirs))
+
+
+def stable_root(plan: Plan) -> str:
+    """The path of the live generation, the same for every generation: the switch."""
+    return f"{plan.prefix}/software/{plan.module}"
+
+
+def activated(activation: Activation, command: tuple[str, ...]) -> tuple[str, ...]:
+    """The words that start a command inside with the Python environment active; arguments may follow.
+
+    A runscript activates the environment itself, and variables need no command: both are started as they are.
+    """
+    if not activation.command or command[0].startswith(f"{RUNSCRIPTS_TARGET}/"):
+        return command
+    return ("bash", "-c", f'{activation.command} && exec "$@"', "bash", *command)

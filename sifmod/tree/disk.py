@@ -65,16 +65,24 @@ def sync_directory(path: Path) -> None:
 
 
 def move(source: Path, target: Path) -> None:
-    """Rename `source` over `target` in one step, durably."""
+    """Rename `source` over `target` in one step, durably; the directories above `target` are made if need be."""
+    for attempt in range(3):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            source.rename(target)
+        except FileNotFoundError:
+            # A run for another module may have removed the directory between the two calls, because it was empty.
+            if attempt == 2 or not os.path.lexists(source):
+                raise
+        else:
+            sync_directory(target.parent)
+            return
+
+
+def take(source: Path, target: Path) -> None:
+    """Rename `source` to `target`, durably. Makes no directory: a holder's that was taken away must stay away."""
     source.rename(target)
-    sync_directory(target.parent)
-
-
-def put(source: Path, target: Path, data: bytes, mode: int = 0o666) -> None:
-    """Give `target` the content `data` in one step, by way of the new file `source` on the same file system."""
-    write(source, data, mode)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    move(source, target)
+    sync_directory(source.parent)
 
 
 def is_directory(path: Path) -> bool:
@@ -87,19 +95,14 @@ def is_directory(path: Path) -> bool:
 
 def remove_tree(path: Path) -> None:
     """Remove a directory with all that is in it, read-only directories too; idempotent, follows no symlink."""
-    for directory, _, _ in os.walk(path):
-        with suppress(OSError):
-            Path(directory).chmod(0o700)
-    for directory, directories, files in os.walk(path, topdown=False):
-        for name in files:
-            Path(directory, name).unlink(missing_ok=True)
-        for name in directories:
-            child = Path(directory, name)
-            if is_directory(child):
-                _remove_directory(child)
-            else:
-                child.unlink(missing_ok=True)
-    _remove_directory(path)
+    if not is_directory(path):
+        path.unlink(missing_ok=True)
+        return
+    path.chmod(0o700)
+    for child in path.iterdir():
+        remove_tree(child)
+    with suppress(FileNotFoundError):
+        path.rmdir()
 
 
 def prune(path: Path, top: Path) -> None:
@@ -112,8 +115,3 @@ def prune(path: Path, top: Path) -> None:
         except OSError:
             return
         path = path.parent
-
-
-def _remove_directory(path: Path) -> None:
-    with suppress(FileNotFoundError):
-        path.rmdir()

@@ -1,0 +1,50 @@
+"""dry runs: what an install would do, without doing it."""
+
+from pathlib import Path
+
+from sifmod.actions.install import Request, plan_digest
+from sifmod.module.render import render, render_stub
+from sifmod.tree.history import read_history
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import live, numbers
+
+
+def mark(request: Request) -> str:
+    """EasyBuild's mark: `x` installed, `F` forced, `R` rebuilt, blank to install."""
+    if request.options.force:
+        return "F"
+    layout = Layout(Path(request.plan.prefix))
+    before = live(layout, request.plan.module)
+    if before is None:
+        return " "
+    if request.options.rebuild or before.provenance.plan_digest != plan_digest(request.plan):
+        return "R"
+    return "x"
+
+
+def overview(request: Request) -> tuple[str, ...]:
+    """The decisions a user wants to see before an install, a line each."""
+    plan = request.plan
+    layout = Layout(Path(plan.prefix))
+    runtime = f"{plan.runtime.kind} ({plan.runtime.path or 'not found here'})"
+    return (
+        f"site         {request.site.site.name}, accelerator {plan.accelerator}, runtime {runtime}",
+        f"variant      {request.loaded.variant or '-'}",
+        f"modulefile   {', '.join(str(layout.module_file(plan.module, syntax)) for syntax in plan.syntaxes)}",
+        f"software     {layout.switch(plan.module)}",
+        *(f"image        {source}" for source in plan.image.sources or (f"build {plan.image.build}",)),
+        f"sha256       {plan.image.sha256 or 'not stated: install prints it'}",
+        *(f"bind         {bind}{' (optional)' if bind.optional else ''}" for bind in plan.binds),
+        f"wrappers     {' '.join(wrapper.name for wrapper in plan.wrappers)}",
+    )
+
+
+def texts(request: Request) -> tuple[tuple[str, str], ...]:
+    """Every file that would be written, as (path, text); exact, since rendering needs no image."""
+    plan = request.plan
+    layout = Layout(Path(plan.prefix))
+    used = {event.generation or 0 for event in read_history(layout, plan.module)}
+    root = layout.generation(plan.module, 1 + max((*used, *numbers(layout, plan.module)), default=0))
+    files = [(str(root / file.path), file.text) for file in render(plan, str(root))]
+    stubs = [(str(layout.modules / file.path), file.text) for file in render_stub(plan)]
+    return tuple(files + stubs)

@@ -1,0 +1,184 @@
+"""gc: remove old generations, and images that nothing uses; decided first, shown, then done."""
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from sifmod.config.name import ModuleName
+from sifmod.tree.addition import changes, only_in
+from sifmod.tree.disk import prune, remove_tree, take
+from sifmod.tree.generation import module_lock, tidy
+from sifmod.tree.history import previous, read_history, superseded
+from sifmod.tree.jobs import Jobs, ask_slurm
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import Held, lock
+from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
+from sifmod.tree.store import StoredImage, discard, entries
+from sifmod.tree.use import all_used_images, used_images
+
+DAYS = 14.0
+_DAY = 86400.0
+
+
+class OldGeneration(NamedTuple):
+    """A generation that is not live. `keep` says why it stays; empty: it goes."""
+
+    module: ModuleName
+    number: int
+    root: Path
+    keep: str
+
+
+class OldImage(NamedTuple):
+    """An image that no generation which stays uses. `keep` says why it stays; empty: it goes."""
+
+    image: StoredImage
+    keep: str
+
+
+class GcPlan(NamedTuple):
+    """What a gc would do: everything that is not in use, with the reason to keep it or none."""
+
+    generations: tuple[OldGeneration, ...]
+    images: tuple[OldImage, ...]
+    empty: tuple[ModuleName, ...]  # uninstalled modules of which only the history will be left
+    jobs: Jobs
+    days: float
+
+    @property
+    def size(self) -> int:
+        """Bytes of the images that go."""
+        return sum(old.image.size for old in self.images if not old.keep)
+
+
+class Collected(NamedTuple):
+    """What a gc did."""
+
+    generations: tuple[OldGeneration, ...]
+    images: tuple[StoredImage, ...]
+    size: int  # bytes
+
+
+def plan_gc(layout: Layout, days: float = DAYS) -> GcPlan:
+    """Decide what can go, and change nothing.
+
+    A generation stays while it is live or the one to roll back to, for `days` after another took its place or the
+    module was uninstalled, while a Slurm job submitted before that is known or Slurm cannot be asked, and while it
+    holds anything that its receipt does not name or that was changed, unless the live generation has the same.
+    Images stay as long as any generation that stays links to them, and for `days` after they were stored.
+    """
+    jobs = ask_slurm(layout.prefix)
+    generations: list[OldGeneration] = []
+    empty = []
+    for module in known_modules(layout):
+        old = _old_generations(layout, module, jobs, days)
+        generations += old
+        if live_number(layout, module) is None and not any(generation.keep for generation in old):
+            empty.append(module)
+    going = {generation.root for generation in generations if not generation.keep}
+    images = tuple(_old_images(layout, going, jobs, days))
+    return GcPlan(tuple(generations), images, tuple(empty), jobs, days)
+
+
+def apply_gc(layout: Layout, plan: GcPlan, lease: float, on_wait: Callable[[str], None]) -> Collected:
+    """Remove what `plan` says, as far as a second look under the locks agrees. Idempotent.
+
+    Killed on the way, a generation or an image is there whole or not at all.
+    """
+    tidy(layout, lease, on_wait)
+    wanted = {generation.root for generation in plan.generations if not generation.keep}
+    removed: list[OldGeneration] = []
+    for module in sorted({generation.module for generation in plan.generations if not generation.keep} | {*plan.empty}):
+        with module_lock(layout, module, lease, on_wait) as held:
+            for old in _old_generations(layout, module, plan.jobs, plan.days):
+                if not old.keep and old.root in wanted:
+                    _remove_generation(layout, old, held)
+                    removed.append(old)
+            _remove_history(layout, module, held)
+    images = []
+    for image in (old.image for old in plan.images if not old.keep):
+        with lock(layout, f"image-{image.sha256}", lease, on_wait) as held:
+            if image.sha256 not in all_used_images(layout) and discard(layout, image, held):
+                images.append(image)
+    return Collected(tuple(removed), tuple(images), sum(image.size for image in images))
+
+
+def _old_generations(layout: Layout, module: ModuleName, jobs: Jobs, days: float) -> list[OldGeneration]:
+    now = live_number(layout, module)
+    old = []
+    for number in numbers(layout, module):
+        if number != now:
+            root = layout.generation(module, number)
+            old.append(OldGeneration(module, number, root, _why_keep(layout, module, number, (jobs, days))))
+    return old
+
+
+def _why_keep(layout: Layout, module: ModuleName, number: int, rules: tuple[Jobs, float]) -> str:
+    jobs, days = rules
+    events = read_history(layout, module)
+    installation = read_receipt(layout.generation(module, number))
+    if installation is None:
+        return "it has no receipt that can be read"
+    if live_number(layout, module) is not None and previous(events, numbers(layout, module)) == number:
+        return "`sifmod rollback` goes back to it"
+    since = superseded(events, number)
+    if since is None:
+        return "it is not known since when it is not in use"
+    return _too_young(since, jobs, days) or _holds_others_files(layout, installation)
+
+
+def _too_young(since: float, jobs: Jobs, days: float) -> str:
+    if time.time() - since < days * _DAY:
+        return f"out of use since {_date(since)}, kept for {days:g} days"
+    if jobs.unknown:
+        return f"it may be in use by a job: {jobs.unknown}"
+    if jobs.earliest is not None and jobs.earliest < since:
+        return f"it may be in use by a job submitted {_date(jobs.earliest)}, before another took its place"
+    return ""
+
+
+def _holds_others_files(layout: Layout, installation: Installation) -> str:
+    try:
+        added = only_in(installation, live(layout, installation.module))
+        changed = changes(installation)
+    except OSError as error:
+        return f"it cannot be looked through: {error}"
+    if added:
+        return f"it holds files that sifmod did not put there: {', '.join(added[:5])}"
+    if changed:
+        return f"files in it were changed by hand: {', '.join(changed[:5])}"
+    return ""
+
+
+def _old_images(layout: Layout, going: set[Path], jobs: Jobs, days: float) -> Iterator[OldImage]:
+    roots = (
+        layout.generation(module, number) for module in known_modules(layout) for number in numbers(layout, module)
+    )
+    used = {sha256 for root in roots if root not in going for sha256 in used_images(root)}
+    for image in entries(layout):
+        if image.sha256 not in used:
+            yield OldImage(image, _too_young(image.added, jobs, days))
+
+
+def _remove_generation(layout: Layout, old: OldGeneration, held: Held) -> None:
+    with held.changing(f"cannot remove {old.root}"):
+        gone = held.path("collected")
+        held.check()
+        take(old.root, gone)
+        remove_tree(gone)
+        prune(old.root.parent, layout.prefix)
+
+
+def _remove_history(layout: Layout, module: ModuleName, held: Held) -> None:
+    """Remove what is left of a module that is not installed and has no generation any more."""
+    history = layout.history(module)
+    if live_number(layout, module) is None and not numbers(layout, module) and history.exists():
+        with held.changing(f"cannot remove {history}"):
+            take(history, held.path("collected"))
+            prune(history.parent, layout.prefix)
+
+
+def _date(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"

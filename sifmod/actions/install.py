@@ -1,0 +1,206 @@
+"""install: make the disk match one easyconfig."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sifmod import __version__
+from sifmod.actions.sanity import sanity_check
+from sifmod.actions.unchanged import Options, file_state
+from sifmod.config.load import LoadedEasyconfig, load_easyconfig
+from sifmod.config.settings import LoadedSite
+from sifmod.digest import sha256_bytes
+from sifmod.errors import ModuleError
+from sifmod.image.artifact import Artifact, Progress, no_progress
+from sifmod.image.fetch import fetch_image
+from sifmod.image.reference import parse
+from sifmod.module.decide import Choices, make_plan
+from sifmod.module.plan import Plan
+from sifmod.module.render import render, render_stub
+from sifmod.tree.generation import module_lock, publish, restore, staged_generation, tidy
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import lock
+from sifmod.tree.receipt import ImageRecord, Installation, Provenance, live
+from sifmod.tree.stage import Stage
+from sifmod.tree.state import missing
+from sifmod.tree.store import Store
+
+IMAGE_REQUEST = "image request"
+
+
+@dataclass(frozen=True)
+class InstallOptions:
+    """What the command line asks of one install."""
+
+    variant: str | None = None
+    source: str | None = None
+    rebuild: bool = False  # a new generation even where nothing has changed
+    force: bool = False  # the same, and the image is fetched again
+    module_only: bool = False  # render again, with the image that is there
+    offline: bool = False
+    sanity: bool = True
+    recorded: Options = ()  # the command line, as the receipt keeps it
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Whoever is told what is going on."""
+
+    say: Callable[[str], None]
+    progress: Progress = no_progress
+    # asked before an image of this many bytes (None: not known) goes where the user has not said it may
+    may_fetch: Callable[[Plan, int | None], None] = field(default=lambda plan, size: None)  # noqa: ARG005
+
+
+@dataclass(frozen=True)
+class Request:
+    """An install that has been decided: what to do, for what, from what."""
+
+    plan: Plan
+    loaded: LoadedEasyconfig
+    site: LoadedSite
+    options: InstallOptions
+
+
+def decide(easyconfig: Path, site: LoadedSite, options: InstallOptions) -> Request:
+    """Load and plan, without touching the tree; raises ConfigError, VariantError."""
+    loaded = load_easyconfig(easyconfig, site, options.variant, {})
+    choices = Choices(loaded.path.stem, site.site.link, options.offline, options.source)
+    return Request(make_plan(loaded.easyconfig, site.site, choices), loaded, site, options)
+
+
+def install(request: Request, listener: Listener) -> tuple[Installation, bool]:
+    """Make the disk match the plan; gives what is installed, and whether anything was changed for it."""
+    plan, options, site = request.plan, request.options, request.site.site
+    layout = Layout(Path(plan.prefix))
+    tidy(layout, site.lock_lease, _waiting(listener, str(plan.module)))
+    with module_lock(layout, plan.module, site.lock_lease, _waiting(listener, str(plan.module))) as held:
+        before = live(layout, plan.module)
+        if before and not options.rebuild and before.provenance.plan_digest == plan_digest(plan):
+            if not (lacks := missing(layout, before)):  # another run may have done it while we waited
+                return before, False
+            if Path(before.image.path).is_file():
+                listener.say(f"restoring: {'; '.join(lacks)}")
+                restore(layout, before, held)
+                return before, True
+        store = Store(layout, held)
+        artifact = _kept_image(before, request, store) or _fetched(request, layout, store, listener)
+        with staged_generation(layout, plan.module, held) as stage:
+            installation = _fill(stage, request, artifact, listener)
+        if options.sanity:
+            sanity_check(installation, plan, listener.say)
+        publish(layout, installation, held)
+    return installation, True
+
+
+def _fill(stage: Stage, request: Request, artifact: Artifact, listener: Listener) -> Installation:
+    """Write a generation: what the plan renders, the links, what the user had added to the last one, the receipt."""
+    plan = request.plan
+    stage.write(render(plan, stage.root))
+    stage.stubs(render_stub(plan))
+    stage.link(plan.image.filename, artifact.path)
+    stage.user_software()
+    taken = stage.carry_over()
+    if taken.carried:
+        listener.say(f"your own files come along: {', '.join(taken.carried[:10])}")
+    if taken.left:
+        listener.say(f"your own files stay in the last generation: {', '.join(taken.left[:10])}")
+    return stage.record(_provenance(request), _image_record(plan, artifact))
+
+
+def plan_digest(plan: Plan) -> str:
+    """One digest of everything that decides the installed files: the plan and what this sifmod renders from it."""
+    return sha256_bytes(repr((_image_request(plan), plan, render(plan, "/"), render_stub(plan))).encode())
+
+
+def _waiting(listener: Listener, what: str) -> Callable[[str], None]:
+    return lambda who: listener.say(f"waiting for {what}, which {who} is working on")
+
+
+def _image_request(plan: Plan) -> str:
+    """What decides which image is fetched, and the state of a local one; the same text means the same image."""
+    image = plan.image
+    local = [file_state(path) for path in local_sources(plan)]
+    return sha256_bytes(repr((image.filename, image.sources, image.build, image.sha256, image.arch, local)).encode())
+
+
+def local_sources(plan: Plan) -> tuple[str, ...]:
+    """The paths where the plan's sources, as far as they are single files of this machine, are looked for."""
+    image = plan.image
+    paths = [image.build] if image.build else []
+    for reference in map(parse, image.sources):
+        if reference.kind == "path":
+            paths.append(reference.location)
+        elif reference.kind == "name":
+            paths += [f"{directory}/{reference.location}" for directory in image.image_dirs]
+    return tuple(paths)
+
+
+def _kept_image(before: Installation | None, request: Request, store: Store) -> Artifact | None:
+    """The image of the live generation, when the plan asks for the same one; None when it must be fetched."""
+    plan, options = request.plan, request.options
+    if options.force:
+        return None
+    if before is not None:
+        record = before.image
+        path = Path(record.path) if record.link == "reference" else store.find(record.sha256)
+        same = (IMAGE_REQUEST, _image_request(plan)) in before.provenance.options and record.link == plan.image.link
+        if path is not None and path.is_file() and (same or options.module_only):
+            return Artifact(path, record.sha256, record.size, record.source, record.arch)
+    if options.module_only:
+        raise ModuleError(
+            f"{plan.module} has no image installed that --module-only could keep",
+            f"install it once without --module-only: sifmod install {plan.easyconfig}",
+        )
+    return None
+
+
+def _fetched(request: Request, layout: Layout, store: Store, listener: Listener) -> Artifact:
+    plan = request.plan
+    listener.may_fetch(plan, _announced_size(plan))
+    name = f"image-{_image_request(plan)[:16]}"
+    with lock(layout, name, request.site.site.lock_lease, _waiting(listener, plan.image.filename)):
+        artifact = fetch_image(plan, store, listener.progress)
+    for note in artifact.notes:
+        listener.say(note)
+    return artifact
+
+
+def _announced_size(plan: Plan) -> int | None:
+    """Bytes of the image where that is known before it is fetched: a local file's; 0 when it is only referred to."""
+    if plan.image.link == "reference":
+        return 0
+    for path in local_sources(plan):
+        if Path(path).is_file():
+            return Path(path).stat().st_size
+    return None
+
+
+def _image_record(plan: Plan, artifact: Artifact) -> ImageRecord:
+    return ImageRecord(
+        sha256=artifact.sha256,
+        size=artifact.size,
+        source=artifact.source,
+        arch=artifact.arch,
+        link=plan.image.link,
+        filename=plan.image.filename,
+        path=str(artifact.path),
+    )
+
+
+def _provenance(request: Request) -> Provenance:
+    plan = request.plan
+    derived = ((IMAGE_REQUEST, _image_request(plan)), *(file_state(path) for path in local_sources(plan)))
+    return Provenance(
+        sifmod=__version__,
+        easyconfig=os.path.realpath(request.loaded.path),
+        version=plan.version,
+        variant=request.loaded.variant,
+        site=request.site.site.name,
+        accelerator=plan.accelerator,
+        inputs=(*request.site.inputs, *request.loaded.inputs),
+        facts=request.site.facts,
+        options=(*request.options.recorded, *derived),
+        plan_digest=plan_digest(plan),
+    )

@@ -1,0 +1,52 @@
+"""rollback: the generation that was live before, live again."""
+
+import os
+from collections.abc import Callable
+
+from sifmod.config.name import ModuleName
+from sifmod.errors import InstallError, ModuleError
+from sifmod.tree.generation import module_lock, restore, tidy
+from sifmod.tree.history import previous, read_history
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import Installation, numbers, read_receipt
+
+
+def rollback(
+    layout: Layout, module: ModuleName, to: int | None, lease: float, on_wait: Callable[[str], None]
+) -> Installation:
+    """Make generation `to` live, or the one that was live before the present one: what is live now.
+
+    Also brings back a module that was uninstalled. A second rollback undoes the first. Idempotent with `to`. Raises
+    ModuleError when there is no such generation, InstallError when it is no longer complete.
+    """
+    tidy(layout, lease, on_wait)
+    _target(layout, module, to)
+    with module_lock(layout, module, lease, on_wait) as held:
+        installation = _target(layout, module, to)
+        restore(layout, installation, held)
+    return installation
+
+
+def _target(layout: Layout, module: ModuleName, to: int | None) -> Installation:
+    on_disk = numbers(layout, module)
+    number = previous(read_history(layout, module), on_disk) if to is None else to
+    if number is None or number not in on_disk:
+        what = "earlier generation" if number is None else f"generation {number}"
+        there = ", ".join(map(str, on_disk)) or "none"
+        raise ModuleError(f"{module} has no {what} in {layout.prefix}", f"generations there: {there}")
+    installation = read_receipt(layout.generation(module, number))
+    if installation is None:
+        raise InstallError(f"generation {number} of {module} has no receipt that can be read; nothing was changed")
+    _check_complete(installation)
+    return installation
+
+
+def _check_complete(installation: Installation) -> None:
+    names = [f"{installation.root}/{file.path}" for file in installation.files]
+    lacking = [name for name in (*names, installation.image.path) if not os.path.exists(name)]  # noqa: PTH110 (texts)
+    if lacking:
+        raise InstallError(
+            f"generation {installation.generation} of {installation.module} is no longer complete:"
+            f" {', '.join(lacking)} is missing; nothing was changed",
+            f"`sifmod install {installation.provenance.easyconfig}` makes a new generation",
+        )

@@ -1,0 +1,107 @@
+"""verify: whether an installation is, byte for byte, what its receipt says."""
+
+import os
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from sifmod.config.name import ModuleName
+from sifmod.digest import sha256_file
+from sifmod.errors import ModuleError
+from sifmod.tree.addition import additions
+from sifmod.tree.layout import RECEIPT, Layout
+from sifmod.tree.receipt import FileRecord, Installation, live_number, read_receipt
+
+Kind = Literal["missing", "changed", "unreadable", "added", "released"]
+
+
+class Finding(NamedTuple):
+    """One thing that is not as the receipt says; `added` and `released` are the user's doing and no fault."""
+
+    kind: Kind
+    path: str  # absolute
+    expected: str
+    found: str
+
+    @property
+    def fault(self) -> bool:
+        """The module may not work, or not as it was installed."""
+        return self.kind not in ("added", "released")
+
+
+def installed(layout: Layout, module: ModuleName) -> Installation:
+    """The live installation; raises ModuleError when there is none, or when its receipt cannot be read."""
+    number = live_number(layout, module)
+    if number is None:
+        raise ModuleError(f"{module} is not installed in {layout.prefix}", "`sifmod list` shows what is")
+    root = layout.generation(module, number)
+    installation = read_receipt(root)
+    if installation is None:
+        raise ModuleError(
+            f"the receipt of {module}, {root / RECEIPT}, is missing or cannot be read",
+            "`sifmod install --rebuild` with its easyconfig makes a new generation",
+        )
+    return installation
+
+
+def verify(layout: Layout, installation: Installation) -> tuple[Finding, ...]:
+    """Hash the image and every file again and compare; () when all is as the receipt says. Changes nothing."""
+    root = Path(installation.root)
+    findings: list[Finding] = []
+    for record in installation.files:
+        findings += _file(root / record.path, record)
+    for stub in installation.stubs:
+        findings += _file(layout.modules / stub.path, stub)
+    for link in installation.links:
+        if link.path != installation.image.filename:
+            findings += _link(root / link.path, link.target)
+    findings += _image(installation)
+    try:
+        findings += [Finding("added", str(root / path), "nothing", "a file") for path in additions(installation)]
+    except OSError as error:
+        findings.append(Finding("unreadable", str(error.filename), "a directory", os.strerror(error.errno or 0)))
+    return tuple(findings)
+
+
+def _file(path: Path, record: FileRecord) -> list[Finding]:
+    expected = f"sha256:{record.sha256}"
+    if not os.path.lexists(path):
+        return [Finding("missing", str(path), expected, "nothing")]
+    if path.is_symlink() or not path.is_file():
+        return [Finding("changed", str(path), expected, "not a regular file")]
+    try:
+        found = f"sha256:{sha256_file(path)}"
+    except OSError as error:
+        return [Finding("unreadable", str(path), expected, os.strerror(error.errno or 0))]
+    if found != expected:
+        return [Finding("changed", str(path), expected, found)]
+    if record.mode & 0o111 and not path.stat().st_mode & 0o100:
+        return [Finding("changed", str(path), f"mode {record.mode:o}", f"mode {path.stat().st_mode & 0o777:o}")]
+    return []
+
+
+def _link(path: Path, target: str) -> list[Finding]:
+    if not os.path.lexists(path):
+        return [Finding("missing", str(path), f"a link to {target}", "nothing")]
+    found = os.readlink(path) if path.is_symlink() else None  # noqa: PTH115 (compared as text)
+    if found == target:
+        return []
+    return [Finding("changed", str(path), f"a link to {target}", "no link" if found is None else f"a link to {found}")]
+
+
+def _image(installation: Installation) -> list[Finding]:
+    image = installation.image
+    link = Path(installation.root, image.filename)
+    expected = f"sha256:{image.sha256}"
+    if not os.path.lexists(link):
+        # As on LUMI: whoever removes the link wants the site's copy, and gives this one up.
+        return [Finding("released", str(link), f"a link to {image.path}", "nothing")]
+    try:
+        size = link.stat().st_size
+        if size != image.size:
+            return [Finding("changed", image.path, f"{image.size} bytes", f"{size} bytes")]
+        found = f"sha256:{sha256_file(link)}"
+    except FileNotFoundError:
+        return [Finding("missing", image.path, expected, "nothing")]
+    except OSError as error:
+        return [Finding("unreadable", image.path, expected, os.strerror(error.errno or 0))]
+    return [] if found == expected else [Finding("changed", image.path, expected, found)]

@@ -1,0 +1,46 @@
+"""How a user gets to see a module that was just installed: the commands to type, and what may hide it."""
+
+import os
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from sifmod.tree.receipt import Installation
+
+SPIDER_CACHE_SECONDS = 86400  # Lmod's default for how long a user's own spider cache is believed
+
+
+def modules_directory(installation: Installation) -> Path:
+    """The directory for `module use`: `<prefix>/modules`."""
+    # root is <prefix>/software/<Name>/.generations/<version>/<number>
+    return Path(installation.root).parents[4] / "modules"
+
+
+def commands_to_load(installation: Installation, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The exact commands, fit for a shell; `module use` only where MODULEPATH does not hold the directory yet."""
+    directory = modules_directory(installation)
+    known = environ.get("MODULEPATH", "").split(":")
+    use = () if str(directory) in known else (f"module use {shlex.quote(str(directory))}",)
+    return (*use, f"module load {installation.module}")
+
+
+def hidden_by(installation: Installation, environ: Mapping[str, str]) -> str | None:
+    """Why Lmod would not show the module yet, when it has a spider cache of this user's that is older; else None.
+
+    `module load` of a full name finds it all the same; `avail` and `spider` may not.
+    """
+    if "LMOD_VERSION" not in environ:
+        return None
+    home = environ.get("HOME", "")
+    stubs = [modules_directory(installation) / stub.path for stub in installation.stubs]
+    newest = max((stub.stat().st_mtime for stub in stubs if stub.exists()), default=0.0)
+    for folder in (f"{home}/.cache/lmod", f"{home}/.lmod.d/.cache"):
+        for cache in sorted(Path(folder).glob("spiderT*.lua")):
+            written = cache.stat().st_mtime
+            if written < newest and time.time() - written < SPIDER_CACHE_SECONDS:
+                return (
+                    f"Lmod's cache of your modules is older than this module: until it is renewed, `module avail` needs"
+                    f" --ignore_cache (or remove it: rm {shlex.quote(os.fspath(cache))})"
+                )
+    return None

@@ -1,0 +1,187 @@
+"""`sifmod install`."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sifmod.cli.options import json_option, site_options
+from sifmod.errors import OptionError
+
+if TYPE_CHECKING:
+    from sifmod.actions.install import InstallOptions, Listener, Request
+    from sifmod.config.settings import LoadedSite
+    from sifmod.module.plan import Plan
+    from sifmod.tree.layout import Layout
+    from sifmod.tree.receipt import Installation
+
+LARGE = 2 * 10**9  # bytes
+
+
+@click.command("install")
+@click.argument("easyconfigs", nargs=-1, required=True, metavar="FILE|NAME...")
+@click.option("-D", "--dry-run-short", is_flag=True, help="Show what would be done, a line each: [ ] [x] [R] [F].")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, with every path.")
+@click.option("-x", "--extended-dry-run", is_flag=True, help="Show every file that would be written, with its text.")
+@click.option("-r", "--robot", is_flag=True, help="As with EasyBuild; easyconfigs are always searched for.")
+@click.option("--rebuild", is_flag=True, help="Install again even where nothing has changed.")
+@click.option("-f", "--force", is_flag=True, help="As --rebuild, and fetch the image again.")
+@click.option("--module-only", is_flag=True, help="Render modulefile and scripts again, keep the installed image.")
+@click.option("--variant", metavar="NAME", help="Which variant (default: the one for this site's accelerator).")
+@click.option("--source", metavar="REFERENCE", help="Take the image from here instead.")
+@click.option("--link", type=click.Choice(["copy", "hardlink", "reference"]), help="How a local SIF is taken in.")
+@click.option("--offline", is_flag=True, help="Use only what is on this machine.")
+@click.option("--skip-sanity-check", is_flag=True, help="Do not look for commands in the image.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before a large image goes to the home directory.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors and the commands to type next.")
+@site_options
+@json_option
+def command(easyconfigs: tuple[str, ...], **given: str | bool | None) -> int:
+    """Install the modules of one or more easyconfigs.
+
+    FILE is a path; a NAME such as PyTorch-2.2.0 is looked up on the easyconfig path. What is installed already and
+    unchanged is left as it is. The commands to type next go to standard output, everything else to standard error.
+    """
+    if any(given[name] for name in ("dry_run_short", "dry_run", "extended_dry_run")):
+        return _dry_runs(easyconfigs, given)
+    results: list[tuple[Installation, bool]] = []
+    for name in easyconfigs:
+        found = _unchanged(name, given)
+        result = (found, False) if found else _install(name, given)
+        results.append(result)
+        if not given["as_json"]:
+            _report(*result, quiet=bool(given["quiet"]))
+    if given["as_json"]:
+        from sifmod.cli.output import print_json, receipt_data
+    
+        print_json([{**receipt_data(installation), "changed": changed} for installation, changed in results])
+    return 0
+
+
+def _recorded(given: dict[str, str | bool | None]) -> tuple[tuple[str, str], ...]:
+    """The options that decide what is installed, as the receipt keeps them."""
+    deciding = ("variant", "source", "link", "site", "prefix", "image_dirs", "accelerator", "runtime", "module_syntax")
+    return tuple((f"--{name}", str(given[name])) for name in deciding if given[name] is not None)
+
+
+def _unchanged(name: str, given: dict[str, str | bool | None]) -> "Installation | None":
+    """The installation that needs nothing done, found without loading the site or the easyconfig where possible."""
+    if given["rebuild"] or given["force"] or given["module_only"]:
+        return None
+    from sifmod.actions.unchanged import find_unchanged
+    from sifmod.cli.context import layout_for
+
+    return find_unchanged(layout_for(_text(given["prefix"])), name, _recorded(given), os.environ)
+
+
+def _text(value: str | bool | None) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _site(given: dict[str, str | bool | None]) -> "LoadedSite":
+    from sifmod.cli.context import load_context
+
+    return load_context({name: value for name, value in given.items() if value is None or isinstance(value, str)})
+
+
+def _options(given: dict[str, str | bool | None]) -> "InstallOptions":
+    from sifmod.actions.install import InstallOptions
+
+    return InstallOptions(
+        variant=_text(given["variant"]),
+        source=_text(given["source"]),
+        rebuild=bool(given["rebuild"] or given["force"] or given["module_only"]),
+        force=bool(given["force"]),
+        module_only=bool(given["module_only"]),
+        offline=bool(given["offline"]),
+        sanity=not given["skip_sanity_check"],
+        recorded=_recorded(given),
+    )
+
+
+def _request(name: str, given: dict[str, str | bool | None]) -> "Request":
+    from sifmod.actions.install import decide
+    from sifmod.config.find import find_easyconfig
+
+    site = _site(given)
+    return decide(find_easyconfig(name, site.site.robot_paths), site, _options(given))
+
+
+def _install(name: str, given: dict[str, str | bool | None]) -> "tuple[Installation, bool]":
+    from sifmod.actions.install import Listener, install
+    from sifmod.cli.output import progress, quiet, say
+
+    request = _request(name, given)
+    show = not given["quiet"]
+    speak = say if show else quiet
+    for note in request.loaded.notes:
+        speak(note)
+    speak(f"{request.plan.module}: installing from {request.loaded.path}")
+    with progress(show) as update:
+        listener = Listener(speak, update, _asker(request, bool(given["yes"])))
+        installation, changed = install(request, listener)
+    return installation, changed
+
+
+def _asker(request: "Request", yes: bool) -> "Listener.may_fetch":
+    """The question before a large image, or one of unknown size, goes to a home directory that nobody chose."""
+
+    def may_fetch(plan: "Plan", size: int | None) -> None:
+        from sifmod.cli.output import human_size
+
+        home = Path.home()
+        if yes or not request.site.site.prefix_is_default or not Path(plan.prefix).is_relative_to(home):
+            return
+        if size is not None and size <= LARGE:
+            return
+        large = f"{human_size(size)} large" if size else "of unknown size (most are 2 to 20 GB)"
+        question = f"the image of {plan.module} is {large} and would go to {plan.prefix}, in your home directory"
+        choice = "choose a larger place with --prefix DIR or SIFMOD_PREFIX=DIR, or repeat the command with --yes"
+        if not sys.stdin.isatty():
+            raise OptionError(f"{question}; nothing was fetched", choice)
+        click.echo(f"== {question}", err=True)
+        if not click.confirm("Put it there", default=False, err=True):
+            raise OptionError("nothing was fetched", choice)
+
+    return may_fetch
+
+
+def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
+    """Say what is installed and print the commands that load it."""
+    from sifmod.actions.visible import commands_to_load, hidden_by
+    from sifmod.cli.output import say
+
+    if not quiet:
+        state = f"installed, generation {installation.generation}" if changed else "already installed, nothing to do"
+        say(f"{installation.module}: {state}")
+        if reason := hidden_by(installation, os.environ):
+            say(reason)
+    for line in commands_to_load(installation, os.environ):
+        click.echo(line)
+
+
+def _dry_runs(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None]) -> int:
+    """Show what an install would do; reads, changes nothing."""
+    from sifmod.actions.dryrun import mark, overview, texts
+    from sifmod.cli.output import print_json, receipt_data
+
+    rows = []
+    for name in easyconfigs:
+        request = _request(name, given)
+        rows.append({"easyconfig": str(request.loaded.path), "module": str(request.plan.module), "mark": mark(request)})
+        if given["as_json"]:
+            continue
+        click.echo(f" * [{rows[-1]['mark']}] {request.loaded.path} (module: {request.plan.module})")
+        if not given["dry_run_short"]:
+            for line in overview(request):
+                click.echo(f"       {line}")
+        if given["extended_dry_run"]:
+            for path, text in texts(request):
+                click.echo(f"\n--- {path}\n{text}")
+    if given["as_json"]:
+        print_json(rows)
+    return 0
+
+

@@ -1,0 +1,44 @@
+"""`sifmod list`."""
+
+import click
+
+from sifmod.cli.options import json_option, prefix_option
+
+
+@click.command("list")
+@click.argument("pattern", default="")
+@prefix_option
+@json_option
+def command(pattern: str, prefix: str | None, as_json: bool) -> None:
+    """List the installed modules whose name holds PATTERN."""
+    from sifmod.actions.list import list_modules
+    from sifmod.cli.context import layout_for
+    from sifmod.cli.output import human_size, print_json, receipt_data, print_rows
+
+    found = list_modules(layout_for(prefix), pattern)
+    if as_json:
+        print_json(
+            [
+                {
+                    "module": str(listed.module),
+                    "generation": listed.generation,
+                    "problems": listed.problems,
+                    "installation": receipt_data(listed.installation) if listed.installation else None,
+                }
+                for listed in found
+            ]
+        )
+        return
+    print_rows(
+        [
+            (
+                str(listed.module),
+                human_size(listed.installation.image.size) if listed.installation else "?",
+                f"generation {listed.generation}",
+                "; ".join(listed.problems),
+            )
+            for listed in found
+        ]
+    )
+    if not found:
+        click.echo("no module is installed here" if not pattern else f"no installed module matches {pattern!r}", err=True)

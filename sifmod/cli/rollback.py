@@ -1,0 +1,27 @@
+"""`sifmod rollback`."""
+
+import click
+
+from sifmod.cli.options import json_option, prefix_option
+
+
+@click.command("rollback")
+@click.argument("name", metavar="NAME")
+@click.option("--to", type=int, metavar="NUMBER", help="This generation rather than the previous one.")
+@prefix_option
+@json_option
+def command(name: str, to: int | None, prefix: str | None, as_json: bool) -> None:
+    """Switch a module back to the generation that was live before; also brings an uninstalled module back."""
+    from sifmod.actions.rollback import rollback
+    from sifmod.cli.context import lease_for
+    from sifmod.cli.names import resolve
+    from sifmod.cli.output import print_json, receipt_data, say
+    from sifmod.tree.receipt import known_modules
+
+    layout, lease = lease_for(prefix)
+    module = resolve(name, known_modules(layout))
+    installation = rollback(layout, module, to, lease, lambda who: say(f"waiting for {module}: {who}"))
+    if as_json:
+        print_json(receipt_data(installation))
+    else:
+        say(f"{module}: generation {installation.generation} is live")

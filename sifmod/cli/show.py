@@ -1,0 +1,84 @@
+"""`sifmod show`."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sifmod.cli.options import json_option, site_options
+
+if TYPE_CHECKING:
+    from sifmod.tree.layout import Layout
+    from sifmod.tree.receipt import Installation
+
+
+@click.command("show")
+@click.argument("name", metavar="NAME|FILE")
+@click.option("--origins", is_flag=True, help="Of an easyconfig: where each of its values came from.")
+@click.option("--variant", metavar="NAME", help="Of an easyconfig: which variant.")
+@site_options
+@json_option
+def command(name: str, origins: bool, variant: str | None, as_json: bool, **site: str | None) -> None:
+    """Show an installed module, or an easyconfig with everything that is merged into it."""
+    from sifmod.cli.context import layout_for
+    from sifmod.cli.names import resolve
+    from sifmod.cli.output import print_json, print_rows, receipt_data
+    from sifmod.errors import ModuleError
+    from sifmod.tree.receipt import live, live_modules
+
+    layout = layout_for(site["prefix"])
+    if not origins and variant is None and not name.endswith((".yaml", ".yml")):
+        try:
+            found = live(layout, resolve(name, [module for module, _ in live_modules(layout)]))
+        except ModuleError:
+            found = None
+        if found is not None:
+            if as_json:
+                print_json(receipt_data(found))
+            else:
+                print_rows(_rows(layout, found))
+            return
+    _show_easyconfig(name, variant, site, as_json, origins)
+
+
+def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str]]:
+    from sifmod.cli.output import human_size
+
+    made, image = installation.provenance, installation.image
+    return [
+        ("module", str(installation.module)),
+        ("generation", f"{installation.generation} ({installation.root})"),
+        ("stable path", str(layout.switch(installation.module))),
+        ("modulefiles", " ".join(str(layout.modules / stub.path) for stub in installation.stubs)),
+        ("wrappers", " ".join(Path(f.path).name for f in installation.files if f.path.startswith("bin/"))),
+        ("image", f"{image.source} ({image.arch}, {human_size(image.size)}, {image.link})"),
+        ("sha256", image.sha256),
+        ("stored in", image.path),
+        ("easyconfig", f"{made.easyconfig}{f', variant {made.variant}' if made.variant else ''}"),
+        ("site", f"{made.site}, accelerator {made.accelerator}"),
+        ("your own place", str(layout.user_software(installation.module))),
+        ("installed by", f"sifmod {made.sifmod}"),
+    ]
+
+
+def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None], as_json: bool, origins: bool) -> None:
+    from sifmod.cli.context import load_context
+    from sifmod.cli.output import print_json, print_rows
+    from sifmod.config.find import find_easyconfig
+    from sifmod.config.load import load_easyconfig
+
+    context = load_context(site)
+    loaded = load_easyconfig(find_easyconfig(name, context.site.robot_paths), context, variant, {})
+    data = json.loads(loaded.easyconfig.model_dump_json(exclude_none=True))
+    if origins and as_json:
+        print_json([origin._asdict() for origin in loaded.origins])
+    elif origins:
+        print_rows([(origin.key, "=", origin.value, f"({origin.origin})") for origin in loaded.origins])
+    elif as_json:
+        print_json({"path": str(loaded.path), "variant": loaded.variant, "easyconfig": data})
+    else:
+        click.echo(f"# {loaded.path}{f', variant {loaded.variant}' if loaded.variant else ''}")
+        import yaml
+
+        click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100).rstrip())

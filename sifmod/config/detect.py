@@ -1,0 +1,84 @@
+"""The site a machine is: named, or recognised by the paths that exist there. Never runs a program."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod.config.check import check_layer, did_you_mean
+from sifmod.config.find import shipped
+from sifmod.config.input import Input, read_input
+from sifmod.config.node import Node
+from sifmod.config.site import SiteFile
+from sifmod.config.variables import expand_paths, texts
+from sifmod.config.yaml import load_yaml
+from sifmod.errors import ConfigError, OptionError
+
+FALLBACK = "generic"
+
+
+@dataclass(frozen=True)
+class BaseSite:
+    """The site file that all other settings go over, and what was looked at to choose it."""
+
+    node: Node
+    inputs: tuple[Input, ...]
+    how: str  # `named by …`, `recognised by …`
+
+
+def site_directories(*config_directories: Path) -> tuple[Path, ...]:
+    """Where site files are looked up: `sites/` of the user's and the machine's settings, then the shipped ones."""
+    return (*(directory / "sites" for directory in config_directories), shipped() / "sites")
+
+
+def read_site_file(path: Path) -> tuple[Node, Input]:
+    """A checked site or settings file; raises ConfigError with all of its problems."""
+    document = load_yaml(path)
+    problems = tuple(sorted((*document.problems, *check_layer(SiteFile, document.node))))
+    if problems:
+        raise ConfigError(problems)
+    return document.node, document.input
+
+
+def named_site(name: str, by: str, directories: tuple[Path, ...]) -> BaseSite:
+    """The site file called `name`, or at the path `name`; raises OptionError when there is none."""
+    if "/" in name or name.endswith(".yaml"):
+        candidates = [Path(name)]
+    else:
+        candidates = [directory / f"{name}.yaml" for directory in directories]
+    for candidate in candidates:
+        if candidate.exists():
+            node, read = read_site_file(candidate)
+            return BaseSite(node, (read,), f"named by {by}")
+    known = sorted({path.stem for directory in directories for path in directory.glob("*.yaml")})
+    raise OptionError(f"{by}: no site is called {name!r}{did_you_mean(name, known)}", f"known are {', '.join(known)}")
+
+
+def detected_site(directories: tuple[Path, ...], environ: Mapping[str, str]) -> BaseSite:
+    """The site with the most detection paths, all of which exist; the directories' order decides between equals."""
+    inputs: list[Input] = []
+    best: tuple[int, Node, str] | None = None
+    fallback: Node | None = None
+    for directory in directories:
+        inputs.append(read_input(f"{directory}/", environ))
+        for path in sorted(directory.glob("*.yaml")):
+            node, read = read_site_file(path)
+            inputs.append(read)
+            if path.stem == FALLBACK and fallback is None:
+                fallback = node
+            paths = tuple(str(text.value) for text in texts(_detection_paths(node, environ)))
+            seen = [read_input(f"?{place}", environ) for place in paths]
+            inputs += seen
+            if paths and all(look.sha256 for look in seen) and (best is None or len(paths) > best[0]):
+                best = (len(paths), node, f"recognised by {', '.join(paths)}")
+    if best is not None:
+        return BaseSite(best[1], tuple(inputs), best[2])
+    if fallback is None:
+        raise OptionError(f"no site is called {FALLBACK!r} in {shipped() / 'sites'}", "is sifmod installed completely?")
+    return BaseSite(fallback, tuple(inputs), "no other site was recognised")
+
+
+def _detection_paths(node: Node, environ: Mapping[str, str]) -> Node:
+    empty = Node((), node.mark, node.key)
+    detect = node.value.get("detect", empty) if isinstance(node.value, dict) else empty
+    paths = detect.value.get("paths", empty) if isinstance(detect.value, dict) else empty
+    return expand_paths(paths, environ)

@@ -1,0 +1,101 @@
+"""Where easyconfigs are, and which one a name means. Imports neither pydantic nor a YAML parser."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from sifmod.errors import EasyconfigNotFoundError
+
+_SUFFIXES = (".yaml", ".yml")
+_NOT_EASYCONFIGS = ("presets", "sites")
+
+
+def shipped() -> Path:
+    """The easyconfigs that come with sifmod: packed into the package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parent.parent
+    packed = package / "easyconfigs"
+    return packed if packed.is_dir() else package.parent / "easyconfigs"
+
+
+def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
+    """The file that `name` means: a path, or a name (with or without `.yaml`) on the easyconfig path.
+
+    A name is looked up in each directory of `robot_paths` and in its `<Name>/`; the first file found is it.
+    Raises EasyconfigNotFoundError, which says where it looked and what is spelled almost so.
+    """
+    given = Path(name)
+    if "/" in name or (given.suffix in _SUFFIXES and _exists(given)):
+        if _exists(given):
+            return given
+        raise _not_found(name, f"no such file: {name}", robot_paths)
+    if name:
+        for directory in robot_paths:
+            for candidate in _candidates(directory, name):
+                if _exists(candidate):
+                    return candidate
+    places = "\n".join(f"  {directory}" for directory in robot_paths)
+    raise _not_found(name, f"no easyconfig is called {name!r}; looked in\n{places}", robot_paths)
+
+
+def search_easyconfigs(pattern: str, robot_paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The easyconfigs whose file name holds `pattern`: a regular expression or plain text, in any case.
+
+    Sorted by name within each directory, the directories in order; the second file of one name is hidden by the
+    first, as `find_easyconfig` would have it.
+    """
+    try:
+        expression = re.compile(pattern, re.IGNORECASE)
+    except re.error:
+        expression = re.compile(re.escape(pattern), re.IGNORECASE)
+    found: dict[str, Path] = {}
+    for directory in robot_paths:
+        for path in _easyconfigs(directory):
+            if expression.search(path.stem) or pattern.lower() in path.stem.lower():
+                found.setdefault(path.stem, path)
+    return tuple(found.values())
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name longer than the file system allows, a directory that cannot be searched
+        return False
+
+
+def _candidates(directory: Path, name: str) -> Iterator[Path]:
+    """`PyTorch-2.2.0` → `PyTorch-2.2.0.yaml`, `PyTorch/PyTorch-2.2.0.yaml`; a name may hold `-` itself."""
+    stem = name.removesuffix(".yaml").removesuffix(".yml")
+    parts = stem.split("-")
+    names = [stem] if len(parts) == 1 else ["-".join(parts[:count]) for count in range(1, len(parts))]
+    for parent in (directory, *(directory / part for part in names if part not in ("", ".", ".."))):
+        for suffix in _SUFFIXES:
+            yield parent / f"{stem}{suffix}"
+
+
+def _easyconfigs(directory: Path) -> Iterator[Path]:
+    """Every easyconfig in a directory and its subdirectories, one level deep, sorted."""
+    try:
+        entries = sorted(directory.iterdir())
+    except OSError:
+        return
+    for entry in entries:
+        if entry.suffix in _SUFFIXES and entry.is_file():
+            yield entry
+        elif entry.is_dir() and entry.name not in _NOT_EASYCONFIGS:
+            try:
+                yield from sorted(path for path in entry.iterdir() if path.suffix in _SUFFIXES and path.is_file())
+            except OSError:
+                continue
+
+
+def _not_found(name: str, message: str, robot_paths: tuple[Path, ...]) -> EasyconfigNotFoundError:
+    import difflib
+
+    file = name.endswith(_SUFFIXES) or name.startswith((".", "/", "~"))
+    wanted = name.rpartition("/")[2] if file else name.replace("/", "-")  # PyTorch/2.2.0 is a module's name
+    wanted = wanted.removesuffix(".yaml").removesuffix(".yml").lower()
+    known = {path.stem.lower(): path.stem for directory in robot_paths for path in _easyconfigs(directory)}
+    near = [stem for key, stem in known.items() if wanted and key.startswith(f"{wanted}-")]
+    near += [known[key] for key in difflib.get_close_matches(wanted, known, n=3, cutoff=0.6) if known[key] not in near]
+    hint = f"did you mean {', '.join(near[:5])}?" if near else "`sifmod search PATTERN` lists what there is"
+    return EasyconfigNotFoundError(message, hint)

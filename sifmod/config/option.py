@@ -1,0 +1,62 @@
+"""What SIFMOD_* variables and the command line's options say about the site."""
+
+import os
+from collections.abc import Mapping
+
+from sifmod.config.check import check_layer, did_you_mean
+from sifmod.config.node import Mark, Node, Number, Scalar
+from sifmod.config.site import SiteFile
+from sifmod.config.variables import expand_paths
+from sifmod.errors import OptionError
+
+OPTION_KEYS = (
+    *("site", "prefix", "image_dirs", "robot_paths", "accelerator", "runtime", "module_syntax", "link"),
+    *("lock_lease", "umask", "group", "arch"),
+)
+"""The keys that `SIFMOD_<KEY>` and an option of the command line can give; lists are separated by `:`."""
+VARIABLES = ("SIFMOD_CONFIG_DIR", *(f"SIFMOD_{key.upper()}" for key in OPTION_KEYS))
+_LISTS = ("image_dirs", "robot_paths")
+_PATHS = ("prefix", *_LISTS)
+
+
+def option_layers(overrides: Mapping[str, str], environ: Mapping[str, str]) -> tuple[Node, Node]:
+    """The layer of the variables and the layer of the command line, where a relative path is one of this directory.
+
+    Raises OptionError for an unknown SIFMOD_* variable and for every value that cannot be used.
+    """
+    for name in sorted(environ):
+        if name.startswith("SIFMOD_") and name not in VARIABLES:
+            near = did_you_mean(name, VARIABLES)
+            raise OptionError(f"{name}: unknown variable{near}", f"known are {', '.join(sorted(VARIABLES))}")
+    variables = {key: value for key in OPTION_KEYS if (value := environ.get(f"SIFMOD_{key.upper()}"))}
+    layers = (
+        _layer({f"SIFMOD_{key.upper()}": (key, value) for key, value in variables.items()}, environ),
+        _layer({f"--{key.replace('_', '-')}": (key, _absolute(key, value)) for key, value in overrides.items()}, {}),
+    )
+    if problems := [problem for layer in layers for problem in check_layer(SiteFile, layer)]:
+        raise OptionError("\n".join(f"{problem.file}: {problem.message}" for problem in problems))
+    return layers
+
+
+def _layer(values: Mapping[str, tuple[str, str]], environ: Mapping[str, str]) -> Node:
+    """Options as a Node: `values` gives the key and the text for each option's or variable's name."""
+    entries: dict[str, Node] = {}
+    for name, (key, text) in values.items():
+        mark = Mark(name, 0, 0)
+        node = Node(_value(key, text, mark), mark, mark, text)
+        entries[key] = expand_paths(node, environ) if key in _PATHS and environ else node
+    start = Mark("the command line", 0, 0)
+    return Node(entries, start, start)
+
+
+def _value(key: str, text: str, mark: Mark) -> Scalar | tuple[Node, ...]:
+    if key in _LISTS:
+        return tuple(Node(part, mark, mark, part) for part in text.split(":") if part)
+    return Number(text) if key == "lock_lease" else text
+
+
+def _absolute(key: str, text: str) -> str:
+    if key not in _PATHS:
+        return text
+    parts = text.split(":") if key in _LISTS else [text]
+    return ":".join(os.path.abspath(part) for part in parts if part)  # noqa: PTH100 (a link stays a link)

@@ -1,0 +1,42 @@
+"""Where each value comes from, for `config show` and `show --origins`."""
+
+from typing import NamedTuple
+
+from sifmod.config.merge import leaves
+from sifmod.config.model import Model
+from sifmod.config.node import Node, Number, join_key
+
+
+class Origin(NamedTuple):
+    """`key.path`, the value as text, and the file and line, the variable, the option, or how it was found."""
+
+    key: str
+    value: str
+    origin: str
+
+
+def of_tree(node: Node, key: str) -> tuple[Origin, ...]:
+    """The origins of every value of a merged tree that stands at `key`."""
+    return tuple(Origin(path, _text(leaf), str(leaf.mark)) for path, leaf in leaves(node, key))
+
+
+def of_default(key: str, value: object) -> tuple[Origin, ...]:
+    """The origins of a model's default; nothing for one that is empty."""
+    if isinstance(value, Model):
+        parts = [of_default(join_key(key, name), getattr(value, name)) for name in type(value).model_fields]
+        return tuple(origin for part in parts for origin in part)
+    if value is None or value in ("", ()):
+        return ()
+    return (Origin(key, f"{value:g}" if isinstance(value, float) else str(value), "default"),)
+
+
+def _text(node: Node) -> str:
+    match node.value:
+        case Number(text):
+            return text
+        case bool():
+            return "true" if node.value else "false"
+        case dict() | tuple():
+            return "(empty)"
+        case _:
+            return str(node.value)

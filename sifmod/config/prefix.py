@@ -1,0 +1,53 @@
+"""The prefix, and whether it can be known without reading any file. Imports neither pydantic nor a YAML parser."""
+
+import os
+import pwd
+from collections.abc import Mapping
+from pathlib import Path
+
+from sifmod.errors import OptionError
+
+SITE_FILES = "/etc/sifmod.d"
+
+
+def home(environ: Mapping[str, str]) -> str:
+    """The user's home directory; raises OptionError where there is none."""
+    if (found := environ.get("HOME", "")).startswith("/"):
+        return found
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError as error:
+        raise OptionError("this user has no home directory: HOME is not set", "set HOME or SIFMOD_PREFIX") from error
+
+
+def config_home(environ: Mapping[str, str]) -> Path:
+    """`${XDG_CONFIG_HOME:-~/.config}`; a relative value is ignored, as the XDG specification says."""
+    given = environ.get("XDG_CONFIG_HOME", "")
+    return Path(given) if given.startswith("/") else Path(home(environ)) / ".config"
+
+
+def default_prefix(environ: Mapping[str, str]) -> tuple[Path, str]:
+    """Where things go without a configured prefix, and why: `$EBU_USER_PREFIX/sifmod`, else the XDG data directory."""
+    easybuild = environ.get("EBU_USER_PREFIX", "")
+    if easybuild.startswith("~/"):
+        easybuild = home(environ) + easybuild[1:]
+    if easybuild:
+        if not easybuild.startswith("/"):
+            raise OptionError(f"EBU_USER_PREFIX: expected an absolute path, got {easybuild!r}")
+        return Path(easybuild) / "sifmod", "EBU_USER_PREFIX"
+    data = environ.get("XDG_DATA_HOME", "")
+    base = Path(data) if data.startswith("/") else Path(home(environ)) / ".local" / "share"
+    return base / "sifmod", "no prefix is configured: the XDG data directory"
+
+
+def quick_prefix(option: str | None, environ: Mapping[str, str]) -> str | None:
+    """The prefix where the command line, a variable or the default decides it; None where files have to be read."""
+    if option:
+        return os.path.abspath(option)  # noqa: PTH100 (a link stays a link)
+    if given := environ.get("SIFMOD_PREFIX"):
+        return given if given.startswith("/") and "$" not in given else None
+    if environ.get("SIFMOD_SITE") or environ.get("SIFMOD_CONFIG_DIR"):
+        return None
+    if Path(SITE_FILES).exists() or (config_home(environ) / "sifmod").exists():
+        return None
+    return str(default_prefix(environ)[0])

@@ -1,0 +1,143 @@
+"""What settings leave open (`auto`, no prefix), found out from the facts of this machine."""
+
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sifmod.config.easyconfig import Accelerator, Arch
+from sifmod.config.input import DEVICES, RUNTIMES
+from sifmod.config.site import RuntimeKind, Site, SiteFile, Syntax
+from sifmod.errors import OptionError
+
+_MACHINES: dict[str, Arch] = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+_SYNTAXES: dict[str, tuple[Syntax, ...]] = {"lua": ("lua",), "tcl": ("tcl",), "both": ("lua", "tcl")}
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A site, and how each value that no setting gave was found."""
+
+    site: Site
+    how: dict[str, str]
+
+    def found(self, key: str) -> str:
+        """What was found for a key of `how`, as text."""
+        if key == "runtime":
+            return self.site.runtime_path or "(none)"
+        value = getattr(self.site, key)
+        return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def home(environ: Mapping[str, str]) -> str:
+    """The user's home directory; raises OptionError where there is none."""
+    if (found := environ.get("HOME", "")).startswith("/"):
+        return found
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError as error:
+        raise OptionError("this user has no home directory: HOME is not set", "set HOME or SIFMOD_PREFIX") from error
+
+
+def config_home(environ: Mapping[str, str]) -> Path:
+    """`${XDG_CONFIG_HOME:-~/.config}`; a relative value is ignored, as the XDG specification says."""
+    given = environ.get("XDG_CONFIG_HOME", "")
+    return Path(given) if given.startswith("/") else Path(home(environ)) / ".config"
+
+
+def resolve(
+    file: SiteFile, robot_paths: tuple[Path, ...], environ: Mapping[str, str], facts: Mapping[str, str]
+) -> Resolved:
+    """Decide everything that is still open. Raises OptionError for a machine that cannot be decided about."""
+    how: dict[str, str] = {}
+    kind, program = _runtime(file.runtime, facts, how)
+    site = Site(
+        name=file.name,
+        description=file.description,
+        accelerator=_accelerator(file.accelerator, facts, how),
+        accelerators=file.accelerators,
+        runtime_kind=kind,
+        runtime_path=program,
+        prefix=Path(file.prefix) if file.prefix else _default_prefix(environ, how),
+        prefix_is_default=file.prefix is None,
+        image_dirs=file.image_dirs,
+        robot_paths=robot_paths,
+        binds=tuple(bind for _, group in file.binds for bind in group),
+        env=file.env,
+        host_env=file.host_env,
+        runscript_env=file.runscript_env,
+        module_syntax=_syntax(file.module_syntax, facts, how),
+        link=file.link,
+        lock_lease=file.lock_lease,
+        umask=int(file.umask, 8) if file.umask is not None else None,
+        group=file.group,
+        arch=_arch(file.arch, facts, how),
+    )
+    return Resolved(site, how)
+
+
+def _accelerator(
+    wanted: Literal["auto", "rocm", "cuda", "none"], facts: Mapping[str, str], how: dict[str, str]
+) -> Accelerator:
+    if wanted != "auto":
+        return wanted
+    accelerators: dict[str, Accelerator] = {"cuda": "cuda", "rocm": "rocm"}
+    for name, device in DEVICES:
+        if facts[f"device {name}"]:
+            how["accelerator"] = f"{device} is there"
+            return accelerators[name]
+    how["accelerator"] = f"neither {' nor '.join(device for _, device in DEVICES)} is there"
+    return "none"
+
+
+def _arch(wanted: Literal["auto", "amd64", "arm64"], facts: Mapping[str, str], how: dict[str, str]) -> Arch:
+    if wanted != "auto":
+        return wanted
+    machine = facts["machine"]
+    if machine not in _MACHINES:
+        raise OptionError(f"no images exist for a {machine} machine", "SIFMOD_ARCH says for which one to install")
+    how["arch"] = f"this is a {machine} machine"
+    return _MACHINES[machine]
+
+
+def _syntax(
+    wanted: Literal["auto", "lua", "tcl", "both"], facts: Mapping[str, str], how: dict[str, str]
+) -> tuple[Syntax, ...]:
+    if wanted != "auto":
+        return _SYNTAXES[wanted]
+    how["module_syntax"] = "the module tool in use"
+    return _SYNTAXES[facts["module syntax"]]
+
+
+def _runtime(wanted: str, facts: Mapping[str, str], how: dict[str, str]) -> tuple[RuntimeKind, str]:
+    """The kind is that of the program itself: `singularity` is often a link to apptainer."""
+    if wanted.startswith("/"):
+        return _kind(os.path.realpath(wanted)), wanted
+    for name in RUNTIMES if wanted == "auto" else (wanted,):
+        if fact := facts[f"program {name}"]:
+            found, _, real = fact.partition("\t")
+            how["runtime"] = f"{found} is on PATH"
+            return _kind(real), found
+    how["runtime"] = f"no {' or '.join(RUNTIMES if wanted == 'auto' else (wanted,))} on PATH"
+    return "singularity" if wanted == "singularity" else "apptainer", ""
+
+
+def _kind(program: str) -> RuntimeKind:
+    return "apptainer" if "apptainer" in program.rpartition("/")[2] else "singularity"
+
+
+def _default_prefix(environ: Mapping[str, str], how: dict[str, str]) -> Path:
+    """`$EBU_USER_PREFIX/sifmod` beside EasyBuild's own directories, else the XDG data directory."""
+    easybuild = environ.get("EBU_USER_PREFIX", "")
+    if easybuild.startswith("~/"):
+        easybuild = home(environ) + easybuild[1:]
+    if easybuild:
+        if not easybuild.startswith("/"):
+            raise OptionError(f"EBU_USER_PREFIX: expected an absolute path, got {easybuild!r}")
+        how["prefix"] = "EBU_USER_PREFIX"
+        return Path(easybuild) / "sifmod"
+    how["prefix"] = "no prefix is configured: the XDG data directory"
+    data = environ.get("XDG_DATA_HOME", "")
+    return (Path(data) if data.startswith("/") else Path(home(environ)) / ".local" / "share") / "sifmod"

@@ -1,0 +1,51 @@
+"""`${NAME}` and `~/` in configuration, replaced from the environment."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from sifmod.config.input import Input, read_input
+from sifmod.config.node import Node
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def _spelled(text: str) -> str:
+    return f"${{HOME}}/{text[2:]}" if text.startswith("~/") else text
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The names of the variables in a text, HOME for a `~/` at its start."""
+    return tuple(match.group(1) for match in _VARIABLE.finditer(_spelled(text)))
+
+
+def expand(text: str, environ: Mapping[str, str]) -> str:
+    """Replace each `${NAME}`, and a `~/` at the start by HOME; what is not set or empty stays as written."""
+    return _VARIABLE.sub(lambda match: environ.get(match.group(1)) or match.group(), _spelled(text))
+
+
+def expand_paths(node: Node, environ: Mapping[str, str]) -> Node:
+    """Every text below `node` expanded. What is not set stays, behind a `/`, so that it passes for a path for now."""
+    if isinstance(node.value, dict):
+        return replace(node, value={key: expand_paths(value, environ) for key, value in node.value.items()})
+    if isinstance(node.value, tuple):
+        return replace(node, value=tuple(expand_paths(value, environ) for value in node.value))
+    if not isinstance(node.value, str):
+        return node
+    text = expand(node.value, environ)
+    return replace(node, value=f"/{text}" if text.startswith("${") else text)
+
+
+def texts(node: Node) -> Iterator[Node]:
+    """Every text at or below `node`."""
+    if isinstance(node.value, dict | tuple):
+        for inner in node.value.values() if isinstance(node.value, dict) else node.value:
+            yield from texts(inner)
+    elif isinstance(node.value, str):
+        yield node
+
+
+def variables_read(nodes: Iterable[Node], environ: Mapping[str, str]) -> tuple[Input, ...]:
+    """The variables that the texts below `nodes` name, as inputs."""
+    names = [name for node in nodes for text in texts(node) for name in names_in(text.raw)]
+    return tuple(read_input(f"${name}", environ) for name in dict.fromkeys(names))

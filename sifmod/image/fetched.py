@@ -1,0 +1,34 @@
+"""A Request to one source, and the Fetched file that it gives: the seam between kinds of sources."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod.image.artifact import Progress, Store
+from sifmod.image.reference import Reference
+from sifmod.module.plan import ImagePlan, Runtime
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a kind of source is asked: give the image of `reference` at `incoming`.
+
+    `incoming` is a path that does not exist yet, on the store's file system; whatever is there afterwards is removed
+    unless it is accepted. `store` lends a workspace for temporary files.
+    """
+
+    reference: Reference
+    image: ImagePlan
+    runtime: Runtime
+    store: Store
+    incoming: Path
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A file that a source gave: hashed, and not checked yet. `path` is `incoming` or the user's own file."""
+
+    path: Path
+    sha256: str
+    size: int  # bytes
+    notes: tuple[str, ...] = ()

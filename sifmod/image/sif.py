@@ -1,0 +1,167 @@
+"""A SIF's header: read, checked, and a name for what is not a SIF.
+
+The format is that of the Go module github.com/apptainer/sif: 128 bytes of global header, then a table of descriptors of
+585 bytes each, little-endian, then the data objects that they point to.
+"""
+
+import os
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod.errors import ImageError
+from sifmod.image.disk import reading, size_text
+
+START = 512  # bytes from the beginning that `what_it_is` needs
+
+_HEADER = struct.Struct("<32s10s3s3s16s8q")
+_DESCRIPTOR = struct.Struct("<iBIIIqqqqqqq128s384s")
+_PARTITION = struct.Struct("<ii3s")
+_SUPERBLOCK = struct.Struct("<4s36xQ")  # of squashfs: magic and bytes used
+_MAGIC = b"SIF_MAGIC\0"
+_LAUNCH = (b"#!/usr/bin/env run-singularity", b"#!/usr/bin/env run-apptainer")
+_MOST_DESCRIPTORS = 4096
+_PARTITION_DATA, _OCI_ROOT_INDEX = 0x4004, 0x400A
+_PRIMARY = 2
+_SQUASHFS = 1
+_ARCHES = {
+    b"01\0": "386", b"02\0": "amd64", b"03\0": "arm", b"04\0": "arm64", b"05\0": "ppc64", b"06\0": "ppc64le",
+    b"07\0": "mips", b"08\0": "mipsle", b"09\0": "mips64", b"10\0": "mips64le", b"11\0": "s390x", b"12\0": "riscv64",
+}  # fmt: skip
+_BEGINNINGS = (
+    (b"\x1f\x8b", "a gzip file"),
+    (b"\x28\xb5\x2f\xfd", "a zstd file"),
+    (b"\xfd7zXZ", "an xz file"),
+    (b"BZh", "a bzip2 file"),
+    (b"PK\x03\x04", "a zip file"),
+    (b"\x7fELF", "a program"),
+    (b"hsqs", "a squashfs image without a SIF around it"),
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself"),
+    (b"%PDF", "a PDF document"),
+)
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """One data object of a SIF: its type's number, and where it lies in the file (bytes)."""
+
+    type: int
+    id: int
+    offset: int
+    size: int
+    extra: bytes
+
+
+@dataclass(frozen=True)
+class SifInfo:
+    """What a checked header says. `arch` is Go's name for the primary partition's architecture: amd64, arm64…"""
+
+    arch: str
+    size: int  # bytes
+    descriptors: tuple[Descriptor, ...]
+    primary: Descriptor  # the partition with the root file system
+
+
+def read_sif(path: Path) -> SifInfo:
+    """Read and check the header of the SIF at `path`, without reading its data.
+
+    Raises ImageError that says what the file is instead, or how much of it is missing; PermissionsError or FetchError
+    where it cannot be read.
+    """
+    with reading(path), path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        start = file.read(START)
+        if wrong := what_it_is(start):
+            raise ImageError(f"{path} is not a SIF: it is {wrong}")
+        header = _HEADER.unpack_from(start)
+        total, offset = header[8], header[9]
+        if not 0 < total <= _MOST_DESCRIPTORS or offset < _HEADER.size:
+            raise ImageError(f"{path} is a damaged SIF: its header speaks of {total} descriptors at {offset}")
+        table = total * _DESCRIPTOR.size
+        _check_within(path, size, offset + table)
+        file.seek(offset)
+        info = _describe(path, size, header[3], file.read(table))
+        if _PARTITION.unpack_from(info.primary.extra)[0] == _SQUASHFS:
+            file.seek(info.primary.offset)
+            _check_squashfs(path, info.primary, file.read(_SUPERBLOCK.size))
+        return info
+
+
+def check_sif(path: Path, arch: str) -> SifInfo:
+    """`read_sif`, and an ImageError where the SIF is for another architecture than `arch`."""
+    info = read_sif(path)
+    if info.arch != arch:
+        raise ImageError(
+            f"{path} is for another architecture: expected {arch}, its header says {info.arch}",
+            "name a source for this machine, or give the image's own `arch:` in the easyconfig",
+        )
+    return info
+
+
+def what_it_is(start: bytes) -> str:
+    """What a file that begins with `start` (its first START bytes, or all) is instead of a SIF; "" when it is one."""
+    if start[32:42] == _MAGIC and len(start) >= _HEADER.size:
+        version = start[42:44].decode("ascii", "replace")
+        return "" if version == "01" else f"a SIF of the unknown version {version!r}"
+    if not start:
+        return "empty"
+    if start.startswith(_LAUNCH):
+        return f"a truncated SIF of {len(start)} bytes" if len(start) < _HEADER.size else "a SIF without its magic"
+    if not start.strip(b"\0"):
+        return "nothing but zero bytes"
+    for beginning, name in _BEGINNINGS:
+        if start.startswith(beginning):
+            return name
+    if start[257:262] == b"ustar":
+        return "a tar archive"
+    return _text(start) or f"unknown data that begins with the bytes {start[:8].hex(' ')}"
+
+
+def _text(start: bytes) -> str:
+    head = start.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if re.match(rb"<(!doctype\s+html|html|head|body)\b", head, re.IGNORECASE):
+        title = re.search(rb"<title[^>]*>([^<]{1,80})", head, re.IGNORECASE)
+        name = " ".join(title[1].decode("utf-8", "replace").split()) if title else ""
+        return f"an HTML page ({name!r})" if name else "an HTML page"
+    if head[:5].lower() == b"<?xml":
+        return "an XML document"
+    if not head or re.search(rb"[^\t\r\n\x20-\x7e]", head):
+        return ""
+    line = head.splitlines()[0][:80].decode("ascii")
+    return f"a JSON document ({line})" if head[:1] in (b"{", b"[") else f"a text ({line})"
+
+
+def _describe(path: Path, size: int, code: bytes, table: bytes) -> SifInfo:
+    rows = [_DESCRIPTOR.unpack_from(table, at) for at in range(0, len(table), _DESCRIPTOR.size)]
+    used = tuple(Descriptor(row[0], row[2], row[5], row[6], row[13]) for row in rows if row[1])
+    for entry in used:
+        if entry.offset < _HEADER.size or entry.size < 0:
+            raise ImageError(f"{path} is a damaged SIF: object {entry.id} has {entry.size} bytes at {entry.offset}")
+    _check_within(path, size, max((entry.offset + entry.size for entry in used), default=0))
+    primary = [entry for entry in used if _is_primary(entry)]
+    if len(primary) != 1:
+        if any(entry.type == _OCI_ROOT_INDEX for entry in used):
+            raise ImageError(f"{path} is an OCI-SIF", "pull it again without --oci")
+        raise ImageError(f"{path} is a SIF with {len(primary)} primary partitions where one is expected")
+    outer, inner = _ARCHES.get(code, ""), _ARCHES.get(_PARTITION.unpack_from(primary[0].extra)[2], "")
+    if outer and inner and outer != inner:
+        raise ImageError(f"{path} is a damaged SIF: its header says {outer} and its primary partition {inner}")
+    return SifInfo(inner or outer or "unknown", size, used, primary[0])
+
+
+def _is_primary(entry: Descriptor) -> bool:
+    return entry.type == _PARTITION_DATA and int(_PARTITION.unpack_from(entry.extra)[1]) == _PRIMARY
+
+
+def _check_within(path: Path, size: int, end: int) -> None:
+    if end > size:
+        raise ImageError(f"{path} is truncated: {size} bytes ({size_text(size)}) of at least {end} ({size_text(end)})")
+
+
+def _check_squashfs(path: Path, primary: Descriptor, start: bytes) -> None:
+    if len(start) < _SUPERBLOCK.size or start[:4] != b"hsqs":
+        raise ImageError(f"{path} is a damaged SIF: its primary partition holds no squashfs")
+    used = int(_SUPERBLOCK.unpack(start)[1])
+    if used > primary.size:
+        raise ImageError(f"{path} is a damaged SIF: a squashfs of {used} bytes in a partition of {primary.size}")

@@ -1,0 +1,69 @@
+r"""Any text as one literal of Lua, Tcl or the POSIX shell, so that no interpreter runs a part of it.
+
+Each function takes every text without NUL and returns a complete literal that the language reads back as that text,
+character for character. The literals are for people too: plain text stays readable, several lines stay several lines.
+"""
+
+import re
+
+from sifmod.errors import ModuleError
+
+_LUA_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
+_TCL_ESCAPES = {"\n": "\\n", "\t": "\\t"} | {sign: f"\\{sign}" for sign in '\\"$[]{}'}
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:+@%,=-]+")
+
+
+def lua(text: str) -> str:
+    """A Lua string: `"…"`, or a long bracket where there are several lines and nothing but text."""
+    _refuse_nul(text)
+    if "\n" in text and not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text):
+        return _lua_long_bracket(text)
+    return '"' + re.sub(r'[\x00-\x1f\x7f"\\]', lambda found: _lua_escape(found[0]), text) + '"'
+
+
+def tcl(text: str) -> str:
+    """One Tcl word: bare where that is safe, else in braces, else in double quotes; safe within outer braces too."""
+    _refuse_nul(text)
+    if _PLAIN_WORD.fullmatch(text):
+        return text
+    if not re.search(r"[\x00-\x09\x0b-\x1f\x7f\\]", text) and _balanced(text):
+        return "{" + text + "}"
+    return '"' + re.sub(r'[\x00-\x1f\x7f"\\$\[\]{}]', lambda found: _tcl_escape(found[0]), text) + '"'
+
+
+def shell(text: str) -> str:
+    """One word of a POSIX shell: bare where that is safe, else in single quotes."""
+    _refuse_nul(text)
+    if _PLAIN_WORD.fullmatch(text) and "=" not in text:  # `a=b` in front of a command would be an assignment
+        return text
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _lua_escape(sign: str) -> str:
+    return _LUA_ESCAPES.get(sign, f"\\{ord(sign):03d}")
+
+
+def _lua_long_bracket(text: str) -> str:
+    """`[==[`, a line break that Lua skips, the text; with as many `=` as it takes for no part of it to be the end."""
+    level = 0
+    while f"]{'=' * level}]" in f"{text}]{'=' * level}":
+        level += 1
+    return f"[{'=' * level}[\n{text}]{'=' * level}]"
+
+
+def _tcl_escape(sign: str) -> str:
+    return _TCL_ESCAPES.get(sign, f"\\u{ord(sign):04x}")
+
+
+def _balanced(text: str) -> bool:
+    depth = 0
+    for sign in text:
+        depth += (sign == "{") - (sign == "}")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _refuse_nul(text: str) -> None:
+    if "\0" in text:
+        raise ModuleError(f"a text holds a NUL character, which no variable or script can hold: {text!r}")

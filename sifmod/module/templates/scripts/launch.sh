@@ -1,0 +1,164 @@
+# shellcheck shell=sh disable=SC2016
+# Starts a command in this module's container: a wrapper in bin/ reads this file and says `launch COMMAND ARGUMENT...`.
+#
+# POSIX sh, and no other process is started on the way: `launch` ends by becoming the runtime, so that arguments, exit
+# code and signals are the command's own. A command that cannot be started ends with 127, and standard error says why.
+# Variables begin with sifmod_, so that none of the user's is changed.
+
+sifmod_module={{ module | shell }}
+set -f # a `*` in a path is just that
+
+launch() {
+  if [ -d /.singularity.d ] && [ -n "${APPTAINER_CONTAINER-}${SINGULARITY_CONTAINER-}" ]; then
+    sifmod_run_here "$@"
+  fi
+  sifmod_find_image
+  sifmod_find_runtime
+  sifmod_set_binds
+  sifmod_set_environment
+  exec "$sifmod_runtime" -q exec "$sifmod_image" "$@"
+}
+
+# In a container already: the command itself, found without the wrappers.
+sifmod_run_here() {
+  sifmod_path=
+  IFS=:
+  for sifmod_directory in $PATH; do
+    case $sifmod_directory in
+      {% for directory in wrappers_at %}
+      {{ directory | shell }}) ;;
+      {% endfor %}
+      *) sifmod_path=$sifmod_path:$sifmod_directory ;;
+    esac
+  done
+  unset IFS
+  PATH=${sifmod_path#:}
+  exec "$@"
+}
+
+# The generation's own link while it exists, else a copy that the site keeps.
+sifmod_find_image() {
+  for sifmod_image in \
+    {{ images | map("shell") | join(" \\\n    ") }}; do
+    if [ -e "$sifmod_image" ]; then return; fi
+  done
+  sifmod_fail {{ no_image | shell }} {{ reinstall | shell }}
+}
+
+# The one that the module was installed with, else one on PATH.
+sifmod_find_runtime() {
+  for sifmod_runtime in {{ runtimes | map("shell") | join(" ") }}; do
+    if command -v "$sifmod_runtime" >/dev/null; then return; fi
+  done
+  sifmod_fail 'neither apptainer nor singularity is installed here' 'sifmod doctor says what is missing'
+}
+
+# One bind for each target: the user's own, whichever variable they are in, then the module's.
+sifmod_set_binds() {
+  sifmod_binds=
+  sifmod_targets=:
+  sifmod_take_binds "${SINGULARITY_BIND-},${APPTAINER_BIND-},${SINGULARITY_BINDPATH-},${APPTAINER_BINDPATH-}"
+  {% for bind in binds %}
+  {{ "sifmod_bind_if_there" if bind.optional else "sifmod_bind" }} {{ bind.source | shell }} {{ bind | string | shell }}
+  {% endfor %}
+  unset SINGULARITY_BIND APPTAINER_BIND
+  export SINGULARITY_BINDPATH="${sifmod_binds#,}" APPTAINER_BINDPATH="${sifmod_binds#,}"
+}
+
+# sifmod_take_binds LIST: the user's part of a list, without what a loaded module has put there.
+sifmod_take_binds() {
+  sifmod_entry=
+  IFS=,
+  for sifmod_word in $1 ''; do
+    case $sifmod_word in
+      ro | rw | image-src=* | id=*) sifmod_entry=$sifmod_entry,$sifmod_word ;; # an option of this bind
+      *)
+        case ,,${_SIFMOD_BINDS-}, in
+          *",$sifmod_entry,"*) ;;
+          *) sifmod_add_bind "$sifmod_entry" ;;
+        esac
+        sifmod_entry=$sifmod_word
+        ;;
+    esac
+  done
+  unset IFS
+}
+
+# sifmod_bind SOURCE BIND: a bind of the module's, `source[:target[:options]]`.
+sifmod_bind() {
+  if sifmod_add_bind "$2" && [ ! -e "$1" ]; then
+    sifmod_fail "the bind source $1 is missing on this machine" {{ missing_bind | shell }}
+  fi
+}
+
+sifmod_bind_if_there() {
+  if [ -e "$1" ]; then sifmod_add_bind "$2"; fi
+}
+
+# sifmod_add_bind BIND: fails where the target is taken.
+sifmod_add_bind() {
+  sifmod_target=${1#*:}
+  sifmod_target=${sifmod_target%%:*}
+  case $sifmod_targets in
+    *":${sifmod_target%/}:"*) return 1 ;;
+  esac
+  sifmod_targets=$sifmod_targets${sifmod_target%/}:
+  sifmod_binds=$sifmod_binds,$1
+}
+
+# What the command finds in its environment.
+sifmod_set_environment() {
+  {% if kept_out %}
+  unset {{ kept_out | join(" ") }}
+  {% endif %}
+  {% if path %}
+  sifmod_set_path {{ path | shell }}
+  {% endif %}
+  {% for name, value, plain in env %}
+  sifmod_set ENV_{{ name }} {{ value | shell }}{{ " " ~ plain | shell if plain != value }}
+  {% endfor %}
+  # a runtime that is told of a GPU warns where there is none
+  if [ ! -e /dev/nvidiactl ]; then unset SINGULARITY_NV APPTAINER_NV SINGULARITY_NVCCLI APPTAINER_NVCCLI; fi
+  if [ ! -e /dev/kfd ]; then unset SINGULARITY_ROCM APPTAINER_ROCM; fi
+  {% for flag, device in gpus %}
+  if [ -e {{ device }} ]; then sifmod_set _{{ flag }} 1; fi
+  {% endfor %}
+}
+
+# sifmod_set SUFFIX VALUE [PLAIN]: SINGULARITY<SUFFIX> and APPTAINER<SUFFIX>; what the user has set in either goes first.
+# The runtime evaluates values, and VALUE is quoted for that; PLAIN is for one that was told not to (NO_EVAL).
+sifmod_set() {
+  eval "sifmod_loaded=\${_SIFMOD_SET_$1-\$2}" # by whichever module
+  eval "sifmod_value=\${APPTAINER$1-\$2}"
+  case $sifmod_value in
+    "$2" | "$sifmod_loaded") eval "sifmod_value=\${SINGULARITY$1-\$2}" ;;
+  esac
+  case $sifmod_value in
+    "$2" | "$sifmod_loaded")
+      sifmod_value=$2
+      if [ -n "${APPTAINER_NO_EVAL-}${SINGULARITY_NO_EVAL-}" ]; then sifmod_value=${3-$2}; fi
+      ;;
+  esac
+  export "SINGULARITY$1=$sifmod_value" "APPTAINER$1=$sifmod_value"
+}
+
+# sifmod_set_path DIRECTORIES: the module's go in front of PATH, and the user's own in front of them.
+sifmod_set_path() {
+  sifmod_path=
+  sifmod_users=${SINGULARITYENV_PREPEND_PATH-}:${APPTAINERENV_PREPEND_PATH-}
+  IFS=:
+  for sifmod_directory in $sifmod_users; do
+    case ::$1:${_SIFMOD_PATHS-}:$sifmod_path in
+      *":$sifmod_directory:"*) ;;
+      *) sifmod_path=$sifmod_path$sifmod_directory: ;;
+    esac
+  done
+  unset IFS
+  export SINGULARITYENV_PREPEND_PATH="$sifmod_path$1" APPTAINERENV_PREPEND_PATH="$sifmod_path$1"
+}
+
+# sifmod_fail MESSAGE HINT
+sifmod_fail() {
+  printf '%s: %s\n\nhint: %s\n' "$sifmod_module" "$1" "$2" >&2
+  exit 127
+}

@@ -1,0 +1,84 @@
+"""A Change: a few names that are replaced or removed together.
+
+Everything that takes space is written before the first name changes. An error on the way puts back what was done; a
+kill leaves a beginning of the sequence, so the order is for the caller to choose.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from sifmod.tree.disk import move, prune, take, write
+from sifmod.tree.lock import Held
+
+
+class _Step(NamedTuple):
+    target: Path
+    new: Path | None  # None: the target is removed
+    old: Path | None  # a copy of what the target was, to put back; None: it was not there
+
+
+class Change:
+    """Steps prepared in the holder's directory, carried out in order by `apply`."""
+
+    def __init__(self, held: Held, top: Path) -> None:
+        """`top`: the prefix, above which no empty directory is removed."""
+        self._held = held
+        self._top = top
+        self._steps: list[_Step] = []
+
+    def file(self, target: Path, text: str) -> None:
+        """Give the file `target` this content."""
+        new = self._held.path("new")
+        write(new, text.encode())
+        self._steps.append(_Step(target, new, self._copy(target)))
+
+    def link(self, target: Path, text: str) -> None:
+        """Make `target` a symlink that holds `text`."""
+        new = self._held.path("new")
+        new.symlink_to(text)
+        self._steps.append(_Step(target, new, self._copy(target)))
+
+    def remove(self, target: Path) -> None:
+        """Remove `target`, if it is there, and the directories above it that it leaves empty."""
+        if os.path.lexists(target):
+            self._steps.append(_Step(target, None, self._copy(target)))
+
+    def apply(self) -> None:
+        """Carry all steps out, or none; raises LockError when the lock was lost, OSError as the system does."""
+        self._held.check()
+        done = []
+        try:
+            for step in self._steps:
+                done.append(step)
+                if step.new is not None:
+                    move(step.new, step.target)
+                else:
+                    take(step.target, self._held.path("removed"))
+        except BaseException:
+            for step in reversed(done):
+                self._undo(step)
+            raise
+        for step in done:
+            if step.new is None:
+                prune(step.target.parent, self._top)
+
+    def _undo(self, step: _Step) -> None:
+        with suppress(OSError):  # what cannot be put back stays as it is; the first error is the one to tell
+            if step.old is not None:
+                move(step.old, step.target)
+            elif step.new is not None and not os.path.lexists(step.new):
+                take(step.target, self._held.path("undone"))
+            prune(step.target.parent, self._top)
+
+    def _copy(self, target: Path) -> Path | None:
+        old = self._held.path("old")
+        try:
+            if target.is_symlink():
+                old.symlink_to(os.readlink(target))  # noqa: PTH115 (the exact text)
+            else:
+                write(old, target.read_bytes(), target.stat().st_mode & 0o777)
+        except FileNotFoundError:
+            return None
+        return old

@@ -1,0 +1,166 @@
+"""Generations: making one live with a single switch, and cleaning up after a run that died on the way."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sifmod.config.name import ModuleName
+from sifmod.digest import sha256_file
+from sifmod.errors import InstallError
+from sifmod.tree.change import Change
+from sifmod.tree.disk import is_directory, prune, remove_tree, take
+from sifmod.tree.history import read_history, with_event
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import Held, left_over, lock
+from sifmod.tree.receipt import Installation, all_generations, live_number, numbers
+from sifmod.tree.stage import PLACED, STUBS, USER_SOFTWARE, Stage
+from sifmod.tree.state import missing as missing
+
+
+@contextmanager
+def module_lock(layout: Layout, module: ModuleName, lease: float, on_wait: Callable[[str], None]) -> Iterator[Held]:
+    """Hold the lock of `module` (see `lock`), with what a dead run left of it cleaned up.
+
+    A generation that was placed and not published inside the block is removed at its end.
+    """
+    with lock(layout, str(module), lease, on_wait) as held:
+        for directory in (*held.remains, held.directory):
+            with held.changing(f"cannot clean up after a run for {module} that died"):
+                _withdraw(layout, module, directory, held)
+        try:
+            yield held
+        finally:
+            with suppress(OSError):  # then the next run does it
+                _withdraw(layout, module, held.directory, held)
+
+
+def tidy(layout: Layout, lease: float, on_wait: Callable[[str], None]) -> None:
+    """Clean up after every run that died on this node; one look when there was none."""
+    for name in left_over(layout):
+        module = ModuleName(*name.split("/", 1)) if "/" in name else None
+        with module_lock(layout, module, lease, on_wait) if module else lock(layout, name, lease, on_wait):
+            pass
+
+
+@contextmanager
+def staged_generation(layout: Layout, module: ModuleName, held: Held) -> Iterator[Stage]:
+    """A new generation to fill; placed at the end of the block, not live. An exception leaves nothing of it."""
+    used = {event.generation or 0 for event in read_history(layout, module)}
+    stage = Stage(layout, module, 1 + max((*used, *numbers(layout, module)), default=0), held)
+    try:
+        yield stage
+        stage.place()
+    except BaseException:
+        with suppress(OSError):
+            _withdraw(layout, module, held.directory, held)
+            remove_tree(stage.directory)
+        raise
+
+
+def publish(layout: Layout, installation: Installation, held: Held) -> None:
+    """Make a placed generation the live one: stubs that it no longer has, the switch, its stubs, the history.
+
+    Idempotent. Killed on the way, the module is the old one, not there, or the new one. On an error nothing has
+    changed. Raises InstallError when a file that is not ours is in the way, LockError when the lock was lost.
+    """
+    module = installation.module
+    place = layout.user_software(module) / USER_SOFTWARE[0]
+    with held.changing(f"cannot publish {module}"):
+        change = _publication(layout, installation, held)
+        made = not place.exists()
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            change.apply()
+        except BaseException:
+            if made:
+                prune(place, layout.prefix)
+            raise
+
+
+def _publication(layout: Layout, installation: Installation, held: Held) -> Change:
+    module = installation.module
+    wanted = {stub.path for stub in installation.stubs}
+    _check_switch(layout, module)
+    stale = [stub for stub in _stubs_in_place(layout, module, wanted) if stub not in wanted]
+    change = Change(held, layout.prefix)
+    for path in stale:
+        change.remove(layout.modules / path)
+    if live_number(layout, module) != installation.generation:
+        change.link(layout.switch(module), layout.switch_target(module, installation.generation))
+    for stub in installation.stubs:
+        if not _is(layout.modules / stub.path, stub.sha256):
+            text = Path(installation.root, STUBS, stub.path).read_text(encoding="utf-8")
+            change.file(layout.modules / stub.path, text)
+    events = read_history(layout, module)
+    change.file(layout.history(module), with_event(events, installation.generation))
+    return change
+
+
+def restore(layout: Layout, installation: Installation, held: Held) -> None:
+    """Bring back the links and the stubs of a live installation, without a new generation. Idempotent."""
+    root = Path(installation.root)
+    with held.changing(f"cannot restore {installation.module}"):
+        change = Change(held, layout.prefix)
+        for link in installation.links:
+            if not os.path.lexists(root / link.path):
+                change.link(root / link.path, link.target)
+        change.apply()
+    publish(layout, installation, held)
+
+
+def unpublish(layout: Layout, module: ModuleName, held: Held) -> None:
+    """Take the module out of sight: its stubs, the switch; the generations stay for `rollback` and `gc`. Idempotent."""
+    with held.changing(f"cannot uninstall {module}"):
+        _check_switch(layout, module)
+        change = Change(held, layout.prefix)
+        for path in _stubs_in_place(layout, module, set()):
+            change.remove(layout.modules / path)
+        change.remove(layout.switch(module))
+        if is_directory(layout.generations(module)):
+            change.file(layout.history(module), with_event(read_history(layout, module), None))
+        change.apply()
+        prune(layout.user_software(module) / USER_SOFTWARE[0], layout.prefix)
+
+
+def _withdraw(layout: Layout, module: ModuleName, directory: Path, held: Held) -> None:
+    """Remove the generation that the run of this directory placed, if it never became live."""
+    try:
+        number = int((directory / PLACED).read_text())
+    except (FileNotFoundError, ValueError):
+        return
+    root = layout.generation(module, number)
+    if number not in {event.generation for event in read_history(layout, module)} and is_directory(root):
+        gone = held.path("withdrawn")
+        take(root, gone)
+        remove_tree(gone)
+        prune(root.parent, layout.prefix)
+
+
+def _check_switch(layout: Layout, module: ModuleName) -> None:
+    switch = layout.switch(module)
+    if os.path.lexists(switch) and live_number(layout, module) is None:
+        raise InstallError(
+            f"{switch} is not a link that sifmod made, so it is not replaced", "move it away, then repeat the command"
+        )
+
+
+def _stubs_in_place(layout: Layout, module: ModuleName, wanted: set[str]) -> tuple[str, ...]:
+    """The module's stubs that are there, wanted or not; one that no receipt of the module names is an InstallError."""
+    ours = {stub for known in all_generations(layout, module) for stub in known.stubs}
+    there = []
+    for path in sorted({stub.path for stub in ours} | wanted):
+        file = layout.modules / path
+        if not os.path.lexists(file):
+            continue
+        if not any(_is(file, stub.sha256) for stub in ours if stub.path == path):
+            raise InstallError(
+                f"{file} was not written by sifmod, or was changed since, so it is neither replaced nor removed",
+                f"move it away, then repeat the command; it is in the place of the modulefile of {module}",
+            )
+        there.append(path)
+    return tuple(there)
+
+
+def _is(path: Path, sha256: str) -> bool:
+    return path.is_file() and not path.is_symlink() and sha256_file(path) == sha256

@@ -1,0 +1,65 @@
+"""Which generation of a module was live since when; what `rollback` and `gc` decide by."""
+
+import json
+import os
+import time
+from collections.abc import Collection
+from typing import NamedTuple
+
+from sifmod.config.name import ModuleName
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import live_number
+
+
+class Event(NamedTuple):
+    """From `time` on (seconds since 1970) `generation` was live; None: nothing was."""
+
+    generation: int | None
+    time: float
+
+
+def read_history(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
+    """What became live and when, oldest first.
+
+    The switch is the truth: when a run died between the switch and this record, the missing event is added.
+    """
+    events = recorded(layout, module)
+    now = live_number(layout, module)
+    if now == (events[-1].generation if events else None):
+        return events
+    return (*events, Event(now, _since(layout, module)))
+
+
+def recorded(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
+    """The history as it is on disk; nothing when there is none that can be read."""
+    try:
+        fields = json.loads(layout.history(module).read_text(encoding="utf-8"))
+        return tuple(Event(generation, since) for generation, since in fields)
+    except (OSError, ValueError, TypeError):
+        return ()
+
+
+def with_event(events: tuple[Event, ...], generation: int | None) -> str:
+    """The history's text after `generation` (None: nothing) has become live."""
+    if not events or events[-1].generation != generation:
+        events = (*events, Event(generation, round(time.time(), 3)))
+    return json.dumps(events) + "\n"
+
+
+def superseded(events: tuple[Event, ...], generation: int) -> float | None:
+    """Since when `generation` has not been live; None when it is live or never was."""
+    last = max((index for index, event in enumerate(events) if event.generation == generation), default=None)
+    if last is None or last + 1 == len(events):
+        return None
+    return events[last + 1].time
+
+
+def previous(events: tuple[Event, ...], on_disk: Collection[int]) -> int | None:
+    """The generation, of those on disk, that was live before the present state; None when there is none."""
+    now = events[-1].generation if events else None
+    return next((e.generation for e in reversed(events) if e.generation != now and e.generation in on_disk), None)
+
+
+def _since(layout: Layout, module: ModuleName) -> float:
+    switch = layout.switch(module)
+    return switch.lstat().st_mtime if os.path.lexists(switch) else time.time()

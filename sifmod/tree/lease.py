@@ -1,0 +1,174 @@
+"""Leases: who holds a lock, in numbered entries that every node can see.
+
+The symlinks `1.lease`, `2.lease`, … of a lock's directory are a chain. The text of the one with the highest number
+names the holder, and a lock changes hands by the creation of the next number: making a symlink is atomic everywhere,
+NFS included, and carries its text with it, so that of several takers one wins and no half-written entry exists. The
+highest number stays when the lock is free; none ever comes back. `N.beat` beside it grows while the holder is alive.
+Nothing here trusts two nodes' clocks to agree.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+_FREE = b"free"
+
+
+class Holder(NamedTuple):
+    """The process that a lease names."""
+
+    token: str  # unique per attempt
+    host: str
+    boot: str  # the boot and the process namespace: where `pid` means something
+    pid: int
+    start: str  # the process's start time in clock ticks since boot; empty where it cannot be seen
+    seconds: float  # silence after which the lease may be taken over
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+class Lease(NamedTuple):
+    """The entry that counts, as one look found it. Two equal looks mean that the holder has been silent between."""
+
+    number: int  # 0: there is no lease yet
+    text: str
+    beat: bytes
+
+    @property
+    def free(self) -> bool:
+        """Nobody holds the lock."""
+        return self.number == 0 or self.beat == _FREE
+
+    @property
+    def holder(self) -> Holder | None:
+        """Who holds the lock, or held it last; None when the text makes no sense."""
+        try:
+            fields = json.loads(self.text)
+            return Holder(**fields) if isinstance(fields, dict) else None
+        except (ValueError, TypeError):
+            return None
+
+
+def this_process(seconds: float) -> Holder:
+    """A holder for a new attempt of this process."""
+    pid = os.getpid()
+    return Holder(os.urandom(8).hex(), os.uname().nodename, _boot(), pid, _start(pid), seconds)
+
+
+def dead(holder: Holder) -> bool:
+    """Tell whether the holder is known to be gone; False for one that only another host could know of."""
+    if (holder.host, holder.boot) != (os.uname().nodename, _boot()):
+        return False
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    start = _start(holder.pid)
+    return bool(start and holder.start and start != holder.start)
+
+
+def newest(directory: Path) -> Lease:
+    """The lease that counts."""
+    while True:
+        number = max(_numbers(directory), default=0)
+        if not number:
+            return Lease(0, "", b"")
+        # A later holder may have removed it between the look and the read; then there is a newer one.
+        with suppress(FileNotFoundError):
+            return Lease(number, _text(_path(directory, number)), _read_beat(directory, number))
+
+
+def claim(directory: Path, number: int, holder: Holder) -> bool:
+    """Try to make `holder` the holder under `number`, the next one; False when another was faster."""
+    text = json.dumps(holder._asdict())
+    entry = _path(directory, number)
+    try:
+        entry.symlink_to(text)
+    except FileExistsError:
+        # NFS may repeat a request whose answer was lost, and then calls its own success a conflict.
+        with suppress(FileNotFoundError):
+            if _text(entry) == text:
+                return True
+        return False
+    if not holds(directory, number):  # the chain went on while this process slept: it was an old number
+        entry.unlink(missing_ok=True)
+        return False
+    for old in _numbers(directory):
+        if old < number:
+            _path(directory, old).unlink(missing_ok=True)
+            _beat_path(directory, old).unlink(missing_ok=True)
+    return True
+
+
+def holds(directory: Path, number: int) -> bool:
+    """Tell whether the lease `number`, once claimed, still is the one that counts."""
+    return max(_numbers(directory), default=0) == number
+
+
+def beat(directory: Path, number: int, count: int) -> None:
+    """Show that the holder is alive. Written in place: other nodes see the change when they open the file."""
+    _overwrite(_beat_path(directory, number), f"{count:012}".encode())
+
+
+def free(directory: Path, number: int) -> None:
+    """Give the lock up."""
+    path = _beat_path(directory, number)
+    _overwrite(path, _FREE)
+    os.truncate(path, len(_FREE))
+
+
+def _path(directory: Path, number: int) -> Path:
+    return directory / f"{number}.lease"
+
+
+def _beat_path(directory: Path, number: int) -> Path:
+    return directory / f"{number}.beat"
+
+
+def _text(link: Path) -> str:
+    return os.readlink(link)  # noqa: PTH115 (not a path)
+
+
+def _numbers(directory: Path) -> Iterator[int]:
+    for name in os.listdir(directory):  # noqa: PTH208 (plain names)
+        stem, _, kind = name.partition(".")
+        if kind == "lease" and stem.isdecimal():
+            yield int(stem)
+
+
+def _read_beat(directory: Path, number: int) -> bytes:
+    with suppress(FileNotFoundError):
+        return _beat_path(directory, number).read_bytes()
+    return b""
+
+
+def _overwrite(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        os.pwrite(descriptor, data, 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _boot() -> str:
+    boot = namespace = ""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    with suppress(OSError):
+        namespace = _text(Path("/proc/self/ns/pid"))
+    return f"{boot} {namespace}"
+
+
+def _start(pid: int) -> str:
+    try:
+        # The command, in parentheses, may hold anything; the start time is the 20th field after it (proc(5)).
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""

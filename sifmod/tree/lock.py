@@ -1,0 +1,248 @@
+"""A lock that holds on one node and across nodes, and what its holder may touch.
+
+On one node the wait is filelock's (flock, or its soft lock where the file system has none); who really holds is the
+lease. Taking over from a silent holder is safe because of the fence: whatever a holder changes in the tree, it
+changes by renaming something into or out of its own directory in `.staging/`, and the first thing a new holder does is
+to take that directory away. A holder that wakes up late can then change nothing.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from sifmod.errors import LockError
+from sifmod.tree import lease as leases
+from sifmod.tree.disk import explain, remove_tree, reported
+from sifmod.tree.layout import Layout
+from sifmod.tree.lease import Holder, Lease
+
+FENCED = ".fenced"
+_POLL = (0.02, 0.5)  # seconds, from the first look to the last
+_BEATS = 6  # per lease time
+_COURTESY = 2.0  # seconds for another process of this node between its file lock and its claim
+
+
+def spelled(name: str) -> str:
+    """A lock's name as one path component."""
+    return name.replace("/", "@")
+
+
+class Held:
+    """A lock that is held; a context manager that beats inside and gives it up at the end.
+
+    `directory` is the holder's own, inside `.staging/`, on the file system of the tree. Every change to the tree is a
+    rename into or out of it. `remains` are the directories of former holders of this lock that are dead or were too
+    slow, already out of their reach; they are removed at the end, unless this process dies too.
+    """
+
+    def __init__(self, layout: Layout, name: str, number: int, holder: Holder) -> None:
+        self.name = name
+        self.directory = layout.staging / f"{spelled(name)}.{number}.{holder.token}"
+        self.remains: tuple[Path, ...] = ()
+        self._chain = layout.locks / spelled(name)
+        self._number = number
+        self._holder = holder
+        self._count = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name=f"lease of {name}", daemon=True)
+
+    def check(self) -> None:
+        """Raise LockError when the lock has been taken over by another process."""
+        with reported(f"cannot look at the lock {self.name}"):
+            if leases.holds(self._chain, self._number) and self.directory.is_dir():
+                return
+            taker = leases.newest(self._chain).holder
+        by = f" by {taker}" if taker and taker.token != self._holder.token else ""
+        raise LockError(
+            f"{self.name} was taken over{by}, because this process gave no sign of life for"
+            f" {self._holder.seconds:g} seconds; this run has changed nothing since",
+            "run the same command again",
+        )
+
+    @contextmanager
+    def changing(self, doing: str) -> Iterator[None]:
+        """Explain an OSError of the block: as LockError when the lock was lost, else as what happened while `doing`."""
+        try:
+            yield
+        except OSError as error:
+            self.check()
+            raise explain(error, doing) from error
+
+    def path(self, kind: str) -> Path:
+        """A fresh path in the holder's directory."""
+        self._count += 1
+        return self.directory / f"{self._count}.{kind}"
+
+    def __enter__(self) -> "Held":
+        leases.beat(self._chain, self._number, 1)
+        self._thread.start()
+        try:
+            self.directory.mkdir()
+            self.check()
+            self.remains = _fence(self.directory.parent, self.name, self._number)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        # What cannot be removed now is cleaned up by a later run; it must not hide the error of the block.
+        for directory in (*self.remains, self.directory):
+            with suppress(OSError):
+                remove_tree(directory)
+        with suppress(OSError):
+            if leases.holds(self._chain, self._number):
+                leases.free(self._chain, self._number)
+
+    def _beat(self) -> None:
+        count = 1
+        while not self._stop.wait(self._holder.seconds / _BEATS):
+            count += 1
+            with suppress(OSError):  # a beat that fails is a missed beat; `check` tells what came of it
+                leases.beat(self._chain, self._number, count)
+
+
+@contextmanager
+def lock(layout: Layout, name: str, lease: float, on_wait: Callable[[str], None]) -> Iterator[Held]:
+    """Hold the lock `name`, waiting for it as long as it takes.
+
+    `lease`: after that many seconds without a sign of life a holder counts as gone; one that died on this node counts
+    as gone at once. `on_wait` is told who holds the lock, once, and again when that changes. Raises LockError when it
+    is lost while it is being taken, InstallError or PermissionsError when the tree cannot be written.
+    """
+    chain = layout.locks / spelled(name)
+    doing = f"cannot lock {name}"
+    with reported(doing):
+        chain.mkdir(parents=True, exist_ok=True)
+        layout.staging.mkdir(exist_ok=True)
+        node = _NodeLock(chain / f"{os.uname().nodename}.lock")
+    try:
+        with ExitStack() as stack:
+            with reported(doing):
+                held = stack.enter_context(Held(layout, name, *_acquire(chain, node, lease, on_wait)))
+            yield held
+    finally:
+        node.release()
+
+
+def left_over(layout: Layout) -> tuple[str, ...]:
+    """The locks whose holders died on this node, or were overtaken, and left something behind. Cheap when none did."""
+    names: dict[str, None] = {}
+    for entry in _entries(layout.staging):
+        lease = leases.newest(layout.locks / entry.owner)
+        holder = lease.holder
+        if entry.fenced or lease.free or not holder or holder.token != entry.token or leases.dead(holder):
+            names[entry.owner.replace("@", "/")] = None
+    return tuple(names)
+
+
+class _Entry(NamedTuple):
+    """One holder's directory in `.staging/`, as its name tells it."""
+
+    path: Path
+    owner: str
+    number: int
+    token: str
+    fenced: bool
+
+
+def _entries(staging: Path) -> Iterator[_Entry]:
+    try:
+        names = os.listdir(staging)  # noqa: PTH208 (plain names)
+    except FileNotFoundError:
+        return
+    for name in names:
+        parts = name.removesuffix(FENCED).rsplit(".", 2)
+        if len(parts) == 3 and parts[1].isdecimal():
+            yield _Entry(staging / name, parts[0], int(parts[1]), parts[2], name.endswith(FENCED))
+
+
+def _fence(staging: Path, name: str, number: int) -> tuple[Path, ...]:
+    """Put the directories of all earlier holders of the lock out of their reach: where those are now."""
+    fenced = []
+    for entry in _entries(staging):
+        if entry.owner != spelled(name) or entry.number >= number:
+            continue
+        if entry.fenced:
+            fenced.append(entry.path)
+        else:
+            # This rename, not any removal file by file, is what stops a holder who wakes up.
+            with suppress(FileNotFoundError):
+                fenced.append(entry.path.rename(entry.path.with_name(entry.path.name + FENCED)))
+    return tuple(fenced)
+
+
+class _Patience:
+    """How long a lease has been seen unchanged, by this process's own clock."""
+
+    def __init__(self) -> None:
+        self._seen = Lease(-1, "", b"")
+        self._since = 0.0
+
+    def silent(self, lease: Lease) -> float:
+        """Seconds since something last changed."""
+        if lease != self._seen:
+            self._seen, self._since = lease, time.monotonic()
+        return time.monotonic() - self._since
+
+
+def _acquire(chain: Path, node: "_NodeLock", seconds: float, on_wait: Callable[[str], None]) -> tuple[int, Holder]:
+    """Wait for the lock and claim it: the number of the new lease, and its holder."""
+    patience = _Patience()
+    told, pause = "", _POLL[0]
+    while True:
+        first = node.acquire()
+        lease = leases.newest(chain)
+        last = lease.holder
+        vacant = lease.free or (last is not None and leases.dead(last))
+        # A soft lock can outlive its process, and a stopped process keeps its flock: neither may block for ever.
+        wait_vacant, wait_held = (0.0 if first else _COURTESY), max(seconds, last.seconds if last else 0.0)
+        if patience.silent(lease) >= (wait_vacant if vacant else wait_held):
+            holder = leases.this_process(seconds)
+            if leases.claim(chain, lease.number + 1, holder):
+                return lease.number + 1, holder
+            continue
+        who = str(last) if last and not vacant else "another process"
+        if who != told and not (vacant and not told):
+            told = who
+            on_wait(who)
+        time.sleep(pause)
+        pause = min(_POLL[1], pause * 1.3)
+
+
+class _NodeLock:
+    """filelock's lock of one node; only the first in its queue tries for the lease without waiting."""
+
+    def __init__(self, path: Path) -> None:
+        from filelock import FileLock
+
+        self._lock = FileLock(path)
+        self._held = False
+
+    def acquire(self) -> bool:
+        """Try once; True when this process has it."""
+        import warnings
+
+        from filelock import Timeout
+
+        if not self._held:
+            with warnings.catch_warnings(), suppress(Timeout):
+                warnings.simplefilter("ignore")  # that the lock became a soft one is nothing to tell a user
+                self._lock.acquire(timeout=0)
+                self._held = True
+        return self._held
+
+    def release(self) -> None:
+        """Let the next one in."""
+        if self._held:
+            self._lock.release()
+            self._held = False

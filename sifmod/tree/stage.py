@@ -1,0 +1,143 @@
+"""A Stage: a generation in the making, out of everybody's sight until it is placed."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from sifmod.config.name import ModuleName
+from sifmod.digest import sha256_bytes
+from sifmod.errors import InstallError
+from sifmod.tree.addition import Carried, carry_over
+from sifmod.tree.disk import READ_ONLY, READ_ONLY_EXECUTABLE, move, sync_directory, write
+from sifmod.tree.layout import RECEIPT, Layout
+from sifmod.tree.lock import Held
+from sifmod.tree.receipt import (
+    FileRecord,
+    ImageRecord,
+    Installation,
+    LinkRecord,
+    Provenance,
+    live,
+    to_json,
+)
+
+if TYPE_CHECKING:
+    from sifmod.module.file import File
+
+STUBS = "share/modules"  # a generation's copy of its stubs, so that it can be published again
+PLACED = "placed"  # in the holder's directory: the generation that was placed and may not have been published
+USER_SOFTWARE = ("user-software", "user-software.squashfs")
+
+
+class Stage:
+    """A generation that is being written; every method raises LockError, InstallError or PermissionsError.
+
+    `number` and `root` are final: `root` is the path it will have for good, and the text to bake into its files.
+    `directory` is where it is now.
+    """
+
+    def __init__(self, layout: Layout, module: ModuleName, number: int, held: Held) -> None:
+        self.module = module
+        self.number = number
+        self.root = str(layout.generation(module, number))
+        self.directory = held.path("generation")
+        self._layout = layout
+        self._held = held
+        self._files: list[FileRecord] = []
+        self._links: list[LinkRecord] = []
+        self._stubs: list[FileRecord] = []
+        self._directories = {""}
+        with held.changing(f"cannot stage {module}"):
+            self.directory.mkdir()
+
+    def write(self, files: Iterable["File"]) -> None:
+        """Write files, read-only; two of one path, or a path that leads out of the generation, is an InstallError."""
+        for file in files:
+            self._write(file.path, file.text, executable=file.executable)
+
+    def stubs(self, files: Iterable["File"]) -> None:
+        """Keep the module's stubs (paths relative to `<prefix>/modules`) for `publish`."""
+        for file in files:
+            record = self._write(f"{STUBS}/{file.path}", file.text, executable=False)
+            self._stubs.append(FileRecord(file.path, record.sha256, 0o644))
+
+    def link(self, path: str, target: Path) -> None:
+        """Make a symlink to the absolute path `target`; relative when that is inside the prefix."""
+        inside = target.is_relative_to(self._layout.prefix)
+        here = Path(self.root, path).parent
+        text = os.path.relpath(target, here) if inside else str(target)
+        with self._held.changing(f"cannot stage {self.module}"):
+            self._new(path).symlink_to(text)
+        self._links.append(LinkRecord(path, text))
+
+    def user_software(self) -> None:
+        """Link to the place where the user's own additions survive every reinstall."""
+        for name in USER_SOFTWARE:
+            self.link(name, self._layout.user_software(self.module) / name)
+
+    def carry_over(self) -> Carried:
+        """Take along what the user has added to the live generation; nothing when that has no readable receipt."""
+        previous = live(self._layout, self.module)
+        if previous is None:
+            return Carried((), ())
+        with self._held.changing(f"cannot carry over what was added to {previous.root}"):
+            return carry_over(previous, self.directory)
+
+    def record(self, provenance: Provenance, image: ImageRecord) -> Installation:
+        """Write the receipt, the last file of a generation."""
+        installation = Installation(
+            self.module,
+            self.number,
+            self.root,
+            provenance,
+            image,
+            tuple(self._files),
+            tuple(self._links),
+            tuple(self._stubs),
+        )
+        with self._held.changing(f"cannot stage {self.module}"):
+            write(self.directory / RECEIPT, to_json(installation).encode(), READ_ONLY)
+        return installation
+
+    def place(self) -> None:
+        """Give the complete generation its final path, durably; it is not live yet. Idempotent.
+
+        From here on `root` is valid, its links too, for a sanity check.
+        """
+        final = Path(self.root)
+        if self.directory == final:
+            return
+        with self._held.changing(f"cannot place generation {self.number} of {self.module}"):
+            # The top stays writable, so that a user may remove the image's link.
+            for name in sorted(self._directories, reverse=True):
+                directory = self.directory / name
+                if name:
+                    directory.chmod(directory.stat().st_mode & 0o7555)
+                sync_directory(directory)
+            write(self._held.directory / PLACED, str(self.number).encode())
+            self._held.check()
+            move(self.directory, final)
+        self.directory = final
+
+    def _write(self, path: str, text: str, *, executable: bool) -> FileRecord:
+        data = text.encode()
+        with self._held.changing(f"cannot stage {self.module}"):
+            target = self._new(path)
+            write(target, data, READ_ONLY_EXECUTABLE if executable else READ_ONLY)
+            record = FileRecord(path, sha256_bytes(data), target.stat().st_mode & 0o777)
+        self._files.append(record)
+        return record
+
+    def _new(self, path: str) -> Path:
+        pure = PurePosixPath(path)
+        parts = pure.parts
+        if pure.is_absolute() or ".." in parts or not parts or str(pure) != path or path == RECEIPT:
+            raise InstallError(f"{path!r} is not a path inside a generation")
+        for parent in list(pure.parents)[:-1]:
+            self._directories.add(str(parent))
+        target = self.directory / path
+        if os.path.lexists(target):
+            raise InstallError(f"two files of {self.module} have the path {path}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target

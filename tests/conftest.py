@@ -1,0 +1,140 @@
+"""Fixtures: real tools, started once, and an environment in which no test can reach the real home."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+from support import module_tool as tools
+from support.images import Images
+from support.module_tool import ModuleTool
+from support.registry import Registry
+from support.slurm import Slurm
+from support.user import OrdinaryUser
+from support.user import ordinary_user as make_ordinary_user
+
+hypothesis.settings.register_profile("sifmod", deadline=None)
+hypothesis.settings.load_profile("sifmod")
+
+# what names begin with
+OF_THE_TOOLS = (
+    "SIF",
+    "RUNSCRIPTS",
+    "WITH_CONDA",
+    "CONTAINERROOT",
+    "EB",
+    "XDG_",
+    "SINGULARITY",
+    "APPTAINER",
+    "SLURM_",
+    "SBATCH_",
+    "LMOD_",
+)
+OF_THE_MODULES = (
+    "MODULE",
+    "LOADEDMODULES",
+    "_",
+    "PYTHONPATH",
+    "LD_PRELOAD",
+    "MASTER_",
+    "WORLD_SIZE",
+    "RANK",
+    "LOCAL_",
+    "NODE_RANK",
+)
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home, and none of the variables that sifmod, a runtime, a module tool or Slurm reads."""
+    for name in os.environ:
+        if name.startswith((*OF_THE_TOOLS, *OF_THE_MODULES)):
+            monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("SIFMOD_CONFIG_DIR", str(tmp_path / "etc-sifmod.d"))
+    if os.geteuid() == 0:
+        monkeypatch.setenv("APPTAINER_USERNS", "1")  # root of a virtual machine may lack CAP_SYS_RESOURCE
+    return home
+
+
+@pytest.fixture
+def shared_tmp() -> Iterator[Path]:
+    """A temporary directory that every user can reach, which tmp_path is not."""
+    directory = Path(tempfile.mkdtemp(dir="/tmp", prefix="sifmod-test-"))
+    directory.chmod(0o755)
+    yield directory
+    _remove(directory)
+
+
+@pytest.fixture(scope="session")
+def images() -> Images:
+    """Real SIFs and OCI layouts, built when first asked for."""
+    return Images()
+
+
+@pytest.fixture
+def lmod(shared_tmp: Path) -> ModuleTool:
+    """Shells with the machine's Lmod."""
+    return tools.lmod(_open_directory(shared_tmp / "home"))
+
+
+@pytest.fixture
+def environment_modules(shared_tmp: Path) -> ModuleTool:
+    """Shells with the machine's Environment Modules."""
+    return tools.environment_modules(_open_directory(shared_tmp / "home"))
+
+
+@pytest.fixture(params=["lmod", "environment-modules"])
+def module_tool(request: pytest.FixtureRequest, shared_tmp: Path) -> ModuleTool:
+    """Each module system in turn."""
+    home = _open_directory(shared_tmp / "home")
+    return tools.lmod(home) if request.param == "lmod" else tools.environment_modules(home)
+
+
+@pytest.fixture
+def ordinary_user(shared_tmp: Path) -> OrdinaryUser:
+    """Somebody who is not root."""
+    return make_ordinary_user(_open_directory(shared_tmp / "user"))
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[Slurm]:
+    """A running cluster of two nodes, n1 and n2."""
+    directory = Path(tempfile.mkdtemp(dir="/tmp", prefix="sifmod-slurm-"))
+    directory.chmod(0o755)
+    cluster = Slurm(directory / "cluster")
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+        _remove(directory)
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """A running registry without TLS or credentials."""
+    server = Registry(tmp_path_factory.mktemp("registry") / "registry")
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+def _open_directory(path: Path) -> Path:
+    path.mkdir(exist_ok=True)
+    path.chmod(0o777)
+    return path
+
+
+def _remove(directory: Path) -> None:
+    """Remove it, read-only directories included."""
+    subprocess.run(("chmod", "-R", "u+rwX", directory), check=False)
+    shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,86 @@
+"""What every test of fetching needs: a prefix with its real store, and a plan that asks for one image."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from shutil import which
+
+from sifmod.config.name import ModuleName
+from sifmod.image.artifact import Artifact, Progress, no_progress
+from sifmod.image.fetch import fetch_image
+from sifmod.module.plan import Activation, Help, ImagePlan, Link, Plan, Runtime, SanityCheck
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import lock
+from sifmod.tree.store import Store
+
+
+def plan(
+    *sources: str | Path,
+    build: Path | None = None,
+    sha256: str | None = None,
+    image_dirs: tuple[Path, ...] = (),
+    link: Link = "copy",
+    offline: bool = False,
+) -> Plan:
+    """A plan for an image from `sources`; nothing else in it matters to fetching."""
+    image = ImagePlan(
+        filename="tiny.sif",
+        sources=tuple(str(source) for source in sources),
+        image_dirs=tuple(str(directory) for directory in image_dirs),
+        build=str(build) if build else None,
+        sha256=sha256,
+        arch="amd64",
+        link=link,
+        offline=offline,
+    )
+    return replace(_ANY, image=image)
+
+
+class Prefix:
+    """A tree of its own, for fetching into."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.layout = Layout(path)
+        with self.store():
+            pass  # what a first lock leaves behind is there before a test looks
+
+    @contextmanager
+    def store(self) -> Iterator[Store]:
+        """The real store, as `sifmod install` uses it."""
+        with lock(self.layout, "Tiny/1.0", 30, lambda who: None) as held:
+            yield Store(self.layout, held)
+
+    def fetch(self, wanted: Plan, progress: Progress = no_progress) -> Artifact:
+        with self.store() as store:
+            return fetch_image(wanted, store, progress)
+
+    def images(self) -> list[str]:
+        """The names of the stored images."""
+        return sorted(path.name for path in self.layout.images.glob("*.sif"))
+
+
+_ANY = Plan(
+    module=ModuleName("Tiny", "1.0"),
+    version="1.0",
+    easyconfig="Tiny-1.0",
+    prefix="/nowhere",
+    syntaxes=("lua",),
+    accelerator="none",
+    gpu_flags=(),
+    runtime=Runtime("apptainer", which("apptainer") or ""),
+    image=ImagePlan("tiny.sif", (), (), None, None, "amd64", "copy", False),
+    activation=Activation("true", ""),
+    binds=(),
+    env=(),
+    host_env=(),
+    path=(),
+    wrappers=(),
+    runscripts=(),
+    runscript_env=(),
+    conflict=(),
+    family=None,
+    help=Help("", "", (), (), (), ""),
+    sanity_check=SanityCheck((), ()),
+)

@@ -1,0 +1,152 @@
+"""Real images, built once without a network where that is possible, and kept under build/tests."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from filelock import FileLock
+
+from support.command import BUILD, ROOT, run
+from support.oci import Entry, layer, write_layout
+
+BUSYBOX = Path("/bin/busybox")
+APPLETS = (
+    "ash awk cat chmod cp cut date echo env expr false find getopt grep head hostname id kill ln ls mkdir mount mv od"
+)
+APPLETS += " printenv printf ps pwd readlink rm sed seq sh sleep sort stat tail tar test touch tr true uname wc which"
+DIRECTORIES = "bin dev etc home opt proc root sys tmp usr var var/tmp"
+SIF_ARCHITECTURES = {"amd64": 2, "arm64": 4}
+
+
+class Images:
+    """Images for the tests. Every path is to a file that a test may read and copy but must not change."""
+
+    @cached_property
+    def tiny_sif(self) -> Path:
+        """About 1 MB: a static busybox with the usual commands."""
+        return self.tiny()
+
+    def tiny(
+        self,
+        name: str = "tiny",
+        *,
+        entries: Sequence[Entry] = (),
+        labels: Mapping[str, str] | None = None,
+        env: Sequence[str] = (),
+    ) -> Path:
+        """A SIF that apptainer built of the tiny image, with more files, labels or variables: another digest each."""
+        layout = self.tiny_layout(name, entries=entries, labels=labels, env=env)
+        return _made(layout.with_suffix(".sif"), lambda to: _build_sif(to, f"oci:{layout}"))
+
+    def tiny_layout(
+        self,
+        name: str = "tiny",
+        *,
+        entries: Sequence[Entry] = (),
+        labels: Mapping[str, str] | None = None,
+        env: Sequence[str] = (),
+    ) -> Path:
+        """The same as an OCI layout directory of one manifest without a tag."""
+        content = layer((*_busybox(), Entry("etc/variant", f"{name}\n".encode(), mode=0o644), *entries))
+        key = hashlib.sha256(content + json.dumps([dict(labels or {}), list(env)]).encode()).hexdigest()[:12]
+        path = BUILD / f"{name}-{key}.oci"
+        return _made(path, lambda to: write_layout(to, (content,), labels=labels, env=env))
+
+    def foreign(self, arch: str = "arm64") -> Path:
+        """The tiny image in a SIF whose header says another architecture (the programs inside stay this machine's)."""
+        tiny = self.tiny_sif
+
+        def build(to: Path) -> None:
+            with tempfile.TemporaryDirectory(dir=BUILD) as work:
+                squashfs = Path(work) / "root.squashfs"
+                _siftool("dump", str(_partition(tiny)), str(tiny), into=squashfs)
+                _siftool("new", str(to))
+                number = str(SIF_ARCHITECTURES[arch])
+                options = ("--datatype", "4", "--parttype", "2", "--partfs", "1", "--partarch", number)
+                _siftool("add", str(to), str(squashfs), *options)
+
+        return _made(tiny.with_name(f"{tiny.stem}-{arch}.sif"), build)
+
+    @cached_property
+    def python_layout(self) -> Path:
+        """Debian 12 with Python in /opt/miniconda3/envs/pytorch, laid out as LUMI's images; from the network once."""
+        return _made(BUILD / "python.oci", lambda to: _demo_image(str(to)))
+
+    @cached_property
+    def python_sif(self) -> Path:
+        """The same as a SIF."""
+        layout = self.python_layout
+        return _made(BUILD / "python.sif", lambda to: _build_sif(to, f"oci:{layout}"))
+
+    @cached_property
+    def pytorch_layout(self) -> Path:
+        """The demo's image: the same with torch (a CPU build) and numpy; from the network once."""
+        return _made(ROOT / "build" / "pytorch-2.13.0-oci", lambda _: _demo_image())
+
+    @cached_property
+    def pytorch_sif(self) -> Path:
+        """The same as a SIF."""
+        layout = self.pytorch_layout
+        return _made(BUILD / "pytorch.sif", lambda to: _build_sif(to, f"oci:{layout}"))
+
+
+def _made(path: Path, build: Callable[[Path], object]) -> Path:
+    """`path`, built beside its place and renamed into it; once, however many tests ask at the same time."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with FileLock(BUILD / f"{path.name}.lock"):
+        if not path.exists():
+            unfinished = path.with_name(f"unfinished-{path.name}")
+            if unfinished.is_dir():
+                shutil.rmtree(unfinished)
+            unfinished.unlink(missing_ok=True)
+            build(unfinished)
+            if unfinished.exists():
+                unfinished.rename(path)
+    assert path.exists(), f"{path} was not built"
+    return path
+
+
+def _busybox() -> tuple[Entry, ...]:
+    assert BUSYBOX.exists(), f"{BUSYBOX} is missing: run scripts/provision"
+    return (
+        *(Entry(directory) for directory in DIRECTORIES.split()),
+        Entry("bin/busybox", BUSYBOX.read_bytes()),
+        *(Entry(f"bin/{applet}", link="busybox") for applet in APPLETS.split()),
+        Entry("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n", mode=0o644),
+        Entry("etc/group", b"root:x:0:\n", mode=0o644),
+    )
+
+
+def _build_sif(to: Path, source: str) -> None:
+    """Build with zstd, which is several times as fast to write and to read, and an empty cache of its own."""
+    with tempfile.TemporaryDirectory(dir=BUILD) as work:
+        own = dict.fromkeys(("APPTAINER_CACHEDIR", "APPTAINER_TMPDIR"), work)
+        env = {"PATH": os.environ["PATH"], "HOME": work, "APPTAINER_USERNS": "1", **own}
+        zstd = "--mksquashfs-args=-comp zstd -Xcompression-level 3"
+        run(("apptainer", "--silent", "build", zstd, to, source), env=env).ok()
+
+
+def _demo_image(*arguments: str) -> None:
+    run((ROOT / "scripts" / "build-demo-image", *arguments)).ok()
+
+
+def _siftool(*arguments: str, into: Path | None = None) -> None:
+    if into is None:
+        run(("siftool", *arguments)).ok()
+    else:
+        with into.open("wb") as stream:
+            subprocess.run(("siftool", *arguments), stdout=stream, check=True)
+
+
+def _partition(sif: Path) -> int:
+    """The number of the descriptor with the root file system."""
+    listing = run(("siftool", "list", sif)).ok().stdout
+    lines = [line for line in listing.splitlines() if "FS (" in line]
+    assert len(lines) == 1, listing
+    return int(lines[0].split("|")[0])

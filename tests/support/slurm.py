@@ -1,0 +1,137 @@
+"""A real Slurm cluster of two nodes on this machine, with all of its state in one directory."""
+
+import os
+import pwd
+import secrets
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+
+from support.command import Result, run
+from support.daemon import Daemon, free_ports
+
+NODES = ("n1", "n2")
+CONFIGURATION = """
+ClusterName=sifmod
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={directory}/munge.socket
+CryptoType=crypto/munge
+StateSaveLocation={directory}/state
+SlurmdSpoolDir={directory}/%n
+SlurmctldPidFile={directory}/slurmctld.pid
+SlurmdPidFile={directory}/%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+SchedulerParameters=sched_interval=1,batch_sched_delay=0
+SlurmctldTimeout=30
+SlurmdTimeout=30
+MinJobAge=60
+KillWait=2
+ReturnToService=2
+NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={n1} CPUs=2 RealMemory=4000 State=UNKNOWN
+NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={n2} CPUs=2 RealMemory=4000 State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8
+"""
+
+
+class Slurm:
+    """Start with `start`, end with `stop`; in between jobs are the real thing."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(mode=0o755)
+        for name in ("state", *NODES):
+            (directory / name).mkdir(mode=0o755)
+        controller, n1, n2 = free_ports(3)
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        self.directory = directory
+        self.configuration = directory / "slurm.conf"
+        names = {"host": socket.gethostname(), "user": user, "directory": directory}
+        self.configuration.write_text(CONFIGURATION.format(controller=controller, n1=n1, n2=n2, **names))
+        self._daemons: list[Daemon] = []
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variable that makes Slurm's commands talk to this cluster."""
+        return {"SLURM_CONF": str(self.configuration)}
+
+    def start(self) -> None:
+        """Returns when both nodes are idle."""
+        key = self.directory / "munge.key"
+        key.write_bytes(secrets.token_bytes(128))
+        key.chmod(0o600)
+        names = {"socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
+        files = [f"--{option}={self.directory}/munge.{suffix}" for option, suffix in names.items()]
+        munged = self._daemon("munged", "--foreground", "--force", f"--key-file={key}", *files)
+        munged.wait_until((self.directory / "munge.socket").exists)
+        controller = self._daemon("slurmctld", "-D", "-f", str(self.configuration))
+        controller.wait_until(lambda: self.run(("scontrol", "ping")).code == 0)
+        nodes = [self._daemon("slurmd", "-D", "-N", node, "-f", str(self.configuration)) for node in NODES]
+        for node in nodes:
+            node.wait_until(lambda: self._states() == ("idle", "idle"))
+
+    def stop(self) -> None:
+        """End the jobs, then the daemons, in the opposite order of their start."""
+        if len(self._daemons) > 1:
+            self.run(("scancel", "--full", f"--user={pwd.getpwuid(os.geteuid()).pw_name}"))
+        for daemon in reversed(self._daemons):
+            daemon.stop()
+        self._daemons.clear()
+
+    def run(
+        self,
+        args: Sequence[str | PathLike[str]],
+        env: Mapping[str, str] | None = None,
+        cwd: str | PathLike[str] | None = None,
+    ) -> Result:
+        """Run one of Slurm's commands, or any that uses it, with `env` (the test's own when absent)."""
+        return run(args, env={**(os.environ if env is None else env), **self.env}, cwd=cwd or self.directory)
+
+    def srun(
+        self,
+        args: Sequence[str | PathLike[str]],
+        env: Mapping[str, str] | None = None,
+        cwd: str | PathLike[str] | None = None,
+    ) -> Result:
+        """`srun` with these arguments: options, then the command."""
+        return self.run(("srun", *args), env, cwd)
+
+    def sbatch(
+        self,
+        args: Sequence[str | PathLike[str]],
+        env: Mapping[str, str] | None = None,
+        cwd: str | PathLike[str] | None = None,
+    ) -> int:
+        """`sbatch` with these arguments; returns the job's number at once."""
+        return int(self.run(("sbatch", "--parsable", *args), env, cwd).ok().stdout)
+
+    def wait(self, job: int) -> int:
+        """The exit code of the job's script, when the job has ended (`sbatch --wait` looks every ten seconds only)."""
+        while True:
+            shown = self.run(("scontrol", "--oneliner", "show", "job", str(job))).ok().stdout
+            fields = dict(field.split("=", 1) for field in shown.split() if "=" in field)
+            if fields["JobState"] not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"):
+                return int(fields["ExitCode"].split(":")[0])
+            time.sleep(0.1)
+
+    def _daemon(self, *args: str) -> Daemon:
+        log = self.directory / f"{'-'.join(args[:1] + args[3:4] if args[0] == 'slurmd' else args[:1])}.log"
+        path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+        daemon = Daemon(args, log, {"PATH": path, "HOME": str(self.directory), **self.env})
+        self._daemons.append(daemon)
+        return daemon
+
+    def _states(self) -> tuple[str, ...]:
+        return tuple(self.run(("sinfo", "--noheader", "--Node", "--format=%t")).stdout.split())

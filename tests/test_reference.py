@@ -1,0 +1,141 @@
+"""A source taken apart: every kind, and every text that is none."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sifmod.errors import FetchError
+from sifmod.image.reference import Reference, is_loopback, parse
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "location", "tag", "digest"),
+    [
+        ("x.sif", "name", "x.sif", "", ""),
+        ("a name with blanks.sif", "name", "a name with blanks.sif", "", ""),
+        ("./x.sif", "path", "./x.sif", "", ""),
+        ("/a dir/x:y.sif", "path", "/a dir/x:y.sif", "", ""),
+        ("file:///a%20b/x.sif", "path", "/a b/x.sif", "", ""),
+        ("file:/a/x.sif", "path", "/a/x.sif", "", ""),
+        ("file://localhost/a/x.sif", "path", "/a/x.sif", "", ""),
+        ("https://host/x.sif?token=1", "https", "https://host/x.sif?token=1", "", ""),
+        ("http://127.0.0.1:8080/x.sif", "http", "http://127.0.0.1:8080/x.sif", "", ""),
+        ("oci:layout", "oci", "layout", "", ""),
+        ("oci:/a/layout:1.0-cpu", "oci", "/a/layout", "1.0-cpu", ""),
+        ("oci:/a:b/layout", "oci", "/a:b/layout", "", ""),
+        (f"oci:/a/layout@{DIGEST}", "oci", "/a/layout", "", DIGEST),
+        (f"oci:/a/layout:tag@{DIGEST}", "oci", "/a/layout", "tag", DIGEST),
+        ("oci:/a@b/layout", "oci", "/a@b/layout", "", ""),
+        ("oci-archive:/a/x.tar:tag", "oci-archive", "/a/x.tar", "tag", ""),
+        ("docker-archive:x.tar", "docker-archive", "x.tar", "", ""),
+        ("docker://ubuntu", "docker", "ubuntu", "", ""),
+        ("docker://nvcr.io/nvidia/pytorch:24.01-py3", "docker", "nvcr.io/nvidia/pytorch", "24.01-py3", ""),
+        (f"docker://localhost:5000/a/b:t@{DIGEST}", "docker", "localhost:5000/a/b", "t", DIGEST),
+        (f"oras://ghcr.io/a/b@{DIGEST}", "oras", "ghcr.io/a/b", "", DIGEST),
+        ("library://user/collection/name:1.0", "library", "user/collection/name", "1.0", ""),
+    ],
+)
+def test_every_kind_is_taken_apart(source: str, kind: str, location: str, tag: str, digest: str) -> None:
+    reference = parse(source)
+    assert (reference.kind, reference.location, reference.tag, reference.digest) == (kind, location, tag, digest)
+    assert reference.source == source
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("", "is empty"),
+        (" x.sif", "a blank at an end"),
+        ("x\n.sif", "a control character"),
+        ("dockr://ubuntu", "unknown scheme dockr:"),
+        ("shub://a/b", "unknown scheme shub:"),
+        ("a:b.sif", "unknown scheme a:"),
+        ("docker:ubuntu", "expected docker://REGISTRY"),
+        ("docker://", "expected docker://REGISTRY"),
+        ("docker://a b", "expected docker://REGISTRY"),
+        ("docker://ubuntu@sha256:12", "expected docker://REGISTRY"),
+        ("docker://host/x:bad tag", "expected docker://REGISTRY"),
+        ("docker://https://host/x", "expected docker://REGISTRY"),
+        ("oras:///x", "expected oras://REGISTRY"),
+        ("oci:", "expected oci:PATH"),
+        ("https:///x.sif", "without a host"),
+        ("https://host:port/x.sif", "https://host:port/x.sif"),
+        ("https://me:secret@host:port/x.sif", "https://host:port/x.sif"),
+        ("http://example.org/x.sif", "plain http is refused"),
+        ("http://127.0.0.1.example.org/x.sif", "plain http is refused"),
+        ("file://host/x.sif", "file:///absolute/path"),
+        ("file:x.sif", "file:///absolute/path"),
+    ],
+)
+def test_what_is_no_source_is_refused(source: str, message: str) -> None:
+    with pytest.raises(FetchError) as caught:
+        parse(source)
+    assert message in caught.value.message
+
+
+def test_a_misspelled_scheme_is_suggested() -> None:
+    with pytest.raises(FetchError) as caught:
+        parse("dokcer://ubuntu")
+    assert caught.value.hint.startswith("did you mean docker:?")
+
+
+def test_credentials_in_a_url_are_refused_and_not_repeated() -> None:
+    with pytest.raises(FetchError) as caught:
+        parse("https://me:se@cret@host:8443/x.sif")
+    assert "cret" not in caught.value.message + caught.value.hint
+    assert "https://host:8443/x.sif" in caught.value.message
+    assert ".netrc" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("source", "local", "host"),
+    [
+        ("x.sif", True, ""),
+        ("/x.sif", True, ""),
+        ("oci:x", True, ""),
+        ("docker-archive:x", True, ""),
+        ("https://host:1/x", False, "host:1"),
+        ("docker://ubuntu", False, "docker.io"),
+        ("docker://user/repository", False, "docker.io"),
+        ("docker://localhost/x", False, "localhost"),
+        ("docker://ghcr.io/x/y", False, "ghcr.io"),
+        ("oras://host:5000/x", False, "host:5000"),
+    ],
+)
+def test_where_it_comes_from(source: str, local: bool, host: str) -> None:
+    assert (parse(source).is_local, parse(source).host) == (local, host)
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("localhost", True),
+        ("localhost:80", True),
+        ("127.3.2.1:80", True),
+        ("[::1]:80", True),
+        ("example.org", False),
+        ("10.0.0.1", False),
+        ("localhost.example.org", False),
+        ("", False),
+    ],
+)
+def test_which_host_is_this_machine(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+SCHEMES = ("", "oci:", "docker://", "https://", "http://", "file://", "library://", "oras://", "oci-archive:")
+
+
+@given(st.sampled_from(SCHEMES), st.text())
+def test_any_text_is_a_reference_or_an_error_of_ours(scheme: str, rest: str) -> None:
+    source = scheme + rest
+    try:
+        reference = parse(source)
+    except FetchError:
+        return
+    assert isinstance(reference, Reference)
+    assert reference.source == source
+    assert reference.location
+    assert reference.host is not None
