@@ -58,7 +58,7 @@ def _runtime(site: Site) -> Iterator[Finding]:
             "runtime",
             "missing",
             "neither apptainer nor singularity is on PATH",
-            "modules can be installed from a SIF, but not run here; install Apptainer, or load the site's module for it",
+            "modules can be installed from a SIF but not run; install Apptainer, or load the site's module for it",
         )
 
 
@@ -94,7 +94,9 @@ def _squashfs() -> Iterator[Finding]:
         hint = "install squashfs-tools 4.5 or later to convert registry images; a SIF needs no conversion"
         yield Finding("mksquashfs", "missing", "not on PATH", hint)
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
-        yield Finding("/dev/fuse", "note", "not open to this user", "a runtime without setuid mounts images through FUSE")
+        yield Finding(
+            "/dev/fuse", "note", "not open to this user", "a runtime without setuid mounts images through FUSE"
+        )
 
 
 def _accelerators(site: Site) -> Iterator[Finding]:
@@ -115,7 +117,9 @@ def _module_tool(environ: Mapping[str, str]) -> Iterator[Finding]:
     if version := environ.get("LMOD_VERSION"):
         yield Finding("module tool", "ok", f"Lmod {version}")
     elif environ.get("MODULESHOME") or environ.get("MODULES_CMD"):
-        yield Finding("module tool", "ok", f"Environment Modules ({environ.get('MODULESHOME', environ.get('MODULES_CMD'))})")
+        yield Finding(
+            "module tool", "ok", f"Environment Modules ({environ.get('MODULESHOME', environ.get('MODULES_CMD'))})"
+        )
     else:
         hint = "log in again with Lmod or Environment Modules set up; the wrappers work without either"
         yield Finding("module tool", "missing", "`module` is not set up in this shell", hint)
@@ -135,7 +139,9 @@ def _space(site: Site) -> Iterator[Finding]:
     if not os.access(place, os.W_OK):
         yield Finding("prefix", "missing", f"{text}, not writable", "choose one of your own: export SIFMOD_PREFIX=DIR")
     elif free < 10 * GB:
-        yield Finding("prefix", "note", text, "PyTorch images are 5 to 20 GB: export SIFMOD_PREFIX=DIR on a larger disk")
+        yield Finding(
+            "prefix", "note", text, "PyTorch images are 5 to 20 GB: export SIFMOD_PREFIX=DIR on a larger disk"
+        )
     else:
         yield Finding("prefix", "ok", text)
 

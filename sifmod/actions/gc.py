@@ -67,7 +67,7 @@ def plan_gc(layout: Layout, days: float = DAYS) -> GcPlan:
     A generation stays while it is live or the one to roll back to, for `days` after another took its place or the
     module was uninstalled, while a Slurm job submitted before that is known or Slurm cannot be asked, and while it
     holds anything that its receipt does not name or that was changed, unless the live generation has the same.
-    Images stay as long as any generation that stays links to them, and for `days` after they were stored.
+    Images stay as long as any generation that stays links to them; one that no receipt names, for `days`.
     """
     jobs = ask_slurm(layout.prefix)
     generations: list[OldGeneration] = []
@@ -153,13 +153,18 @@ def _holds_others_files(layout: Layout, installation: Installation) -> str:
 
 
 def _old_images(layout: Layout, going: set[Path], jobs: Jobs, days: float) -> Iterator[OldImage]:
-    roots = (
-        layout.generation(module, number) for module in known_modules(layout) for number in numbers(layout, module)
-    )
-    used = {sha256 for root in roots if root not in going for sha256 in used_images(root)}
+    roots = [root for root in _roots(layout) if root not in going]
+    used = {sha256 for root in roots for sha256 in used_images(root)}
+    released = {found.image.sha256 for root in roots if (found := read_receipt(root))}
     for image in entries(layout):
         if image.sha256 not in used:
-            yield OldImage(image, _too_young(image.added, jobs, days))
+            # Whoever removed the link of an installed module gave the image up; any other may be an install to come.
+            yield OldImage(image, "" if image.sha256 in released else _too_young(image.added, jobs, days))
+
+
+def _roots(layout: Layout) -> Iterator[Path]:
+    for module in known_modules(layout):
+        yield from (layout.generation(module, number) for number in numbers(layout, module))
 
 
 def _remove_generation(layout: Layout, old: OldGeneration, held: Held) -> None:

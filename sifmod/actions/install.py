@@ -8,7 +8,7 @@ from pathlib import Path
 from sifmod import __version__
 from sifmod.actions.sanity import sanity_check
 from sifmod.actions.unchanged import Options, file_state
-from sifmod.config.load import LoadedEasyconfig, load_easyconfig
+from sifmod.config.load import LoadedEasyconfig, Overrides, load_easyconfig
 from sifmod.config.settings import LoadedSite
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ModuleError
@@ -64,9 +64,10 @@ class Request:
 
 
 def decide(easyconfig: Path, site: LoadedSite, options: InstallOptions) -> Request:
-    """Load and plan, without touching the tree; raises ConfigError, VariantError."""
-    loaded = load_easyconfig(easyconfig, site, options.variant, {})
-    choices = Choices(loaded.path.stem, site.site.link, options.offline, options.source)
+    """Load and plan, without touching the tree; raises ConfigError, VariantError, OptionError."""
+    source: Overrides = {"image.sources": (options.source,)} if options.source is not None else {}
+    loaded = load_easyconfig(easyconfig, site, options.variant, source, os.environ)
+    choices = Choices(loaded.path.stem, site.site.link, options.offline)
     return Request(make_plan(loaded.easyconfig, site.site, choices), loaded, site, options)
 
 

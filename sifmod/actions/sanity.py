@@ -19,8 +19,8 @@ LOOK = 'for c; do case $c in /*) [ -e "$c" ] ;; *) command -v "$c" >/dev/null ;;
 def sanity_check(installation: Installation, plan: Plan, say: Callable[[str], None]) -> None:
     """Look for every wrapper's command and every path, and run the easyconfig's commands inside the image.
 
-    The generation is in its place and not yet published. Without a runtime, or where it cannot start the image, what was
-    not checked is said; commands that the easyconfig asks for then fail the check. Raises SanityCheckError.
+    The generation is in its place and not yet published. Without a runtime, or where it cannot start the image, what
+    was not checked is said; commands that the easyconfig asks for then fail the check. Raises SanityCheckError.
     """
     directory = Path(installation.root)
     image = directory / installation.image.filename
@@ -29,7 +29,7 @@ def sanity_check(installation: Installation, plan: Plan, say: Callable[[str], No
         raise SanityCheckError(f"sanity check of {plan.module}: the module has no {', '.join(missing)}")
     if not plan.runtime.path:
         if plan.sanity_check.commands:
-            say(f"sanity check: no {plan.runtime.kind} found, so {len(plan.sanity_check.commands)} commands were not run")
+            say(f"sanity check: no {plan.runtime.kind} here, so its commands were not run")
         return
     _look(directory, image, plan, say)
     for command in plan.sanity_check.commands:
@@ -93,5 +93,3 @@ def _environment(directory: Path, plan: Plan) -> dict[str, str]:
         environment[f"{prefix}ENV_PREPEND_PATH"] = ":".join(prepend_path(plan))
         environment |= {f"{prefix}ENV_{name}": value for name, value in container_env(plan)}
     return environment
-
-

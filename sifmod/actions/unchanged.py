@@ -1,10 +1,11 @@
-"""Recognising an installation that needs nothing done, from its receipt alone: no YAML is parsed, nothing is planned."""
+"""Recognising, from its receipt alone, an installation that needs nothing done: no YAML is parsed, nothing planned."""
 
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sifmod.config.input import current_facts, unchanged as inputs_unchanged
+from sifmod.config.input import current_facts
+from sifmod.config.input import unchanged as inputs_unchanged
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, live
@@ -23,7 +24,9 @@ def file_state(path: str) -> tuple[str, str]:
     return FILE_STATE + path, f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
 
-def find_unchanged(layout: Layout, easyconfig: str, options: Options, environ: Mapping[str, str]) -> Installation | None:
+def find_unchanged(
+    layout: Layout, easyconfig: str, options: Options, environ: Mapping[str, str]
+) -> Installation | None:
     """The live installation of this easyconfig if nothing it was made from has changed and all of it is there."""
     facts: Options | None = None
     for installation in _candidates(layout, Path(easyconfig).name):

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,9 @@ from sifmod.cli.options import json_option, site_options
 from sifmod.errors import OptionError
 
 if TYPE_CHECKING:
-    from sifmod.actions.install import InstallOptions, Listener, Request
+    from sifmod.actions.install import InstallOptions, Request
     from sifmod.config.settings import LoadedSite
     from sifmod.module.plan import Plan
-    from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import Installation
 
 LARGE = 2 * 10**9  # bytes
@@ -55,7 +55,7 @@ def command(easyconfigs: tuple[str, ...], **given: str | bool | None) -> int:
             _report(*result, quiet=bool(given["quiet"]))
     if given["as_json"]:
         from sifmod.cli.output import print_json, receipt_data
-    
+
         print_json([{**receipt_data(installation), "changed": changed} for installation, changed in results])
     return 0
 
@@ -125,7 +125,7 @@ def _install(name: str, given: dict[str, str | bool | None]) -> "tuple[Installat
     return installation, changed
 
 
-def _asker(request: "Request", yes: bool) -> "Listener.may_fetch":
+def _asker(request: "Request", yes: bool) -> "Callable[[Plan, int | None], None]":
     """The question before a large image, or one of unknown size, goes to a home directory that nobody chose."""
 
     def may_fetch(plan: "Plan", size: int | None) -> None:
@@ -165,7 +165,7 @@ def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
 def _dry_runs(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None]) -> int:
     """Show what an install would do; reads, changes nothing."""
     from sifmod.actions.dryrun import mark, overview, texts
-    from sifmod.cli.output import print_json, receipt_data
+    from sifmod.cli.output import print_json
 
     rows = []
     for name in easyconfigs:
@@ -183,5 +183,3 @@ def _dry_runs(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None])
     if given["as_json"]:
         print_json(rows)
     return 0
-
-

@@ -35,7 +35,9 @@ def site_options(function: Decorated) -> Decorated:
             prefix_option,
             click.option("--robot-paths", metavar="DIRS", help="Where easyconfigs are looked for (`:` between)."),
             click.option("--image-dirs", metavar="DIRS", help="Where images given by name are looked for."),
-            click.option("--accelerator", type=click.Choice(["auto", "rocm", "cuda", "none"]), help="GPUs of the site."),
+            click.option(
+                "--accelerator", type=click.Choice(["auto", "rocm", "cuda", "none"]), help="GPUs of the site."
+            ),
             click.option("--runtime", metavar="NAME|PATH", help="apptainer, singularity, or the path of one."),
             click.option("--module-syntax", type=click.Choice(["auto", "lua", "tcl", "both"]), help="Modulefiles."),
         )

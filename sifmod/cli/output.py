@@ -30,7 +30,12 @@ def say(text: str) -> None:
     click.echo(f"== {text}", err=True)
 
 
-def quiet(text: str) -> None:  # noqa: ARG001
+def waiting(what: object) -> Callable[[str], None]:
+    """Says who works on `what` while a lock is waited for."""
+    return lambda who: say(f"waiting for {what}, which {who} is working on")
+
+
+def quiet(text: str) -> None:
     """Say nothing: `--quiet`."""
 
 
@@ -82,10 +87,12 @@ def _bars() -> Iterator[Progress]:
     from rich.progress import (
         BarColumn,
         DownloadColumn,
-        Progress as Bars,
         TextColumn,
         TimeRemainingColumn,
         TransferSpeedColumn,
+    )
+    from rich.progress import (
+        Progress as Bars,
     )
 
     columns = (

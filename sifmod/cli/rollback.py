@@ -15,12 +15,12 @@ def command(name: str, to: int | None, prefix: str | None, as_json: bool) -> Non
     from sifmod.actions.rollback import rollback
     from sifmod.cli.context import lease_for
     from sifmod.cli.names import resolve
-    from sifmod.cli.output import print_json, receipt_data, say
+    from sifmod.cli.output import print_json, receipt_data, say, waiting
     from sifmod.tree.receipt import known_modules
 
     layout, lease = lease_for(prefix)
     module = resolve(name, known_modules(layout))
-    installation = rollback(layout, module, to, lease, lambda who: say(f"waiting for {module}: {who}"))
+    installation = rollback(layout, module, to, lease, waiting(module))
     if as_json:
         print_json(receipt_data(installation))
     else:

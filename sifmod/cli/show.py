@@ -1,6 +1,7 @@
 """`sifmod show`."""
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,7 @@ def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None]
     from sifmod.config.load import load_easyconfig
 
     context = load_context(site)
-    loaded = load_easyconfig(find_easyconfig(name, context.site.robot_paths), context, variant, {})
+    loaded = load_easyconfig(find_easyconfig(name, context.site.robot_paths), context, variant, {}, os.environ)
     data = json.loads(loaded.easyconfig.model_dump_json(exclude_none=True))
     if origins and as_json:
         print_json([origin._asdict() for origin in loaded.origins])

@@ -9,17 +9,17 @@ from sifmod.cli.options import prefix_option
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @prefix_option
 def command(names: tuple[str, ...], prefix: str | None) -> None:
-    """Take modules out of sight; their files stay for `rollback` and running jobs until `gc`, what you added for ever."""
+    """Take modules out of sight; files stay for `rollback` and running jobs until `gc`, what you added for ever."""
     from sifmod.actions.uninstall import uninstall
     from sifmod.cli.context import lease_for
     from sifmod.cli.names import resolve
-    from sifmod.cli.output import say
+    from sifmod.cli.output import say, waiting
     from sifmod.tree.receipt import known_modules
 
     layout, lease = lease_for(prefix)
     known = known_modules(layout)
     for module in [resolve(name, known) for name in names]:
-        done = uninstall(layout, module, lease, lambda who, module=module: say(f"waiting for {module}: {who}"))
+        done = uninstall(layout, module, lease, waiting(module))
         say(f"{module}: uninstalled; `sifmod rollback {module}` brings it back, `sifmod gc` frees its space")
         if done.user_software:
             say(f"{module}: what you added stays in {done.user_software}")

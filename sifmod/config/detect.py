@@ -65,7 +65,7 @@ def detected_site(directories: tuple[Path, ...], environ: Mapping[str, str]) -> 
             inputs.append(read)
             if path.stem == FALLBACK and fallback is None:
                 fallback = node
-            paths = tuple(str(text.value) for text in texts(_detection_paths(node, environ)))
+            paths = _detection_paths(node, environ)
             seen = [read_input(f"?{place}", environ) for place in paths]
             inputs += seen
             if paths and all(look.sha256 for look in seen) and (best is None or len(paths) > best[0]):
@@ -77,8 +77,7 @@ def detected_site(directories: tuple[Path, ...], environ: Mapping[str, str]) -> 
     return BaseSite(fallback, tuple(inputs), "no other site was recognised")
 
 
-def _detection_paths(node: Node, environ: Mapping[str, str]) -> Node:
-    empty = Node((), node.mark, node.key)
-    detect = node.value.get("detect", empty) if isinstance(node.value, dict) else empty
-    paths = detect.value.get("paths", empty) if isinstance(detect.value, dict) else empty
-    return expand_paths(paths, environ)
+def _detection_paths(node: Node, environ: Mapping[str, str]) -> tuple[str, ...]:
+    detect = node.entries.get("detect")
+    paths = detect.entries.get("paths") if detect else None
+    return tuple(text.text for text in texts(expand_paths(paths, environ))) if paths else ()

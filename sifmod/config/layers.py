@@ -3,12 +3,13 @@
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 from sifmod.config.check import check_layer
-from sifmod.config.easyconfig import Easyconfig, EasyconfigFile
+from sifmod.config.easyconfig import Accelerator, Easyconfig, EasyconfigFile
 from sifmod.config.find import find_easyconfig
 from sifmod.config.input import Input
-from sifmod.config.node import Node
+from sifmod.config.node import Mark, Node, problem_at, tree
 from sifmod.config.yaml import load_yaml
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem
 
@@ -17,11 +18,25 @@ _USED_UP = ("extends", "preset", "variants")
 
 @dataclass(frozen=True)
 class Layers:
-    """What is merged, in this order: `common`, then those of one of the `variants`."""
+    """What is merged, in this order: `first`, `common`, those of one of the `variants`, `last`."""
 
     common: tuple[Node, ...]
     variants: dict[str, tuple[Node, ...]]
     inputs: tuple[Input, ...]
+    first: tuple[Node, ...] = ()
+    last: tuple[Node, ...] = ()
+
+    def of(self, variant: str | None) -> tuple[Node, ...]:
+        """The layers of one variant; of the easyconfig itself for None.
+
+        A variant called rocm, cuda, none or cpu has that accelerator where nothing says otherwise.
+        """
+        if variant is None:
+            return (*self.first, *self.common, *self.last)
+        named = {"cpu": "none"}.get(variant, variant)
+        said = {"accelerator": named} if named in get_args(Accelerator) else {}
+        own = tree(said, Mark(f"variant {variant}", 0, 0))
+        return (*self.first, own, *self.common, *self.variants[variant], *self.last)
 
 
 def read_layers(path: Path, robot_paths: tuple[Path, ...]) -> Layers:
@@ -43,7 +58,7 @@ class _Reading:
     def file(self, path: Path, above: tuple[Path, ...]) -> Layers:
         """`above` are the files that extend this one, by their real paths."""
         node, inputs = self._read(path, EasyconfigFile)
-        entries = node.value if node is not None and isinstance(node.value, dict) else {}
+        entries = node.entries if node is not None else {}
         above = (*above, Path(os.path.realpath(path)))
         common, read = self._preset(entries.get("preset"))
         base = self._extended(entries.get("extends"), path, above)
@@ -51,8 +66,8 @@ class _Reading:
         declared = entries.get("variants")
         if declared is not None and declared.value is None:
             variants = {}
-        elif declared is not None and isinstance(declared.value, dict):
-            for name, layer in declared.value.items():
+        elif declared is not None:
+            for name, layer in declared.entries.items():
                 if layer.value is None:
                     variants.pop(name, None)
                 else:
@@ -110,5 +125,4 @@ class _Reading:
         return Layers(base.common, base.variants, (*absent, *base.inputs))
 
     def _problem(self, node: Node, key: str, message: str) -> None:
-        mark = node.mark
-        self.problems.append(Problem(mark.file, mark.line, mark.column, key, message))
+        self.problems.append(problem_at(node.mark, key, message))

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from sifmod.errors import Problem
+
 
 @dataclass(frozen=True, order=True)
 class Mark:
@@ -37,6 +39,21 @@ class Node:
     raw: str = ""
     size: int = 1  # values in it, itself included, with every alias followed
 
+    @property
+    def entries(self) -> dict[str, "Node"]:
+        """A map's entries; none for anything else."""
+        return self.value if isinstance(self.value, dict) else {}
+
+    @property
+    def items(self) -> tuple["Node", ...]:
+        """A list's items; none for anything else."""
+        return self.value if isinstance(self.value, tuple) else ()
+
+    @property
+    def text(self) -> str:
+        """A text; empty for anything else."""
+        return self.value if isinstance(self.value, str) else ""
+
 
 def kind(node: Node) -> str:
     """What a node is, for a message: `the number 2.20`, `a list`, `the text 'x'`."""
@@ -66,3 +83,17 @@ def join_key(path: str, step: str | int) -> str:
         return f"{path}[{step}]"
     key = step if step.isprintable() and len(step) <= 60 else shown(step)
     return f"{path}.{key}" if path else key
+
+
+def problem_at(mark: Mark, key: str, message: str) -> Problem:
+    """A problem at a mark."""
+    return Problem(mark.file, mark.line, mark.column, key, message)
+
+
+def tree(value: object, mark: Mark) -> Node:
+    """Plain dicts, tuples, text and None as a Node, all of it at one mark."""
+    if isinstance(value, dict):
+        return Node({key: tree(inner, mark) for key, inner in value.items()}, mark, mark)
+    if isinstance(value, tuple):
+        return Node(tuple(tree(inner, mark) for inner in value), mark, mark)
+    return Node(None, mark, mark) if value is None else Node(str(value), mark, mark, str(value))

@@ -1,10 +1,11 @@
-"""What SIFMOD_* variables and the command line's options say about the site."""
+"""What SIFMOD_* variables and the command line's options say, as layers."""
 
 import os
 from collections.abc import Mapping
 
 from sifmod.config.check import check_layer, did_you_mean
-from sifmod.config.node import Mark, Node, Number, Scalar
+from sifmod.config.easyconfig import Easyconfig
+from sifmod.config.node import Mark, Node, Number, Scalar, tree
 from sifmod.config.site import SiteFile
 from sifmod.config.variables import expand_paths
 from sifmod.errors import OptionError
@@ -60,3 +61,17 @@ def _absolute(key: str, text: str) -> str:
         return text
     parts = text.split(":") if key in _LISTS else [text]
     return ":".join(os.path.abspath(part) for part in parts if part)  # noqa: PTH100 (a link stays a link)
+
+
+def easyconfig_layer(overrides: Mapping[str, str | tuple[str, ...]]) -> Node:
+    """What the command line says about an easyconfig, by key path; raises OptionError for what cannot be used."""
+    entries: dict[str, object] = {}
+    for path, value in overrides.items():
+        parent, _, key = path.rpartition(".")
+        entries |= {parent: {key: value}} if parent else {key: value}
+    if "image.sources" in overrides:
+        entries["image"] = {"sources": overrides["image.sources"], "build": None}
+    node = tree(entries, Mark("the command line", 0, 0))
+    if problems := check_layer(Easyconfig, node):
+        raise OptionError("\n".join(f"{problem.key}: {problem.message}" for problem in problems))
+    return node

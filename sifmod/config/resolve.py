@@ -1,7 +1,6 @@
 """What settings leave open (`auto`, no prefix), found out from the facts of this machine."""
 
 import os
-import pwd
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Literal
 
 from sifmod.config.easyconfig import Accelerator, Arch
 from sifmod.config.input import DEVICES, RUNTIMES
+from sifmod.config.prefix import default_prefix
 from sifmod.config.site import RuntimeKind, Site, SiteFile, Syntax
 from sifmod.errors import OptionError
 
@@ -31,28 +31,15 @@ class Resolved:
         return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
-def home(environ: Mapping[str, str]) -> str:
-    """The user's home directory; raises OptionError where there is none."""
-    if (found := environ.get("HOME", "")).startswith("/"):
-        return found
-    try:
-        return pwd.getpwuid(os.getuid()).pw_dir
-    except KeyError as error:
-        raise OptionError("this user has no home directory: HOME is not set", "set HOME or SIFMOD_PREFIX") from error
-
-
-def config_home(environ: Mapping[str, str]) -> Path:
-    """`${XDG_CONFIG_HOME:-~/.config}`; a relative value is ignored, as the XDG specification says."""
-    given = environ.get("XDG_CONFIG_HOME", "")
-    return Path(given) if given.startswith("/") else Path(home(environ)) / ".config"
-
-
 def resolve(
     file: SiteFile, robot_paths: tuple[Path, ...], environ: Mapping[str, str], facts: Mapping[str, str]
 ) -> Resolved:
     """Decide everything that is still open. Raises OptionError for a machine that cannot be decided about."""
     how: dict[str, str] = {}
     kind, program = _runtime(file.runtime, facts, how)
+    prefix = Path(file.prefix) if file.prefix else None
+    if prefix is None:
+        prefix, how["prefix"] = default_prefix(environ)
     site = Site(
         name=file.name,
         description=file.description,
@@ -60,7 +47,7 @@ def resolve(
         accelerators=file.accelerators,
         runtime_kind=kind,
         runtime_path=program,
-        prefix=Path(file.prefix) if file.prefix else _default_prefix(environ, how),
+        prefix=prefix,
         prefix_is_default=file.prefix is None,
         image_dirs=file.image_dirs,
         robot_paths=robot_paths,
@@ -126,18 +113,3 @@ def _runtime(wanted: str, facts: Mapping[str, str], how: dict[str, str]) -> tupl
 
 def _kind(program: str) -> RuntimeKind:
     return "apptainer" if "apptainer" in program.rpartition("/")[2] else "singularity"
-
-
-def _default_prefix(environ: Mapping[str, str], how: dict[str, str]) -> Path:
-    """`$EBU_USER_PREFIX/sifmod` beside EasyBuild's own directories, else the XDG data directory."""
-    easybuild = environ.get("EBU_USER_PREFIX", "")
-    if easybuild.startswith("~/"):
-        easybuild = home(environ) + easybuild[1:]
-    if easybuild:
-        if not easybuild.startswith("/"):
-            raise OptionError(f"EBU_USER_PREFIX: expected an absolute path, got {easybuild!r}")
-        how["prefix"] = "EBU_USER_PREFIX"
-        return Path(easybuild) / "sifmod"
-    how["prefix"] = "no prefix is configured: the XDG data directory"
-    data = environ.get("XDG_DATA_HOME", "")
-    return (Path(data) if data.startswith("/") else Path(home(environ)) / ".local" / "share") / "sifmod"

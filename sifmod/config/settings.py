@@ -10,15 +10,15 @@ from sifmod.config.detect import BaseSite, detected_site, named_site, read_site_
 from sifmod.config.find import shipped
 from sifmod.config.input import Input, current_facts, read_input
 from sifmod.config.merge import merge
-from sifmod.config.node import Node
+from sifmod.config.node import Node, problem_at
 from sifmod.config.option import option_layers
 from sifmod.config.origin import Origin, of_default, of_tree
-from sifmod.config.resolve import Resolved, config_home, resolve
+from sifmod.config.prefix import SITE_FILES, config_home
+from sifmod.config.resolve import Resolved, resolve
 from sifmod.config.site import Site, SiteFile
 from sifmod.config.variables import expand_paths, names_in, texts, variables_read
 from sifmod.errors import ConfigError, OptionError, Problem
 
-CONFIG_DIR = "/etc/sifmod.d"
 _EXPANDED = ("prefix", "image_dirs", "robot_paths", "runtime", "binds")
 
 
@@ -78,27 +78,23 @@ def _settings_files(environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple
 
 
 def _directories(environ: Mapping[str, str]) -> tuple[Path, Path]:
-    return Path(environ.get("SIFMOD_CONFIG_DIR") or CONFIG_DIR), config_home(environ) / "sifmod"
+    return Path(environ.get("SIFMOD_CONFIG_DIR") or SITE_FILES), config_home(environ) / "sifmod"
 
 
 def _base_site(layers: tuple[Node, ...], environ: Mapping[str, str]) -> BaseSite:
     machine, user = _directories(environ)
     directories = site_directories(user, machine)
     for layer in reversed(layers):
-        named = _entries(layer).get("site")
+        named = layer.entries.get("site")
         if named is not None and named.value is not None:
             return named_site(str(named.value), str(named.mark), directories)
     return detected_site(directories, environ)
 
 
-def _entries(node: Node) -> dict[str, Node]:
-    return node.value if isinstance(node.value, dict) else {}
-
-
 def _expanded(layer: Node, environ: Mapping[str, str]) -> Node:
     entries = {
         key: expand_paths(node, environ) if key.removesuffix("+") in _EXPANDED else node
-        for key, node in _entries(layer).items()
+        for key, node in layer.entries.items()
     }
     return replace(layer, value=entries)
 
@@ -108,17 +104,17 @@ def _robot_paths(layers: tuple[Node, ...]) -> tuple[Node, ...]:
     found: list[Node] = []
     for layer in reversed(layers):
         for key in ("robot_paths", "robot_paths+"):
-            if key in _entries(layer):
-                found += texts(_entries(layer)[key])
+            if key in layer.entries:
+                found += texts(layer.entries[key])
     return tuple(found)
 
 
 def _refuse_unset(merged: Node, robot_paths: tuple[Node, ...]) -> None:
-    entries = _entries(merged)
+    entries = merged.entries
     places = [(key, text) for key in _EXPANDED if key in entries for text in texts(entries[key])]
     places += [("robot_paths", text) for text in robot_paths]
     problems = {
-        Problem(text.mark.file, text.mark.line, text.mark.column, key, f"the variable {name} is not set: {text.raw}")
+        problem_at(text.mark, key, f"the variable {name} is not set: {text.raw}")
         for key, text in places
         for name in names_in(str(text.value))
     }
@@ -129,7 +125,7 @@ def _refuse_unset(merged: Node, robot_paths: tuple[Node, ...]) -> None:
 
 
 def _origins(merged: Node, robot_paths: tuple[Node, ...], resolved: Resolved, base: BaseSite) -> tuple[Origin, ...]:
-    entries = _entries(merged)
+    entries = merged.entries
     origins = [Origin("site", resolved.site.name, base.how)]
     for key, field in SiteFile.model_fields.items():
         if key in ("site", "detect"):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sifmod.config.bind import BindSpec
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.config.site import Site
-from sifmod.module.launch import RUNSCRIPTS_TARGET, wrapper_command
+from sifmod.module.launch import RUNSCRIPTS_TARGET
 from sifmod.module.plan import (
     Accelerator,
     Activation,
@@ -22,6 +22,8 @@ from sifmod.module.plan import (
 GPU_DEVICES = {
     "rocm": (Bind("/dev/kfd", "/dev/kfd", optional=True), Bind("/dev/dri", "/dev/dri", optional=True)),
 }
+# wrappers that run a runscript of the same name rather than a program of the image
+SCRIPT_WRAPPERS = ("start-shell", "list-packages")
 Pairs = tuple[tuple[str, str], ...]
 
 
@@ -32,13 +34,12 @@ class Choices:
     easyconfig: str  # the name to give to `sifmod install` again
     link: Link
     offline: bool = False
-    source: str | None = None  # instead of the easyconfig's sources
 
 
 def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices) -> Plan:
     """Decide everything. Where easyconfig and site name one bind target or one variable, the easyconfig wins."""
     activation, activation_env, activation_path = _activation(easyconfig)
-    wrappers = tuple(Wrapper(name, wrapper_command(name)) for name in dict.fromkeys(easyconfig.wrappers))
+    wrappers = tuple(_wrapper(name) for name in dict.fromkeys(easyconfig.wrappers))
     gpu_flags, gpu_binds = _accelerator(easyconfig.accelerator, site)
     return Plan(
         module=easyconfig.module,
@@ -60,7 +61,7 @@ def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices) -> Plan:
         runscript_env=_merged(site.runscript_env, easyconfig.runscript_env),
         conflict=easyconfig.conflict,
         family=easyconfig.family,
-        help=_help(easyconfig, choices),
+        help=_help(easyconfig),
         sanity_check=SanityCheck(easyconfig.sanity_check.commands, easyconfig.sanity_check.paths),
     )
 
@@ -76,7 +77,10 @@ def _spelled(binds: tuple[BindSpec, ...]) -> tuple[Bind, ...]:
 
 def _binds(binds: tuple[Bind, ...]) -> tuple[Bind, ...]:
     """One bind a target, the first one."""
-    return tuple({bind.target: bind for bind in reversed(binds)}[target] for target in dict.fromkeys(b.target for b in binds))
+    first: dict[str, Bind] = {}
+    for bind in binds:
+        first.setdefault(bind.target, bind)
+    return tuple(first.values())
 
 
 def _activation(easyconfig: Easyconfig) -> tuple[Activation, Pairs, tuple[str, ...]]:
@@ -109,10 +113,13 @@ def _accelerator(accelerator: Accelerator, site: Site) -> tuple[tuple[str, ...],
     return (() if resolved == "none" else (resolved,)), ()
 
 
+def _wrapper(name: str) -> Wrapper:
+    return Wrapper(name, (f"{RUNSCRIPTS_TARGET}/{name}",) if name in SCRIPT_WRAPPERS else (name,))
+
+
 def _runscripts(easyconfig: Easyconfig, wrappers: tuple[Wrapper, ...]) -> tuple[str, ...]:
     """The runscripts asked for, and those that a wrapper runs."""
-    own = f"{RUNSCRIPTS_TARGET}/"
-    run = (wrapper.command[0].removeprefix(own) for wrapper in wrappers if wrapper.command[0].startswith(own))
+    run = (wrapper.name for wrapper in wrappers if wrapper.name in SCRIPT_WRAPPERS)
     return tuple(dict.fromkeys((*easyconfig.runscripts, *run)))
 
 
@@ -120,9 +127,9 @@ def _image(easyconfig: Easyconfig, site: Site, choices: Choices) -> ImagePlan:
     image = easyconfig.image
     return ImagePlan(
         filename=image.filename,
-        sources=image.sources if choices.source is None else (choices.source,),
+        sources=image.sources,
         image_dirs=site.image_dirs,
-        build=image.build if choices.source is None else None,
+        build=image.build,
         sha256=image.sha256,
         arch=image.arch,
         link=choices.link,
@@ -130,9 +137,9 @@ def _image(easyconfig: Easyconfig, site: Site, choices: Choices) -> ImagePlan:
     )
 
 
-def _help(easyconfig: Easyconfig, choices: Choices) -> Help:
+def _help(easyconfig: Easyconfig) -> Help:
     image = easyconfig.image
-    origin = choices.source or (image.sources[0] if image.sources else f"built from {image.build}")
+    origin = image.sources[0] if image.sources else f"built from {image.build}"
     return Help(
         description=easyconfig.description,
         homepage=easyconfig.homepage,

@@ -26,7 +26,7 @@ def tcl(text: str) -> str:
     _refuse_nul(text)
     if _PLAIN_WORD.fullmatch(text):
         return text
-    if not re.search(r"[\x00-\x09\x0b-\x1f\x7f\\]", text) and _balanced(text):
+    if text != "*" and not re.search(r"[\x00-\x09\x0b-\x1f\x7f\\]", text) and _balanced(text):  # {*} is an operator
         return "{" + text + "}"
     return '"' + re.sub(r'[\x00-\x1f\x7f"\\$\[\]{}]', lambda found: _tcl_escape(found[0]), text) + '"'
 
@@ -45,7 +45,7 @@ def _lua_escape(sign: str) -> str:
 
 def _lua_long_bracket(text: str) -> str:
     """`[==[`, a line break that Lua skips, the text; with as many `=` as it takes for no part of it to be the end."""
-    level = 0
+    level = 2  # as EasyBuild writes it; Lua 5.1 also refuses a `[[` within `[[…]]`
     while f"]{'=' * level}]" in f"{text}]{'=' * level}":
         level += 1
     return f"[{'=' * level}[\n{text}]{'=' * level}]"

@@ -13,6 +13,7 @@ from sifmod.module.plan import Activation, Help, ImagePlan, Link, Plan, Runtime,
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.store import Store
+from support.disk_state import State, disk_state
 
 
 def plan(
@@ -43,18 +44,23 @@ class Prefix:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.layout = Layout(path)
-        with self.store():
-            pass  # what a first lock leaves behind is there before a test looks
+        with self.store() as store:
+            store.find("0" * 64)  # what a first use leaves behind is there before a test looks
 
     @contextmanager
     def store(self) -> Iterator[Store]:
         """The real store, as `sifmod install` uses it."""
-        with lock(self.layout, "Tiny/1.0", 30, lambda who: None) as held:
+        with lock(self.layout, "Tiny/1.0", 30, print) as held:
             yield Store(self.layout, held)
 
     def fetch(self, wanted: Plan, progress: Progress = no_progress) -> Artifact:
         with self.store() as store:
             return fetch_image(wanted, store, progress)
+
+    def state(self, *others: Path) -> State:
+        """Everything in the tree but the bookkeeping of locks, and everything in `others`."""
+        state = disk_state(self.path, *others)
+        return {path: found for path, found in state.items() if not Path(path).is_relative_to(self.layout.locks)}
 
     def images(self) -> list[str]:
         """The names of the stored images."""

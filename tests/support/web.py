@@ -23,7 +23,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self.server.answers.get(path, answer(404))(self)
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *args: object) -> None:
         """Say nothing."""
 
 
@@ -93,6 +93,7 @@ def make_certificate(directory: Path) -> Path:
     key, certificate, both = (directory / name for name in ("key.pem", "certificate.pem", "both.pem"))
     subject = ("-subj", "/CN=localhost", "-addext", NAMES, "-days", "2")
     files = ("-keyout", key, "-out", certificate)
-    run(("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", *subject, *files)).ok()
+    new = ("-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    run(("openssl", "req", *new, *subject, *files)).ok()
     both.write_bytes(key.read_bytes() + certificate.read_bytes())
     return both

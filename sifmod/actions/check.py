@@ -1,0 +1,51 @@
+"""check: validate easyconfigs and render what they would install, without installing anything."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod.config.load import all_variants
+from sifmod.config.settings import LoadedSite
+from sifmod.errors import ConfigError, FetchError, Problem
+from sifmod.image.reference import parse
+from sifmod.module.decide import Choices, make_plan
+from sifmod.module.plan import Plan
+from sifmod.module.render import render, render_stub
+from sifmod.tree.layout import Layout
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One variant of one easyconfig that can be installed."""
+
+    path: Path
+    variant: str | None
+    module: str
+    files: int  # rendered
+
+
+def check(path: Path, site: LoadedSite) -> tuple[Checked, ...]:
+    """Every variant of an easyconfig, validated and rendered; raises ConfigError with every problem of the file."""
+    loaded = all_variants(path, site, os.environ)
+    plans = [make_plan(one.easyconfig, site.site, Choices(path.stem, site.site.link)) for one in loaded]
+    problems = tuple(problem for plan in plans for problem in _sources(path, plan))
+    if problems:
+        raise ConfigError(tuple(dict.fromkeys(problems)))
+    return tuple(
+        Checked(path, one.variant, str(plan.module), _rendered(plan)) for one, plan in zip(loaded, plans, strict=True)
+    )
+
+
+def _sources(path: Path, plan: Plan) -> list[Problem]:
+    problems = []
+    for source in plan.image.sources:
+        try:
+            parse(source)
+        except FetchError as error:
+            problems.append(Problem(str(path), 1, 1, "image.sources", error.message))
+    return problems
+
+
+def _rendered(plan: Plan) -> int:
+    root = str(Layout(Path(plan.prefix)).generation(plan.module, 1))
+    return len(render(plan, root)) + len(render_stub(plan))

@@ -1,0 +1,37 @@
+"""`sifmod gc`."""
+
+import click
+
+from sifmod.cli.options import json_option, prefix_option
+
+
+@click.command("gc")
+@click.option("-y", "--yes", is_flag=True, help="Remove what is shown.")
+@click.option("--days", type=float, default=14.0, show_default=True, help="Keep what was in use within so many days.")
+@prefix_option
+@json_option
+def command(yes: bool, days: float, prefix: str | None, as_json: bool) -> None:
+    """Show, and with --yes remove, old generations and the images that nothing uses any more.
+
+    What is live, what `rollback` would bring back, what a Slurm job may still use and what you added or changed stays.
+    """
+    from sifmod.actions.gc import apply_gc, plan_gc
+    from sifmod.cli.context import lease_for
+    from sifmod.cli.output import human_size, print_json, say, waiting
+
+    layout, lease = lease_for(prefix)
+    plan = plan_gc(layout, days)
+    rows = [
+        *((f"{old.module} generation {old.number}", str(old.root), old.keep) for old in plan.generations),
+        *((f"image {human_size(old.image.size)}", str(old.image.path), old.keep) for old in plan.images),
+    ]
+    if as_json:
+        print_json([{"what": what, "path": path, "keep": keep} for what, path, keep in rows])
+    else:
+        for what, path, keep in rows:
+            click.echo(f"{'keep  ' if keep else 'remove'}  {what}  {path}{f'  ({keep})' if keep else ''}")
+    if not yes:
+        say(f"{human_size(plan.size)} can be freed: `sifmod gc --yes` does it" if plan.size else "nothing large to free")
+        return
+    done = apply_gc(layout, plan, lease, waiting("the tree"))
+    say(f"removed {len(done.generations)} generations and {len(done.images)} images, {human_size(done.size)}")

@@ -1,0 +1,101 @@
+"""A module put into a tree with the tree's own functions: a few text files, and an image of a few bytes."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from sifmod.config.input import Input
+from sifmod.config.name import ModuleName
+from sifmod.module.file import File
+from sifmod.tree.generation import module_lock, publish, staged_generation, tidy
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import Held
+from sifmod.tree.receipt import ImageRecord, Installation, Provenance
+from sifmod.tree.stage import Stage
+from sifmod.tree.store import Store
+
+MODULE = ModuleName("Tiny", "1.0")
+LEASE = 30.0
+
+
+def nobody(who: str) -> None:
+    """For a lock that nobody else may hold."""
+    raise AssertionError(f"had to wait for {who}")
+
+
+def say(who: str) -> None:
+    """For a lock that others may hold."""
+    print(f"waiting for {who}", flush=True)
+
+
+def image_bytes(tag: str) -> bytes:
+    """An image that only the store sees."""
+    return f"image {tag}\n".encode() * 1000
+
+
+def put_image(store: Store, tag: str) -> tuple[str, Path]:
+    """The digest and the stored path of the image, brought in when it is not there."""
+    data = image_bytes(tag)
+    sha256 = hashlib.sha256(data).hexdigest()
+    found = store.find(sha256)
+    if found is None:
+        with store.incoming() as incoming:
+            incoming.write_bytes(data)
+            found = store.add(incoming, sha256)
+    return sha256, found
+
+
+def fill(stage: Stage, store: Store, tag: str, syntaxes: tuple[str, ...] = ("lua",)) -> Installation:
+    """Write everything a generation has; all of it says `tag`."""
+    module = stage.module
+    sha256, path = put_image(store, tag)
+    names = [f"modulefile.{syntax}" for syntax in syntaxes]
+    stage.write(File(name, f"{tag} {name} of {stage.root}\n") for name in names)
+    stage.write((File("bin/python", f"#!/bin/sh\necho {tag} '{stage.root}'\n", executable=True),))
+    stage.write((File("easyconfig.yaml", f"name: {module.name}\n"),))
+    ends = {"lua": ".lua", "tcl": ""}
+    stage.stubs(File(f"{module}{ends[syntax]}", f"stub {syntax}\n") for syntax in syntaxes)
+    stage.link("tiny.sif", path)
+    stage.user_software()
+    stage.carry_over()
+    inputs = (Input("/easyconfigs/tiny.yaml", hashlib.sha256(tag.encode()).hexdigest()), Input("/none.yaml", None))
+    made = Provenance("0.1", "/easyconfigs/tiny.yaml", "1.0", None, "test", "none", inputs, (), (("tag", tag),), tag)
+    image = ImageRecord(sha256, len(image_bytes(tag)), "tiny.sif", "amd64", "copy", "tiny.sif", str(path))
+    return stage.record(made, image)
+
+
+def install(
+    layout: Layout,
+    tag: str,
+    module: ModuleName = MODULE,
+    *,
+    lease: float = LEASE,
+    on_wait: Callable[[str], None] = nobody,
+    syntaxes: tuple[str, ...] = ("lua",),
+) -> Installation:
+    """A new generation, live."""
+    tidy(layout, lease, on_wait)
+    with module_lock(layout, module, lease, on_wait) as held:
+        return install_under(layout, tag, module, held, syntaxes=syntaxes)
+
+
+def install_under(
+    layout: Layout, tag: str, module: ModuleName, held: Held, *, syntaxes: tuple[str, ...] = ("lua",)
+) -> Installation:
+    """The same with a lock that is held already."""
+    with staged_generation(layout, module, held) as stage:
+        installation = fill(stage, Store(layout, held), tag, syntaxes)
+    publish(layout, installation, held)
+    return installation
+
+
+def names(layout: Layout) -> set[str]:
+    """Every path of the tree, relative to the prefix, except what locks leave: the sign of litter."""
+    found = set()
+    for directory, directories, files in os.walk(layout.prefix):
+        inside = Path(directory).relative_to(layout.prefix)
+        if inside == Path():
+            directories.remove(".locks")
+        found |= {str(inside / name) for name in (*directories, *files)}
+    return found

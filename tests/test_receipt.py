@@ -1,0 +1,122 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.tree import MODULE, install
+
+from sifmod.config.input import Input
+from sifmod.config.name import ModuleName
+from sifmod.tree.layout import RECEIPT, Layout
+from sifmod.tree.receipt import (
+    FileRecord,
+    ImageRecord,
+    Installation,
+    LinkRecord,
+    Provenance,
+    all_generations,
+    from_json,
+    installations,
+    known_modules,
+    live,
+    live_modules,
+    live_number,
+    numbers,
+    read_receipt,
+    to_json,
+)
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+PAIRS = st.lists(st.tuples(TEXT, TEXT)).map(tuple)
+INPUTS = st.lists(st.builds(Input, TEXT, st.none() | TEXT)).map(tuple)
+FILES = st.lists(st.builds(FileRecord, TEXT, TEXT, st.integers(0, 0o777))).map(tuple)
+INSTALLATIONS = st.builds(
+    Installation,
+    st.builds(ModuleName, TEXT, TEXT),
+    st.integers(1),
+    TEXT,
+    st.builds(Provenance, TEXT, TEXT, TEXT, st.none() | TEXT, TEXT, TEXT, INPUTS, PAIRS, PAIRS, TEXT),
+    st.builds(ImageRecord, TEXT, st.integers(0), TEXT, TEXT, TEXT, TEXT, TEXT),
+    FILES,
+    st.lists(st.builds(LinkRecord, TEXT, TEXT)).map(tuple),
+    FILES,
+)
+
+
+@given(INSTALLATIONS)
+def test_a_receipt_gives_back_what_was_put_in(installation: Installation) -> None:
+    assert from_json(to_json(installation)) == installation
+    assert to_json(from_json(to_json(installation))) == to_json(installation)
+
+
+def test_what_is_installed_is_what_was_recorded(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    first = install(layout, "a")
+    second = install(layout, "b")
+    assert live(layout, MODULE) == second
+    assert live_number(layout, MODULE) == 2
+    assert all_generations(layout, MODULE) == (first, second)
+    assert numbers(layout, MODULE) == (1, 2)
+    assert {file.path for file in second.files} == {
+        "modulefile.lua",
+        "bin/python",
+        "easyconfig.yaml",
+        "share/modules/Tiny/1.0.lua",
+    }
+
+
+def test_nothing_is_installed_in_a_prefix_that_does_not_exist(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "none")
+    assert live(layout, MODULE) is None
+    assert installations(layout) == ()
+    assert known_modules(layout) == ()
+    assert not layout.prefix.exists()
+
+
+def test_installations_are_sorted_and_each_is_seen_once(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    modules = [ModuleName(name, version) for name in ("B", "a", "A") for version in ("2", "1.0-x")]
+    for module in modules:
+        install(layout, "x", module)
+        install(layout, "y", module)
+    assert [found.module for found in installations(layout)] == sorted(modules)
+    assert live_modules(layout) == tuple((module, 2) for module in sorted(modules))
+    assert known_modules(layout) == tuple(sorted(modules))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "3", '{"format": 99}', '{"format": 1}', '{"format": 1, "name": "x", "provenance": []}']
+)
+def test_a_receipt_that_cannot_be_read_is_none_and_hides_no_other_module(tmp_path: Path, text: str) -> None:
+    layout = Layout(tmp_path)
+    other = install(layout, "a", ModuleName("Other", "1"))
+    root = Path(install(layout, "a").root)
+    (root / RECEIPT).unlink()
+    assert read_receipt(root) is None
+    (root / RECEIPT).write_text(text)
+    assert read_receipt(root) is None
+    assert live(layout, MODULE) is None
+    assert live_number(layout, MODULE) == 1
+    assert installations(layout) == (other,)
+
+
+@pytest.mark.parametrize("target", ["../x", ".generations/2.0/1", ".generations/1.0/x", "/tmp", ".generations/1.0/1/"])
+def test_a_link_that_is_not_a_switch_is_no_module(tmp_path: Path, target: str) -> None:
+    layout = Layout(tmp_path)
+    install(layout, "a")
+    layout.switch(MODULE).unlink()
+    layout.switch(MODULE).symlink_to(target)
+    (tmp_path / "software/Tiny/1.0").unlink()
+    (tmp_path / "software/Tiny/1.0").symlink_to(target) if target[-1] != "/" else (tmp_path / "software/Tiny/1.0").mkdir()
+    (tmp_path / "software/file").write_text("a stray file")
+    assert live_number(layout, MODULE) is None
+    assert installations(layout) == ()
+
+
+def test_listing_imports_only_what_is_cheap() -> None:
+    code = "import sys, sifmod.actions.list; print(*sys.modules)"
+    loaded = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True).stdout.split()
+    heavy = {"pydantic", "yaml", "jinja2", "requests", "click", "rich", "filelock", "subprocess", "threading", "typing"}
+    assert not (heavy - {"typing"}) & set(loaded)
