@@ -6,9 +6,6 @@ import random
 from pathlib import Path
 
 import pytest
-
-from sifmod.errors import FetchError
-from sifmod.image.disk import NoSpaceError, size_text
 from support.command import run
 from support.disk_state import disk_state, file_state, small_disk
 from support.fetching import Prefix, plan
@@ -16,6 +13,9 @@ from support.identity import effective
 from support.images import Images
 from support.oci import Entry
 from support.user import OrdinaryUser
+
+from sifmod.errors import FetchError
+from sifmod.image.disk import NoSpaceError, size_text
 
 
 @pytest.fixture

@@ -108,15 +108,23 @@ def test_a_link_that_is_not_a_switch_is_no_module(tmp_path: Path, target: str) -
     install(layout, "a")
     layout.switch(MODULE).unlink()
     layout.switch(MODULE).symlink_to(target)
-    (tmp_path / "software/Tiny/1.0").unlink()
-    (tmp_path / "software/Tiny/1.0").symlink_to(target) if target[-1] != "/" else (tmp_path / "software/Tiny/1.0").mkdir()
-    (tmp_path / "software/file").write_text("a stray file")
     assert live_number(layout, MODULE) is None
     assert installations(layout) == ()
+
+
+def test_stray_files_are_no_modules(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    there = install(layout, "a")
+    (layout.software / "file").write_text("")
+    (layout.software / "Tiny" / "directory").mkdir()
+    (layout.software / "Tiny" / "file").write_text("")
+    (layout.generations(MODULE) / "notes.txt").write_text("")
+    assert installations(layout) == (there,)
+    assert numbers(layout, MODULE) == (1,)
 
 
 def test_listing_imports_only_what_is_cheap() -> None:
     code = "import sys, sifmod.actions.list; print(*sys.modules)"
     loaded = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True).stdout.split()
-    heavy = {"pydantic", "yaml", "jinja2", "requests", "click", "rich", "filelock", "subprocess", "threading", "typing"}
-    assert not (heavy - {"typing"}) & set(loaded)
+    heavy = {"pydantic", "yaml", "jinja2", "requests", "click", "rich", "filelock", "subprocess", "threading"}
+    assert not heavy & set(loaded)

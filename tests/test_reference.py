@@ -30,6 +30,7 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
         ("oci:/a@b/layout", "oci", "/a@b/layout", "", ""),
         ("oci-archive:/a/x.tar:tag", "oci-archive", "/a/x.tar", "tag", ""),
         ("docker-archive:x.tar", "docker-archive", "x.tar", "", ""),
+        ("docker-archive:/a/x.tar:b/c:1.0", "docker-archive", "/a/x.tar", "b/c:1.0", ""),
         ("docker://ubuntu", "docker", "ubuntu", "", ""),
         ("docker://nvcr.io/nvidia/pytorch:24.01-py3", "docker", "nvcr.io/nvidia/pytorch", "24.01-py3", ""),
         (f"docker://localhost:5000/a/b:t@{DIGEST}", "docker", "localhost:5000/a/b", "t", DIGEST),

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.command import run
+from support.images import Images
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.sif import START, check_sif, read_sif, what_it_is
-from support.command import run
-from support.images import Images
 
 HEADER, DESCRIPTOR = 128, 585
 ARCH_IN_HEADER = 32 + 10 + 3

@@ -127,7 +127,9 @@ def _module_tool(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 def _slurm() -> Iterator[Finding]:
     srun = shutil.which("srun")
-    yield Finding("Slurm", "ok" if srun else "note", _first_line(srun, "--version") if srun else "not on PATH")
+    version = _first_line(srun, "--version") if srun else "not on PATH"
+    hint = "Slurm is installed but not configured here" if "error" in version else ""
+    yield Finding("Slurm", "note" if hint or not srun else "ok", version, hint)
 
 
 def _space(site: Site) -> Iterator[Finding]:

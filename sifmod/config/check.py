@@ -123,6 +123,8 @@ def _message(detail: ErrorDetails, model: type[BaseModel], node: Node, location:
             return detail["msg"]
         case "string_too_long":
             return f"is longer than {detail['ctx']['max_length']} characters"
+        case "string_too_short":
+            return "is empty"
         case "greater_than_equal" | "less_than_equal":
             return f"expected a number from {schema.range(location)}, got {node.raw}"
     expected = schema.describe(location)

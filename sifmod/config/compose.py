@@ -13,6 +13,7 @@ MAX_DEPTH = 50
 
 _RESOLVER = yaml.resolver.Resolver()
 _TAG = "tag:yaml.org,2002:"
+_MERGE = Number("<<", "merge key")
 _TRUE = ("yes", "true", "on")
 
 
@@ -26,6 +27,7 @@ class _Open:
     items: list[Node] = field(default_factory=list)
     entries: dict[str, Node] = field(default_factory=dict)
     key: tuple[str, Mark] | None = None
+    merging: bool = False  # the key is `<<`, whose value is dropped
     size: int = 1
 
     def step(self) -> str | int | None:
@@ -128,16 +130,16 @@ class Composer:
             into.key = (self._key(node, mark), mark)
         else:
             name, at = into.key
-            into.key = None
-            if name == "<<":
-                return
-            into.entries.setdefault(name, replace(node, key=at))
+            if not into.merging:
+                into.entries.setdefault(name, replace(node, key=at))
+            into.key, into.merging = None, False
 
     def _key(self, node: Node, mark: Mark) -> str:
         if isinstance(node.value, dict | tuple):
             self._stop(mark, f"a key must be text, got {kind(node)}")
         entries = self.open[-1].entries
-        if node.raw == "<<":
+        if node.value == _MERGE:
+            self.open[-1].merging = True
             self._problem(mark, "<<", "YAML's merge keys are not read: use extends, a preset or variants")
         elif node.raw in entries:
             self._problem(mark, node.raw, f"duplicate key, first given in line {entries[node.raw].key.line}")
@@ -175,5 +177,7 @@ def _scalar_value(tag: str, raw: str) -> Scalar:
             return Number(raw)
         case "timestamp":
             return Number(raw, "date")
+        case "merge":
+            return _MERGE
         case _:
             return raw

@@ -17,6 +17,7 @@ from sifmod.config.text import (
     Line,
     ModuleSpec,
     Name,
+    NotEmpty,
     SearchDirectory,
     Sha256,
     SifName,
@@ -36,11 +37,17 @@ class Image(Model):
     """Which SIF, and where it comes from: `sources` or `build`."""
 
     filename: SifName
-    sources: tuple[Line, ...] = ()
-    build: Line | None = None
+    """The SIF's name in the module's directory and in the site's image directories."""
+    sources: tuple[NotEmpty, ...] = ()
+    """Places to take the image from, tried in order: NAME.sif, a path, https:, oras:, docker:, library:, oci:."""
+    build: NotEmpty | None = None
+    """A definition file that the runtime builds the image from, instead of sources."""
     sha256: Sha256 | None = None
+    """The promise about the SIF: its SHA-256."""
     arch: Arch
+    """The architecture of the image; the site's when it is not given."""
     available: Text = ""
+    """Where the image exists, when it has no public source."""
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
@@ -55,14 +62,18 @@ class Conda(Model):
     """A conda environment inside the image, activated by variables."""
 
     prefix: Absolute
+    """Where conda is inside the image, e.g. /opt/miniconda3."""
     env: Name = "base"
+    """The environment's name; `base` is the one of the prefix itself."""
 
 
 class SanityCheck(Model):
-    """Commands run inside the image, and paths that must exist: inside the image, or relative to the generation."""
+    """What must hold before the module is published."""
 
-    commands: tuple[Line, ...] = ()
-    paths: tuple[Line, ...] = ()
+    commands: tuple[NotEmpty, ...] = ()
+    """Commands that must succeed inside the image."""
+    paths: tuple[NotEmpty, ...] = ()
+    """Paths that must exist: inside the image, or relative to the module's directory."""
 
 
 _OWN_VARIABLES = (
@@ -99,30 +110,55 @@ class Easyconfig(Model):
     """
 
     name: Name
+    """The module is NAME/VERSION with the versionsuffix behind it."""
     version: Version
+    """Always in quotes."""
     versionsuffix: VersionSuffix = ""
+    """What tells this build from others of the version, e.g. -rocm-5.6.1-python-3.10."""
     description: Text = ""
+    """What it is, for `module help`."""
     homepage: Line = ""
+    """The home page of the software."""
     docurls: tuple[Line, ...] = ()
+    """Where the documentation is."""
     whatis: tuple[Line, ...] = ()
+    """Further lines for `module whatis`, e.g. "Keywords: PyTorch, DeepSpeed"."""
     moduleclass: Name = "base"
+    """The kind of software, as in EasyBuild."""
     license: Line = ""
+    """The licence of the software in the image."""
     contents: Annotated[Pairs, Items(Name, Version)] = ()
+    """Packages in the image and their versions, for help and `module spider`."""
     accelerator: Accelerator
+    """What the image is built for: an intent that the site resolves to flags or devices."""
     image: Image
-    activate: Line | None = None
+    """Which SIF, and where it comes from."""
+    activate: NotEmpty | None = None
+    """A command that bash runs inside before every command; rather give conda or venv, which cost nothing."""
     conda: Conda | None = None
+    """A conda environment inside the image, activated by variables."""
     venv: Absolute | None = None
+    """The path of a Python venv inside the image, activated by variables."""
     binds: tuple[BindItem, ...] = ()
+    """Bind paths beside those of the site."""
     env: ContainerEnv = ()
+    """Variables inside the container; null removes one."""
     host_env: HostEnv = ()
+    """Variables on the host."""
     runscript_env: RunscriptEnv = ()
+    """Variables that conda-python-distributed sets where the user has not."""
     path: tuple[SearchDirectory, ...] = ()
+    """Directories in front of PATH inside."""
     wrappers: tuple[WrapperName, ...] = ()
+    """Commands of the image that become executables on the host."""
     runscripts: tuple[Runscript, ...] = ()
+    """Scripts in the directory that is bound at /runscripts."""
     conflict: tuple[ModuleSpec, ...] = ()
+    """Modules that cannot be loaded together with this one."""
     family: Family | None = None
+    """Of the modules of one family only one can be loaded."""
     sanity_check: SanityCheck = SanityCheck()
+    """What must hold before the module is published."""
 
     @property
     def module(self) -> ModuleName:
@@ -138,10 +174,20 @@ class Easyconfig(Model):
         return self
 
 
+class Variant(Easyconfig):
+    """What one of a file's variants may hold."""
+
+    preset: Name | None = None
+    """A named set of defaults for this variant, in presets/ beside the easyconfigs."""
+
+
 class EasyconfigFile(Easyconfig):
     """What a file may hold: an easyconfig's keys, any of them left out, and what loading uses up."""
 
     extends: Line = ""
+    """Another easyconfig; the keys given here win."""
     preset: Name | None = None
-    variants: Annotated[tuple[tuple[str, Easyconfig], ...], Items(Name, Easyconfig)] = ()
+    """A named set of defaults, in presets/ beside the easyconfigs."""
+    variants: Annotated[tuple[tuple[str, Variant], ...], Items(Name, Variant)] = ()
+    """Several builds in one file: the site's accelerator picks one, or --variant."""
 

@@ -1,7 +1,7 @@
 """The layers of an easyconfig: its presets, what it extends, the file itself, and its variants."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
@@ -9,19 +9,18 @@ from sifmod.config.check import check_layer
 from sifmod.config.easyconfig import Accelerator, Easyconfig, EasyconfigFile
 from sifmod.config.find import find_easyconfig
 from sifmod.config.input import Input
-from sifmod.config.node import Mark, Node, problem_at, tree
+from sifmod.config.node import Mark, Node, join_key, problem_at, tree
 from sifmod.config.yaml import load_yaml
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem
-
-_USED_UP = ("extends", "preset", "variants")
 
 
 @dataclass(frozen=True)
 class Layers:
-    """What is merged, in this order: `first`, `common`, those of one of the `variants`, `last`."""
+    """What is merged, in this order: `first`, `presets`, `common`, those of one of the `variants`, `last`."""
 
+    presets: tuple[Node, ...]
     common: tuple[Node, ...]
-    variants: dict[str, tuple[Node, ...]]
+    variants: dict[str, "VariantLayers"]
     inputs: tuple[Input, ...]
     first: tuple[Node, ...] = ()
     last: tuple[Node, ...] = ()
@@ -32,11 +31,20 @@ class Layers:
         A variant called rocm, cuda, none or cpu has that accelerator where nothing says otherwise.
         """
         if variant is None:
-            return (*self.first, *self.common, *self.last)
+            return (*self.first, *self.presets, *self.common, *self.last)
         named = {"cpu": "none"}.get(variant, variant)
         said = {"accelerator": named} if named in get_args(Accelerator) else {}
         own = tree(said, Mark(f"variant {variant}", 0, 0))
-        return (*self.first, own, *self.common, *self.variants[variant], *self.last)
+        layers = self.variants[variant]
+        return (*self.first, own, *self.presets, *layers.presets, *self.common, *layers.own, *self.last)
+
+
+@dataclass(frozen=True)
+class VariantLayers:
+    """A variant's presets, which lie below the file like the file's own, and its keys."""
+
+    presets: tuple[Node, ...]
+    own: tuple[Node, ...]
 
 
 def read_layers(path: Path, robot_paths: tuple[Path, ...]) -> Layers:
@@ -58,24 +66,36 @@ class _Reading:
     def file(self, path: Path, above: tuple[Path, ...]) -> Layers:
         """`above` are the files that extend this one, by their real paths."""
         node, inputs = self._read(path, EasyconfigFile)
-        entries = node.entries if node is not None else {}
-        above = (*above, Path(os.path.realpath(path)))
-        common, read = self._preset(entries.get("preset"))
-        base = self._extended(entries.get("extends"), path, above)
-        variants = dict(base.variants)
-        declared = entries.get("variants")
+        if node is None:
+            return Layers((), (), {}, ())
+        preset, read = self._preset(node.entries.get("preset"), "preset")
+        base = self._extended(node.entries.get("extends"), path, (*above, Path(os.path.realpath(path))))
+        variants, read_by_variants = self._variants(node.entries.get("variants"), base.variants)
+        own = _without(node, ("extends", "preset", "variants"))
+        return Layers(
+            (*preset, *base.presets),
+            (*base.common, own),
+            variants,
+            (*inputs, *read, *base.inputs, *read_by_variants),
+        )
+
+    def _variants(
+        self, declared: Node | None, base: dict[str, VariantLayers]
+    ) -> tuple[dict[str, VariantLayers], tuple[Input, ...]]:
         if declared is not None and declared.value is None:
-            variants = {}
-        elif declared is not None:
-            for name, layer in declared.entries.items():
-                if layer.value is None:
-                    variants.pop(name, None)
-                else:
-                    variants[name] = (*variants.get(name, ()), layer)
-        if node is not None:
-            own = Node({key: value for key, value in entries.items() if key not in _USED_UP}, node.mark, node.key)
-            common = (*common, *base.common, own)
-        return Layers(common, variants, (*inputs, *read, *base.inputs))
+            return {}, ()
+        variants = dict(base)
+        inputs: list[Input] = []
+        for name, layer in declared.entries.items() if declared is not None else ():
+            if layer.value is None:
+                variants.pop(name, None)
+                continue
+            preset, read = self._preset(layer.entries.get("preset"), join_key("variants", name) + ".preset")
+            inputs += read
+            below = variants.get(name, VariantLayers((), ()))
+            own = _without(layer, ("preset",))
+            variants[name] = VariantLayers((*preset, *below.presets), (*below.own, own))
+        return variants, tuple(inputs)
 
     def _read(self, path: Path, model: type[Easyconfig]) -> tuple[Node | None, tuple[Input, ...]]:
         try:
@@ -86,7 +106,7 @@ class _Reading:
         self.problems += (*document.problems, *check_layer(model, document.node))
         return document.node, (document.input,)
 
-    def _preset(self, named: Node | None) -> tuple[tuple[Node, ...], tuple[Input, ...]]:
+    def _preset(self, named: Node | None, key: str) -> tuple[tuple[Node, ...], tuple[Input, ...]]:
         if named is None or not isinstance(named.value, str):
             return (), ()
         places = [directory / "presets" / f"{named.value}.yaml" for directory in self.robot_paths]
@@ -97,11 +117,11 @@ class _Reading:
                 return (node,) if node is not None else (), (*absent, *inputs)
             absent.append(Input(str(place), None))
         looked = ", ".join(str(place.parent) for place in places)
-        self._problem(named, "preset", f"no preset is called {named.value!r}; looked in {looked}")
+        self._problem(named, key, f"no preset is called {named.value!r}; looked in {looked}")
         return (), ()
 
     def _extended(self, named: Node | None, path: Path, above: tuple[Path, ...]) -> Layers:
-        nothing = Layers((), {}, ())
+        nothing = Layers((), (), {}, ())
         if named is None or not isinstance(named.value, str):
             return nothing
         beside = path.parent / named.value
@@ -122,7 +142,11 @@ class _Reading:
             self._problem(named, "extends", f"an easyconfig cannot extend itself: {circle}")
             return nothing
         base = self.file(found, above)
-        return Layers(base.common, base.variants, (*absent, *base.inputs))
+        return replace(base, inputs=(*absent, *base.inputs))
 
     def _problem(self, node: Node, key: str, message: str) -> None:
         self.problems.append(problem_at(node.mark, key, message))
+
+
+def _without(node: Node, keys: tuple[str, ...]) -> Node:
+    return replace(node, value={key: value for key, value in node.entries.items() if key not in keys})

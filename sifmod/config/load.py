@@ -67,7 +67,7 @@ def all_variants(path: Path, loaded_site: LoadedSite, environ: Mapping[str, str]
         module = str(each.easyconfig.module)
         if module in first and each.variant is not None:
             message = f"gives the same module as variant {first[module]}: {module}"
-            problems.append(problem_at(layers.variants[each.variant][-1].key, f"variants.{each.variant}", message))
+            problems.append(problem_at(layers.variants[each.variant].own[-1].key, f"variants.{each.variant}", message))
         first.setdefault(module, each.variant)
     if problems:
         raise ConfigError(tuple(sorted(set(problems))))

@@ -91,6 +91,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
 
 Line = Annotated[str, AfterValidator(_line)]
 Text = Annotated[str, AfterValidator(_text)]
+NotEmpty = Annotated[str, Field(min_length=1), AfterValidator(_line)]
 Name = Annotated[str, Field(max_length=100), _matching(_NAME, _NAME_RULE)]
 Version = Annotated[str, Field(max_length=100), _matching(_NAME, _NAME_RULE), AfterValidator(_version)]
 VersionSuffix = Annotated[

@@ -6,6 +6,7 @@ still says 2.20. Types are those of YAML 1.1, as PyYAML's safe loader resolves t
 """
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from sifmod.errors import ConfigError, Problem
 
 MAX_BYTES = 1 << 20
 
+_NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.1, 5.1
 _LOADER: type[yaml.SafeLoader] | type[yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -44,9 +46,11 @@ def parse_yaml(data: bytes, file: str) -> tuple[Node, tuple[Problem, ...]]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = data[: error.start]
-        column = error.start - (before.rfind(b"\n") + 1) + 1
-        raise _failure(Mark(file, before.count(b"\n") + 1, column), "not UTF-8 text: save the file as UTF-8") from error
+        before = data[: error.start].decode("utf-8-sig")
+        raise _failure(Mark(file, *_place(before, len(before))), "not UTF-8 text: save the file as UTF-8") from error
+    if bad := _NOT_YAML.search(text):
+        mark = Mark(file, *_place(text, bad.start()))
+        raise _failure(mark, f"the control character {bad.group()!r} is not allowed in YAML")
     composer = Composer(file)
     try:
         for event in _events(text):
@@ -84,14 +88,16 @@ def _events(text: str) -> Iterator[yaml.Event]:
     return events
 
 
+def _place(text: str, position: int) -> tuple[int, int]:
+    before = text[:position]
+    return before.count("\n") + 1, position - (before.rfind("\n") + 1) + 1
+
+
 def _syntax_problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
-    if isinstance(error, yaml.reader.ReaderError):
-        before = text[: error.position]
-        line, column = before.count("\n") + 1, error.position - (before.rfind("\n") + 1) + 1
-        message = f"the control character {text[error.position : error.position + 1]!r} is not allowed in YAML"
-        return Problem(file, line, column, "", message)
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    if line > text.count("\n") + 1:  # libyaml counts the end of the file as one more line
+        line, column = _place(text, len(text))
     return Problem(file, line, column, "", _syntax_message(error, text, line, column))
 
 
@@ -105,5 +111,7 @@ def _syntax_message(error: yaml.YAMLError, text: str, line: int, column: int) ->
         return f"a text that begins with {letter} must be quoted"
     if "mapping values are not allowed" in what:
         return "a second ': ' in one value: quote the text, or check the indentation"
+    if "<document start>" in what:
+        return "a second document begins here: a file holds one"
     context = getattr(error, "context", None)
     return f"not YAML: {what}{f' {context}' if context else ''}"

@@ -38,7 +38,7 @@ def download(request: Request, timeout: tuple[float, float] = TIMEOUT) -> Fetche
     """
     url = request.reference.location
     shown = f"downloading {urlsplit(url).path.rpartition('/')[2] or url}"
-    with requests.Session() as session, _following(session, url, timeout) as response:
+    with _Session() as session, _following(session, url, timeout) as response:
         announced = _announced(response)
         check_space(request.incoming.parent, announced or 0)
         with Sink(request.incoming) as sink:
@@ -59,6 +59,13 @@ def download(request: Request, timeout: tuple[float, float] = TIMEOUT) -> Fetche
     return Fetched(sink.path, sink.sha256, sink.size)
 
 
+class _Session(requests.Session):
+    """A session that follows no redirect by itself: it would read the body of one, however long, into memory."""
+
+    def get_redirect_target(self, resp: requests.Response) -> None:  # noqa: ARG002
+        return None
+
+
 @contextmanager
 def _following(session: requests.Session, url: str, timeout: tuple[float, float]) -> Iterator[requests.Response]:
     """The final answer for `url`: 200, and every hop allowed. Credentials of one host never reach another."""
@@ -67,7 +74,7 @@ def _following(session: requests.Session, url: str, timeout: tuple[float, float]
     for _ in range(_MOST_REDIRECTS + 1):
         session.trust_env = urlsplit(url).scheme == "https"  # no proxy can reach this machine's own server
         with _network_errors(url):
-            response = session.get(url, stream=True, allow_redirects=False, timeout=timeout)
+            response = session.get(url, stream=True, timeout=timeout)
         with response:
             if response.status_code not in _REDIRECTS:
                 _check_status(response)
@@ -144,7 +151,9 @@ def _cause(error: BaseException) -> str:
         inner = next((argument for argument in seen.args if isinstance(argument, BaseException)), None)
         reason = getattr(seen, "reason", None)
         seen = reason if isinstance(reason, BaseException) else inner
-    return re.sub(r"^HTTPS?Connection(Pool)?\([^)]*\): |\[Errno -?\d+\] ", "", text)
+    return re.sub(
+        r"^HTTPS?Connection(Pool)?\([^)]*\): |Failed to establish a new connection: |\[Errno -?\d+\] ", "", text
+    )
 
 
 def _plain(text: str) -> str:

@@ -14,25 +14,22 @@ _TAG = "org.opencontainers.image.ref.name"
 _LARGEST_INDEX = 4 << 20  # bytes
 
 
-def single_manifest_layout(reference: Reference, directory: Path) -> Path:
-    """Make `directory` a layout that holds just the image of `reference`, its blobs a link to those of the original.
+def single_manifest_layout(reference: Reference, layout: Path, directory: Path) -> None:
+    """Make `directory` a layout of just the image of `reference`, its blobs a link to those of the absolute `layout`.
 
     Apptainer 1.4 cannot read `oci:LAYOUT:TAG` with an empty cache, nor a path with a colon; a layout of one untagged
     manifest works. Raises FetchError where the layout is none, or its index has no such image, or more than one.
     """
-    layout = Path(reference.location).absolute()
-    index = _index(layout)
-    chosen = _choose(reference, layout, index["manifests"])
+    chosen = _choose(reference, layout, _manifests(layout))
     kept = {name: chosen[name] for name in ("mediaType", "digest", "size", "platform") if name in chosen}
     with writing(directory):
         directory.mkdir()
         (directory / "blobs").symlink_to(layout / "blobs")
         (directory / "oci-layout").write_text('{"imageLayoutVersion":"1.0.0"}')
         (directory / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [kept]}))
-    return directory
 
 
-def _index(layout: Path) -> dict[str, list[dict[str, object]]]:
+def _manifests(layout: Path) -> list[dict[str, object]]:
     path = layout / "index.json"
     if not path.is_file() or not (layout / "oci-layout").is_file():
         what = "there is nothing" if not layout.exists() else "it has no oci-layout and index.json"
@@ -40,13 +37,13 @@ def _index(layout: Path) -> dict[str, list[dict[str, object]]]:
     with reading(path), path.open("rb") as file:
         text = file.read(_LARGEST_INDEX + 1)
     try:
-        index = json.loads(text)
-        good = all(isinstance(entry["digest"], str) for entry in index["manifests"])
+        manifests = json.loads(text)["manifests"]
+        good = isinstance(manifests, list) and all(isinstance(entry["digest"], str) for entry in manifests)
     except (ValueError, TypeError, LookupError, RecursionError):
         good = False
     if not good or len(text) > _LARGEST_INDEX:
         raise FetchError(f"{path} is not the index of an OCI layout")
-    return {"manifests": index["manifests"]}
+    return list(manifests)
 
 
 def _choose(reference: Reference, layout: Path, manifests: list[dict[str, object]]) -> dict[str, object]:

@@ -118,9 +118,13 @@ def _layout(kind: Literal["oci", "oci-archive", "docker-archive"], source: str, 
     path, at, digest = rest.partition("@")
     if at and not _DIGEST.fullmatch(digest):
         path, digest = rest, ""  # an @ in the path
-    before, colon, tag = path.rpartition(":")
-    if not colon or "/" in tag:
-        before, tag = path, ""
+    if kind == "docker-archive":  # its tag is a whole docker reference: archive.tar:repository/name:1.0
+        before, _, tag = rest.partition(":")
+        digest = ""
+    else:
+        before, colon, tag = path.rpartition(":")
+        if not colon or "/" in tag:
+            before, tag = path, ""
     if not before:
         raise _bad(source, f"expected {kind}:PATH or {kind}:PATH:TAG")
     return Reference(kind, source, before, tag, digest)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sifmod.errors import FetchError, RuntimeMissingError
+from sifmod.image.archive import check_docker_archive, unpack_layout
 from sifmod.image.child import run_child
 from sifmod.image.disk import reading, writing
 from sifmod.image.fetched import Fetched, Request
@@ -119,17 +120,21 @@ def _failure(shown: str, code: int, output: Path) -> FetchError:
 
 
 def _uri(reference: Reference, workspace: Path) -> str:
-    """The reference as the runtime takes it in `workspace`: it splits a path at its colons and signs of `@`."""
+    """The reference as the runtime takes it in `workspace`: 1.4 can read no tag of a layout and no colon in a path."""
     match reference.kind:
         case "oci":
-            return f"oci:{single_manifest_layout(reference, workspace / 'layout').name}"
-        case "oci-archive" | "docker-archive":
+            single_manifest_layout(reference, Path(reference.location).absolute(), workspace / "layout")
+            return "oci:layout"
+        case "oci-archive":
+            unpacked = unpack_layout(Path(reference.location).absolute(), workspace / "unpacked")
+            single_manifest_layout(reference, unpacked, workspace / "layout")
+            return "oci:layout"
+        case "docker-archive":
             archive = Path(reference.location).absolute()
-            if not archive.is_file():
-                raise FetchError(f"there is no archive {archive}")
+            check_docker_archive(reference, archive)
             with writing(workspace):
                 (workspace / "archive.tar").symlink_to(archive)
-            return f"{reference.kind}:archive.tar" + (f":{reference.tag}" if reference.tag else "")
+            return "docker-archive:archive.tar"
         case "docker" | "oras" if reference.digest:  # the runtime refuses a tag beside it
             return f"{reference.kind}://{reference.location}@{reference.digest}"
         case _:

@@ -46,9 +46,7 @@ def only_in(installation: Installation, other: Installation | None) -> tuple[str
     if other is None or other.root == installation.root:
         return additions(installation)
     return tuple(
-        path
-        for path in additions(installation)
-        if not _same(Path(installation.root, path), Path(other.root, path))
+        path for path in additions(installation) if not _same(Path(installation.root, path), Path(other.root, path))
     )
 
 

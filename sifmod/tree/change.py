@@ -62,7 +62,8 @@ class Change:
             raise
         for step in done:
             if step.new is None:
-                prune(step.target.parent, self._top)
+                # `modules/` itself stays: it is in the user's MODULEPATH.
+                prune(step.target.parent, self._top / step.target.relative_to(self._top).parts[0])
 
     def _undo(self, step: _Step) -> None:
         with suppress(OSError):  # what cannot be put back stays as it is; the first error is the one to tell

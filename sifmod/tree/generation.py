@@ -124,17 +124,16 @@ def unpublish(layout: Layout, module: ModuleName, held: Held) -> None:
 
 
 def _withdraw(layout: Layout, module: ModuleName, directory: Path, held: Held) -> None:
-    """Remove the generation that the run of this directory placed, if it never became live."""
-    try:
-        number = int((directory / PLACED).read_text())
-    except (FileNotFoundError, ValueError):
-        return
-    root = layout.generation(module, number)
-    if number not in {event.generation for event in read_history(layout, module)} and is_directory(root):
-        gone = held.path("withdrawn")
-        take(root, gone)
-        remove_tree(gone)
-        prune(root.parent, layout.prefix)
+    """Remove the generations that the run of this directory placed, as far as they never became live."""
+    published = {event.generation for event in read_history(layout, module)}
+    for note in directory.glob(f"*{PLACED}"):
+        number = int(note.name.removesuffix(PLACED))
+        root = layout.generation(module, number)
+        if number not in published and is_directory(root):
+            gone = held.path("withdrawn")
+            take(root, gone)
+            remove_tree(gone)
+            prune(root.parent, layout.prefix)
 
 
 def _check_switch(layout: Layout, module: ModuleName) -> None:

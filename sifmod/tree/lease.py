@@ -44,6 +44,12 @@ class Lease(NamedTuple):
         return self.number == 0 or self.beat == _FREE
 
     @property
+    def vacant(self) -> bool:
+        """Nobody holds the lock, or whoever did is known to be gone."""
+        holder = self.holder
+        return self.free or (holder is not None and dead(holder))
+
+    @property
     def holder(self) -> Holder | None:
         """Who holds the lock, or held it last; None when the text makes no sense."""
         try:
@@ -56,7 +62,7 @@ class Lease(NamedTuple):
 def this_process(seconds: float) -> Holder:
     """A holder for a new attempt of this process."""
     pid = os.getpid()
-    return Holder(os.urandom(8).hex(), os.uname().nodename, _boot(), pid, _start(pid), seconds)
+    return Holder(os.urandom(8).hex(), os.uname().nodename, _boot(), pid, _status(pid)[1], seconds)
 
 
 def dead(holder: Holder) -> bool:
@@ -69,8 +75,8 @@ def dead(holder: Holder) -> bool:
         return True
     except PermissionError:
         pass
-    start = _start(holder.pid)
-    return bool(start and holder.start and start != holder.start)
+    state, start = _status(holder.pid)
+    return state in ("Z", "X") or bool(start and holder.start and start != holder.start)
 
 
 def newest(directory: Path) -> Lease:
@@ -136,7 +142,8 @@ def _text(link: Path) -> str:
 
 
 def _numbers(directory: Path) -> Iterator[int]:
-    for name in os.listdir(directory):  # noqa: PTH208 (plain names)
+    names = os.listdir(directory) if directory.exists() else []  # noqa: PTH208 (plain names)
+    for name in names:
         stem, _, kind = name.partition(".")
         if kind == "lease" and stem.isdecimal():
             yield int(stem)
@@ -166,9 +173,11 @@ def _boot() -> str:
     return f"{boot} {namespace}"
 
 
-def _start(pid: int) -> str:
+def _status(pid: int) -> tuple[str, str]:
+    """The state letter and the start time of a process; empty texts where they cannot be seen."""
     try:
-        # The command, in parentheses, may hold anything; the start time is the 20th field after it (proc(5)).
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
+        # The command, in parentheses, may hold anything; the state is the first field after it (proc(5)).
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "", ""
+    return fields[0], fields[19]

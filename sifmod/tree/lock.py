@@ -135,14 +135,13 @@ def lock(layout: Layout, name: str, lease: float, on_wait: Callable[[str], None]
 
 
 def left_over(layout: Layout) -> tuple[str, ...]:
-    """The locks whose holders died on this node, or were overtaken, and left something behind. Cheap when none did."""
-    names: dict[str, None] = {}
-    for entry in _entries(layout.staging):
-        lease = leases.newest(layout.locks / entry.owner)
-        holder = lease.holder
-        if entry.fenced or lease.free or not holder or holder.token != entry.token or leases.dead(holder):
-            names[entry.owner.replace("@", "/")] = None
-    return tuple(names)
+    """The locks whose holders died on this node and left something behind, sorted. Cheap when there is none.
+
+    Where somebody else holds the lock now, that is who cleans up.
+    """
+    owners = {entry.owner for entry in _entries(layout.staging)}
+    dead = (owner for owner in owners if leases.newest(layout.locks / owner).vacant)
+    return tuple(sorted(owner.replace("@", "/") for owner in dead))
 
 
 class _Entry(NamedTuple):
@@ -151,7 +150,6 @@ class _Entry(NamedTuple):
     path: Path
     owner: str
     number: int
-    token: str
     fenced: bool
 
 
@@ -163,7 +161,7 @@ def _entries(staging: Path) -> Iterator[_Entry]:
     for name in names:
         parts = name.removesuffix(FENCED).rsplit(".", 2)
         if len(parts) == 3 and parts[1].isdecimal():
-            yield _Entry(staging / name, parts[0], int(parts[1]), parts[2], name.endswith(FENCED))
+            yield _Entry(staging / name, parts[0], int(parts[1]), name.endswith(FENCED))
 
 
 def _fence(staging: Path, name: str, number: int) -> tuple[Path, ...]:
@@ -203,7 +201,7 @@ def _acquire(chain: Path, node: "_NodeLock", seconds: float, on_wait: Callable[[
         first = node.acquire()
         lease = leases.newest(chain)
         last = lease.holder
-        vacant = lease.free or (last is not None and leases.dead(last))
+        vacant = lease.vacant
         # A soft lock can outlive its process, and a stopped process keeps its flock: neither may block for ever.
         wait_vacant, wait_held = (0.0 if first else _COURTESY), max(seconds, last.seconds if last else 0.0)
         if patience.silent(lease) >= (wait_vacant if vacant else wait_held):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sifmod.module.file import File
 
 STUBS = "share/modules"  # a generation's copy of its stubs, so that it can be published again
-PLACED = "placed"  # in the holder's directory: the generation that was placed and may not have been published
+PLACED = ".placed"  # `N.placed` in the holder's directory: generation N was placed, perhaps not published
 USER_SOFTWARE = ("user-software", "user-software.squashfs")
 
 
@@ -115,7 +115,7 @@ class Stage:
                 if name:
                     directory.chmod(directory.stat().st_mode & 0o7555)
                 sync_directory(directory)
-            write(self._held.directory / PLACED, str(self.number).encode())
+            write(self._held.directory / f"{self.number}{PLACED}", b"")
             self._held.check()
             move(self.directory, final)
         self.directory = final

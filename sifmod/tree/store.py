@@ -106,7 +106,7 @@ def entries(layout: Layout) -> tuple[StoredImage, ...]:
 
 
 def discard(layout: Layout, image: StoredImage, held: Held) -> bool:
-    """Remove an image from the store; False, and nothing is changed, when another run has pinned it."""
+    """Remove an image from the store; False when it had gone before, or when another run has pinned it and it stays."""
     with held.changing(f"cannot remove {image.path}"):
         gone = held.path("discarded")
         with suppress(FileNotFoundError):
@@ -115,8 +115,10 @@ def discard(layout: Layout, image: StoredImage, held: Held) -> bool:
             if os.path.lexists(gone):
                 move(gone, image.path)
             return False
-        with suppress(FileNotFoundError):
+        try:
             take(image.path.with_suffix(".json"), held.path("discarded"))
+        except FileNotFoundError:
+            return os.path.lexists(gone)
     return True
 
 

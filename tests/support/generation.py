@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from sifmod.module.launch import binds, container_env, prepend_path
 from sifmod.module.plan import Plan
 from sifmod.module.scripts import scripts
 
@@ -25,3 +26,13 @@ def make_generation(plan: Plan, image: Path | None) -> Path:
         (root / plan.image.filename).symlink_to(image)
     switch.symlink_to(os.path.relpath(root, switch.parent))
     return switch
+
+
+def loaded(plan: Plan, switch: Path) -> dict[str, str]:
+    root = switch.resolve()
+    own = {"_BINDPATH": ",".join(str(bind) for bind in binds(plan, str(root)))}
+    own |= {"ENV_PREPEND_PATH": ":".join(prepend_path(plan))}
+    own |= {f"ENV_{name}": value for name, value in container_env(plan)}
+    return {"SIF": str(root / plan.image.filename)} | {
+        f"{prefix}{name}": value for prefix in ("SINGULARITY", "APPTAINER") for name, value in own.items()
+    }

@@ -95,7 +95,7 @@ def names(layout: Layout) -> set[str]:
     found = set()
     for directory, directories, files in os.walk(layout.prefix):
         inside = Path(directory).relative_to(layout.prefix)
-        if inside == Path():
+        if inside == Path() and ".locks" in directories:
             directories.remove(".locks")
         found |= {str(inside / name) for name in (*directories, *files)}
     return found

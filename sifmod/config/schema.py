@@ -1,0 +1,51 @@
+"""The JSON Schema of an easyconfig file, for editors."""
+
+from typing import Any
+
+from sifmod.config.easyconfig import EasyconfigFile
+
+JSON = dict[str, Any]
+
+
+def easyconfig_schema() -> JSON:
+    """The schema (JSON Schema 2020-12) of what a file may hold, read off the models that check it.
+
+    Any key may be missing (a preset or `extends` may give it), null (it removes), or appended to with `key+`.
+    """
+    schema = EasyconfigFile.model_json_schema()
+    definitions = {name: _layer(definition) for name, definition in schema.pop("$defs").items()}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **_layer(schema),
+        "title": "sifmod easyconfig",
+        "description": "One module backed by a container image.",
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _layer(schema: JSON) -> JSON:
+    """An object's schema with every key optional and removable, and lists that can be appended to."""
+    properties: JSON = {}
+    for name, value in schema.get("properties", {}).items():
+        plain = {key: inner for key, inner in value.items() if key not in ("title", "default")}
+        properties[name] = _or_null(plain)
+        if plain.get("type") == "array":
+            properties[f"{name}+"] = {**plain, "description": f"Appended to {name}. {plain.get('description', '')}"}
+    kept = {key: value for key, value in schema.items() if key not in ("properties", "required")}
+    return {**kept, "properties": properties}
+
+
+def _or_null(schema: JSON) -> JSON:
+    """The schema, or null; null among a map's values too, where it removes a key."""
+    schema = dict(schema)
+    if isinstance(inner := schema.get("additionalProperties"), dict):
+        schema["additionalProperties"] = _or_null(inner)
+    if "enum" in schema:
+        schema["enum"] = [*schema["enum"], None]
+    if isinstance(schema.get("type"), str):
+        return {**schema, "type": [schema["type"], "null"]}
+    description = {"description": schema.pop("description")} if "description" in schema else {}
+    choices = [choice for choice in schema.pop("anyOf", ()) if choice != {"type": "null"}] or [schema]
+    if len(choices) == 1 and isinstance(choices[0].get("type"), str):
+        return {**description, **_or_null(choices[0])}
+    return {**description, "anyOf": [*choices, {"type": "null"}]}

@@ -1,0 +1,200 @@
+"""A plan to the files of a generation and to the stub in the module tree: pure text, the same for the same plan."""
+
+import re
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from sifmod.config.name import ModuleName
+from sifmod.errors import ModuleError
+from sifmod.module import launch, quote
+from sifmod.module.file import File
+from sifmod.module.plan import Plan, Syntax
+from sifmod.module.scripts import scripts
+
+CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
+_EXTENSION = re.compile(r"[A-Za-z0-9._+-]+")
+_TEMPLATES = Path(__file__).with_name("templates")
+_SUFFIX: dict[Syntax, str] = {"lua": ".lua", "tcl": ""}  # of the stub: a Tcl modulefile is named by the version alone
+
+
+class Literal(str):
+    """Text that is spelled in the language of the file already."""
+
+
+def render(plan: Plan, root: str) -> tuple[File, ...]:
+    """Every file of the generation at `root`: modulefiles, what they share, and scripts.
+
+    Raises ModuleError for a name or a value that no variable can have.
+    """
+    return (*_modulefiles(plan, root), *scripts(plan, root))
+
+
+def render_stub(plan: Plan) -> tuple[File, ...]:
+    """The modulefiles of the module tree, relative to `<prefix>/modules`, which evaluate those of a generation.
+
+    They name the switch and are the same for every generation of a module.
+    """
+    return tuple(
+        File(
+            f"{plan.module}{_SUFFIX[syntax]}",
+            _templates(syntax, "").get_template(f"stub.{syntax}.j2").render(
+                module=str(plan.module),
+                modulefile=f"{launch.stable_root(plan)}/modulefile.{syntax}",
+                generation=f"_SIFMOD_GENERATION_{state_key(plan.module)}",
+                reinstall=_reinstall(plan),
+            ),
+        )
+        for syntax in plan.syntaxes
+    )
+
+
+def exports(plan: Plan, root: str) -> tuple[tuple[str, str], ...]:
+    """The variables of a load and their values, without SIF, lists and PATH, which are found out at the load.
+
+    A variable of the host's environment that bears the name of one of these loses.
+    """
+    name = plan.module.variable
+    values = dict(plan.host_env)
+    values |= {variable: f"{root}/runscripts" for variable in ("RUNSCRIPTS", f"RUNSCRIPTS{name}")}
+    values |= {"WITH_CONDA": plan.activation.with_conda, "CONTAINERROOT": root}
+    values |= {f"EBROOT{name}": root, f"EBVERSION{name}": plan.version}
+    for prefix in launch.prefixes(plan.runtime):
+        values |= {f"{prefix}_{flag.upper()}": "1" for flag in plan.gpu_flags}
+        values |= {f"{prefix}ENV_{inside}": value for inside, value in launch.container_env(plan)}
+    for variable, value in values.items():
+        _check_variable(variable, value)
+    return tuple(values.items())
+
+
+def image_variables(module: ModuleName) -> tuple[str, ...]:
+    """The variables that hold the image's path."""
+    return ("SIF", f"SIF{module.variable}")
+
+
+def state_key(module: ModuleName) -> str:
+    """The module's name within names of variables, one spelling for one name: other signs as `_` and their code."""
+    return re.sub("[^A-Za-z0-9]", lambda sign: f"_{ord(sign[0]):02X}", module.name)
+
+
+def _modulefiles(plan: Plan, root: str) -> tuple[File, ...]:
+    files: list[File] = []
+    for syntax in plan.syntaxes:
+        text = _templates(syntax, root).get_template(f"modulefile.{syntax}.j2").render(_values(plan, root, syntax))
+        shared = f"share/environment.{syntax}"
+        files += (File(f"modulefile.{syntax}", text), File(shared, (_TEMPLATES / shared).read_text("utf-8")))
+    return tuple(files)
+
+
+def _values(plan: Plan, root: str, syntax: Syntax) -> dict[str, object]:
+    """Everything the templates print."""
+    # Environment Modules loads two versions of one module unless each conflicts with its own name
+    conflict = (plan.module.name, *plan.conflict) if syntax == "tcl" else plan.conflict
+    return {
+        "module": str(plan.module),
+        "easyconfig": plan.easyconfig,
+        "root": root,
+        "help": _text(_help(plan), syntax),
+        "whatis": tuple(_text(" ".join(line.split()), syntax) for line in _whatis(plan)),
+        "extensions": ", ".join(
+            f"{name}/{version}"
+            for name, version in plan.help.contents
+            if _EXTENSION.fullmatch(name) and _EXTENSION.fullmatch(version)
+        ),
+        "conflicts": tuple(conflict[i : i + CONFLICTS_A_CALL] for i in range(0, len(conflict), CONFLICTS_A_CALL)),
+        "family": plan.family,
+        "key": state_key(plan.module),
+        "runtime": plan.runtime.kind,
+        "reinstall": _reinstall(plan),
+        "image_variables": image_variables(plan.module),
+        "images": launch.images(plan, root),
+        "binds": launch.binds(plan, root),
+        "path": launch.prepend_path(plan),
+        "variables": exports(plan, root),
+    }
+
+
+def _whatis(plan: Plan) -> tuple[str, ...]:
+    described = plan.help.whatis or (f"Description: {plan.help.description}",)
+    return (*described, f"URL: {plan.help.homepage}") if plan.help.homepage else described
+
+
+def _help(plan: Plan) -> str:
+    """What the module says about itself to a person."""
+    text = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701: plain text, which the modulefile's template quotes
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    distributed = f'{plan.runtime.kind} exec "$SIF" conda-python-distributed'
+    return text.get_template("help.txt.j2").render(
+        description=plan.help.description.strip(),
+        commands=", ".join(wrapper.name for wrapper in plan.wrappers),
+        runtime=plan.runtime.kind,
+        gpus=plan.accelerator != "none",
+        modules=quote.shell(f"{plan.prefix}/modules"),
+        module=str(plan.module),
+        job=distributed if "conda-python-distributed" in plan.runscripts else "python",
+        bind_variable=f"{launch.prefixes(plan.runtime)[-1]}_BIND",
+        contents=", ".join(f"{name} {version}" for name, version in plan.help.contents),
+        origin=plan.help.origin,
+        reinstall=_reinstall(plan),
+        urls=tuple(url for url in (plan.help.homepage, *plan.help.docurls) if url),
+    )
+
+
+def _reinstall(plan: Plan) -> str:
+    return f"sifmod install {quote.shell(plan.easyconfig)}"
+
+
+def _text(text: str, syntax: Syntax) -> str:
+    """Lmod puts the texts of a Tcl modulefile between `[===[` and `]===]` and evaluates that: keep the end apart."""
+    return text.replace("]=", "] =") if syntax == "tcl" else text
+
+
+def _check_variable(name: str, value: str) -> None:
+    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ModuleError(f"{name!r} cannot be a variable's name")
+    if re.search(r"[\x00-\x1f\x7f]", value):
+        raise ModuleError(f"the value of {name} holds a line break or another control character: {value!r}")
+
+
+def _templates(syntax: Syntax, root: str) -> Environment:
+    """Templates that print nothing but literals of the language: a value without a filter is an error."""
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701: Lua or Tcl; finalize refuses what has not gone through a filter
+        finalize=_only_literals,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    separator = ", " if syntax == "lua" else " "
+    literal = quote.lua if syntax == "lua" else quote.tcl
+    environment.filters |= {
+        "quote": lambda text: Literal(literal(text)),
+        "quote_all": lambda texts: Literal(separator.join(literal(text) for text in texts)),
+        "comment": lambda text: Literal(re.sub(r"[^ -\[\]^-z|~]", "?", text)),
+        "here": lambda path: Literal(_below(path, root, syntax)),
+    }
+    return environment
+
+
+def _only_literals(value: object) -> Literal:
+    if not isinstance(value, Literal):
+        raise ModuleError(f"a template prints a value that is not quoted: {value!r}")
+    return value
+
+
+def _below(path: str, root: str, syntax: Syntax) -> str:
+    """A path as the modulefile spells it, which has the generation's path in the variable `root`."""
+    rest = path.removeprefix(root)
+    if syntax == "lua":
+        if path == root:
+            return "root"
+        return f"root .. {quote.lua(rest)}" if rest != path and rest.startswith("/") else quote.lua(path)
+    plain = rest != path and re.fullmatch(r"(/[A-Za-z0-9_./:,=+-]*)?", rest)
+    return f"${{root}}{rest}" if plain else quote.tcl(path)

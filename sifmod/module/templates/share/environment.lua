@@ -1,0 +1,333 @@
+-- What loading and unloading a module does to the environment; the same text in every generation.
+--
+-- Lmod's own setenv and prepend_path forget what the user had, and cannot be undone in any order. So nothing is undone
+-- here: at each load and unload every variable is computed anew, from what the user has himself and from what each
+-- loaded module wants. That is kept in the environment itself, `%` and two digits standing for any `%`, `;` or control
+-- character:
+--   _SIFMOD_LOADED             the keys of the loaded modules, in the order of their loads
+--   _SIFMOD_GENERATION_<key>   the directory of the generation that was loaded
+--   _SIFMOD_WANT_<key>         format;runtime;binds;directories in front of PATH inside;NAME=value;NAME=value…
+--   _SIFMOD_BASE               format;NAME=value;NAME…: what the user had (or had not) in each variable changed here
+--   _SIFMOD_BINDS              the entries of BINDPATH that are modules', for the wrappers
+-- What somebody changed by hand since is the user's from then on.
+
+local lfs = require("lfs")
+local getenv = os.getenv
+local FORMAT = "1"
+local QUIET = { MC_Refresh = true, MC_ComputeHash = true } -- Lmod evaluates a load, and ignores what it does
+
+-------------------------------------------------------------------------------------------------------------- text
+
+local function encode(text)
+   return (text:gsub("[%%;%c]", function(sign) return ("%%%02X"):format(sign:byte()) end))
+end
+
+local function decode(text)
+   return (text:gsub("%%(%x%x)", function(digits) return string.char(tonumber(digits, 16)) end))
+end
+
+local function split(text, separator)
+   local parts = {}
+   for part in (text .. separator):gmatch("(.-)" .. separator) do parts[#parts + 1] = part end
+   return parts
+end
+
+-- Two spellings of one path, or of one entry, are the same: Lmod and users write slashes differently.
+local function normal(entry)
+   return ((entry .. ":"):gsub("/+", "/"):gsub("([^:,])/([:,])", "%1%2"))
+end
+
+------------------------------------------------------------------------------------------------------------- lists
+
+-- Entries of BINDPATH. A comma also separates the options of one bind, which stay with it; `\,` is part of a path.
+local function bind_entries(text)
+   local entries = {}
+   for _, part in ipairs(split(text, ",")) do
+      local last = entries[#entries]
+      local continues = last and (part == "ro" or part == "rw" or part:find("^image%-src=") or part:find("^id="))
+      if continues or (last and last:sub(-1) == "\\") then
+         entries[#entries] = last .. "," .. part
+      elseif part ~= "" then
+         entries[#entries + 1] = part
+      end
+   end
+   return entries
+end
+
+local function bind_target(entry)
+   local source, target = entry:gsub("\\:", "\\;"):match("^([^:]*):?([^:]*)")
+   return normal(target ~= "" and target or source)
+end
+
+local function path_entries(text)
+   local entries = {}
+   for _, part in ipairs(split(text, ":")) do
+      if part ~= "" then entries[#entries + 1] = part end
+   end
+   return entries
+end
+
+local LISTS = {
+   { names = { "SINGULARITY_BINDPATH", "APPTAINER_BINDPATH" }, wants = "binds",
+     separator = ",", entries = bind_entries, key = bind_target },
+   { names = { "SINGULARITYENV_PREPEND_PATH", "APPTAINERENV_PREPEND_PATH" }, wants = "path",
+     separator = ":", entries = path_entries, key = normal },
+}
+
+-- The entries of several lists, one for each key: the first.
+local function unique(key, ...)
+   local seen, all = {}, {}
+   for _, entries in ipairs({ ... }) do
+      for _, entry in ipairs(entries) do
+         if not seen[key(entry)] then
+            seen[key(entry)] = true
+            all[#all + 1] = entry
+         end
+      end
+   end
+   return all
+end
+
+-- `entries` without one occurrence of each of `others`.
+local function without(entries, others)
+   local count, rest = {}, {}
+   for _, entry in ipairs(others) do count[normal(entry)] = (count[normal(entry)] or 0) + 1 end
+   for _, entry in ipairs(entries) do
+      local left = count[normal(entry)] or 0
+      if left > 0 then count[normal(entry)] = left - 1 else rest[#rest + 1] = entry end
+   end
+   return rest
+end
+
+------------------------------------------------------------------------------------------------------------- state
+
+local function read_pairs(fields, first)
+   local values = {}
+   for i = first, #fields do
+      local name, sign, value = fields[i]:match("^([^=]*)(=?)(.*)$")
+      values[name] = sign == "=" and decode(value) -- false: the user had no such variable
+   end
+   return values
+end
+
+local function write_pairs(fields, values)
+   local names = {}
+   for name in pairs(values) do names[#names + 1] = name end
+   table.sort(names)
+   for _, name in ipairs(names) do
+      fields[#fields + 1] = values[name] and (name .. "=" .. encode(values[name])) or name
+   end
+   return table.concat(fields, ";")
+end
+
+local function read_want(key)
+   local fields = split(getenv("_SIFMOD_WANT_" .. key) or "", ";")
+   if fields[1] ~= FORMAT then return nil end
+   return { runtime = fields[2], binds = bind_entries(decode(fields[3])), path = path_entries(decode(fields[4])),
+            set = read_pairs(fields, 5), generation = getenv("_SIFMOD_GENERATION_" .. key) or "" }
+end
+
+local function write_want(want)
+   local binds, path = table.concat(want.binds, ","), table.concat(want.path, ":")
+   return write_pairs({ FORMAT, want.runtime, encode(binds), encode(path) }, want.set)
+end
+
+-- What is loaded: state.keys in order, state.wants of each, and state.base, what the user has in each variable.
+local function read_state()
+   local state = { keys = {}, wants = {}, base = read_pairs(split(getenv("_SIFMOD_BASE") or FORMAT, ";"), 2) }
+   for _, key in ipairs(path_entries(getenv("_SIFMOD_LOADED") or "")) do
+      state.wants[key] = read_want(key)
+      if state.wants[key] then state.keys[#state.keys + 1] = key else state.unknown = key end
+   end
+   return state
+end
+
+-- What a list variable and its twin are to be: the user's entries of both, then each module's, the latest first.
+local function list_values(list, state, values, added)
+   local wanted, apptainer = {}, false
+   for i = #state.keys, 1, -1 do
+      local want = state.wants[state.keys[i]]
+      wanted = unique(list.key, wanted, want[list.wants])
+      apptainer = apptainer or want.runtime == "apptainer"
+   end
+   local own = {}
+   for i, name in ipairs(list.names) do own[i] = unique(list.key, list.entries(state.base[name] or "")) end
+   local all = unique(list.key, own[1], own[2], wanted)
+   for i, name in ipairs(list.names) do
+      if i == 1 or apptainer then -- SingularityCE reads its own spelling only
+         values[name], added[name] = table.concat(all, list.separator), without(all, own[i])
+      end
+   end
+   return without(all, unique(list.key, own[1], own[2]))
+end
+
+local function list_is_wanted(list, state)
+   for _, want in pairs(state.wants) do
+      if #want[list.wants] > 0 then return true end
+   end
+   return false
+end
+
+-- Every variable as it is to be, name → text or false; and which entries of each list are not its user's.
+local function compute(state)
+   local values, added = {}, {}
+   for name, text in pairs(state.base) do values[name] = text end
+   for _, key in ipairs(state.keys) do
+      local want = state.wants[key]
+      for name, text in pairs(want.set) do values[name] = text end
+      values["_SIFMOD_GENERATION_" .. key] = want.generation
+      values["_SIFMOD_WANT_" .. key] = write_want(want)
+   end
+   local binds = {}
+   for _, list in ipairs(LISTS) do
+      if list_is_wanted(list, state) then
+         local of_modules = list_values(list, state, values, added)
+         if list.wants == "binds" then binds = of_modules end
+      end
+   end
+   local any = #state.keys > 0
+   values._SIFMOD_LOADED = any and table.concat(state.keys, ":")
+   values._SIFMOD_BINDS = any and table.concat(binds, ",")
+   values._SIFMOD_BASE = any and write_pairs({ FORMAT }, state.base)
+   return values, added
+end
+
+-- What was changed by hand since the last load or unload is the user's: a scalar is then no module's any more, and of
+-- a list everything is his that was not added here.
+local function respect_changes(state)
+   local values, added = compute(state)
+   for _, list in ipairs(LISTS) do
+      for _, name in ipairs(list.names) do
+         local text, base = getenv(name) or false, state.base[name]
+         if base ~= nil and text ~= values[name] then
+            local rest = without(list.entries(text or ""), added[name] or {})
+            local before = unique(list.key, list.entries(base or ""))
+            if not text or text == "" or not added[name] then
+               state.base[name] = text
+            elseif #rest ~= #before or #without(rest, before) > 0 then
+               state.base[name] = table.concat(rest, list.separator)
+            end
+         end
+         values[name] = nil
+      end
+   end
+   for name, text in pairs(values) do
+      if state.base[name] ~= nil and (getenv(name) or false) ~= text then
+         state.base[name] = nil
+         for _, want in pairs(state.wants) do want.set[name] = nil end
+      end
+   end
+end
+
+------------------------------------------------------------------------------------------------------------ changes
+
+local function set(name, value)
+   if (getenv(name) or false) == value then return end
+   local saved, positive = mcp, rawget(_G, "MCP")
+   if mode() == "unload" and positive then mcp = positive end -- where setenv would unset, let it set
+   if value then setenv(name, value) else unsetenv(name) end
+   mcp = saved
+end
+
+-- Forget the variables that nobody wants any more, and make the environment what it is to be.
+local function apply(state, values)
+   local wanted = {}
+   for _, want in pairs(state.wants) do
+      for name in pairs(want.set) do wanted[name] = true end
+   end
+   for _, list in ipairs(LISTS) do
+      if list_is_wanted(list, state) then wanted[list.names[1]], wanted[list.names[2]] = true, true end
+   end
+   for name in pairs(wanted) do
+      if state.base[name] == nil then state.base[name] = getenv(name) or false end
+   end
+   for name, text in pairs(state.base) do
+      if not wanted[name] then values[name], state.base[name] = text, nil end
+   end
+   for name, text in pairs((compute(state))) do values[name] = text end
+   for name, text in pairs(values) do set(name, text) end
+end
+
+local function remove(state, key)
+   for i = #state.keys, 1, -1 do
+      if state.keys[i] == key then table.remove(state.keys, i) end
+   end
+   state.wants[key] = nil
+end
+
+-------------------------------------------------------------------------------------------------------------- modes
+
+local function first_file(paths)
+   for _, path in ipairs(paths) do
+      if lfs.attributes(path, "mode") == "file" then return path end
+   end
+end
+
+-- The binds whose sources are there, and the sources of required ones that are not.
+local function existing(binds)
+   local there, missing = {}, {}
+   for _, bind in ipairs(binds) do
+      local source = bind[1]:match("^[^:]*")
+      if lfs.attributes(source, "mode") then there[#there + 1] = bind[1]
+      elseif not bind.optional then missing[#missing + 1] = source end
+   end
+   return there, missing
+end
+
+local function load(module)
+   local image = first_file(module.image)
+   if not image then
+      LmodError(("the image of %s is missing; looked for %s; nothing was changed; `%s` brings it back"):format(
+         myModuleFullName(), table.concat(module.image, ", "), module.reinstall))
+   end
+   local binds, missing = existing(module.binds)
+   if #missing > 0 then
+      LmodError(("%s needs %s, which this machine does not have; nothing was changed"):format(
+         myModuleFullName(), table.concat(missing, ", ")))
+   end
+   local state = read_state()
+   if state.unknown then
+      LmodError(("%s was loaded by another version of sifmod; unload it first; nothing was changed"):format(
+         state.unknown))
+   end
+   respect_changes(state)
+   remove(state, module.key)
+   local want = { runtime = module.runtime, binds = binds, path = module.path, set = {}, generation = module.root }
+   for _, pair in ipairs(module.set) do want.set[pair[1]] = pair[2] end
+   for _, name in ipairs(module.image.variables) do want.set[name] = image end
+   state.keys[#state.keys + 1] = module.key
+   state.wants[module.key] = want
+   apply(state, {})
+   prepend_path("PATH", module.root .. "/bin")
+end
+
+local function unload(module)
+   local generation = getenv("_SIFMOD_GENERATION_" .. module.key) or module.root
+   local state = read_state()
+   respect_changes(state)
+   remove(state, module.key)
+   apply(state, { ["_SIFMOD_GENERATION_" .. module.key] = false, ["_SIFMOD_WANT_" .. module.key] = false })
+   prepend_path("PATH", generation .. "/bin")
+end
+
+-- What a load would do, in Lmod's own words.
+local function show(module)
+   for _, name in ipairs(module.image.variables) do setenv(name, first_file(module.image) or module.image[1]) end
+   for _, pair in ipairs(module.set) do setenv(pair[1], pair[2]) end
+   for i = 1, module.runtime == "apptainer" and 2 or 1 do
+      for _, bind in ipairs(module.binds) do append_path(LISTS[1].names[i], bind[1], ",") end
+      for _, directory in ipairs(module.path) do append_path(LISTS[2].names[i], directory) end
+   end
+   prepend_path("PATH", module.root .. "/bin")
+end
+
+return function(module)
+   local current = mode()
+   if current == "load" and not QUIET[mcp.my_name] then
+      load(module)
+   elseif current == "unload" then
+      unload(module)
+   elseif current == "show" then
+      show(module)
+   end
+end

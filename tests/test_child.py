@@ -1,0 +1,96 @@
+"""A child process that never outlives us, nor do its own children, whatever ends us."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.command import ROOT
+
+from sifmod.image.child import run_child
+
+DRIVER = """
+import os, signal, sys
+from pathlib import Path
+from sifmod.image.child import run_child
+
+def stop(number, frame):
+    sys.exit(128 + number)
+
+if sys.argv[1] == "handled":
+    signal.signal(signal.SIGTERM, stop)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+code = "sh -c 'sleep 98765; :' & sleep 98765; :"
+run_child(("/bin/sh", "-c", code), cwd=Path("/"), env={**os.environ, "MARK": sys.argv[2]}, output=Path(sys.argv[3]))
+"""
+
+
+def run(tmp_path: Path, *args: str, **env: str) -> tuple[int, str]:
+    output = tmp_path / "output"
+    code = run_child(args, cwd=tmp_path, env={"PATH": os.environ["PATH"], **env}, output=output)
+    return code, output.read_text()
+
+
+def test_the_exit_code_and_everything_said_come_back(tmp_path: Path) -> None:
+    script = 'pwd; echo "$X" >&2; [ $# = 1 ] && echo "$1"; cat; exit 7'
+    assert run(tmp_path, "/bin/sh", "-c", script, "sh", "a 'b\n$c", X="ü") == (7, f"{tmp_path}\nü\na 'b\n$c\n")
+    assert run(tmp_path, "/bin/sh", "-c", "kill -9 $$")[0] == -signal.SIGKILL
+
+
+def test_no_process_stays_behind(tmp_path: Path) -> None:
+    assert run(tmp_path, "/bin/sh", "-c", "exit 0", MARK=str(tmp_path))[0] == 0
+    wait_until_gone(str(tmp_path))
+
+
+@pytest.mark.parametrize("program", ["/no/such/program", "/etc/passwd", ""])
+def test_what_is_no_program_is_told(tmp_path: Path, program: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        run(tmp_path, program)
+    assert not (tmp_path / "output").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "handler"),
+    [
+        (signal.SIGINT, "default"),
+        (signal.SIGTERM, "handled"),
+        (signal.SIGTERM, "default"),
+        (signal.SIGKILL, "default"),
+    ],
+    ids=str,
+)
+def test_children_and_grandchildren_end_with_us(tmp_path: Path, number: signal.Signals, handler: str) -> None:
+    mark = str(tmp_path)
+    script = (sys.executable, "-c", DRIVER, handler, mark, str(tmp_path / "output"))
+    driver = subprocess.Popen(script, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL)
+    wait_until(lambda: sum("98765" in " ".join(args) for args in marked(mark).values()) >= 3)
+    driver.send_signal(number)
+    assert driver.wait() != 0
+    wait_until_gone(mark)
+
+
+def marked(mark: str) -> dict[int, list[str]]:
+    """The command lines of the processes that have MARK=`mark` in their environment."""
+    found: dict[int, list[str]] = {}
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"MARK={mark}".encode() in (directory / "environ").read_bytes().split(b"\0"):
+                found[int(directory.name)] = (directory / "cmdline").read_text().split("\0")
+        except OSError:
+            continue
+    return found
+
+
+def wait_until_gone(mark: str) -> None:
+    wait_until(lambda: not marked(mark))
+
+
+def wait_until(condition: object) -> None:
+    assert callable(condition)
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "this should have happened long ago"
+        time.sleep(0.02)

@@ -1,0 +1,300 @@
+"""A SIF from a web server that does what it should, and from one that does not."""
+
+import gzip
+import hashlib
+import random
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.command import run
+from support.disk_state import small_disk
+from support.fetching import Prefix, plan
+from support.images import Images
+from support.oci import Entry
+from support.web import Web, answer, make_certificate, raw
+
+from sifmod.errors import FetchError
+from sifmod.image import https
+from sifmod.image.disk import NoSpaceError
+from sifmod.image.fetched import Request
+from sifmod.image.reference import parse
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Prefix:
+    return Prefix(tmp_path / "prefix")
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[Path | None], Web]]:
+    servers: list[Web] = []
+
+    def start(certificate: Path | None) -> Web:
+        servers.append(Web(certificate))
+        servers[-1].start()
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def web(start: Callable[[Path | None], Web], certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Web:
+    """A server with a certificate that is trusted."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+    return start(certificate)
+
+
+@pytest.fixture(scope="session")
+def sif(images: Images) -> bytes:
+    """About 6 MB, so that it comes in several steps."""
+    noise = Entry("opt/noise", random.Random(1).randbytes(5_000_000), mode=0o644)
+    return images.tiny("big", entries=(noise,)).read_bytes()
+
+
+def refused(prefix: Prefix, url: str, timeout: tuple[float, float] = https.TIMEOUT) -> FetchError:
+    """The error for `url`, asserting that the disk is as before."""
+    before = prefix.state()
+    with prefix.store() as store, store.incoming() as incoming:
+        wanted = plan(url)
+        request = Request(parse(url), wanted.image, wanted.runtime, store, incoming, lambda *_: None)
+        with pytest.raises(FetchError) as caught:
+            https.download(request, timeout)
+    assert prefix.state() == before
+    return caught.value
+
+
+def test_a_file_is_streamed_into_the_store(web: Web, prefix: Prefix, sif: bytes) -> None:
+    web.answers["/a/x.sif"] = answer(200, sif)
+    told: list[tuple[str, int, int | None]] = []
+    url = web.url("/a/x.sif?token=1")
+    artifact = prefix.fetch(plan(url), lambda *what: told.append(what))
+    digest = hashlib.sha256(sif).hexdigest()
+    assert artifact.path == prefix.layout.image(digest)
+    assert artifact.path.read_bytes() == sif
+    assert (artifact.sha256, artifact.size, artifact.source) == (digest, len(sif), url)
+    assert artifact.notes == (
+        f"the easyconfig promises no digest; to pin this image add to `image:`  sha256: {digest}",
+    )
+    assert [done for _, done, _ in told] == [*range(1 << 20, len(sif), 1 << 20), len(sif)]
+    assert {(what, total) for what, _, total in told} == {("downloading x.sif", len(sif))}
+    assert web.asked[0][1]["user-agent"].startswith("sifmod/")
+    assert web.asked[0][1]["accept-encoding"] == "identity"
+
+
+def test_a_length_that_is_not_announced_is_no_trouble(web: Web, prefix: Prefix, sif: bytes) -> None:
+    web.answers["/x.sif"] = raw(b"HTTP/1.1 200 OK\r\n\r\n", sif)
+    told: list[int | None] = []
+    assert prefix.fetch(plan(web.url("/x.sif")), lambda *what: told.append(what[2])).size == len(sif)
+    assert set(told) == {None}
+
+
+def test_a_body_that_is_compressed_on_its_way_is_unpacked(web: Web, prefix: Prefix, sif: bytes) -> None:
+    web.answers["/x.sif"] = answer(200, gzip.compress(sif, 1), {"Content-Encoding": "gzip"})
+    assert prefix.fetch(plan(web.url("/x.sif"))).sha256 == hashlib.sha256(sif).hexdigest()
+
+
+def test_a_broken_promise_changes_nothing(web: Web, prefix: Prefix, sif: bytes) -> None:
+    web.answers["/x.sif"] = answer(200, sif)
+    before = prefix.state()
+    with pytest.raises(FetchError) as caught:
+        prefix.fetch(plan(web.url("/x.sif"), sha256="0" * 64))
+    assert f"expected {'0' * 64}\n    got      {hashlib.sha256(sif).hexdigest()}" in caught.value.message
+    assert "replaced at its source, or damaged on its way" in caught.value.hint
+    assert prefix.state() == before
+
+
+def test_a_certificate_that_is_not_trusted_is_refused(
+    start: Callable[[Path | None], Web], certificate: Path, prefix: Prefix, sif: bytes
+) -> None:
+    server = start(certificate)
+    server.answers["/x.sif"] = answer(200, sif)
+    error = refused(prefix, server.url("/x.sif"))
+    assert "its certificate or its TLS cannot be trusted" in error.message
+    assert "REQUESTS_CA_BUNDLE" in error.hint
+    assert server.asked == []
+
+
+def test_a_redirect_is_followed(web: Web, prefix: Prefix, sif: bytes) -> None:
+    web.answers["/old"] = answer(302, headers={"Location": "/new/x.sif"})
+    web.answers["/new/x.sif"] = answer(307, headers={"Location": web.url("/x.sif", "127.0.0.1")})
+    web.answers["/x.sif"] = answer(200, sif)
+    artifact = prefix.fetch(plan(web.url("/old")))
+    assert (artifact.size, artifact.source) == (len(sif), web.url("/old"))
+    assert [path for path, _ in web.asked] == ["/old", "/new/x.sif", "/x.sif"]
+
+
+def test_a_redirect_to_http_is_refused(
+    web: Web, start: Callable[[Path | None], Web], prefix: Prefix, sif: bytes
+) -> None:
+    plain = start(None)
+    plain.answers["/x.sif"] = answer(200, sif)
+    web.answers["/x.sif"] = answer(301, headers={"Location": plain.url("/x.sif?secret=1")})
+    error = refused(prefix, web.url("/x.sif"))
+    assert f"redirects to {plain.url('/x.sif')}, and only https is followed" in error.message
+    assert plain.asked == []
+
+
+@pytest.mark.parametrize("location", ["", "file:///etc/passwd", "http://example.org/x.sif", "http://[", "ftp://x/y"])
+def test_an_odd_redirect_is_refused(start: Callable[[Path | None], Web], prefix: Prefix, location: str) -> None:
+    plain = start(None)
+    plain.answers["/x.sif"] = answer(302, headers={"Location": location})
+    assert "the server redirects to" in refused(prefix, plain.url("/x.sif")).message
+
+
+def test_a_redirect_in_a_circle_ends(web: Web, prefix: Prefix) -> None:
+    web.answers["/x.sif"] = answer(302, headers={"Location": "/x.sif?again=1"})
+    assert "more than 10 redirects" in refused(prefix, web.url("/x.sif")).message
+
+
+def test_plain_http_from_this_machine_is_accepted(
+    start: Callable[[Path | None], Web], prefix: Prefix, sif: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    plain = start(None)
+    plain.answers["/x.sif"] = answer(200, sif)
+    assert prefix.fetch(plan(plain.url("/x.sif"))).size == len(sif)
+
+
+def test_credentials_come_from_netrc_and_stay_with_their_host(
+    web: Web, prefix: Prefix, sif: bytes, own_home: Path
+) -> None:
+    netrc = own_home / ".netrc"
+    netrc.write_text("machine localhost login me password secret\n")
+    netrc.chmod(0o600)
+    web.answers["/private"] = answer(302, headers={"Location": web.url("/x.sif", "127.0.0.1")})
+    web.answers["/x.sif"] = answer(200, sif)
+    prefix.fetch(plan(web.url("/private")))
+    (_, first), (_, second) = web.asked
+    assert first["authorization"] == "Basic bWU6c2VjcmV0"
+    assert "authorization" not in second
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "advice"),
+    [
+        (401, {"WWW-Authenticate": "Basic"}, "~/.netrc"),
+        (403, {}, "ask the owner for access"),
+        (404, {}, "look whether the file has moved"),
+        (410, {}, "the file was withdrawn"),
+        (429, {"Retry-After": "77"}, "limits how often it is asked"),
+        (429, {"Retry-After": "77"}, "again in 77 seconds"),
+        (500, {}, "the server has trouble"),
+        (503, {"Retry-After": "5"}, "again in 5 seconds"),
+        (204, {}, "check the URL"),
+        (418, {}, "check the URL"),
+    ],
+)
+def test_an_answer_without_a_file_is_explained(
+    web: Web, prefix: Prefix, status: int, headers: dict[str, str], advice: str
+) -> None:
+    web.answers["/x.sif"] = answer(status, b"" if status == 204 else b"<html>no</html>", headers)
+    error = refused(prefix, web.url("/x.sif"))
+    assert f"answered {status} " in error.message
+    assert advice in error.hint
+
+
+def test_a_page_is_no_sif(web: Web, prefix: Prefix) -> None:
+    page = b"<!doctype html><html><head><title>Log\x1b[2J in</title></head></html>"
+    web.answers["/x.sif"] = answer(200, page, {"Content-Type": "text/html"})
+    error = refused(prefix, web.url("/x.sif"))
+    assert "the server sent an HTML page ('Log\\x1b[2J in') instead of a SIF" in error.message
+    assert "a login or a download page" in error.hint
+
+
+@pytest.mark.parametrize(("body", "what"), [(b"", "an empty file"), (b"PK\x03\x04zip", "a zip file"), (b"x", "a text")])
+def test_other_things_are_no_sif_either(web: Web, prefix: Prefix, body: bytes, what: str) -> None:
+    web.answers["/x.sif"] = answer(200, body)
+    assert f"the server sent {what}" in refused(prefix, web.url("/x.sif")).message
+
+
+def test_a_truncated_file_is_refused(web: Web, prefix: Prefix, sif: bytes) -> None:
+    web.answers["/x.sif"] = answer(200, sif[:-5000])
+    before = prefix.state()
+    with pytest.raises(FetchError) as caught:
+        prefix.fetch(plan(web.url("/x.sif")))
+    assert f"is truncated: {len(sif) - 5000} bytes" in caught.value.message
+    assert prefix.state() == before
+
+
+def test_a_short_body_is_refused(web: Web, prefix: Prefix, sif: bytes) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(sif)}\r\n\r\n".encode()
+    web.answers["/x.sif"] = raw(head, sif[: 3 << 20])
+    error = refused(prefix, web.url("/x.sif"))
+    assert error.message == f"the connection ended after {3 << 20} of {len(sif)} bytes"
+
+
+def test_what_comes_after_the_announced_length_is_not_taken(web: Web, prefix: Prefix, sif: bytes) -> None:
+    web.answers["/x.sif"] = raw(f"HTTP/1.1 200 OK\r\nContent-Length: {len(sif)}\r\n\r\n".encode(), sif, b"more")
+    assert prefix.fetch(plan(web.url("/x.sif"))).path.read_bytes() == sif
+
+
+def test_a_longer_body_than_announced_is_refused(web: Web, prefix: Prefix, sif: bytes) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\nTransfer-Encoding: chunked\r\n\r\n"
+    web.answers["/x.sif"] = raw(head, f"{len(sif):x}\r\n".encode(), sif, b"\r\n0\r\n\r\n")
+    assert "the server sent more than the 999 bytes" in refused(prefix, web.url("/x.sif")).message
+
+
+def test_a_chunk_that_breaks_off_is_refused(web: Web, prefix: Prefix, sif: bytes) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    web.answers["/x.sif"] = raw(head, f"{len(sif):x}\r\n".encode(), sif[: 2 << 20])
+    assert "broke off" in refused(prefix, web.url("/x.sif")).message
+
+
+def test_an_answer_that_is_no_http_is_refused(web: Web, prefix: Prefix) -> None:
+    web.answers["/x.sif"] = raw(b"\0\1\2 hello\r\n\r\n")
+    error = refused(prefix, web.url("/x.sif"))
+    assert "cannot be reached or broke off" in error.message
+    assert error.message.isprintable()
+
+
+@pytest.mark.parametrize("sent", ["nothing", "half"])
+def test_a_server_that_hangs_is_given_up(web: Web, prefix: Prefix, sif: bytes, sent: str) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(sif)}\r\n\r\n".encode()
+    web.answers["/x.sif"] = raw(*((head, sif[: 3 << 20]) if sent == "half" else ()), hang=True)
+    assert refused(prefix, web.url("/x.sif"), (5.0, 0.3)).message.endswith("stopped answering")
+
+
+def test_a_server_that_is_not_there_is_told(prefix: Prefix) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        error = refused(prefix, f"https://{address}/x.sif")
+    assert error.message == f"{address} cannot be reached or broke off: Connection refused"
+    assert "network" in error.hint
+
+
+def test_a_name_that_does_not_exist_is_told(prefix: Prefix) -> None:
+    assert "no-such-host.invalid cannot be reached" in refused(prefix, "https://no-such-host.invalid/x.sif").message
+
+
+def test_no_space_is_told_before_anything_is_written(web: Web, tmp_path: Path, sif: bytes) -> None:
+    with small_disk(tmp_path / "disk", 4 << 20) as disk:
+        prefix = Prefix(disk / "prefix")
+        web.answers["/x.sif"] = answer(200, sif)
+        before = prefix.state()
+        with pytest.raises(NoSpaceError) as caught:
+            prefix.fetch(plan(web.url("/x.sif")))
+        assert "not enough space in" in caught.value.message
+        assert prefix.state() == before
+
+
+def test_a_disk_that_fills_up_meanwhile_leaves_nothing(web: Web, tmp_path: Path, sif: bytes) -> None:
+    with small_disk(tmp_path / "disk", 4 << 20) as disk:
+        prefix = Prefix(disk / "prefix")
+        web.answers["/x.sif"] = raw(b"HTTP/1.1 200 OK\r\n\r\n", sif)
+        before = prefix.state()
+        with pytest.raises(NoSpaceError) as caught:
+            prefix.fetch(plan(web.url("/x.sif"), web.url("/x.sif")))
+        assert "No space left on device" in caught.value.message
+        assert len(web.asked) == 1
+        assert prefix.state() == before
+        assert run(("df", "--output=used", disk)).ok().stdout.split()[-1] < "999"

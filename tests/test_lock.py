@@ -1,0 +1,277 @@
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import pytest
+from support.command import User
+from support.hold import Other
+from support.tree import LEASE, MODULE, install, names, nobody, say
+from support.user import OrdinaryUser
+
+from sifmod.errors import LockError
+from sifmod.tree import lease as leases
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import left_over, lock
+
+NAME = "image-1"
+NO_FLOCK = ("strace", "-f", "-qqq", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:error=ENOSYS")
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "prefix")
+
+
+@pytest.fixture
+def others() -> Iterator[list[Other]]:
+    """Processes that are gone at the end, whatever the test does."""
+    started: list[Other] = []
+    yield started
+    for other in started:
+        other.signal(signal.SIGCONT)
+        other.kill()
+
+
+def count(prefix: Path, barrier: Barrier, times: int) -> None:
+    """Add to a number in a file, in a way that loses additions when two do it at once."""
+    layout = Layout(prefix)
+    barrier.wait()
+    for _ in range(times):
+        with lock(layout, NAME, LEASE, say):
+            number = int((prefix / "number").read_text())
+            (prefix / "number").write_text(str(number + 1))
+
+
+def test_one_at_a_time(layout: Layout) -> None:
+    layout.prefix.mkdir()
+    (layout.prefix / "number").write_text("0")
+    context = get_context("spawn")
+    barrier = context.Barrier(6)
+    processes = [context.Process(target=count, args=(layout.prefix, barrier, 10)) for _ in range(6)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 6
+    assert (layout.prefix / "number").read_text() == "60"
+    assert names(layout) == {".staging", "number"}
+
+
+def test_nothing_is_left_but_the_lock_itself(layout: Layout) -> None:
+    for _ in range(3):
+        with lock(layout, NAME, LEASE, nobody) as held:
+            (held.directory / "rubbish").write_text("x")
+            (held.directory / "sealed").mkdir()
+            (held.directory / "sealed" / "file").write_text("x")
+            (held.directory / "sealed").chmod(0o500)
+    assert names(layout) == {".staging"}
+    host = os.uname().nodename
+    assert sorted(path.name for path in (layout.locks / NAME).iterdir()) == sorted(
+        ["3.lease", "3.beat", f"{host}.lock"]
+    )
+
+
+def test_an_exception_gives_the_lock_up(layout: Layout) -> None:
+    with pytest.raises(ZeroDivisionError), lock(layout, NAME, LEASE, nobody):
+        _ = 1 / 0
+    with lock(layout, NAME, LEASE, nobody) as held:
+        held.check()
+
+
+def test_different_names_do_not_wait_for_each_other(layout: Layout) -> None:
+    with (
+        lock(layout, "image-1", LEASE, nobody),
+        lock(layout, "image-2", LEASE, nobody),
+        lock(layout, "A/1", LEASE, nobody),
+    ):
+        assert len(list(layout.staging.iterdir())) == 3
+
+
+@pytest.mark.parametrize("strace", [(), NO_FLOCK], ids=["flock", "soft"])
+def test_who_holds_it_is_said_and_the_next_one_gets_it(
+    layout: Layout, others: list[Other], strace: tuple[str, ...]
+) -> None:
+    first = Other(layout.prefix, LEASE, *strace, name=NAME).take()
+    others.append(first)
+    second = Other(layout.prefix, LEASE, *strace, name=NAME)
+    others.append(second)
+    line = second.heard()
+    pids = {first.pid, *_children(first.pid)}
+    assert line in {f"waiting process {pid} on {os.uname().nodename}" for pid in pids}
+    assert first.ask("check") == "ok"
+    first.release()
+    second.take()
+    assert second.ask("check") == "ok"
+    second.release()
+    assert names(layout) == {".staging"}
+
+
+@pytest.mark.parametrize("strace", [(), NO_FLOCK], ids=["flock", "soft"])
+def test_a_holder_killed_on_this_node_is_gone_at_once(
+    layout: Layout, others: list[Other], strace: tuple[str, ...]
+) -> None:
+    first = Other(layout.prefix, LEASE, *strace, name=NAME).take()
+    for pid in _children(first.pid):
+        os.kill(pid, signal.SIGKILL)
+    first.kill()
+    assert left_over(layout) == (NAME,)
+    hour = 3600.0  # nobody could wait for that
+    second = Other(layout.prefix, hour, *strace, name=NAME).take()
+    others.append(second)
+    assert left_over(layout) == ()
+    second.release()
+    assert names(layout) == {".staging"}
+
+
+def test_a_stopped_holder_is_overtaken_and_finds_out(layout: Layout, others: list[Other]) -> None:
+    first = Other(layout.prefix, 0.5).take()
+    others.append(first)
+    first.signal(signal.SIGSTOP)
+    heard: list[str] = []
+    installation = install(layout, "mine", lease=0.5, on_wait=heard.append)
+    assert heard == [f"process {first.pid} on {os.uname().nodename}"]
+    before = names(layout)
+    first.signal(signal.SIGCONT)
+    assert "was taken over" in first.ask("check")
+    assert f"process {os.getpid()} on" in first.ask("install other")
+    first.release()
+    assert names(layout) == before
+    assert layout.switch(MODULE).resolve() == Path(installation.root)
+
+
+def test_a_silent_holder_is_not_overtaken_before_its_own_lease_is_over(layout: Layout, others: list[Other]) -> None:
+    """The one who waits has the shorter lease; what counts is the promise of the one who holds."""
+    first = Other(layout.prefix, 60, name=NAME).take()
+    second = Other(layout.prefix, 0.1, name=NAME)
+    others += [first, second]
+    first.signal(signal.SIGSTOP)
+    assert second.heard().startswith("waiting")
+    first.signal(signal.SIGCONT)
+    assert first.ask("check") == "ok"
+    first.release()
+    assert second.take().ask("check") == "ok"
+
+
+def test_a_recycled_process_number_is_not_the_holder() -> None:
+    holder = leases.this_process(LEASE)
+    assert not leases.dead(holder)
+    assert leases.dead(holder._replace(start="1"))
+    child = subprocess.Popen(("true",))
+    child.wait()
+    assert leases.dead(holder._replace(pid=child.pid))
+
+
+def test_of_another_host_or_boot_nothing_is_known() -> None:
+    holder = leases.this_process(LEASE)._replace(pid=2**22 + 1)
+    assert leases.dead(holder)
+    assert not leases.dead(holder._replace(host="elsewhere"))
+    assert not leases.dead(holder._replace(boot="before"))
+
+
+def claimed(directory: Path, barrier: Barrier, number: int) -> None:
+    barrier.wait()
+    sys.exit(0 if leases.claim(directory, number, leases.this_process(LEASE)) else 9)
+
+
+def test_of_several_takers_one_wins(tmp_path: Path) -> None:
+    context = get_context("fork")
+    for number in range(1, 20):
+        barrier = context.Barrier(4)
+        processes = [context.Process(target=claimed, args=(tmp_path, barrier, number)) for _ in range(4)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        assert sorted(process.exitcode or 0 for process in processes) == [0, 9, 9, 9]
+        assert [path.name for path in tmp_path.glob("*.lease")] == [f"{number}.lease"]
+
+
+def test_a_number_of_the_past_cannot_be_claimed(tmp_path: Path) -> None:
+    """A process that slept between its look and its claim finds the entry gone, and must not think it won."""
+    for number in (1, 2, 3):
+        assert leases.claim(tmp_path, number, leases.this_process(LEASE))
+        leases.free(tmp_path, number)
+    assert not leases.claim(tmp_path, 2, leases.this_process(LEASE))
+    assert leases.newest(tmp_path).number == 3
+    assert leases.newest(tmp_path).free
+    assert not leases.claim(tmp_path, 3, leases.this_process(LEASE))
+
+
+def test_a_request_that_nfs_repeats_is_one_claim(tmp_path: Path) -> None:
+    holder = leases.this_process(LEASE)
+    assert leases.claim(tmp_path, 1, holder)
+    assert leases.claim(tmp_path, 1, holder)
+    assert not leases.claim(tmp_path, 1, leases.this_process(LEASE))
+
+
+@pytest.mark.parametrize("text", ["nonsense", "[1]", '{"token": 1}'])
+def test_an_entry_that_makes_no_sense_is_waited_out(layout: Layout, text: str) -> None:
+    chain = layout.locks / NAME
+    chain.mkdir(parents=True)
+    (chain / "7.lease").symlink_to(text)
+    heard: list[str] = []
+    with lock(layout, NAME, 0.3, heard.append):
+        assert (chain / "8.lease").is_symlink()
+    assert heard == ["another process"]
+
+
+def test_strangers_in_the_staging_directory_are_left_alone(layout: Layout) -> None:
+    stranger = layout.staging / "notes.txt"
+    layout.staging.mkdir(parents=True)
+    stranger.write_text("mine")
+    with lock(layout, NAME, LEASE, nobody):
+        pass
+    assert left_over(layout) == ()
+    assert stranger.read_text() == "mine"
+
+
+def test_a_holder_without_its_directory_may_change_nothing(layout: Layout) -> None:
+    with lock(layout, NAME, LEASE, nobody) as held:
+        held.directory.rmdir()
+        with pytest.raises(LockError, match="taken over"):
+            held.check()
+
+
+def test_a_tree_that_may_not_be_written(shared_tmp: Path, ordinary_user: OrdinaryUser) -> None:
+    (shared_tmp / "prefix").mkdir(mode=0o755)
+    code = (
+        "from pathlib import Path; from sifmod.errors import PermissionsError; from sifmod.tree.layout import Layout\n"
+        "from sifmod.tree.lock import lock\n"
+        "try:\n"
+        f"    with lock(Layout(Path('{shared_tmp}/prefix')), 'image-1', 30, print): print('held')\n"
+        "except PermissionsError as error: print(error.message, error.hint)\n"
+    )
+    result = _as(ordinary_user.user, code)
+    assert "cannot lock image-1: Permission denied" in result
+    assert "--prefix" in result
+    assert list((shared_tmp / "prefix").iterdir()) == []
+
+
+def _as(user: User, code: str) -> str:
+    """Run Python code as a user, with what this process has imported already: its files may be closed to the user."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        os.dup2(writer, 1)
+        os.setgroups([])
+        os.setgid(user.gid)
+        os.setuid(user.uid)
+        sys.stdout = os.fdopen(1, "w")
+        exec(code)
+        sys.stdout.flush()
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        said = stream.read()
+    assert os.waitpid(child, 0)[1] == 0
+    return said
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

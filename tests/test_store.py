@@ -1,0 +1,202 @@
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.disk_state import disk_state, file_state, small_disk
+from support.tree import LEASE, MODULE, image_bytes, names, nobody, put_image
+
+from sifmod.errors import InstallError
+from sifmod.image.artifact import Store as StoreProtocol
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import Held, lock
+from sifmod.tree.store import Store, discard, entries, pinned
+
+ABSENT = "0" * 64
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "prefix")
+
+
+@pytest.fixture
+def held(layout: Layout) -> Iterator[Held]:
+    with lock(layout, "image-1", LEASE, nobody) as held:
+        yield held
+
+
+@pytest.fixture
+def store(layout: Layout, held: Held) -> Store:
+    return Store(layout, held)
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def test_what_was_added_is_found_read_only_under_its_digest(layout: Layout, store: Store) -> None:
+    protocol: StoreProtocol = store
+    sha256, path = put_image(store, "a")
+    assert path == layout.image(sha256) == protocol.find(sha256)
+    assert path.read_bytes() == image_bytes("a")
+    assert path.stat().st_mode & 0o777 == 0o444
+    assert [(image.sha256, image.size, image.path) for image in entries(layout)] == [
+        (sha256, path.stat().st_size, path)
+    ]
+
+
+def test_what_was_not_added_is_not_found(layout: Layout, store: Store) -> None:
+    assert store.find(ABSENT) is None
+    assert entries(layout) == ()
+    assert not layout.images.exists()
+
+
+def test_adding_twice_keeps_the_first_and_takes_the_second_away(store: Store) -> None:
+    sha256, path = put_image(store, "a")
+    before = file_state(path)
+    with store.incoming() as incoming:
+        incoming.write_bytes(image_bytes("a"))
+        assert store.add(incoming, sha256) == path
+        assert not incoming.exists()
+    assert file_state(path) == before
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o755, 0o666, 0o444])
+def test_modes_lose_what_writes_and_runs(store: Store, mode: int) -> None:
+    with store.incoming() as incoming:
+        incoming.write_bytes(b"x")
+        incoming.chmod(mode)
+        path = store.add(incoming, digest(b"x"))
+    assert path.stat().st_mode & 0o777 == mode & 0o444
+
+
+def test_a_hard_link_to_the_users_file_leaves_that_file_as_it_is(tmp_path: Path, store: Store) -> None:
+    mine = tmp_path / "mine.sif"
+    mine.write_bytes(b"x")
+    mine.chmod(0o440)
+    before = mine.stat()
+    with store.incoming() as incoming:
+        incoming.hardlink_to(mine)
+        path = store.add(incoming, digest(b"x"))
+    assert path.samefile(mine)
+    assert (mine.stat().st_mode, mine.stat().st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
+
+
+def test_what_does_not_arrive_leaves_nothing(layout: Layout, store: Store) -> None:
+    before = names(layout)
+    with pytest.raises(ConnectionError), store.incoming() as incoming:
+        incoming.write_bytes(b"half")
+        raise ConnectionError
+    with pytest.raises(ConnectionError), store.workspace() as workspace:
+        (workspace / "cache").mkdir()
+        (workspace / "cache" / "blob").write_bytes(b"x")
+        (workspace / "cache").chmod(0)
+        raise ConnectionError
+    assert names(layout) == before
+
+
+def test_every_incoming_and_workspace_is_another(store: Store) -> None:
+    with store.incoming() as one, store.incoming() as two, store.workspace() as three, store.workspace() as four:
+        assert len({one, two, three, four}) == 4
+        assert three.is_dir()
+        assert not one.exists()
+
+
+def test_a_truncated_image_is_not_found_and_is_replaced(store: Store) -> None:
+    sha256, path = put_image(store, "a")
+    path.unlink()
+    path.write_bytes(b"half")
+    assert store.find(sha256) is None
+    assert put_image(store, "a") == (sha256, path)
+    assert path.read_bytes() == image_bytes("a")
+
+
+def test_a_file_of_somebody_else_is_not_replaced(layout: Layout, store: Store) -> None:
+    sha256 = digest(b"x")
+    layout.images.mkdir(parents=True)
+    layout.image(sha256).write_bytes(b"something else")
+    before = disk_state(layout.images)
+    assert store.find(sha256) is None
+    with pytest.raises(InstallError, match="was not put there by sifmod"), store.incoming() as incoming:
+        incoming.write_bytes(b"x")
+        store.add(incoming, sha256)
+    assert disk_state(layout.images) == before
+
+
+def test_the_right_image_put_there_by_hand_is_taken_in(layout: Layout, store: Store) -> None:
+    layout.images.mkdir(parents=True)
+    layout.image(digest(b"x")).write_bytes(b"x")
+    with store.incoming() as incoming:
+        incoming.write_bytes(b"x")
+        path = store.add(incoming, digest(b"x"))
+    assert store.find(digest(b"x")) == path
+    assert [image.sha256 for image in entries(layout)] == [digest(b"x")]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"sha256": 1}'])
+def test_an_image_whose_receipt_cannot_be_read_is_nobodys(layout: Layout, store: Store, text: str) -> None:
+    sha256, path = put_image(store, "a")
+    path.with_suffix(".json").unlink()
+    path.with_suffix(".json").write_text(text)
+    assert entries(layout) == ()
+    assert store.find(sha256) is None
+    assert path.exists()
+
+
+def test_an_image_in_use_is_not_discarded(layout: Layout, store: Store) -> None:
+    sha256, path = put_image(store, "a")
+    before = disk_state(layout.images)
+    assert pinned(layout) == {sha256}
+    with lock(layout, "image-2", LEASE, nobody) as other:
+        assert not discard(layout, entries(layout)[0], other)
+    assert disk_state(layout.images) == before
+    assert path.exists()
+
+
+def test_an_image_that_nobody_uses_is_discarded(layout: Layout) -> None:
+    with lock(layout, str(MODULE), LEASE, nobody) as held:
+        put_image(Store(layout, held), "a")
+    (image,) = entries(layout)
+    assert json.loads(image.path.with_suffix(".json").read_text())["size"] == len(image_bytes("a"))
+    with lock(layout, "image-2", LEASE, nobody) as other:
+        assert discard(layout, image, other)
+        assert not discard(layout, image, other)
+    assert entries(layout) == ()
+    assert list(layout.images.iterdir()) == []
+
+
+def test_looking_for_an_image_keeps_it_from_being_discarded(layout: Layout) -> None:
+    with lock(layout, str(MODULE), LEASE, nobody) as held:
+        sha256, _ = put_image(Store(layout, held), "a")
+    with lock(layout, "image-1", LEASE, nobody) as mine, lock(layout, "image-2", LEASE, nobody) as other:
+        assert Store(layout, mine).find(sha256) is not None
+        assert not discard(layout, entries(layout)[0], other)
+    with lock(layout, "image-2", LEASE, nobody) as other:
+        assert discard(layout, entries(layout)[0], other)
+
+
+def test_a_full_disk_is_an_error_and_leaves_the_store_as_it_was(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1 << 20) as disk:
+        layout = Layout(disk / "prefix")
+        with lock(layout, "image-1", LEASE, nobody) as held:
+            _, path = put_image(Store(layout, held), "a")
+        before = disk_state(layout.images)
+        with lock(layout, "image-1", LEASE, nobody) as held, Store(layout, held).incoming() as incoming:
+            os.link(path, incoming)  # an image that takes no space; its receipt does
+            fill_up(disk / "ballast")
+            with pytest.raises(InstallError, match="No space left on device") as error:
+                Store(layout, held).add(incoming, ABSENT)
+            assert "sifmod gc" in error.value.hint
+            incoming.unlink()
+        assert disk_state(layout.images) == before
+
+
+def fill_up(path: Path) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
+    with pytest.raises(OSError, match="No space"):
+        while True:
+            os.write(descriptor, bytes(4096))
+    os.close(descriptor)

@@ -1,0 +1,87 @@
+from pathlib import Path
+
+import pytest
+from support.disk_state import disk_state
+from support.tree import LEASE, MODULE, install, names, nobody
+
+from sifmod.actions.uninstall import uninstall
+from sifmod.config.name import ModuleName
+from sifmod.errors import InstallError, ModuleError
+from sifmod.tree.history import read_history
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import live, live_number
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "prefix")
+
+
+def test_a_module_goes_out_of_sight_and_its_generation_stays(layout: Layout) -> None:
+    installation = install(layout, "a", syntaxes=("lua", "tcl"))
+    before = disk_state(Path(installation.root))
+    done = uninstall(layout, MODULE, LEASE, nobody)
+    assert (done.module, done.generation, done.user_software) == (MODULE, 1, None)
+    assert live_number(layout, MODULE) is None
+    assert list(layout.modules.iterdir()) == []
+    assert disk_state(Path(installation.root)) == before
+    assert [event.generation for event in read_history(layout, MODULE)] == [1, None]
+    assert "user-software" not in names(layout)
+
+
+def test_what_the_user_added_stays_and_is_there_again_later(layout: Layout) -> None:
+    root = Path(install(layout, "a").root)
+    (root / "user-software" / "mine").write_text("x")
+    done = uninstall(layout, MODULE, LEASE, nobody)
+    assert done.user_software == str(layout.user_software(MODULE))
+    again = Path(install(layout, "b").root)
+    assert again.name == "2"
+    assert (again / "user-software" / "mine").read_text() == "x"
+
+
+def test_other_modules_stay(layout: Layout) -> None:
+    other = install(layout, "a", ModuleName("Tiny", "2.0"))
+    install(layout, "a")
+    uninstall(layout, MODULE, LEASE, nobody)
+    assert live(layout, other.module) == other
+    assert layout.module_file(other.module, "lua").exists()
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_is_not_installed_cannot_be_uninstalled(layout: Layout, gone: bool) -> None:
+    if gone:
+        install(layout, "a")
+        uninstall(layout, MODULE, LEASE, nobody)
+    before = names(layout)
+    with pytest.raises(ModuleError, match=r"Tiny/1\.0 is not installed in"):
+        uninstall(layout, MODULE, LEASE, nobody)
+    assert names(layout) == before
+
+
+def test_a_half_done_uninstall_is_completed(layout: Layout) -> None:
+    """What a kill between the switch and the history leaves; every other state is in test_crash.py."""
+    install(layout, "a")
+    layout.module_file(MODULE, "lua").unlink()
+    layout.switch(MODULE).unlink()
+    assert uninstall(layout, MODULE, LEASE, nobody).generation is None
+    assert "null" in layout.history(MODULE).read_text()
+
+
+def test_a_modulefile_that_was_changed_is_not_removed(layout: Layout) -> None:
+    installation = install(layout, "a")
+    path = layout.module_file(MODULE, "lua")
+    path.write_text("my own")
+    with pytest.raises(InstallError, match="was changed since") as caught:
+        uninstall(layout, MODULE, LEASE, nobody)
+    assert str(path) in caught.value.message
+    assert path.read_text() == "my own"
+    assert live(layout, MODULE) == installation
+
+
+def test_a_directory_in_the_place_of_the_switch_is_not_removed(layout: Layout) -> None:
+    install(layout, "a")
+    layout.switch(MODULE).unlink()
+    layout.switch(MODULE).mkdir()
+    with pytest.raises(InstallError, match="not a link that sifmod made"):
+        uninstall(layout, MODULE, LEASE, nobody)
+    assert layout.switch(MODULE).is_dir()
