@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sifmod.config.check import build, check_layer
 from sifmod.config.easyconfig import Easyconfig, EasyconfigFile
+from sifmod.config.merge import merge
 from sifmod.config.node import Mark, tree
 from sifmod.config.yaml import parse_yaml
 
@@ -50,8 +51,8 @@ def test_a_layer_may_leave_anything_out() -> None:
 
 
 def test_a_layer_may_remove_and_append() -> None:
-    text = "description: null\nbinds+: [/data]\nenv: {A: null}\nimage: {sources+: [x.sif], build: null}\nvariants: {x: null}"
-    assert problems(text) == []
+    assert problems("description: null\nbinds+: [/data]\nenv: {A: null}\nvariants: {x: null}") == []
+    assert problems("image: {sources+: [x.sif], build: null}") == []
 
 
 def test_an_unknown_key_comes_with_the_one_that_was_meant() -> None:
@@ -102,7 +103,7 @@ def test_a_boolean_where_text_belongs_is_shown_in_its_quoted_form() -> None:
         ("whatis: [~]", "1:10: whatis[0]: expected text, got nothing"),
         ("accelerator: roc", "1:14: accelerator: expected rocm, cuda or none, got the text 'roc'; did you mean rocm?"),
         ("image: {arch: x86}", "1:15: image.arch: expected amd64 or arm64, got the text 'x86'"),
-        ("image: {sources: ['']}", "1:18: image.sources[0]: is empty"),
+        ("image: {sources: ['']}", "1:19: image.sources[0]: is empty"),
         ("variants: {a: 3}", "1:15: variants.a: expected keys and values, got the number 3"),
     ],
 )
@@ -111,7 +112,8 @@ def test_mistakes_are_told_in_plain_words(text: str, message: str) -> None:
 
 
 def test_every_problem_is_told_at_once_in_the_order_of_the_file() -> None:
-    text = "version: 2.20\nnmae: x\nenv: {1A: b, C: no}\nvariants:\n  rocm: {image: {sha256: abc}}\nimage: {sources: x}\n"
+    text = "version: 2.20\nnmae: x\nenv: {1A: b, C: no}\nvariants:\n  rocm: {image: {sha256: abc}}\n"
+    text += "image: {sources: x}\n"
     assert [found.split(": ")[:2] for found in problems(text)] == [
         ["1:10", "version"],
         ["2:1", "nmae"],
@@ -129,13 +131,15 @@ def test_a_key_of_strange_letters_stays_on_one_line() -> None:
 def test_numbers_in_the_environment_are_taken_as_they_are_written() -> None:
     node = parse_yaml(b"env: {A: 007, B: 1.50, C: 1e-5, D: 12:30:45, E: 2024-02-09, F: 0x1F}", "f.yaml")[0]
     assert not check_layer(EasyconfigFile, node)
-    merged = tree(MINIMAL, HERE)
-    built = build(Easyconfig, tree({}, HERE).__class__({**merged.entries, **node.entries}, HERE, HERE))
+    built = build(Easyconfig, merge((tree(MINIMAL, HERE), node), HERE))
     assert isinstance(built, Easyconfig)
     assert dict(built.env) == {"A": "007", "B": "1.50", "C": "1e-5", "D": "12:30:45", "E": "2024-02-09", "F": "0x1F"}
 
 
-NAMES = ["", ".hidden", "-x", "a b", "a/b", "..", "a..b", "é", "a\n", "$(touch x)", "]==]", "[exec touch x]", "a;b", "x" * 101]
+NAMES = [
+    *("", ".hidden", "-x", "a b", "a/b", "..", "a..b", "é", "a\n", "$(touch x)", "]==]", "[exec touch x]", "a;b"),
+    "x" * 101,
+]
 
 
 @pytest.mark.parametrize("text", NAMES)
@@ -256,7 +260,9 @@ def test_wrappers_are_plain_file_names_and_never_the_runtime(name: str) -> None:
     assert refused(wrappers=(name,)).startswith("wrappers[0]: ")
 
 
-@pytest.mark.parametrize("name", ["a.simg", "a", "/a.sif", "../a.sif", "a b.sif", "a:b.sif", "a,b.sif", ".sif", "-a.sif"])
+@pytest.mark.parametrize(
+    "name", ["a.simg", "a", "/a.sif", "../a.sif", "a b.sif", "a:b.sif", "a,b.sif", ".sif", "-a.sif"]
+)
 def test_the_images_name_is_that_of_a_sif(name: str) -> None:
     assert refused(image={"filename": name, "arch": "amd64", "sources": ("x",)}).startswith("image.filename: ")
 

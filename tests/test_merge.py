@@ -8,6 +8,7 @@ from sifmod.config.node import Mark, Node, tree
 from sifmod.config.yaml import parse_yaml
 
 START = Mark("result", 1, 1)
+LAYER = Mark("layer", 1, 1)
 
 
 def layer(text: str, file: str) -> Node:
@@ -43,7 +44,8 @@ def test_what_was_removed_can_come_back() -> None:
 
 
 def test_plus_appends_to_a_list_and_makes_one() -> None:
-    assert plain(merged("a: [1]", "{a+: [2], b+: [3]}", "{a+: [4], b+: [5]}")) == {"a": ["1", "2", "4"], "b": ["3", "5"]}
+    layers = ("a: [1]", "{a+: [2], b+: [3]}", "{a+: [4], b+: [5]}")
+    assert plain(merged(*layers)) == {"a": ["1", "2", "4"], "b": ["3", "5"]}
 
 
 def test_plus_with_null_removes_the_list() -> None:
@@ -74,19 +76,23 @@ def test_empty_containers_are_leaves_too() -> None:
 
 
 KEYS = st.sampled_from(["a", "b", "c"])
+LISTS = st.lists(st.text(max_size=3), max_size=3).map(tuple)
 VALUES = st.recursive(
-    st.one_of(st.none(), st.text(max_size=3), st.lists(st.text(max_size=3), max_size=3).map(tuple)),
+    st.one_of(st.none(), st.text(max_size=3), LISTS),
     lambda inner: st.dictionaries(KEYS, inner, max_size=3),
     max_leaves=10,
 )
-LAYERS = st.dictionaries(st.one_of(KEYS, KEYS.map(lambda key: f"{key}+")), VALUES, max_size=4).map(
-    lambda values: tree(values, Mark("layer", 1, 1))
+LAYERS = st.builds(
+    lambda values, appended: tree({**values, **{f"{key}+": items for key, items in appended.items()}}, LAYER),
+    st.dictionaries(KEYS, VALUES, max_size=4),
+    st.dictionaries(KEYS, LISTS, max_size=2),
 )
 
 
 def no_null_and_no_plus(node: Node) -> bool:
     inner = (*node.entries.values(), *node.items)
-    return node.value is not None and not any("+" in key for key in node.entries) and all(map(no_null_and_no_plus, inner))
+    plus = any("+" in key for key in node.entries)
+    return node.value is not None and not plus and all(map(no_null_and_no_plus, inner))
 
 
 @given(st.lists(LAYERS, max_size=4).map(tuple))

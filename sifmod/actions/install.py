@@ -1,6 +1,7 @@
 """install: make the disk match one easyconfig."""
 
 import os
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from sifmod.image.artifact import Artifact, Progress, no_progress
 from sifmod.image.fetch import fetch_image
 from sifmod.image.reference import parse
 from sifmod.module.decide import Choices, make_plan
+from sifmod.module.file import File
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
 from sifmod.tree.generation import module_lock, publish, restore, staged_generation, tidy
@@ -67,8 +69,16 @@ def decide(easyconfig: Path, site: LoadedSite, options: InstallOptions) -> Reque
     """Load and plan, without touching the tree; raises ConfigError, VariantError, OptionError."""
     source: Overrides = {"image.sources": (options.source,)} if options.source is not None else {}
     loaded = load_easyconfig(easyconfig, site, options.variant, source, os.environ)
-    choices = Choices(loaded.path.stem, site.site.link, options.offline)
+    choices = Choices(_again(loaded, site), site.site.link, options.offline)
     return Request(make_plan(loaded.easyconfig, site.site, choices), loaded, site, options)
+
+
+def _again(loaded: LoadedEasyconfig, site: LoadedSite) -> str:
+    """The words after `sifmod install` that bring this module back: a name where that finds the file, else its path."""
+    path = Path(os.path.realpath(loaded.path))
+    found = any(path.is_relative_to(os.path.realpath(directory)) for directory in site.site.robot_paths)
+    name = path.name if found else shlex.quote(str(path))
+    return f"{name} --variant {loaded.variant}" if loaded.variant else name
 
 
 def install(request: Request, listener: Listener) -> tuple[Installation, bool]:
@@ -98,7 +108,8 @@ def install(request: Request, listener: Listener) -> tuple[Installation, bool]:
 def _fill(stage: Stage, request: Request, artifact: Artifact, listener: Listener) -> Installation:
     """Write a generation: what the plan renders, the links, what the user had added to the last one, the receipt."""
     plan = request.plan
-    stage.write(render(plan, stage.root))
+    easyconfig = File("easyconfig.yaml", request.loaded.path.read_text(encoding="utf-8"))
+    stage.write((*render(plan, stage.root), easyconfig))
     stage.stubs(render_stub(plan))
     stage.link(plan.image.filename, artifact.path)
     stage.user_software()

@@ -10,7 +10,10 @@ from sifmod.config.node import Mark, Node, join_key
 
 
 def merge(layers: tuple[Node, ...], mark: Mark) -> Node:
-    """The layers merged, later ones over earlier ones; the result stands at `mark`. Each layer must hold a map."""
+    """The layers merged, later ones over earlier ones; the result stands at `mark`.
+
+    Each layer must hold a map, with a list under each `key+` (check.check_layer says so where one does not).
+    """
     result = Node({}, mark, mark)
     for layer in layers:
         result = replace(_over(result, layer), mark=mark, key=mark)
@@ -31,16 +34,12 @@ def _over(base: Node, layer: Node) -> Node:
         if value.value is None:
             entries.pop(base_key(key), None)
         elif key.endswith("+"):
-            entries[base_key(key)] = _append(entries.get(base_key(key)), value)
+            base_list = entries.get(base_key(key))
+            before = base_list.items if base_list is not None else ()
+            entries[base_key(key)] = replace(value, value=(*before, *value.items))
         else:
             entries[key] = _over(entries.get(key, Node({}, value.mark, value.key)), value)
     return replace(layer, value=entries)
-
-
-def _append(base: Node | None, extra: Node) -> Node:
-    if base is None or not isinstance(base.value, tuple) or not isinstance(extra.value, tuple):
-        return extra
-    return replace(base, value=(*base.value, *extra.value))
 
 
 def leaves(node: Node, path: str = "") -> tuple[tuple[str, Node], ...]:

@@ -13,6 +13,9 @@ from sifmod.module.plan import Plan, Syntax
 from sifmod.module.scripts import scripts
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
+_LUA_KEYWORDS = frozenset(
+    "and break do else elseif end false for function goto if in local nil not or repeat return then true until while".split()
+)
 _EXTENSION = re.compile(r"[A-Za-z0-9._+-]+")
 _TEMPLATES = Path(__file__).with_name("templates")
 _SUFFIX: dict[Syntax, str] = {"lua": ".lua", "tcl": ""}  # of the stub: a Tcl modulefile is named by the version alone
@@ -38,33 +41,33 @@ def render_stub(plan: Plan) -> tuple[File, ...]:
     return tuple(
         File(
             f"{plan.module}{_SUFFIX[syntax]}",
-            _templates(syntax, "").get_template(f"stub.{syntax}.j2").render(
+            _templates(syntax, "")
+            .get_template(f"stub.{syntax}.j2")
+            .render(
                 module=str(plan.module),
                 modulefile=f"{launch.stable_root(plan)}/modulefile.{syntax}",
                 generation=f"_SIFMOD_GENERATION_{state_key(plan.module)}",
-                reinstall=_reinstall(plan),
             ),
         )
         for syntax in plan.syntaxes
     )
 
 
-def exports(plan: Plan, root: str) -> tuple[tuple[str, str], ...]:
-    """The variables of a load and their values, without SIF, lists and PATH, which are found out at the load.
+def host_variables(plan: Plan, root: str) -> tuple[tuple[str, str], ...]:
+    """The variables of a load that have one name and one value: no SIF, no lists, nothing of the runtime, no PATH.
 
-    A variable of the host's environment that bears the name of one of these loses.
+    A variable of the host's environment that bears the name of one of the module's own loses.
     """
     name = plan.module.variable
-    values = dict(plan.host_env)
-    values |= {variable: f"{root}/runscripts" for variable in ("RUNSCRIPTS", f"RUNSCRIPTS{name}")}
-    values |= {"WITH_CONDA": plan.activation.with_conda, "CONTAINERROOT": root}
-    values |= {f"EBROOT{name}": root, f"EBVERSION{name}": plan.version}
-    for prefix in launch.prefixes(plan.runtime):
-        values |= {f"{prefix}_{flag.upper()}": "1" for flag in plan.gpu_flags}
-        values |= {f"{prefix}ENV_{inside}": value for inside, value in launch.container_env(plan)}
-    for variable, value in values.items():
-        _check_variable(variable, value)
-    return tuple(values.items())
+    own = {
+        "RUNSCRIPTS": f"{root}/runscripts",
+        f"RUNSCRIPTS{name}": f"{root}/runscripts",
+        "WITH_CONDA": plan.activation.with_conda,
+        "CONTAINERROOT": root,
+        f"EBROOT{name}": root,
+        f"EBVERSION{name}": plan.version,
+    }
+    return tuple({**own, **dict(plan.host_env), **own}.items())
 
 
 def image_variables(module: ModuleName) -> tuple[str, ...]:
@@ -78,6 +81,8 @@ def state_key(module: ModuleName) -> str:
 
 
 def _modulefiles(plan: Plan, root: str) -> tuple[File, ...]:
+    for variable, value in (*host_variables(plan, root), *launch.container_env(plan)):
+        _check_variable(variable, value)
     files: list[File] = []
     for syntax in plan.syntaxes:
         text = _templates(syntax, root).get_template(f"modulefile.{syntax}.j2").render(_values(plan, root, syntax))
@@ -109,8 +114,10 @@ def _values(plan: Plan, root: str, syntax: Syntax) -> dict[str, object]:
         "image_variables": image_variables(plan.module),
         "images": launch.images(plan, root),
         "binds": launch.binds(plan, root),
-        "path": launch.prepend_path(plan),
-        "variables": exports(plan, root),
+        "flags": tuple(flag.upper() for flag in plan.gpu_flags),
+        "path_inside": launch.prepend_path(plan),
+        "env_inside": launch.container_env(plan),
+        "env": host_variables(plan, root),
     }
 
 
@@ -124,7 +131,7 @@ def _help(plan: Plan) -> str:
     text = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701: plain text, which the modulefile's template quotes
+        autoescape=False,  # noqa: S701 (plain text, which the modulefile's template quotes)
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -166,7 +173,7 @@ def _templates(syntax: Syntax, root: str) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701: Lua or Tcl; finalize refuses what has not gone through a filter
+        autoescape=False,  # noqa: S701 (Lua or Tcl; finalize refuses what no filter has quoted)
         finalize=_only_literals,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -177,6 +184,7 @@ def _templates(syntax: Syntax, root: str) -> Environment:
     environment.filters |= {
         "quote": lambda text: Literal(literal(text)),
         "quote_all": lambda texts: Literal(separator.join(literal(text) for text in texts)),
+        "name": lambda name: Literal(f'["{name}"]' if syntax == "lua" and name in _LUA_KEYWORDS else name),
         "comment": lambda text: Literal(re.sub(r"[^ -\[\]^-z|~]", "?", text)),
         "here": lambda path: Literal(_below(path, root, syntax)),
     }

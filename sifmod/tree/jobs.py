@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-_TIMEOUT = 60  # seconds
+_TIMEOUT = 20  # seconds
 
 
 class Jobs(NamedTuple):

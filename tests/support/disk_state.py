@@ -3,11 +3,7 @@
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-
-from support.command import run
 
 State = dict[str, tuple[object, ...]]
 
@@ -20,18 +16,6 @@ def disk_state(*roots: Path) -> State:
 def file_state(path: Path) -> tuple[object, ...]:
     """One file's identity, mode, owner, times, number of names and content."""
     return _describe(path)
-
-
-@contextmanager
-def small_disk(directory: Path, size: int) -> Iterator[Path]:
-    """A file system of `size` bytes at `directory`, which is made."""
-    directory.mkdir()
-    run(("mount", "-t", "tmpfs", "-o", f"size={size},mode=0755", "none", directory)).ok()
-    try:
-        yield directory
-    finally:
-        run(("umount", "--lazy", directory)).ok()
-        directory.rmdir()
 
 
 def _describe(path: Path) -> tuple[object, ...]:

@@ -1,45 +1,70 @@
-"""Be somebody else for a while, in this process or in a copy of it."""
+"""A copy of this process that is somebody else, or has a disk of its own."""
 
+import ctypes
 import os
 import pickle
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import traceback
+from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from support.command import User
 
 T = TypeVar("T")
 
-
-@contextmanager
-def effective(user: User) -> Iterator[None]:
-    """Act as `user` on files (as root only); nothing may be started meanwhile."""
-    os.setegid(user.gid)
-    os.seteuid(user.uid)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
+_NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000  # linux/sched.h
+_RECURSIVE, _PRIVATE = 0x4000, 1 << 18  # linux/mount.h
 
 
 def call_as(user: User, function: Callable[[], T]) -> T:
-    """Call `function` in a copy of this process that belongs to `user` for good, and return what it returns or raises.
+    """What `function` returns, called by `user`; for an ordinary user who runs the tests, by that user."""
 
-    For an ordinary user who runs the tests it is a copy that belongs to the same user.
+    def become() -> None:
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(user.gid)
+            os.setuid(user.uid)
+
+    return _call_in_copy(become, function)
+
+
+def call_on_small_disk(directory: Path, size: int, function: Callable[[], T]) -> T:
+    """What `function` returns, called where the new `directory` is a file system of `size` bytes of its own.
+
+    Nobody else sees that file system, and it is gone at the end, however that comes.
     """
+    directory.mkdir()
+
+    def mount() -> None:
+        ids = {"uid_map": os.geteuid(), "gid_map": os.getegid()}
+        own_user = _NEW_USER if os.geteuid() != 0 else 0
+        _system("unshare", _NEW_MOUNTS | own_user)
+        if own_user:
+            Path("/proc/self/setgroups").write_text("deny")
+            for name, number in ids.items():
+                Path("/proc/self", name).write_text(f"{number} {number} 1")
+        _system("mount", b"none", b"/", None, _RECURSIVE | _PRIVATE, None)
+        _system("mount", b"none", os.fsencode(directory), b"tmpfs", 0, f"size={size},mode=0755".encode())
+
+    return _call_in_copy(mount, function)
+
+
+def _system(name: str, *arguments: int | bytes | None) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    if getattr(library, name)(*arguments) != 0:
+        raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
+
+
+def _call_in_copy(prepare: Callable[[], None], function: Callable[[], T]) -> T:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
         try:
-            if os.geteuid() == 0:
-                os.setgroups([])
-                os.setgid(user.gid)
-                os.setuid(user.uid)
-            outcome: tuple[bool, object] = (True, function())
-        except BaseException as error:
-            outcome = (False, error)
+            prepare()
+            outcome: tuple[T | None, str] = (function(), "")
+        except BaseException:
+            outcome = (None, traceback.format_exc())
         with os.fdopen(writer, "wb") as pipe:
             pipe.write(pickle.dumps(outcome))
         os._exit(0)
@@ -47,7 +72,6 @@ def call_as(user: User, function: Callable[[], T]) -> T:
     with os.fdopen(reader, "rb") as pipe:
         content = pipe.read()
     os.waitpid(child, 0)
-    good, value = pickle.loads(content)
-    if not good:
-        raise value
+    value, failure = pickle.loads(content)
+    assert not failure, failure
     return value  # type: ignore[no-any-return]

@@ -70,7 +70,7 @@ end
 local LISTS = {
    { names = { "SINGULARITY_BINDPATH", "APPTAINER_BINDPATH" }, wants = "binds",
      separator = ",", entries = bind_entries, key = bind_target },
-   { names = { "SINGULARITYENV_PREPEND_PATH", "APPTAINERENV_PREPEND_PATH" }, wants = "path",
+   { names = { "SINGULARITYENV_PREPEND_PATH", "APPTAINERENV_PREPEND_PATH" }, wants = "path_inside",
      separator = ":", entries = path_entries, key = normal },
 }
 
@@ -123,12 +123,12 @@ end
 local function read_want(key)
    local fields = split(getenv("_SIFMOD_WANT_" .. key) or "", ";")
    if fields[1] ~= FORMAT then return nil end
-   return { runtime = fields[2], binds = bind_entries(decode(fields[3])), path = path_entries(decode(fields[4])),
+   return { runtime = fields[2], binds = bind_entries(decode(fields[3])), path_inside = path_entries(decode(fields[4])),
             set = read_pairs(fields, 5), generation = getenv("_SIFMOD_GENERATION_" .. key) or "" }
 end
 
 local function write_want(want)
-   local binds, path = table.concat(want.binds, ","), table.concat(want.path, ":")
+   local binds, path = table.concat(want.binds, ","), table.concat(want.path_inside, ":")
    return write_pairs({ FORMAT, want.runtime, encode(binds), encode(path) }, want.set)
 end
 
@@ -274,6 +274,22 @@ local function existing(binds)
    return there, missing
 end
 
+local function prefixes(module)
+   return module.runtime == "apptainer" and { "SINGULARITY", "APPTAINER" } or { "SINGULARITY" }
+end
+
+-- Every variable of the module that is not a list, name → text.
+local function variables(module, image)
+   local values = {}
+   for name, text in pairs(module.env) do values[name] = text end
+   for _, prefix in ipairs(prefixes(module)) do
+      for _, flag in ipairs(module.flags) do values[prefix .. "_" .. flag] = "1" end
+      for name, text in pairs(module.env_inside) do values[prefix .. "ENV_" .. name] = text end
+   end
+   for _, name in ipairs(module.image_variables) do values[name] = image end
+   return values
+end
+
 local function load(module)
    local image = first_file(module.image)
    if not image then
@@ -292,11 +308,9 @@ local function load(module)
    end
    respect_changes(state)
    remove(state, module.key)
-   local want = { runtime = module.runtime, binds = binds, path = module.path, set = {}, generation = module.root }
-   for _, pair in ipairs(module.set) do want.set[pair[1]] = pair[2] end
-   for _, name in ipairs(module.image.variables) do want.set[name] = image end
    state.keys[#state.keys + 1] = module.key
-   state.wants[module.key] = want
+   state.wants[module.key] = { runtime = module.runtime, binds = binds, path_inside = module.path_inside,
+                               set = variables(module, image), generation = module.root }
    apply(state, {})
    prepend_path("PATH", module.root .. "/bin")
 end
@@ -312,11 +326,13 @@ end
 
 -- What a load would do, in Lmod's own words.
 local function show(module)
-   for _, name in ipairs(module.image.variables) do setenv(name, first_file(module.image) or module.image[1]) end
-   for _, pair in ipairs(module.set) do setenv(pair[1], pair[2]) end
-   for i = 1, module.runtime == "apptainer" and 2 or 1 do
+   local values, names = variables(module, first_file(module.image) or module.image[1]), {}
+   for name in pairs(values) do names[#names + 1] = name end
+   table.sort(names)
+   for _, name in ipairs(names) do setenv(name, values[name]) end
+   for i in ipairs(prefixes(module)) do
       for _, bind in ipairs(module.binds) do append_path(LISTS[1].names[i], bind[1], ",") end
-      for _, directory in ipairs(module.path) do append_path(LISTS[2].names[i], directory) end
+      for _, directory in ipairs(module.path_inside) do append_path(LISTS[2].names[i], directory) end
    end
    prepend_path("PATH", module.root .. "/bin")
 end

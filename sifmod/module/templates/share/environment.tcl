@@ -99,7 +99,7 @@ proc sifmod_without {entries others} {
 proc sifmod_lists {} {
     return {
         {, binds SINGULARITY_BINDPATH APPTAINER_BINDPATH}
-        {: path SINGULARITYENV_PREPEND_PATH APPTAINERENV_PREPEND_PATH}
+        {: path_inside SINGULARITYENV_PREPEND_PATH APPTAINERENV_PREPEND_PATH}
     }
 }
 
@@ -136,7 +136,7 @@ proc sifmod_read_state {} {
         dict lappend state keys $key
         dict set state wants $key [dict create runtime [lindex $fields 1] \
             binds [sifmod_entries , [sifmod_decode [lindex $fields 2]]] \
-            path [sifmod_entries : [sifmod_decode [lindex $fields 3]]] \
+            path_inside [sifmod_entries : [sifmod_decode [lindex $fields 3]]] \
             set [sifmod_read_pairs [lrange $fields 4 end]] generation [getenv _SIFMOD_GENERATION_$key {}]]
     }
     return $state
@@ -183,7 +183,7 @@ proc sifmod_compute {state} {
         set values [dict merge $values [dict get $want set]]
         dict set values _SIFMOD_GENERATION_$key [list [dict get $want generation]]
         set fields [list 1 [dict get $want runtime] [sifmod_encode [join [dict get $want binds] ,]] \
-            [sifmod_encode [join [dict get $want path] :]]]
+            [sifmod_encode [join [dict get $want path_inside] :]]]
         dict set values _SIFMOD_WANT_$key [list [sifmod_write_pairs $fields [dict get $want set]]]
     }
     foreach list [sifmod_lists] {
@@ -262,6 +262,22 @@ proc sifmod_remove {state key} {
     return $state
 }
 
+proc sifmod_prefixes {module} {
+    if {[dict get $module runtime] eq "apptainer"} {return {SINGULARITY APPTAINER}}
+    return SINGULARITY
+}
+
+# Every variable of the module that is not a list, with its text.
+proc sifmod_variables {module image} {
+    set values [dict get $module env]
+    foreach prefix [sifmod_prefixes $module] {
+        foreach flag [dict get $module flags] {dict set values ${prefix}_$flag 1}
+        dict for {name text} [dict get $module env_inside] {dict set values ${prefix}ENV_$name $text}
+    }
+    foreach name [dict get $module image_variables] {dict set values $name $image}
+    return $values
+}
+
 proc sifmod_first_file {paths} {
     foreach path $paths {
         if {[file isfile $path]} {return $path}
@@ -270,9 +286,9 @@ proc sifmod_first_file {paths} {
 
 # What is wanted of a module as it is on this machine now; the text of what is missing is thrown.
 proc sifmod_want {module} {
-    set image [sifmod_first_file [dict get $module images]]
+    set image [sifmod_first_file [dict get $module image]]
     if {$image eq {}} {
-        error "the image of [module-info name] is missing; looked for [join [dict get $module images] {, }];\
+        error "the image of [module-info name] is missing; looked for [join [dict get $module image] {, }];\
             nothing was changed; `[dict get $module reinstall]` brings it back"
     }
     set binds {}
@@ -285,9 +301,8 @@ proc sifmod_want {module} {
         error "[module-info name] needs [join $missing {, }], which this machine does not have; nothing was changed"
     }
     set variables {}
-    foreach name [dict get $module image_variables] {dict set variables $name [list $image]}
-    dict for {name text} [dict get $module set] {dict set variables $name [list $text]}
-    return [dict create runtime [dict get $module runtime] binds $binds path [dict get $module path] \
+    dict for {name text} [sifmod_variables $module $image] {dict set variables $name [list $text]}
+    return [dict create runtime [dict get $module runtime] binds $binds path_inside [dict get $module path_inside] \
         set $variables generation [dict get $module root]]
 }
 
@@ -314,16 +329,18 @@ proc sifmod_unload {module} {
 }
 
 proc sifmod_show {module} {
-    set image [sifmod_first_file [dict get $module images]]
-    if {$image eq {}} {set image [lindex [dict get $module images] 0]}
-    foreach name [dict get $module image_variables] {setenv $name $image}
-    dict for {name text} [dict get $module set] {setenv $name $text}
+    set image [sifmod_first_file [dict get $module image]]
+    if {$image eq {}} {set image [lindex [dict get $module image] 0]}
+    set values [sifmod_variables $module $image]
+    foreach name [lsort [dict keys $values]] {setenv $name [dict get $values $name]}
     foreach list [sifmod_lists] {
-        foreach name [lrange $list 2 [expr {[dict get $module runtime] eq "apptainer" ? 3 : 2}]] {
-            lassign $list separator field
-            set entries [dict get $module $field]
-            if {$field eq "binds"} {set entries [dict keys $entries]}
-            foreach entry $entries {append-path -d $separator $name $entry}
+        lassign $list separator field
+        set entries [dict get $module $field]
+        if {$field eq "binds"} {set entries [dict keys $entries]}
+        foreach name [lrange $list 2 end] - [sifmod_prefixes $module] {
+            if {${-} ne {}} {
+                foreach entry $entries {append-path -d $separator $name $entry}
+            }
         }
     }
     prepend-path PATH [dict get $module root]/bin
@@ -331,42 +348,41 @@ proc sifmod_show {module} {
 
 # Lmod can only restore what it has pushed itself: in the order of the loads, and without what was added since.
 proc sifmod_lmod {module} {
-    if {[regexp {["\\]} [dict get $module root]]} {
-        error "Lmod reads no Tcl modulefile below a path with quotes or backslashes: [dict get $module root]"
+    set root [dict get $module root]
+    if {[regexp {["\\]} $root]} {
+        error "Lmod reads no Tcl modulefile below a path with quotes or backslashes: $root"
     }
-    set values [dict create _SIFMOD_GENERATION_[dict get $module key] [dict get $module root] _SIFMOD_BINDS {}]
     if {[module-info mode load]} {
         set want [sifmod_want $module]
-        dict set values _SIFMOD_BINDS [join [dict get $want binds] ,]
     } else {
-        set want [dict create binds {} path [dict get $module path] set {}]
-        foreach name [concat [dict get $module image_variables] [dict keys [dict get $module set]]] {
-            dict set want set $name {{}}
-        }
+        set want [dict create binds {} path_inside {} set [sifmod_variables $module {}]]
     }
-    dict for {name value} [dict get $want set] {dict set values $name [lindex $value 0]}
+    pushenv _SIFMOD_GENERATION_[dict get $module key] $root
+    pushenv _SIFMOD_BINDS [join [dict get $want binds] ,]
+    dict for {name value} [dict get $want set] {pushenv $name [lindex $value 0]}
     foreach list [sifmod_lists] {
         lassign $list separator field
         set entries {}
-        foreach name [lrange $list 2 3] {
+        foreach name [lrange $list 2 end] {
             if {[info exists ::env($name)]} {lappend entries {*}[sifmod_entries $separator $::env($name)]}
         }
         set entries [sifmod_unique $separator [concat $entries [dict get $want $field]]]
-        foreach name [lrange $list 2 [expr {[dict get $module runtime] eq "apptainer" ? 3 : 2}]] {
-            dict set values $name [join $entries $separator]
+        foreach name [lrange $list 2 end] - [sifmod_prefixes $module] {
+            if {${-} ne {}} {pushenv $name [join $entries $separator]}
         }
     }
-    dict for {name text} $values {pushenv $name $text}
-    prepend-path PATH [dict get $module root]/bin
+    prepend-path PATH $root/bin
 }
 
-if {[info exists ModuleTool] && $ModuleTool eq "Lmod"} {
-    sifmod_lmod $sifmod_module
-} elseif {[module-info mode display]} {
-    sifmod_show $sifmod_module
-} elseif {[module-info mode remove]} {
-    sifmod_unload $sifmod_module
-} elseif {[catch {sifmod_load $sifmod_module} sifmod_problem]} {
-    puts stderr $sifmod_problem
-    break
+proc sifmod_module {args} {
+    if {[module-info mode display]} {
+        sifmod_show $args
+    } elseif {[info exists ::ModuleTool] && $::ModuleTool eq "Lmod"} {
+        sifmod_lmod $args
+    } elseif {[module-info mode remove]} {
+        sifmod_unload $args
+    } elseif {[catch {sifmod_load $args} problem]} {
+        puts stderr $problem
+        return -code break
+    }
 }

@@ -1,0 +1,79 @@
+-- PyTorch/2.2.0-cuda-12.3-python-3.10-ngc-24.01: written by sifmod from PyTorch-2.2.0.yaml --variant cuda; a reinstall replaces it.
+local root = "/opt/sifmod/software/PyTorch/.generations/2.2.0-cuda-12.3-python-3.10-ngc-24.01/1"
+
+help([==[
+PyTorch, a machine learning framework, in a container.
+
+The rocm variant is the container that AMD built for LUMI, with the RCCL plugin for its network; the cuda variant is
+NVIDIA's of January 2024; the cpu variant is PyTorch's own, for machines without a GPU.
+
+Commands, which run inside the container image:
+  python, python3, pip, pip3, torchrun, start-shell, list-packages
+and any other one:
+  apptainer exec "$SIF" COMMAND
+
+A job script:
+  #!/bin/bash
+  #SBATCH --nodes=2
+  #SBATCH --ntasks-per-node=4
+  #SBATCH --gpus-per-node=4
+  #SBATCH --cpus-per-task=7
+  #SBATCH --time=00:30:00
+  #SBATCH --account=PROJECT
+  #SBATCH --partition=PARTITION
+  module use /opt/sifmod/modules
+  module load PyTorch/2.2.0-cuda-12.3-python-3.10-ngc-24.01
+  srun apptainer exec "$SIF" conda-python-distributed train.py
+
+More directories inside:
+  export APPTAINER_BIND=SOURCE:TARGET
+
+Contents: torch 2.2.0a0
+
+Image: docker://nvcr.io/nvidia/pytorch:24.01-py3
+Installed again by: sifmod install 'PyTorch-2.2.0.yaml --variant cuda'
+More information:
+  https://pytorch.org
+  https://pytorch.org/docs/2.2/
+  https://docs.nvidia.com/deeplearning/frameworks/pytorch-release-notes/rel-24-01.html
+]==])
+whatis("Keywords: PyTorch, machine learning, deep learning")
+whatis("URL: https://pytorch.org")
+if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
+   extensions("torch/2.2.0a0")
+end
+
+if mode() == "load" or mode() == "unload" or mode() == "show" then
+   assert(loadfile(root .. "/share/environment.lua"))() {
+      key = "PyTorch",
+      root = root,
+      runtime = "apptainer",
+      reinstall = "sifmod install 'PyTorch-2.2.0.yaml --variant cuda'",
+      image = { -- the first that exists
+         root .. "/PyTorch-2.2.0-cuda-12.3-python-3.10-ngc-24.01.sif",
+      },
+      image_variables = { "SIF", "SIFPYTORCH" },
+      binds = {
+         { root .. "/runscripts:/runscripts:ro" },
+      },
+      flags = { "NV" },
+      path_inside = {
+         "/runscripts",
+      },
+      env_inside = {
+         LD_PRELOAD = "",
+         PIP_USER = "0",
+         PYTHONNOUSERSITE = "1",
+         PYTHONPATH = "",
+         WITH_CONDA = "true",
+      },
+      env = {
+         RUNSCRIPTS = root .. "/runscripts",
+         RUNSCRIPTSPYTORCH = root .. "/runscripts",
+         WITH_CONDA = "true",
+         CONTAINERROOT = root,
+         EBROOTPYTORCH = root,
+         EBVERSIONPYTORCH = "2.2.0",
+      },
+   }
+end

@@ -1,0 +1,54 @@
+"""A Plan to start from: small, complete, with paths that a test replaces by its own."""
+
+from dataclasses import replace
+from typing import Any
+
+from sifmod.config.name import ModuleName
+from sifmod.module.plan import Activation, Bind, Help, ImagePlan, Plan, Runtime, SanityCheck, Wrapper
+
+IMAGE = ImagePlan(
+    filename="pytorch-2.2.0.sif",
+    sources=("docker://registry.example/pytorch:2.2.0",),
+    image_dirs=(),
+    build=None,
+    sha256="0" * 64,
+    arch="amd64",
+    link="copy",
+    offline=False,
+)
+HELP = Help(
+    description="PyTorch, a machine learning package",
+    homepage="https://pytorch.org",
+    docurls=("https://pytorch.org/docs",),
+    whatis=(),
+    contents=(("torch", "2.2.0"), ("torchvision", "0.17.0")),
+    origin="docker://registry.example/pytorch:2.2.0",
+)
+PLAN = Plan(
+    module=ModuleName("PyTorch", "2.2.0-rocm-5.6.1"),
+    version="2.2.0",
+    easyconfig="PyTorch-2.2.0",
+    prefix="/opt/sifmod",
+    syntaxes=("lua", "tcl"),
+    accelerator="rocm",
+    gpu_flags=("rocm",),
+    runtime=Runtime("apptainer", "/usr/bin/apptainer"),
+    image=IMAGE,
+    activation=Activation("source /opt/miniconda3/bin/activate pytorch", ""),
+    binds=(Bind("/usr", "/usr/host"), Bind("/no/such/place", "/no/such/place", optional=True)),
+    env=(("NCCL_DEBUG", "WARN"), ("PYTHONNOUSERSITE", "1")),
+    host_env=(("MPICH_GPU_SUPPORT_ENABLED", "1"),),
+    path=("/runscripts", "/opt/miniconda3/envs/pytorch/bin"),
+    wrappers=(Wrapper("python", ("python",)), Wrapper("pip", ("pip",))),
+    runscripts=("conda-python-simple", "conda-python-distributed", "get-master"),
+    runscript_env=(),
+    conflict=(),
+    family=None,
+    help=HELP,
+    sanity_check=SanityCheck((), ()),
+)
+
+
+def plan(**changes: Any) -> Plan:
+    """The plan with these fields changed."""
+    return replace(PLAN, **changes)
