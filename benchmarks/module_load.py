@@ -58,7 +58,10 @@ def main() -> None:
         for name, tool in (("Lmod", [LMOD, "bash"]), ("Environment Modules", ["tclsh", MODULES, "bash"])):
             values = loaded([*tool, "load", "Bench/1"], environment)
             write_by_hand(root / "hand" / "Hand", values, root / "tree" / "software" / "Bench" / "1" / "bin")
-            commands = {f"hand-written, {name}": [*tool, "load", "Hand/1"], f"sifmod's, {name}": [*tool, "load", "Bench/1"]}
+            commands = {
+                f"hand-written, {name}": [*tool, "load", "Hand/1"],
+                f"sifmod's, {name}": [*tool, "load", "Bench/1"],
+            }
             timed = side_by_side(commands, arguments.runs, environment)
             peer = timed[f"hand-written, {name}"]
             print(f"{len(values)} variables")

@@ -1,10 +1,12 @@
-"""A Plan to start from: small, complete, with paths that a test replaces by its own."""
+"""A Plan to start from: small, complete, with paths that a test replaces by its own; and its files on disk."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from sifmod.config.name import ModuleName
 from sifmod.module.plan import Activation, Bind, Help, ImagePlan, Plan, Runtime, SanityCheck, Wrapper
+from sifmod.module.render import render, render_stub
 
 IMAGE = ImagePlan(
     filename="pytorch-2.2.0.sif",
@@ -52,3 +54,41 @@ PLAN = Plan(
 def plan(**changes: Any) -> Plan:
     """The plan with these fields changed."""
     return replace(PLAN, **changes)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A generation on disk, as an installer leaves it: see docs/design.md, section 5."""
+
+    plan: Plan
+    root: Path
+
+    @property
+    def image(self) -> Path:
+        return self.root / self.plan.image.filename
+
+    @property
+    def modules(self) -> Path:
+        return Path(self.plan.prefix) / "modules"
+
+
+def publish(plan: Plan, generation: int = 1, image: bool = True) -> Published:
+    """Write everything that a plan renders to, with an empty image, and switch to it."""
+    software = Path(plan.prefix) / "software" / plan.module.name
+    root = software / ".generations" / plan.module.version / str(generation)
+    for file in render(plan, str(root)):
+        path = root / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file.text, encoding="utf-8")
+        path.chmod(0o755 if file.executable else 0o644)
+    if image:
+        (root / plan.image.filename).write_bytes(b"")
+    switch = software / plan.module.version
+    switch.unlink(missing_ok=True)
+    switch.symlink_to(root.relative_to(software))
+    published = Published(plan, root)
+    for file in render_stub(plan):
+        path = published.modules / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file.text, encoding="utf-8")
+    return published

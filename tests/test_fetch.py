@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from support.fetching import Prefix, plan
@@ -11,6 +12,7 @@ from support.web import Web, answer
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.fetch import SOURCES, fetch_image
+from sifmod.image.reference import Kind
 from sifmod.module.plan import Plan
 
 
@@ -159,5 +161,4 @@ def test_whatever_interrupts_a_fetch_leaves_nothing(prefix: Prefix, mine: Path, 
 
 
 def test_every_kind_of_source_has_its_function() -> None:
-    kinds = ["name", "path", "https", "http", "oci", "oci-archive", "docker-archive", "docker", "oras", "library", "build"]
-    assert sorted(SOURCES) == sorted(kinds)
+    assert set(SOURCES) == set(get_args(Kind))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from support.command import run
-from support.disk_state import disk_state, file_state, small_disk
+from support.disk_state import disk_state, file_state
 from support.fetching import Prefix, plan
-from support.identity import effective
+from support.identity import call_as, call_on_small_disk
 from support.images import Images
 from support.oci import Entry
 from support.user import OrdinaryUser
@@ -105,13 +105,16 @@ def test_what_is_no_regular_file_is_refused(prefix: Prefix, tmp_path: Path) -> N
 
 def test_a_file_that_may_not_be_read_is_told(images: Images, ordinary_user: OrdinaryUser, shared_tmp: Path) -> None:
     mine = own_copy(images.tiny_sif, shared_tmp / "mine", mode=0)
-    before = file_state(mine)
-    with effective(ordinary_user.user):
+
+    def fetch() -> str:
         prefix = Prefix(ordinary_user.home / "prefix")
+        before = prefix.state(), mine.stat()
         with pytest.raises(FetchError) as caught:
             prefix.fetch(plan(mine))
-    assert f"cannot read {mine}: Permission denied" in caught.value.message
-    assert (prefix.images(), file_state(mine)) == ([], before)
+        assert (prefix.state(), mine.stat()) == before
+        return caught.value.message
+
+    assert f"cannot read {mine}: Permission denied" in call_as(ordinary_user.user, fetch)
 
 
 def test_a_file_for_another_architecture_is_refused_before_it_is_copied(
@@ -156,25 +159,33 @@ def test_a_hard_link_that_would_change_the_mode_becomes_a_copy(
 
 
 def test_a_hard_link_to_the_file_of_somebody_else_becomes_a_copy(
-    images: Images, prefix: Prefix, tmp_path: Path, ordinary_user: OrdinaryUser
+    images: Images, prefix: Prefix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = own_copy(images.tiny_sif, tmp_path / "mine", mode=0o444)
-    os.chown(mine, ordinary_user.user.uid, ordinary_user.user.gid)
+    if os.geteuid() == 0:
+        os.chown(mine, 12345, -1)
+    else:  # who cannot give a file away, but can take himself for somebody else
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
     before = file_state(mine)
     artifact = prefix.fetch(plan(mine, link="hardlink", sha256=digest(mine)))
-    assert f"it belongs to user {ordinary_user.user.uid}" in artifact.notes[0]
+    assert f"it belongs to user {mine.stat().st_uid}" in artifact.notes[0]
     assert not os.path.samefile(artifact.path, mine)
     assert file_state(mine) == before
 
 
 def test_a_hard_link_to_another_file_system_becomes_a_copy(images: Images, prefix: Prefix, tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", 8 << 20) as disk:
+    disk = tmp_path / "disk"
+
+    def fetch() -> tuple[str, ...]:
         mine = own_copy(images.tiny_sif, disk / "mine", mode=0o444)
         before = file_state(mine)
         artifact = prefix.fetch(plan(mine, link="hardlink", sha256=digest(mine)))
-        assert artifact.notes == (f"{mine} was copied, not hard-linked: Invalid cross-device link",)
         assert artifact.path.read_bytes() == mine.read_bytes()
         assert file_state(mine) == before
+        return artifact.notes
+
+    notes = call_on_small_disk(disk, 8 << 20, fetch)
+    assert notes == (f"{disk / 'mine' / 'my image.sif'} was copied, not hard-linked: Invalid cross-device link",)
 
 
 def test_a_reference_leaves_the_file_where_it_is(images: Images, prefix: Prefix, tmp_path: Path) -> None:
@@ -216,9 +227,10 @@ def test_a_file_that_changes_meanwhile_is_refused(big_sif: Path, prefix: Prefix,
 
 
 def test_no_space_is_told_before_anything_is_written(big_sif: Path, tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", 4 << 20) as disk:
-        prefix = Prefix(disk / "prefix")
-        mine = own_copy(big_sif, tmp_path / "mine")
+    mine = own_copy(big_sif, tmp_path / "mine")
+
+    def fetch() -> None:
+        prefix = Prefix(tmp_path / "disk" / "prefix")
         before = prefix.state(mine.parent)
         with pytest.raises(NoSpaceError) as caught:
             prefix.fetch(plan(mine))
@@ -227,18 +239,20 @@ def test_no_space_is_told_before_anything_is_written(big_sif: Path, tmp_path: Pa
         assert "--prefix PATH" in caught.value.hint
         assert prefix.state(mine.parent) == before
 
+    call_on_small_disk(tmp_path / "disk", 4 << 20, fetch)
+
 
 def test_a_disk_that_fills_up_meanwhile_leaves_nothing(big_sif: Path, tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", 16 << 20) as disk:
-        prefix = Prefix(disk / "prefix")
-        mine, filler = own_copy(big_sif, tmp_path / "mine"), disk / "filler"
+    mine, filler = own_copy(big_sif, tmp_path / "mine"), tmp_path / "disk" / "filler"
+
+    def fill(what: str, done: int, total: int | None) -> None:
+        assert (what, total) == ("copying my image.sif", mine.stat().st_size)
+        assert done
+        run(("dd", "if=/dev/zero", f"of={filler}", "bs=64k", "oflag=append", "conv=notrunc"))
+
+    def fetch() -> None:
+        prefix = Prefix(tmp_path / "disk" / "prefix")
         before = prefix.state(mine.parent)
-
-        def fill(what: str, done: int, total: int | None) -> None:
-            run(("dd", "if=/dev/zero", f"of={filler}", "bs=64k", "oflag=append", "conv=notrunc"))
-            assert (what, total) == ("copying my image.sif", mine.stat().st_size)
-            assert done
-
         with pytest.raises(NoSpaceError) as caught:
             prefix.fetch(plan(mine), fill)
         assert "No space left on device" in caught.value.message
@@ -246,15 +260,15 @@ def test_a_disk_that_fills_up_meanwhile_leaves_nothing(big_sif: Path, tmp_path: 
         filler.unlink()
         assert prefix.fetch(plan(mine)).path.read_bytes() == mine.read_bytes()
 
+    call_on_small_disk(tmp_path / "disk", 16 << 20, fetch)
+
 
 def test_an_ordinary_user_copies_what_only_can_be_read(
     images: Images, ordinary_user: OrdinaryUser, shared_tmp: Path
 ) -> None:
     mine = own_copy(images.tiny_sif, shared_tmp / "mine", mode=0o444)
     before = file_state(mine)
-    with effective(ordinary_user.user):
-        prefix = Prefix(ordinary_user.home / "prefix")
-        artifact = prefix.fetch(plan(mine, link="hardlink"))
-    assert "it belongs to user 0" in artifact.notes[0]
-    assert artifact.path.stat().st_uid == ordinary_user.user.uid
+    path = call_as(ordinary_user.user, lambda: Prefix(ordinary_user.home / "prefix").fetch(plan(mine)).path)
+    assert path.stat().st_uid == ordinary_user.user.uid
+    assert path.read_bytes() == mine.read_bytes()
     assert file_state(mine) == before

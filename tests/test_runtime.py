@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from support.command import ROOT, run
 from support.daemon import Daemon, free_ports, listens
-from support.disk_state import disk_state, small_disk
+from support.disk_state import disk_state
 from support.fetching import Prefix, plan
-from support.identity import call_as
+from support.identity import call_as, call_on_small_disk
 from support.images import Images
 from support.oci import Entry
 from support.registry import CONFIGURATION, Registry
@@ -289,10 +289,13 @@ def test_a_build_that_fails_shows_why(one_prefix: Prefix, tmp_path: Path) -> Non
 def test_a_disk_that_fills_up_meanwhile_leaves_nothing(images: Images, tmp_path: Path) -> None:
     noise = Entry("opt/noise", random.Random(1).randbytes(5_000_000), mode=0o644)
     layout = images.tiny_layout("big", entries=(noise,))
-    with small_disk(tmp_path / "disk", 4 << 20) as disk:
-        error = refused(Prefix(disk / "prefix"), plan(f"oci:{layout}"))
+
+    def fetch() -> None:
+        error = refused(Prefix(tmp_path / "disk" / "prefix"), plan(f"oci:{layout}"))
         assert "no space left on device" in error.message.lower()
         assert "free some space" in error.hint
+
+    call_on_small_disk(tmp_path / "disk", 4 << 20, fetch)
 
 
 INSTALLER = """

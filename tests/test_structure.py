@@ -67,8 +67,7 @@ def test_cheap_verbs_import_nothing_heavy() -> None:
 
     heavy = {"pydantic", "yaml", "jinja2", "requests", "rich"}
     code = (
-        "import sys, sifmod.cli.main, sifmod.cli.list, sifmod.cli.install;"
-        f"print(sorted({heavy!r} & set(sys.modules)))"
+        f"import sys, sifmod.cli.main, sifmod.cli.list, sifmod.cli.install;print(sorted({heavy!r} & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

@@ -31,7 +31,7 @@ Pairs = tuple[tuple[str, str], ...]
 class Choices:
     """What the command line decides about one install, beside the site."""
 
-    easyconfig: str  # the name to give to `sifmod install` again
+    easyconfig: str  # the words after `sifmod install` that bring the module back, quoted for a shell
     link: Link
     offline: bool = False
 

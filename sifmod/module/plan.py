@@ -90,7 +90,7 @@ class Plan:
 
     module: ModuleName
     version: str  # without the versionsuffix: EBVERSION<NAME>
-    easyconfig: str  # the name to give to `sifmod install` to bring the module back
+    easyconfig: str  # the words after `sifmod install` that bring the module back, quoted for a shell
     prefix: str
     syntaxes: tuple[Syntax, ...]
     accelerator: Accelerator

@@ -13,9 +13,6 @@ from sifmod.module.plan import Plan, Syntax
 from sifmod.module.scripts import scripts
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
-_LUA_KEYWORDS = frozenset(
-    "and break do else elseif end false for function goto if in local nil not or repeat return then true until while".split()
-)
 _EXTENSION = re.compile(r"[A-Za-z0-9._+-]+")
 _TEMPLATES = Path(__file__).with_name("templates")
 _SUFFIX: dict[Syntax, str] = {"lua": ".lua", "tcl": ""}  # of the stub: a Tcl modulefile is named by the version alone
@@ -184,7 +181,8 @@ def _templates(syntax: Syntax, root: str) -> Environment:
     environment.filters |= {
         "quote": lambda text: Literal(literal(text)),
         "quote_all": lambda texts: Literal(separator.join(literal(text) for text in texts)),
-        "name": lambda name: Literal(f'["{name}"]' if syntax == "lua" and name in _LUA_KEYWORDS else name),
+        # a name in lower case might be a word of Lua
+        "name": lambda name: Literal(f'["{name}"]' if syntax == "lua" and name.islower() else name),
         "comment": lambda text: Literal(re.sub(r"[^ -\[\]^-z|~]", "?", text)),
         "here": lambda path: Literal(_below(path, root, syntax)),
     }

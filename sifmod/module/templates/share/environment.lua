@@ -225,7 +225,7 @@ local function set(name, value)
    if (getenv(name) or false) == value then return end
    local saved, positive = mcp, rawget(_G, "MCP")
    if mode() == "unload" and positive then mcp = positive end -- where setenv would unset, let it set
-   if value then setenv(name, value) else unsetenv(name) end
+   if value then setenv(name, value) else unsetenv(name, "") end -- Lmod 8.3 wants two arguments
    mcp = saved
 end
 

@@ -1,0 +1,159 @@
+"""sifmod's command lines, run in children of a warm interpreter and disturbed at a chosen step.
+
+A step is a moment just before the command changes the disk: Python's own audit events tell of every open for writing,
+rename, link, symlink, mkdir, rmdir, unlink, chmod and truncate, and `os.fsync` is wrapped. At step N the child kills or
+stops itself, or the call fails as on a full disk. Nothing in sifmod knows of it. Run as a program it serves requests,
+one line of JSON each, so that a command takes milliseconds instead of starting an interpreter.
+"""
+
+import errno
+import importlib
+import json
+import mmap
+import os
+import pkgutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+CHANGES = {"os.rename", "os.link", "os.symlink", "os.mkdir", "os.rmdir", "os.remove", "os.chmod", "os.truncate"}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+RUNNING = ("killed", "stopped", "failing")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How far a command got. `code` is its exit code, negative for a signal; None while it is stopped."""
+
+    pid: int
+    code: int | None
+    steps: int  # how many it had reached
+    stderr: str
+
+
+class Victim:
+    """The server, seen from the test; a context manager. `command` in front of it: unshare."""
+
+    def __init__(self, env: Mapping[str, str], *command: str) -> None:
+        path = os.pathsep.join(str(Path(__file__).resolve().parents[n]) for n in (1, 2))
+        self._process = subprocess.Popen(
+            (*command, sys.executable, __file__),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**env, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+            text=True,
+        )
+
+    def __enter__(self) -> "Victim":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def run(self, arguments: Sequence[str | Path], how: str = "whole", step: int = 0, delay: float = 0) -> Outcome:
+        """Run one command line; `how`: whole, killed, stopped or failing at `step`, or shot after `delay` seconds."""
+        return self._ask({"run": [str(argument) for argument in arguments], "how": how, "step": step, "delay": delay})
+
+    def resume(self, stopped: Outcome) -> Outcome:
+        """Let a stopped command go on to its end."""
+        return self._ask({"resume": stopped.pid})
+
+    def _ask(self, request: Mapping[str, object]) -> Outcome:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return Outcome(**json.loads(self._process.stdout.readline()))
+
+
+def _serve() -> None:
+    for module in pkgutil.walk_packages(importlib.import_module("sifmod").__path__, "sifmod."):
+        if module.name != "sifmod.__main__":
+            importlib.import_module(module.name)
+    for late in ("filelock", "jinja2", "pydantic", "yaml", "requests", "rich.progress", "subprocess", "fnmatch"):
+        importlib.import_module(late)
+    count = mmap.mmap(-1, 8)
+    running: dict[int, tuple[mmap.mmap, int]] = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "run" in request:
+            count = mmap.mmap(-1, 8)
+            errors = os.memfd_create("stderr")
+            pid = os.fork()
+            if pid == 0:
+                _disturb(request["how"], request["step"], count)
+                _command(request["run"], errors)
+            running[pid] = (count, errors)
+            if request["how"] == "shot":
+                time.sleep(request["delay"])
+                os.kill(pid, signal.SIGKILL)
+        else:
+            pid = request["resume"]
+            os.kill(pid, signal.SIGCONT)
+        _, status = os.waitpid(pid, os.WUNTRACED)
+        count, errors = running[pid]
+        code = None if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
+        said = os.pread(errors, 1 << 20, 0).decode()
+        if code is not None:
+            os.close(errors)
+        print(json.dumps({"pid": pid, "code": code, "steps": int.from_bytes(count[:8]), "stderr": said}), flush=True)
+
+
+def _command(arguments: list[str], errors: int) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number, target in ((0, nothing), (1, nothing), (2, errors)):
+        os.dup2(target, number)
+    code = 70
+    try:
+        from sifmod.cli.main import run
+
+        code = run(arguments)
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def _disturb(how: str, step: int, count: mmap.mmap) -> None:
+    """Count the steps of this process from now on, and act at the one that was asked for."""
+    main = threading.get_ident()
+
+    def reached(path: object) -> None:
+        if threading.get_ident() != main:  # the heartbeat comes when it comes
+            return
+        now = int.from_bytes(count[:8]) + 1
+        count[:8] = now.to_bytes(8)
+        if now != step:
+            return
+        if how == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif how == "stopped":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif how == "failing":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    def hear(event: str, arguments: tuple[object, ...]) -> None:
+        if event in CHANGES:
+            reached(arguments[0])
+        elif event == "open":
+            path, _, flags = arguments
+            if isinstance(flags, int) and flags & WRITING and str(path) not in (os.devnull, "/dev/tty"):
+                reached(path)
+
+    sync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        reached(f"descriptor {descriptor}")
+        sync(descriptor)
+
+    os.fsync = fsync  # type: ignore[assignment]
+    sys.addaudithook(hear)
+
+
+if __name__ == "__main__":
+    _serve()
