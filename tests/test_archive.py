@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from support.command import run
-from support.images import Images
 
 from sifmod.errors import FetchError
 from sifmod.image.archive import check_docker_archive, unpack_layout
 from sifmod.image.reference import parse
+from support.command import run
+from support.images import Images
 
 
 def files(directory: Path) -> dict[str, bytes]:

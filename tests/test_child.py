@@ -4,13 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from support.command import ROOT
 
 from sifmod.image.child import run_child
+from support.processes import marked, wait_until
 
 DRIVER = """
 import os, signal, sys
@@ -42,7 +41,7 @@ def test_the_exit_code_and_everything_said_come_back(tmp_path: Path) -> None:
 
 def test_no_process_stays_behind(tmp_path: Path) -> None:
     assert run(tmp_path, "/bin/sh", "-c", "exit 0", MARK=str(tmp_path))[0] == 0
-    wait_until_gone(str(tmp_path))
+    wait_until(lambda: not marked(str(tmp_path)))
 
 
 @pytest.mark.parametrize("program", ["/no/such/program", "/etc/passwd", ""])
@@ -65,32 +64,9 @@ def test_what_is_no_program_is_told(tmp_path: Path, program: str) -> None:
 def test_children_and_grandchildren_end_with_us(tmp_path: Path, number: signal.Signals, handler: str) -> None:
     mark = str(tmp_path)
     script = (sys.executable, "-c", DRIVER, handler, mark, str(tmp_path / "output"))
-    driver = subprocess.Popen(script, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL)
-    wait_until(lambda: sum("98765" in " ".join(args) for args in marked(mark).values()) >= 3)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    driver = subprocess.Popen(script, env=env, stderr=subprocess.DEVNULL)
+    wait_until(lambda: sum("98765" in command for command in marked(mark)) >= 3)
     driver.send_signal(number)
     assert driver.wait() != 0
-    wait_until_gone(mark)
-
-
-def marked(mark: str) -> dict[int, list[str]]:
-    """The command lines of the processes that have MARK=`mark` in their environment."""
-    found: dict[int, list[str]] = {}
-    for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"MARK={mark}".encode() in (directory / "environ").read_bytes().split(b"\0"):
-                found[int(directory.name)] = (directory / "cmdline").read_text().split("\0")
-        except OSError:
-            continue
-    return found
-
-
-def wait_until_gone(mark: str) -> None:
     wait_until(lambda: not marked(mark))
-
-
-def wait_until(condition: object) -> None:
-    assert callable(condition)
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "this should have happened long ago"
-        time.sleep(0.02)

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from support.fetching import Prefix, plan
-from support.images import Images
-from support.web import Web, answer
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.fetch import SOURCES, fetch_image
 from sifmod.image.reference import Kind
 from sifmod.module.plan import Plan
+from support.fetching import Prefix, plan
+from support.images import Images
+from support.web import Web, answer
 
 
 @pytest.fixture

@@ -3,10 +3,6 @@ import time
 from pathlib import Path
 
 import pytest
-from support.disk_state import disk_state
-from support.slurm import Slurm
-from support.tree import LEASE, MODULE, install, names, nobody, put_image
-from support.user import OrdinaryUser
 
 from sifmod.actions.gc import Collected, GcPlan, apply_gc, plan_gc
 from sifmod.actions.rollback import rollback
@@ -18,6 +14,10 @@ from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.receipt import numbers
 from sifmod.tree.store import Store, entries
+from support.disk_state import disk_state
+from support.slurm import Slurm
+from support.tree import LEASE, MODULE, install, names, nobody, put_image
+from support.user import OrdinaryUser
 
 
 @pytest.fixture

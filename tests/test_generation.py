@@ -4,9 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.disk_state import State, disk_state
-from support.tree import LEASE, MODULE, fill, install, install_under, names, nobody, put_image
-from support.user import OrdinaryUser
 
 from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError, LockError
@@ -19,6 +16,9 @@ from sifmod.tree.lock import Held
 from sifmod.tree.receipt import live, live_number, numbers
 from sifmod.tree.state import missing
 from sifmod.tree.store import Store
+from support.disk_state import State, disk_state
+from support.tree import LEASE, MODULE, fill, install, install_under, names, nobody, put_image
+from support.user import OrdinaryUser
 
 
 @pytest.fixture

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.fetching import Prefix, plan
-from support.identity import call_on_small_disk
-from support.images import Images
-from support.oci import Entry
-from support.web import Web, answer, make_certificate, raw
 
 from sifmod.errors import FetchError
 from sifmod.image import https
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.fetched import Request
 from sifmod.image.reference import parse
+from support.fetching import Prefix, plan
+from support.identity import call_on_small_disk
+from support.images import Images
+from support.oci import Entry
+from support.web import Web, answer, make_certificate, raw
 
 
 @pytest.fixture

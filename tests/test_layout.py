@@ -2,11 +2,11 @@ import os
 from pathlib import Path
 
 import pytest
-from support.tree import MODULE, install
 
 from sifmod.config.name import ModuleName
 from sifmod.errors import OptionError
 from sifmod.tree.layout import Layout
+from support.tree import MODULE, install
 
 
 @pytest.mark.parametrize("prefix", ["/a,b", "/a:b", "/a\nb", "/a\x1bb", "/a/b,", "/a\x7f"])

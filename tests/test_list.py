@@ -1,12 +1,12 @@
 from pathlib import Path
 
 import pytest
-from support.disk_state import disk_state
-from support.tree import MODULE, install
 
 from sifmod.actions.list import fits, list_modules
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import RECEIPT, Layout
+from support.disk_state import disk_state
+from support.tree import MODULE, install
 
 
 @pytest.fixture

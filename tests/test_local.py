@@ -6,6 +6,9 @@ import random
 from pathlib import Path
 
 import pytest
+
+from sifmod.errors import FetchError
+from sifmod.image.disk import NoSpaceError, size_text
 from support.command import run
 from support.disk_state import disk_state, file_state
 from support.fetching import Prefix, plan
@@ -13,9 +16,6 @@ from support.identity import call_as, call_on_small_disk
 from support.images import Images
 from support.oci import Entry
 from support.user import OrdinaryUser
-
-from sifmod.errors import FetchError
-from sifmod.image.disk import NoSpaceError, size_text
 
 
 @pytest.fixture
@@ -216,8 +216,10 @@ def test_a_file_that_changes_meanwhile_is_refused(big_sif: Path, prefix: Prefix,
         assert "my image.sif" in what or "incoming" in what
         if done == 1 << 20:
             assert total == big_sif.stat().st_size
+            mine.chmod(0o644)
             with mine.open("ab") as file:
                 file.write(b"more")
+            mine.chmod(0o444)
 
     with pytest.raises(FetchError) as caught:
         prefix.fetch(plan(mine, link=link), grow)  # type: ignore[arg-type]

@@ -8,15 +8,15 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
-from support.command import User
-from support.hold import Other
-from support.tree import LEASE, MODULE, install, names, nobody, say
-from support.user import OrdinaryUser
 
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import left_over, lock
+from support.command import User
+from support.hold import Other
+from support.tree import LEASE, MODULE, install, names, nobody, say
+from support.user import OrdinaryUser
 
 NAME = "image-1"
 NO_FLOCK = ("strace", "-f", "-qqq", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:error=ENOSYS")

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from support.command import run
-from support.images import Images
 
 from sifmod.errors import FetchError
 from sifmod.image.oci_layout import single_manifest_layout
 from sifmod.image.reference import parse
+from support.command import run
+from support.images import Images
 
 
 @pytest.fixture

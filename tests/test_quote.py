@@ -14,7 +14,7 @@ from sifmod.module import quote
 
 SIGNS = "[]{}()=\"'\\$`;#\n\r\t %*?~!&|<>-/ax\x1a\x7fé😀"
 # any text without NUL; what means something to an interpreter far more often than chance would give it
-HOSTILE = st.text(st.one_of(st.sampled_from(SIGNS), st.characters(exclude_characters="\0", exclude_categories=("Cs",))))
+HOSTILE = st.text(st.one_of(st.sampled_from(SIGNS), st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 TEXTS = st.lists(HOSTILE, min_size=1, max_size=30)
 KNOWN = [
     *("]==]", "]=]]==]]", "x]==", "x]", "\n]==", "\n[[", "\n]==]", "\n]==]]===]", "\n", "a\nb"),

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.tree import MODULE, install
 
 from sifmod.config.input import Input
 from sifmod.config.name import ModuleName
@@ -27,6 +26,7 @@ from sifmod.tree.receipt import (
     read_receipt,
     to_json,
 )
+from support.tree import MODULE, install
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 PAIRS = st.lists(st.tuples(TEXT, TEXT)).map(tuple)

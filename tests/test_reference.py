@@ -19,6 +19,7 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
         ("/a dir/x:y.sif", "path", "/a dir/x:y.sif", "", ""),
         ("file:///a%20b/x.sif", "path", "/a b/x.sif", "", ""),
         ("file:/a/x.sif", "path", "/a/x.sif", "", ""),
+        ("file:/a#b/x?.sif", "path", "/a#b/x?.sif", "", ""),
         ("file://localhost/a/x.sif", "path", "/a/x.sif", "", ""),
         ("https://host/x.sif?token=1", "https", "https://host/x.sif?token=1", "", ""),
         ("http://127.0.0.1:8080/x.sif", "http", "http://127.0.0.1:8080/x.sif", "", ""),

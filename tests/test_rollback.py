@@ -1,8 +1,6 @@
 from pathlib import Path
 
 import pytest
-from support.disk_state import disk_state
-from support.tree import LEASE, MODULE, install, names, nobody
 
 from sifmod.actions.rollback import rollback
 from sifmod.actions.uninstall import uninstall
@@ -11,6 +9,8 @@ from sifmod.tree.disk import remove_tree
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live, live_number
 from sifmod.tree.state import missing
+from support.disk_state import disk_state
+from support.tree import LEASE, MODULE, install, names, nobody
 
 
 @pytest.fixture

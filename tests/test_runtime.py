@@ -8,27 +8,27 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.command import ROOT, run
+
+from sifmod.errors import FetchError
+from sifmod.image.runtime import runtime_environment
+from sifmod.image.sif import read_sif
+from sifmod.module.plan import Runtime
+from support.command import run
 from support.daemon import Daemon, free_ports, listens
 from support.disk_state import disk_state
 from support.fetching import Prefix, plan
 from support.identity import call_as, call_on_small_disk
 from support.images import Images
 from support.oci import Entry
+from support.processes import marked, wait_until, with_mark
 from support.registry import CONFIGURATION, Registry
 from support.user import OrdinaryUser
 from support.web import Web, raw
-
-from sifmod.errors import FetchError
-from sifmod.image.runtime import runtime_environment
-from sifmod.image.sif import read_sif
-from sifmod.module.plan import Runtime
 
 # htpasswd -Bbn me secret
 HTPASSWD = "me:$2b$12$4x7XZVdyhCAwaWGo.mITxeHw1xOS6GW59BFfWdSatQHj42UsLLROS\n"
@@ -121,15 +121,19 @@ def test_archives_are_sources(images: Images, one_prefix: Prefix, tmp_path: Path
     assert "no" in refused(one_prefix, plan(f"{kind}:{archive}:other")).message
 
 
-def test_a_registry_is_a_source(images: Images, one_prefix: Prefix, registry: Registry, own_home: Path) -> None:
+def test_a_registry_is_a_source(
+    images: Images, one_prefix: Prefix, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reference = registry.push_layout(images.tiny_layout("pushed"), "tiny:1.0")
-    assert variant(one_prefix.fetch(plan(reference)).path) == "pushed"
     inspect = ("skopeo", "inspect", "--tls-verify=false", "--format={{.Digest}}", reference)
-    manifest = run(inspect).ok().stdout.strip()
-    pinned = one_prefix.fetch(plan(f"{reference}@{manifest}"))
-    assert variant(pinned.path) == "pushed"
-    assert pinned.source == f"{reference}@{manifest}"
-    assert list(own_home.iterdir()) == []
+    pinned = f"{reference}@{run(inspect).ok().stdout.strip()}"
+    home = tmp_path / "a home that skopeo has not written to"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    for source in (reference, pinned):
+        artifact = one_prefix.fetch(plan(source))
+        assert (variant(artifact.path), artifact.source) == ("pushed", source)
+    assert list(home.iterdir()) == []
 
 
 def test_a_sif_in_a_registry_comes_as_it_is(
@@ -328,7 +332,7 @@ def test_nothing_is_left_when_we_are_stopped(
     wanted = f"plan({source!r})" if during == "pull" else f"plan(build={str(file)!r})"
     before = one_prefix.state()
     script = (sys.executable, "-c", INSTALLER, str(one_prefix.path), wanted)
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "MARK": str(tmp_path)}
+    env = with_mark(str(tmp_path), {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     installer = subprocess.Popen(script, env=env, stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: bool(web.asked) or marker.exists())
@@ -343,22 +347,3 @@ def test_nothing_is_left_when_we_are_stopped(
         with one_prefix.store():
             pass  # the next run cleans up
     assert one_prefix.state() == before
-
-
-def marked(mark: str) -> list[str]:
-    """The processes that have MARK=`mark` in their environment."""
-    found: list[str] = []
-    for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"MARK={mark}".encode() in (directory / "environ").read_bytes().split(b"\0"):
-                found.append((directory / "cmdline").read_text())
-        except OSError:
-            continue
-    return found
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "this should have happened long ago"
-        time.sleep(0.02)

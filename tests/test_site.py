@@ -22,7 +22,8 @@ def site(text: str) -> SiteFile:
 def test_nothing_at_all_is_a_site() -> None:
     built = build(SiteFile, tree({}, Mark("s.yaml", 1, 1)))
     assert isinstance(built, SiteFile)
-    assert (built.accelerator, built.runtime, built.link, built.lock_lease, built.prefix) == ("auto", "auto", "copy", 30, None)
+    assert (built.accelerator, built.runtime, built.module_syntax, built.arch) == ("auto", "auto", "auto", "auto")
+    assert (built.link, built.lock_lease, built.prefix) == ("copy", 30, None)
 
 
 @pytest.mark.parametrize(
@@ -35,25 +36,31 @@ def test_nothing_at_all_is_a_site() -> None:
         ("prefix: a/b", "1:9: prefix: expected an absolute path, got 'a/b'"),
         ("prefix: /a:b", "1:9: prefix: a path with : cannot be bound into a container: '/a:b'"),
         ("prefix: '/a,b'", "1:9: prefix: a path with , cannot be bound into a container: '/a,b'"),
-        ('prefix: "/a\\nb"', "1:9: prefix: the character '\\n' is not allowed here: use a single line of printable text"),
+        ('prefix: "/\\n"', "1:9: prefix: the character '\\n' is not allowed here: use a single line of printable text"),
         ("image_dirs: /a", "1:13: image_dirs: expected a list of text, got the text '/a'"),
         ("image_dirs: ['/a:b']", "1:14: image_dirs[0]: a directory on a search path cannot hold ':', got '/a:b'"),
         ("binds: [/a]", "1:8: binds: expected keys and values, got a list"),
         ("binds: {net: /a}", "1:14: binds.net: expected a list of bind paths, got the text '/a'"),
         ("binds: {net: [a]}", "1:15: binds.net[0].source: expected an absolute path, got 'a'"),
-        ("module_syntax: Lua", "1:16: module_syntax: expected auto, lua, tcl or both, got the text 'Lua'; did you mean lua?"),
+        (
+            "module_syntax: Lua",
+            "1:16: module_syntax: expected auto, lua, tcl or both, got the text 'Lua'; did you mean lua?",
+        ),
         ("link: move", "1:7: link: expected copy, hardlink or reference, got the text 'move'"),
         ("lock_lease: soon", "1:13: lock_lease: expected a number, got the text 'soon'"),
-        ("lock_lease: 0", "1:13: lock_lease: expected a number from 1.0 to 3600.0, got 0"),
-        ("lock_lease: .nan", "1:13: lock_lease: expected a number from 1.0 to 3600.0, got .nan"),
+        ("lock_lease: 0", "1:13: lock_lease: expected a number from 1 to 3600, got 0"),
+        ("lock_lease: .nan", "1:13: lock_lease: expected a number, got the number .nan"),
         ("umask: '28'", "1:8: umask: expected three or four octal digits such as '027', got '28'"),
         ("umask: 1.5", "1:8: umask: expected three or four octal digits such as '027', got '1.5'"),
         ("umask: yes", "1:8: umask: expected text, got yes, which YAML reads as true; write umask: 'yes'"),
         ("arch: x86_64", "1:7: arch: expected auto, amd64 or arm64, got the text 'x86_64'"),
         ("env: {PATH: /x}", "1:7: env.PATH: PATH is made from the key path: write the directories there"),
-        ("host_env: {SIF: x}", "1:12: host_env.SIF: SIF belongs to the module itself or to the module system and cannot be set here"),
+        (
+            "host_env: {SIF: x}",
+            "1:12: host_env.SIF: SIF belongs to the module itself or to the module system and cannot be set here",
+        ),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_told_in_plain_words(text: str, message: str) -> None:
     assert problem(text) == message
 
@@ -78,4 +85,4 @@ def test_binds_come_in_groups_in_their_order() -> None:
 
 
 def test_numbers_in_variables_are_taken_as_they_are_written() -> None:
-    assert site("runscript_env: {NCCL_NET_GDR_LEVEL: 3, A: 010}").runscript_env == (("NCCL_NET_GDR_LEVEL", "3"), ("A", "010"))
+    assert site("runscript_env: {LEVEL: 3, A: 010}").runscript_env == (("LEVEL", "3"), ("A", "010"))

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
 from plans import plan
+from sifmod.module.plan import Activation, ImagePlan, Runtime, Wrapper
 from support.generation import loaded, make_generation
 from support.images import Images
 from support.slurm import Slurm
-
-from sifmod.module.plan import Activation, ImagePlan, Runtime, Wrapper
 
 DDP = """
 import os, sys, time, pathlib
@@ -106,10 +106,10 @@ def test_steps_of_one_batch_job(slurm: Slurm, module: dict[str, str], work: Path
         f"srun --overlap -N1 -n2 -w n2 sh -c '{RUN}' sh 5 4 >second &\n"
         "wait\n"
         'singularity exec "$SIF" conda-python-distributed -c '
-        "'import os; print(os.environ[\"WORLD_SIZE\"], os.environ[\"MASTER_ADDR\"])' >alone\n"
+        '\'import os; print(os.environ["WORLD_SIZE"], os.environ["MASTER_ADDR"])\' >alone\n'
     )
     output = f"--output={work}/output"
-    code = slurm.wait(slurm.sbatch(("-N2", "-n6", output, work / "job.sh"), {**os.environ, **module}, work))
+    code = slurm.wait(slurm.sbatch(("-N2", "-n4", output, work / "job.sh"), {**os.environ, **module}, work))
     assert (code, (work / "output").read_text()) == (0, "")
     assert sorted((work / "both").read_text().splitlines()) == lines(4, (0, 0, 1))
     assert sorted((work / "second").read_text().splitlines()) == lines(5, (0, 0), "n2")

@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.disk_state import disk_state, file_state, small_disk
-from support.tree import LEASE, MODULE, image_bytes, names, nobody, put_image
 
 from sifmod.errors import InstallError
 from sifmod.image.artifact import Store as StoreProtocol
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
 from sifmod.tree.store import Store, discard, entries, pinned
+from support.disk_state import disk_state, file_state
+from support.small_disk import filled, small_disk
+from support.tree import LEASE, MODULE, image_bytes, names, nobody, put_image
 
 ABSENT = "0" * 64
 
@@ -186,17 +187,8 @@ def test_a_full_disk_is_an_error_and_leaves_the_store_as_it_was(tmp_path: Path) 
         before = disk_state(layout.images)
         with lock(layout, "image-1", LEASE, nobody) as held, Store(layout, held).incoming() as incoming:
             os.link(path, incoming)  # an image that takes no space; its receipt does
-            fill_up(disk / "ballast")
-            with pytest.raises(InstallError, match="No space left on device") as error:
+            with filled(disk / "ballast", 0), pytest.raises(InstallError, match="No space left on device") as error:
                 Store(layout, held).add(incoming, ABSENT)
             assert "sifmod gc" in error.value.hint
             incoming.unlink()
         assert disk_state(layout.images) == before
-
-
-def fill_up(path: Path) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
-    with pytest.raises(OSError, match="No space"):
-        while True:
-            os.write(descriptor, bytes(4096))
-    os.close(descriptor)

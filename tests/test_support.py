@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from support.command import run
 from support.images import Images
 from support.module_tool import ModuleTool

@@ -1,8 +1,6 @@
 from pathlib import Path
 
 import pytest
-from support.disk_state import disk_state
-from support.tree import LEASE, MODULE, install, names, nobody
 
 from sifmod.actions.uninstall import uninstall
 from sifmod.config.name import ModuleName
@@ -10,6 +8,8 @@ from sifmod.errors import InstallError, ModuleError
 from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live, live_number
+from support.disk_state import disk_state
+from support.tree import LEASE, MODULE, install, names, nobody
 
 
 @pytest.fixture
@@ -47,15 +47,18 @@ def test_other_modules_stay(layout: Layout) -> None:
     assert layout.module_file(other.module, "lua").exists()
 
 
-@pytest.mark.parametrize("gone", [False, True])
-def test_what_is_not_installed_cannot_be_uninstalled(layout: Layout, gone: bool) -> None:
-    if gone:
-        install(layout, "a")
-        uninstall(layout, MODULE, LEASE, nobody)
-    before = names(layout)
+def test_what_was_never_installed_cannot_be_uninstalled(layout: Layout) -> None:
     with pytest.raises(ModuleError, match=r"Tiny/1\.0 is not installed in"):
         uninstall(layout, MODULE, LEASE, nobody)
-    assert names(layout) == before
+    assert not layout.prefix.exists()
+
+
+def test_uninstalling_again_changes_nothing(layout: Layout) -> None:
+    install(layout, "a")
+    uninstall(layout, MODULE, LEASE, nobody)
+    before, history = names(layout), layout.history(MODULE).read_text()
+    assert uninstall(layout, MODULE, LEASE, nobody).generation is None
+    assert (names(layout), layout.history(MODULE).read_text()) == (before, history)
 
 
 def test_a_half_done_uninstall_is_completed(layout: Layout) -> None:

@@ -3,13 +3,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.disk_state import disk_state
-from support.tree import MODULE, install
 
 from sifmod.actions.verify import installed, verify
 from sifmod.errors import ModuleError
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import Installation
+from support.disk_state import disk_state
+from support.tree import MODULE, install
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.tree.generation import module_lock, tidy, unpublish
-from sifmod.tree.history import recorded
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live_number
 
@@ -15,7 +14,7 @@ class Uninstalled(NamedTuple):
     """What was taken out of sight, and what is left."""
 
     module: ModuleName
-    generation: int | None  # None: an earlier run had got as far as that
+    generation: int | None  # the one that was live; None: it was uninstalled before, and gc has not come yet
     user_software: str | None  # the directory that holds the user's own additions, when there are any
 
 
@@ -23,7 +22,8 @@ def uninstall(layout: Layout, module: ModuleName, lease: float, on_wait: Callabl
     """Remove the modulefiles and the switch of `module`; what is loaded in shells and jobs goes on working.
 
     The generations stay for `rollback` and `gc`. Killed on the way, the module is there or not, and the next run
-    completes it. Raises ModuleError when the module is not installed, InstallError when its modulefile was changed.
+    completes it. Idempotent until `gc` has removed the last generation; then, and for a module that never was here,
+    ModuleError. Raises InstallError when the modulefile was changed by hand.
     """
     tidy(layout, lease, on_wait)
     _check(layout, module)
@@ -36,7 +36,5 @@ def uninstall(layout: Layout, module: ModuleName, lease: float, on_wait: Callabl
 
 
 def _check(layout: Layout, module: ModuleName) -> None:
-    events = recorded(layout, module)
-    half_done = bool(events) and events[-1].generation is not None
-    if live_number(layout, module) is None and not half_done:
+    if live_number(layout, module) is None and not layout.history(module).exists():
         raise ModuleError(f"{module} is not installed in {layout.prefix}", "`sifmod list` shows what is")

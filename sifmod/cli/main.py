@@ -10,7 +10,7 @@ from types import FrameType
 
 import click
 
-from sifmod.errors import SifmodError
+from sifmod.errors import ConfigError, SifmodError
 
 # verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
 VERBS = {
@@ -84,6 +84,10 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
+    except ConfigError as error:
+        # each problem on a line of its own, so that an editor finds its place
+        show_error(f"{_counted(len(error.problems))} in the configuration\n{error.message}", error.hint)
+        return error.exit_code
     except SifmodError as error:
         show_error(error.message, error.hint)
         return error.exit_code
@@ -103,10 +107,15 @@ def run(arguments: list[str]) -> int:
 
 
 def show_error(message: str, hint: str = "") -> None:
-    """Print a message, and after a blank line its hint, to standard error."""
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True)
+    """Print a message, and after a blank line its hint, to standard error; in colour on a terminal, but for NO_COLOR."""
+    color = False if os.environ.get("NO_COLOR") else None
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True, color=color)
     if hint:
-        click.echo(f"\n{click.style('hint:', fg='cyan')} {hint}", err=True)
+        click.echo(f"\n{click.style('hint:', fg='cyan')} {hint}", err=True, color=color)
+
+
+def _counted(problems: int) -> str:
+    return "a problem" if problems == 1 else f"{problems} problems"
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:  # noqa: ARG001

@@ -163,7 +163,7 @@ class _Schema:
 
     def range(self, location: Location) -> str:
         schema = self._at(location)
-        return f"{schema.get('minimum')} to {schema.get('maximum')}"
+        return f"{schema['minimum']:g} to {schema['maximum']:g}"
 
     def describe(self, location: Location) -> str:
         return self._words(self._at(location))

@@ -158,7 +158,7 @@ class Easyconfig(Model):
     family: Family | None = None
     """Of the modules of one family only one can be loaded."""
     sanity_check: SanityCheck = SanityCheck()
-    """What must hold before the module is published."""
+    """Commands and paths that are tried before the module is published."""
 
     @property
     def module(self) -> ModuleName:
@@ -190,4 +190,3 @@ class EasyconfigFile(Easyconfig):
     """A named set of defaults, in presets/ beside the easyconfigs."""
     variants: Annotated[tuple[tuple[str, Variant], ...], Items(Name, Variant)] = ()
     """Several builds in one file: the site's accelerator picks one, or --variant."""
-

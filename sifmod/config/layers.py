@@ -9,7 +9,7 @@ from sifmod.config.check import check_layer
 from sifmod.config.easyconfig import Accelerator, Easyconfig, EasyconfigFile
 from sifmod.config.find import find_easyconfig
 from sifmod.config.input import Input
-from sifmod.config.node import Mark, Node, join_key, problem_at, tree
+from sifmod.config.node import Mark, Node, join_key, problem_at, shown, tree
 from sifmod.config.yaml import load_yaml
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem
 
@@ -117,7 +117,7 @@ class _Reading:
                 return (node,) if node is not None else (), (*absent, *inputs)
             absent.append(Input(str(place), None))
         looked = ", ".join(str(place.parent) for place in places)
-        self._problem(named, key, f"no preset is called {named.value!r}; looked in {looked}")
+        self._problem(named, key, f"no preset is called {shown(named.value)}; looked in {looked}")
         return (), ()
 
     def _extended(self, named: Node | None, path: Path, above: tuple[Path, ...]) -> Layers:
@@ -132,9 +132,9 @@ class _Reading:
             else:
                 absent = (Input(os.path.abspath(beside), None),)  # noqa: PTH100 (a link stays a link)
                 found = find_easyconfig(named.value, self.robot_paths)
-        except (EasyconfigNotFoundError, OSError, ValueError) as error:
-            reason = error.message if isinstance(error, EasyconfigNotFoundError) else str(error)
-            self._problem(named, "extends", f"{reason.splitlines()[0]}; not beside {path.name} either")
+        except (EasyconfigNotFoundError, OSError, ValueError):  # ValueError: a NUL in the name
+            message = f"there is no {shown(named.value)}, neither beside {path.name} nor on the easyconfig path"
+            self._problem(named, "extends", message)
             return nothing
         real = Path(os.path.realpath(found))
         if real in above:

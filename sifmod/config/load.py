@@ -89,7 +89,7 @@ def _load(path: Path, layers: Layers, variant: str | None, environ: Mapping[str,
     if isinstance(easyconfig, tuple):
         # What a default lacks is missing from the beginning of the file.
         found = (problem if problem.line else problem_at(start, problem.key, problem.message) for problem in easyconfig)
-        raise ConfigError(tuple(found))
+        raise ConfigError(tuple(sorted(found)))
     written = [node for key in ("sources", "build") if (node := merged.entries["image"].entries.get(key))]
     read = variables_read(written, environ)
     if easyconfig.image.build is not None:

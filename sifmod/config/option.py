@@ -1,6 +1,7 @@
 """What SIFMOD_* variables and the command line's options say, as layers."""
 
 import os
+import re
 from collections.abc import Mapping
 
 from sifmod.config.check import check_layer, did_you_mean
@@ -16,6 +17,7 @@ OPTION_KEYS = (
 )
 """The keys that `SIFMOD_<KEY>` and an option of the command line can give; lists are separated by `:`."""
 VARIABLES = ("SIFMOD_CONFIG_DIR", *(f"SIFMOD_{key.upper()}" for key in OPTION_KEYS))
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?")
 _LISTS = ("image_dirs", "robot_paths")
 _PATHS = ("prefix", *_LISTS)
 
@@ -53,7 +55,7 @@ def _layer(values: Mapping[str, tuple[str, str]], environ: Mapping[str, str]) ->
 def _value(key: str, text: str, mark: Mark) -> Scalar | tuple[Node, ...]:
     if key in _LISTS:
         return tuple(Node(part, mark, mark, part) for part in text.split(":") if part)
-    return Number(text) if key == "lock_lease" else text
+    return Number(text) if key == "lock_lease" and _NUMBER.fullmatch(text) else text
 
 
 def _absolute(key: str, text: str) -> str:

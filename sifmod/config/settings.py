@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.config.check import build
-from sifmod.config.detect import BaseSite, detected_site, named_site, read_site_file, site_directories
+from sifmod.config.detect import EXPANDED, BaseSite, detected_site, named_site, read_site_file, site_directories
 from sifmod.config.find import shipped
 from sifmod.config.input import Input, current_facts, read_input
 from sifmod.config.merge import merge
@@ -16,10 +16,8 @@ from sifmod.config.origin import Origin, of_default, of_tree
 from sifmod.config.prefix import SITE_FILES, config_home
 from sifmod.config.resolve import Resolved, resolve
 from sifmod.config.site import Site, SiteFile
-from sifmod.config.variables import expand_paths, names_in, texts, variables_read
+from sifmod.config.variables import names_in, texts, variables_read
 from sifmod.errors import ConfigError, OptionError, Problem
-
-_EXPANDED = ("prefix", "image_dirs", "robot_paths", "runtime", "binds")
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Loade
     options = option_layers(overrides, environ)
     files, inputs = _settings_files(environ)
     base = _base_site((*files, *options), environ)
-    layers = (*(_expanded(layer, environ) for layer in (base.node, *files)), *options)
+    layers = (base.node, *files, *options)
     merged = merge(layers, base.node.mark)
     robot_paths = _robot_paths(layers)
     _refuse_unset(merged, robot_paths)
@@ -51,7 +49,7 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Loade
         raise ConfigError(file)
     directories = (*dict.fromkeys(Path(str(node.value)) for node in robot_paths), shipped())
     resolved = resolve(file, directories, environ, dict(facts))
-    read = (*inputs, *base.inputs, *variables_read((base.node, *files, *options), environ))
+    read = (*inputs, *base.inputs, *variables_read(layers, environ))
     return LoadedSite(resolved.site, _origins(merged, robot_paths, resolved, base), tuple(dict.fromkeys(read)), facts)
 
 
@@ -66,7 +64,7 @@ def _settings_files(environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple
             inputs.append(Input(str(path), None))
             continue
         try:
-            node, read = read_site_file(path)
+            node, read = read_site_file(path, environ)
         except ConfigError as error:
             problems += error.problems
         else:
@@ -87,16 +85,8 @@ def _base_site(layers: tuple[Node, ...], environ: Mapping[str, str]) -> BaseSite
     for layer in reversed(layers):
         named = layer.entries.get("site")
         if named is not None and named.value is not None:
-            return named_site(str(named.value), str(named.mark), directories)
+            return named_site(str(named.value), str(named.mark), directories, environ)
     return detected_site(directories, environ)
-
-
-def _expanded(layer: Node, environ: Mapping[str, str]) -> Node:
-    entries = {
-        key: expand_paths(node, environ) if key.removesuffix("+") in _EXPANDED else node
-        for key, node in layer.entries.items()
-    }
-    return replace(layer, value=entries)
 
 
 def _robot_paths(layers: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -111,7 +101,8 @@ def _robot_paths(layers: tuple[Node, ...]) -> tuple[Node, ...]:
 
 def _refuse_unset(merged: Node, robot_paths: tuple[Node, ...]) -> None:
     entries = merged.entries
-    places = [(key, text) for key in _EXPANDED if key in entries for text in texts(entries[key])]
+    in_force = (key for key in EXPANDED if key in entries and key not in ("robot_paths", "detect"))
+    places = [(key, text) for key in in_force for text in texts(entries[key])]
     places += [("robot_paths", text) for text in robot_paths]
     problems = {
         problem_at(text.mark, key, f"the variable {name} is not set: {text.raw}")

@@ -102,7 +102,7 @@ class SiteFile(Model):
     runscript_env: RunscriptEnv = ()
     module_syntax: Literal["auto", "lua", "tcl", "both"] = "auto"
     link: Link = "copy"
-    lock_lease: Annotated[float, BeforeValidator(_seconds), Field(ge=1, le=3600)] = 30.0
+    lock_lease: Annotated[float, Field(ge=1, le=3600), BeforeValidator(_seconds)] = 30.0
     umask: Umask | None = None
     group: Name | None = None
     arch: Literal["auto", "amd64", "arm64"] = "auto"

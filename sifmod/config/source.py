@@ -23,13 +23,19 @@ class Sources:
 
 
 def settle_sources(nodes: tuple[Node, ...], environ: Mapping[str, str]) -> Sources:
-    """Expand each source; a relative path is one of the directory of the file that says it."""
+    """Expand each source; a relative path is one of the directory of the file that says it.
+
+    On the command line a bare name is the file of that name in the current directory, where there is one.
+    """
     settled: list[Node] = []
     notes: list[str] = []
     for node in nodes:
         unset = [name for name in names_in(str(node.value)) if not environ.get(name)]
         if isinstance(node.value, str) and not unset:
-            settled.append(replace(node, value=_settled(expand(node.value, environ), _directory(node))))
+            source = expand(node.value, environ)
+            if not node.mark.line and os.path.exists(source):  # noqa: PTH110 (any text may be asked)
+                source = os.path.abspath(source)  # noqa: PTH100 (a link stays a link)
+            settled.append(replace(node, value=_settled(source, _directory(node))))
         elif unset:
             notes.append(f"source {node.raw} left out: the variable {unset[0]} is not set")
         else:

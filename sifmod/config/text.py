@@ -11,9 +11,10 @@ from pydantic_core import CoreSchema, core_schema
 
 from sifmod.config.node import Number, shown
 
-# C0 and C1 controls, DEL, and the two Unicode line ends: what a terminal, a shell or Lmod would act on.
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_CONTROL_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+# C0 and C1 controls, DEL, and the two Unicode line ends: what a terminal, a shell or Lmod would act on. Half
+# surrogates are bytes of the environment that are not UTF-8: no file can hold them as text.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_CONTROL_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # `,` and `:` separate bind paths, and the runtimes read `"` and `\` as quotes and escapes in them.
 _NOT_IN_BINDS = re.compile(r'[,:"\\]')
 

@@ -5,7 +5,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from typing import Literal, get_args
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from sifmod.errors import FetchError
 
@@ -14,6 +14,7 @@ Kind = Literal[
 ]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_FILE = re.compile(r"file:(?://(?:localhost)?)?(/(?!/).*)")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _LOCAL: tuple[Kind, ...] = ("name", "path", "oci", "oci-archive", "docker-archive")
@@ -67,8 +68,10 @@ def parse(source: str) -> Reference:
             return _file(source)
         case "https" | "http":
             return _url(source)
-        case "oci" | "oci-archive" | "docker-archive":
+        case "oci" | "oci-archive":
             return _layout(kind, source, rest)
+        case "docker-archive":
+            return _docker_archive(source, rest)
         case "docker" | "oras" | "library":
             return _registry(kind, source, rest)
     raise _unknown(source, kind)
@@ -83,25 +86,19 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _split(source: str) -> SplitResult:
+def _file(source: str) -> Reference:
+    path = _FILE.fullmatch(source)
+    if path is None:
+        raise _bad(source, "a file: source is file:///absolute/path", "or give the path alone")
+    return Reference("path", source, unquote(path[1]))
+
+
+def _url(source: str) -> Reference:
     try:
         parts = urlsplit(source)
         _ = parts.port
     except ValueError as error:
         raise _bad(source, str(error)) from None
-    return parts
-
-
-def _file(source: str) -> Reference:
-    parts = _split(source)
-    path = unquote(parts.path)
-    if parts.netloc not in ("", "localhost") or not path.startswith("/"):
-        raise _bad(source, "a file: source is file:///absolute/path", "or give the path alone")
-    return Reference("path", source, path)
-
-
-def _url(source: str) -> Reference:
-    parts = _split(source)
     if not parts.hostname:
         raise _bad(source, "a URL without a host")
     if "@" in parts.netloc:
@@ -114,20 +111,23 @@ def _url(source: str) -> Reference:
     return Reference("http", source, source)
 
 
-def _layout(kind: Literal["oci", "oci-archive", "docker-archive"], source: str, rest: str) -> Reference:
+def _layout(kind: Literal["oci", "oci-archive"], source: str, rest: str) -> Reference:
     path, at, digest = rest.partition("@")
     if at and not _DIGEST.fullmatch(digest):
         path, digest = rest, ""  # an @ in the path
-    if kind == "docker-archive":  # its tag is a whole docker reference: archive.tar:repository/name:1.0
-        before, _, tag = rest.partition(":")
-        digest = ""
-    else:
-        before, colon, tag = path.rpartition(":")
-        if not colon or "/" in tag:
-            before, tag = path, ""
+    before, colon, tag = path.rpartition(":")
+    if not colon or "/" in tag:
+        before, tag = path, ""
     if not before:
         raise _bad(source, f"expected {kind}:PATH or {kind}:PATH:TAG")
     return Reference(kind, source, before, tag, digest)
+
+
+def _docker_archive(source: str, rest: str) -> Reference:
+    path, _, tag = rest.partition(":")  # the tag is a whole docker reference: repository/name:1.0
+    if not path:
+        raise _bad(source, "expected docker-archive:PATH or docker-archive:PATH:NAME:TAG")
+    return Reference("docker-archive", source, path, tag)
 
 
 def _registry(kind: Literal["docker", "oras", "library"], source: str, rest: str) -> Reference:

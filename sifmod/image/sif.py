@@ -55,7 +55,7 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class SifInfo:
-    """What a checked header says. `arch` is Go's name for the primary partition's architecture: amd64, arm64…"""
+    """What a checked header says. `arch` is Go's name for the architecture, amd64, arm64…, or unknown."""
 
     arch: str
     size: int  # bytes
@@ -89,9 +89,9 @@ def read_sif(path: Path) -> SifInfo:
 
 
 def check_sif(path: Path, arch: str) -> SifInfo:
-    """`read_sif`, and an ImageError where the SIF is for another architecture than `arch`."""
+    """`read_sif`, and an ImageError where the SIF says that it is for another architecture than `arch`."""
     info = read_sif(path)
-    if info.arch != arch:
+    if info.arch not in (arch, "unknown"):
         raise ImageError(
             f"{path} is for another architecture: expected {arch}, its header says {info.arch}",
             "name a source for this machine, or give the image's own `arch:` in the easyconfig",

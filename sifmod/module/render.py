@@ -78,8 +78,7 @@ def state_key(module: ModuleName) -> str:
 
 
 def _modulefiles(plan: Plan, root: str) -> tuple[File, ...]:
-    for variable, value in (*host_variables(plan, root), *launch.container_env(plan)):
-        _check_variable(variable, value)
+    _check(plan, root)
     files: list[File] = []
     for syntax in plan.syntaxes:
         text = _templates(syntax, root).get_template(f"modulefile.{syntax}.j2").render(_values(plan, root, syntax))
@@ -158,11 +157,21 @@ def _text(text: str, syntax: Syntax) -> str:
     return text.replace("]=", "] =") if syntax == "tcl" else text
 
 
-def _check_variable(name: str, value: str) -> None:
-    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
-        raise ModuleError(f"{name!r} cannot be a variable's name")
-    if re.search(r"[\x00-\x1f\x7f]", value):
-        raise ModuleError(f"the value of {name} holds a line break or another control character: {value!r}")
+def _check(plan: Plan, root: str) -> None:
+    """Module tools print names unquoted: hold them to what the configuration promises."""
+    for name in (plan.module.name, plan.module.version, *plan.conflict):
+        _match("[A-Za-z0-9][A-Za-z0-9._+/-]*", name, "a module's name")
+    if plan.family is not None:
+        _match("[A-Za-z0-9][A-Za-z0-9_]*", plan.family, "the name of a family")
+    for name, value in (*host_variables(plan, root), *launch.container_env(plan)):
+        _match("[A-Za-z_][A-Za-z0-9_]*", name, "a variable's name")
+        if re.search(r"[\x00-\x1f\x7f]", value):
+            raise ModuleError(f"the value of {name} holds a line break or another control character: {value!r}")
+
+
+def _match(pattern: str, name: str, what: str) -> None:
+    if not re.fullmatch(pattern, name):
+        raise ModuleError(f"{name!r} cannot be {what}")
 
 
 def _templates(syntax: Syntax, root: str) -> Environment:

@@ -10,7 +10,7 @@ from sifmod.digest import sha256_file
 from sifmod.errors import InstallError
 from sifmod.tree.change import Change
 from sifmod.tree.disk import is_directory, prune, remove_tree, take
-from sifmod.tree.history import read_history, with_event
+from sifmod.tree.history import read_history, recorded, with_event
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, left_over, lock
 from sifmod.tree.receipt import Installation, all_generations, live_number, numbers
@@ -28,6 +28,7 @@ def module_lock(layout: Layout, module: ModuleName, lease: float, on_wait: Calla
         for directory in (*held.remains, held.directory):
             with held.changing(f"cannot clean up after a run for {module} that died"):
                 _withdraw(layout, module, directory, held)
+        _catch_up(layout, module, held)
         try:
             yield held
         finally:
@@ -55,6 +56,7 @@ def staged_generation(layout: Layout, module: ModuleName, held: Held) -> Iterato
         with suppress(OSError):
             _withdraw(layout, module, held.directory, held)
             remove_tree(stage.directory)
+            prune(Path(stage.root).parent, layout.prefix)
         raise
 
 
@@ -120,6 +122,7 @@ def unpublish(layout: Layout, module: ModuleName, held: Held) -> None:
         if is_directory(layout.generations(module)):
             change.file(layout.history(module), with_event(read_history(layout, module), None))
         change.apply()
+        prune(layout.modules / module.name, layout.modules)
         prune(layout.user_software(module) / USER_SOFTWARE[0], layout.prefix)
 
 
@@ -134,6 +137,17 @@ def _withdraw(layout: Layout, module: ModuleName, directory: Path, held: Held) -
             take(root, gone)
             remove_tree(gone)
             prune(root.parent, layout.prefix)
+
+
+def _catch_up(layout: Layout, module: ModuleName, held: Held) -> None:
+    """Write down what became live when the run that did it died before it could."""
+    number = live_number(layout, module)
+    events = read_history(layout, module)
+    if number is not None and events != recorded(layout, module):
+        with held.changing(f"cannot write the history of {module}"):
+            change = Change(held, layout.prefix)
+            change.file(layout.history(module), with_event(events, number))
+            change.apply()
 
 
 def _check_switch(layout: Layout, module: ModuleName) -> None:

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, live_number
 
@@ -18,4 +19,18 @@ def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
         lacks.append(f"the image {installation.image.path} is missing")
     if live_number(layout, installation.module) != installation.generation:
         lacks.append(f"generation {installation.generation} is not the live one")
+    if _died(layout, installation.module):
+        lacks.append("an earlier run died and left something behind")
     return tuple(lacks)
+
+
+def _died(layout: Layout, module: ModuleName) -> bool:
+    """A run for this module, or for an image, died on this node and nobody has cleaned up yet."""
+    try:
+        if not os.listdir(layout.staging):  # noqa: PTH208 (plain names)
+            return False
+    except FileNotFoundError:
+        return False
+    from sifmod.tree.lock import left_over
+
+    return any(name == str(module) or "/" not in name for name in left_over(layout))

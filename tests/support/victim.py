@@ -8,6 +8,7 @@ one line of JSON each, so that a command takes milliseconds instead of starting 
 
 import errno
 import importlib
+import io
 import json
 import mmap
 import os
@@ -18,12 +19,12 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
 CHANGES = {"os.rename", "os.link", "os.symlink", "os.mkdir", "os.rmdir", "os.remove", "os.chmod", "os.truncate"}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-RUNNING = ("killed", "stopped", "failing")
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,10 @@ class Victim:
         """Run one command line; `how`: whole, killed, stopped or failing at `step`, or shot after `delay` seconds."""
         return self._ask({"run": [str(argument) for argument in arguments], "how": how, "step": step, "delay": delay})
 
+    def warm(self, arguments: Sequence[str | Path]) -> Outcome:
+        """Run a command line that changes nothing in the server itself, so that its children find everything loaded."""
+        return self._ask({"warm": [str(argument) for argument in arguments]})
+
     def resume(self, stopped: Outcome) -> Outcome:
         """Let a stopped command go on to its end."""
         return self._ask({"resume": stopped.pid})
@@ -82,6 +87,11 @@ def _serve() -> None:
     running: dict[int, tuple[mmap.mmap, int]] = {}
     for line in sys.stdin:
         request = json.loads(line)
+        if "warm" in request:
+            with redirect_stdout(io.StringIO()):
+                code = importlib.import_module("sifmod.cli.main").run(request["warm"])
+            print(json.dumps({"pid": os.getpid(), "code": code, "steps": 0, "stderr": ""}), flush=True)
+            continue
         if "run" in request:
             count = mmap.mmap(-1, 8)
             errors = os.memfd_create("stderr")
@@ -123,7 +133,7 @@ def _disturb(how: str, step: int, count: mmap.mmap) -> None:
     """Count the steps of this process from now on, and act at the one that was asked for."""
     main = threading.get_ident()
 
-    def reached(path: object) -> None:
+    def reached(*path: object) -> None:
         if threading.get_ident() != main:  # the heartbeat comes when it comes
             return
         now = int.from_bytes(count[:8]) + 1
@@ -135,7 +145,7 @@ def _disturb(how: str, step: int, count: mmap.mmap) -> None:
         elif how == "stopped":
             os.kill(os.getpid(), signal.SIGSTOP)
         elif how == "failing":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *map(str, path))
 
     def hear(event: str, arguments: tuple[object, ...]) -> None:
         if event in CHANGES:
@@ -148,7 +158,7 @@ def _disturb(how: str, step: int, count: mmap.mmap) -> None:
     sync = os.fsync
 
     def fsync(descriptor: int) -> None:
-        reached(f"descriptor {descriptor}")
+        reached()
         sync(descriptor)
 
     os.fsync = fsync  # type: ignore[assignment]

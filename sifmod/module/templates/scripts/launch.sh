@@ -14,6 +14,7 @@ launch() {
   fi
   sifmod_find_image
   sifmod_find_runtime
+  sifmod_forget_modules
   sifmod_set_binds
   sifmod_set_environment
   exec "$sifmod_runtime" -q exec "$sifmod_image" "$@"
@@ -51,6 +52,61 @@ sifmod_find_runtime() {
     if command -v "$sifmod_runtime" >/dev/null; then return; fi
   done
   sifmod_fail 'neither apptainer nor singularity is installed here' 'sifmod doctor says what is missing'
+}
+
+# What loaded modules have put into the environment is not the user's: forget their variables, note their directories.
+sifmod_forget_modules() {
+  sifmod_noted=
+  IFS=:
+  for sifmod_key in ${_SIFMOD_LOADED-}; do
+    case $sifmod_key in
+      *[!A-Za-z0-9_]*) ;;
+      *) eval "sifmod_forget \"\${_SIFMOD_WANT_$sifmod_key-}\"" ;;
+    esac
+  done
+  unset IFS
+}
+
+# sifmod_forget RECORD: 1;runtime;binds;directories;NAME=value;NAME=value... as environment.lua writes it, which is in
+# this directory too. What has another value by now is the user's.
+sifmod_forget() {
+  case $1 in
+    '1;'*';'*';'*';'*) ;;
+    *) return ;;
+  esac
+  sifmod_record=${1#*;*;*;}
+  sifmod_noted=$sifmod_noted:${sifmod_record%%;*}
+  IFS=';'
+  for sifmod_field in ${sifmod_record#*;}; do
+    sifmod_name=${sifmod_field%%=*}
+    case $sifmod_name in
+      *[!A-Za-z0-9_]*) ;;
+      SINGULARITY?* | APPTAINER?*)
+        eval "sifmod_encode \"\${$sifmod_name-}\""
+        if [ "$sifmod_name=$sifmod_encoded" = "$sifmod_field" ]; then unset "$sifmod_name"; fi
+        ;;
+    esac
+  done
+}
+
+# sifmod_encode TEXT: as the records spell it, in sifmod_encoded.
+sifmod_encode() {
+  sifmod_encoded=
+  sifmod_rest=$1
+  while :; do
+    case $sifmod_rest in
+      *[%\;]*) ;;
+      *) break ;;
+    esac
+    sifmod_plain=${sifmod_rest%%[%;]*}
+    sifmod_rest=${sifmod_rest#"$sifmod_plain"}
+    case $sifmod_rest in
+      %*) sifmod_encoded=$sifmod_encoded$sifmod_plain%25 ;;
+      *) sifmod_encoded=$sifmod_encoded$sifmod_plain%3B ;;
+    esac
+    sifmod_rest=${sifmod_rest#?}
+  done
+  sifmod_encoded=$sifmod_encoded$sifmod_rest
 }
 
 # One bind for each target: the user's own, whichever variable they are in, then the module's.
@@ -125,20 +181,12 @@ sifmod_set_environment() {
   {% endfor %}
 }
 
-# sifmod_set SUFFIX VALUE [PLAIN]: SINGULARITY<SUFFIX> and APPTAINER<SUFFIX>; what the user has set in either goes first.
+# sifmod_set SUFFIX VALUE [PLAIN]: SINGULARITY<SUFFIX> and APPTAINER<SUFFIX>, unless the user has set either.
 # The runtime evaluates values, and VALUE is quoted for that; PLAIN is for one that was told not to (NO_EVAL).
 sifmod_set() {
-  eval "sifmod_loaded=\${_SIFMOD_SET_$1-\$2}" # by whichever module
-  eval "sifmod_value=\${APPTAINER$1-\$2}"
-  case $sifmod_value in
-    "$2" | "$sifmod_loaded") eval "sifmod_value=\${SINGULARITY$1-\$2}" ;;
-  esac
-  case $sifmod_value in
-    "$2" | "$sifmod_loaded")
-      sifmod_value=$2
-      if [ -n "${APPTAINER_NO_EVAL-}${SINGULARITY_NO_EVAL-}" ]; then sifmod_value=${3-$2}; fi
-      ;;
-  esac
+  sifmod_value=$2
+  if [ -n "${APPTAINER_NO_EVAL-}${SINGULARITY_NO_EVAL-}" ]; then sifmod_value=${3-$2}; fi
+  eval "sifmod_value=\${APPTAINER$1-\${SINGULARITY$1-\$sifmod_value}}"
   export "SINGULARITY$1=$sifmod_value" "APPTAINER$1=$sifmod_value"
 }
 
@@ -148,7 +196,7 @@ sifmod_set_path() {
   sifmod_users=${SINGULARITYENV_PREPEND_PATH-}:${APPTAINERENV_PREPEND_PATH-}
   IFS=:
   for sifmod_directory in $sifmod_users; do
-    case ::$1:${_SIFMOD_PATHS-}:$sifmod_path in
+    case ::$1:$sifmod_noted:$sifmod_path in
       *":$sifmod_directory:"*) ;;
       *) sifmod_path=$sifmod_path$sifmod_directory: ;;
     esac

@@ -2,8 +2,8 @@
 --
 -- Lmod's own setenv and prepend_path forget what the user had, and cannot be undone in any order. So nothing is undone
 -- here: at each load and unload every variable is computed anew, from what the user has himself and from what each
--- loaded module wants. That is kept in the environment itself, `%` and two digits standing for any `%`, `;` or control
--- character:
+-- loaded module wants. That is kept in the environment itself, `%` and two digits standing for any `%`, `;`, `~` (which
+-- Environment Modules lets the shell expand) or control character:
 --   _SIFMOD_LOADED             the keys of the loaded modules, in the order of their loads
 --   _SIFMOD_GENERATION_<key>   the directory of the generation that was loaded
 --   _SIFMOD_WANT_<key>         format;runtime;binds;directories in front of PATH inside;NAME=value;NAME=value…
@@ -19,7 +19,7 @@ local QUIET = { MC_Refresh = true, MC_ComputeHash = true } -- Lmod evaluates a l
 -------------------------------------------------------------------------------------------------------------- text
 
 local function encode(text)
-   return (text:gsub("[%%;%c]", function(sign) return ("%%%02X"):format(sign:byte()) end))
+   return (text:gsub("[%%;~%c]", function(sign) return ("%%%02X"):format(sign:byte()) end))
 end
 
 local function decode(text)
@@ -225,7 +225,7 @@ local function set(name, value)
    if (getenv(name) or false) == value then return end
    local saved, positive = mcp, rawget(_G, "MCP")
    if mode() == "unload" and positive then mcp = positive end -- where setenv would unset, let it set
-   if value then setenv(name, value) else unsetenv(name, "") end -- Lmod 8.3 wants two arguments
+   if value then setenv(name, (value:gsub("\n", " "))) else unsetenv(name) end
    mcp = saved
 end
 
@@ -290,6 +290,15 @@ local function variables(module, image)
    return values
 end
 
+-- Lmod before 8.7.37 and Environment Modules let the shell run what follows a line break in a value.
+local function refuse_line_breaks(names)
+   for name in pairs(names) do
+      if (getenv(name) or ""):find("\n") then
+         LmodError(("%s holds a line break, which no module can give back; unset it; nothing was changed"):format(name))
+      end
+   end
+end
+
 local function load(module)
    local image = first_file(module.image)
    if not image then
@@ -306,11 +315,14 @@ local function load(module)
       LmodError(("%s was loaded by another version of sifmod; unload it first; nothing was changed"):format(
          state.unknown))
    end
+   local want = { runtime = module.runtime, binds = binds, path_inside = module.path_inside,
+                  set = variables(module, image), generation = module.root }
+   refuse_line_breaks(want.set)
+   for _, list in ipairs(LISTS) do refuse_line_breaks({ [list.names[1]] = true, [list.names[2]] = true }) end
    respect_changes(state)
    remove(state, module.key)
    state.keys[#state.keys + 1] = module.key
-   state.wants[module.key] = { runtime = module.runtime, binds = binds, path_inside = module.path_inside,
-                               set = variables(module, image), generation = module.root }
+   state.wants[module.key] = want
    apply(state, {})
    prepend_path("PATH", module.root .. "/bin")
 end

@@ -4,18 +4,16 @@
 # no such variable, else the text alone. Lmod reads a Tcl modulefile by translating it, and offers less: see sifmod_lmod.
 
 proc sifmod_encode {text} {
-    set text [string map {% %25 ; %3B} $text]
-    if {[regexp {[\x01-\x1f\x7f]} $text]} {
-        foreach sign [lsort -unique [regexp -all -inline {[\x01-\x1f\x7f]} $text]] {
-            set text [string map [list $sign [format %%%02X [scan $sign %c]]] $text]
-        }
+    set map {}
+    foreach sign [lsort -unique [regexp -all -inline {[%;~\x01-\x1f\x7f]} $text]] {
+        lappend map $sign [format %%%02X [scan $sign %c]]
     }
-    return $text
+    return [string map $map $text]
 }
 
 proc sifmod_decode {text} {
-    set map {%25 % %3B ;}
-    foreach code [lsort -unique [regexp -all -inline {%[01][0-9A-F]|%7F} $text]] {
+    set map {}
+    foreach code [lsort -unique [regexp -all -inline {%[0-9A-F]{2}} $text]] {
         lappend map $code [format %c [scan $code %%%x]]
     }
     return [string map $map $text]
@@ -34,9 +32,9 @@ proc sifmod_set {name value} {
         # when unloading, setenv unsets, and unsetenv sets
         if {[module-info mode remove]} {setenv $name {}} else {unsetenv $name}
     } elseif {[module-info mode remove]} {
-        unsetenv $name [lindex $value 0]
+        unsetenv $name [string map {\n { }} [lindex $value 0]]
     } else {
-        setenv $name [lindex $value 0]
+        setenv $name [string map {\n { }} [lindex $value 0]]
     }
 }
 
@@ -313,6 +311,12 @@ proc sifmod_load {module} {
     if {[dict get $state unknown] ne {}} {
         error "[dict get $state unknown] was loaded by another version of sifmod; unload it first; nothing was changed"
     }
+    foreach name [concat [dict keys [dict get $want set]] [lrange [lindex [sifmod_lists] 0] 2 3] \
+        [lrange [lindex [sifmod_lists] 1] 2 3]] {
+        if {[string first \n [getenv $name {}]] >= 0} {
+            error "$name holds a line break, which no module can give back; unset it; nothing was changed"
+        }
+    }
     set state [sifmod_remove [sifmod_respect_changes $state] $key]
     dict lappend state keys $key
     dict set state wants $key $want
@@ -346,6 +350,15 @@ proc sifmod_show {module} {
     prepend-path PATH [dict get $module root]/bin
 }
 
+# Tcl's part of pushenv may change Lmod's own environment, where its other part then takes that for the user's value.
+proc sifmod_push {name text} {
+    set earlier [array get ::env $name]
+    pushenv $name $text
+    set ::env($name) {}
+    unset ::env($name)
+    array set ::env $earlier
+}
+
 # Lmod can only restore what it has pushed itself: in the order of the loads, and without what was added since.
 proc sifmod_lmod {module} {
     set root [dict get $module root]
@@ -355,11 +368,12 @@ proc sifmod_lmod {module} {
     if {[module-info mode load]} {
         set want [sifmod_want $module]
     } else {
-        set want [dict create binds {} path_inside {} set [sifmod_variables $module {}]]
+        set want [dict create binds {} path_inside {} set {}]
+        foreach name [dict keys [sifmod_variables $module {}]] {dict set want set $name {}}
     }
-    pushenv _SIFMOD_GENERATION_[dict get $module key] $root
-    pushenv _SIFMOD_BINDS [join [dict get $want binds] ,]
-    dict for {name value} [dict get $want set] {pushenv $name [lindex $value 0]}
+    sifmod_push _SIFMOD_GENERATION_[dict get $module key] $root
+    sifmod_push _SIFMOD_BINDS [join [dict get $want binds] ,]
+    dict for {name value} [dict get $want set] {sifmod_push $name [lindex $value 0]}
     foreach list [sifmod_lists] {
         lassign $list separator field
         set entries {}
@@ -368,7 +382,7 @@ proc sifmod_lmod {module} {
         }
         set entries [sifmod_unique $separator [concat $entries [dict get $want $field]]]
         foreach name [lrange $list 2 end] - [sifmod_prefixes $module] {
-            if {${-} ne {}} {pushenv $name [join $entries $separator]}
+            if {${-} ne {}} {sifmod_push $name [join $entries $separator]}
         }
     }
     prepend-path PATH $root/bin
@@ -377,7 +391,7 @@ proc sifmod_lmod {module} {
 proc sifmod_module {args} {
     if {[module-info mode display]} {
         sifmod_show $args
-    } elseif {[info exists ::ModuleTool] && $::ModuleTool eq "Lmod"} {
+    } elseif {([info exists ::ModuleTool] && $::ModuleTool eq "Lmod") || ![llength [info commands getenv]]} {
         sifmod_lmod $args
     } elseif {[module-info mode remove]} {
         sifmod_unload $args

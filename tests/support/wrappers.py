@@ -1,0 +1,71 @@
+"""A module whose wrappers run in the tiny image, and people who run them."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from plans import plan
+from sifmod.module.plan import Activation, ImagePlan, Plan, Runtime, Wrapper
+from support.command import Result, run
+from support.generation import find
+from support.module_tool import ModuleTool
+from support.user import OrdinaryUser
+
+WRAPPERS = (
+    Wrapper("sh", ("sh",)),
+    Wrapper("env", ("env",)),
+    Wrapper("show", ("sh", "-c", 'printf "%s\\0" "$@"', "it's $0")),
+    Wrapper("start-shell", ("/runscripts/start-shell",)),
+    Wrapper("nothing", ("no-such-command",)),
+)
+
+
+def tiny_plan(prefix: Path, **changes: object) -> Plan:
+    """A module of the busybox image."""
+    wanted = plan(
+        prefix=str(prefix),
+        image=ImagePlan("tiny.sif", (), (), None, None, "amd64", "copy", False),
+        runtime=Runtime("apptainer", find("apptainer")),
+        accelerator="none",
+        gpu_flags=(),
+        activation=Activation("true", ""),
+        binds=(),
+        env=(("LD_PRELOAD", ""), ("PIP_USER", "0"), ("PYTHONNOUSERSITE", "1"), ("PYTHONPATH", "")),
+        host_env=(),
+        path=("/runscripts",),
+        wrappers=WRAPPERS,
+        runscripts=("start-shell",),
+    )
+    return replace(wanted, **changes)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Somebody:
+    """Runs commands as root, or as the ordinary user."""
+
+    ordinary: OrdinaryUser | None
+    home: Path
+
+    def run(
+        self, args: Sequence[str | Path], env: Mapping[str, str] | None = None, stdin: str = "", cwd: Path | None = None
+    ) -> Result:
+        """Run `args` with `env` over what this person has at login."""
+        if self.ordinary is not None:
+            return self.ordinary.run(args, env=env, cwd=cwd, stdin=stdin)
+        return run(args, env={**os.environ, "HOME": str(self.home), **(env or {})}, cwd=cwd or self.home, stdin=stdin)
+
+
+def environment(result: Result) -> dict[str, str]:
+    """What `env` printed, when no value has a newline; nothing else may have been said."""
+    assert (result.code, result.stderr) == (0, "")
+    return dict(line.split("=", 1) for line in result.stdout.splitlines())
+
+
+def loaded(tool: ModuleTool, *modules: Plan, env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a shell that has loaded the modules, one after the other; `env` is what it had before."""
+    paths = ":".join(f"{module.prefix}/modules" for module in modules)
+    steps = [f"module load {module.module}" for module in modules]
+    for step in (done := tool.session(steps, paths, env)):
+        assert (step.code, step.stderr) == (0, "")
+    return dict(done[-1].environment)

@@ -1,0 +1,107 @@
+"""Which file a name means."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sifmod.config.find import find_easyconfig, search_easyconfigs, shipped
+from sifmod.errors import EasyconfigNotFoundError
+from support.config import write
+
+
+@pytest.fixture
+def directories(tmp_path: Path) -> tuple[Path, Path]:
+    """Two directories of an easyconfig path."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    write(first / "App-1.0.yaml", "x: 1")
+    write(first / "my-tool/my-tool-2.0-cuda.yaml", "x: 1")
+    write(first / "presets/App-preset.yaml", "x: 1")
+    write(first / "sites/App-site.yaml", "x: 1")
+    write(second / "App/App-1.0.yaml", "x: 1")
+    write(second / "App/App-1.1.yml", "x: 1")
+    write(second / "App/notes.txt", "x")
+    return first, second
+
+
+def missing(name: str, directories: tuple[Path, ...]) -> EasyconfigNotFoundError:
+    with pytest.raises(EasyconfigNotFoundError) as caught:
+        find_easyconfig(name, directories)
+    assert caught.value.exit_code == 4
+    return caught.value
+
+
+def test_a_name_is_looked_up_in_order_with_or_without_its_ending(directories: tuple[Path, Path]) -> None:
+    first, second = directories
+    for name in ("App-1.0", "App-1.0.yaml"):
+        assert find_easyconfig(name, directories) == first / "App-1.0.yaml"
+        assert find_easyconfig(name, (second, first)) == second / "App/App-1.0.yaml"
+    assert find_easyconfig("App-1.1", directories) == second / "App/App-1.1.yml"
+    assert find_easyconfig("my-tool-2.0-cuda", directories) == first / "my-tool/my-tool-2.0-cuda.yaml"
+
+
+def test_a_path_is_that_file_and_nothing_else(directories: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = directories
+    assert find_easyconfig(str(second / "App/App-1.0.yaml"), (first,)) == second / "App/App-1.0.yaml"
+    monkeypatch.chdir(second)
+    assert find_easyconfig("App/App-1.1.yml", (first,)) == Path("App/App-1.1.yml")
+    assert missing("./App-1.0.yaml", directories).message == "no such file: ./App-1.0.yaml"
+
+
+def test_a_file_here_comes_before_the_path(directories: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(directories[1] / "App")
+    assert find_easyconfig("App-1.0.yaml", directories) == Path("App-1.0.yaml")
+    assert find_easyconfig("App-1.0", directories) == directories[0] / "App-1.0.yaml"
+
+
+def test_what_is_not_found_is_told_with_the_places_and_what_is_spelled_almost_so(
+    directories: tuple[Path, Path],
+) -> None:
+    error = missing("Ap-1.0", directories)
+    assert error.message == f"no easyconfig is called 'Ap-1.0'; looked in\n  {directories[0]}\n  {directories[1]}"
+    assert error.hint.startswith("did you mean App-1.0")
+    assert missing("app", directories).hint == "did you mean App-1.0, App-1.1?"
+    assert missing("App/1.0", directories).hint == "did you mean App-1.0, App-1.1?"
+    assert missing("zzz", directories).hint == "`sifmod search PATTERN` lists what there is"
+    assert missing("", directories).message.startswith("no easyconfig is called ''")
+
+
+@pytest.mark.parametrize("name", ["presets", "App-preset", "App-site", "..", ".", "x" * 5000, "a\0b", "App-1.0.txt"])
+def test_what_is_no_easyconfigs_name_is_not_found(directories: tuple[Path, Path], name: str) -> None:
+    missing(name, directories)
+
+
+def test_search_finds_names_in_any_case_by_text_or_expression(directories: tuple[Path, Path]) -> None:
+    first, second = directories
+    assert search_easyconfigs("app", directories) == (first / "App-1.0.yaml", second / "App/App-1.1.yml")
+    assert search_easyconfigs("tool.*cuda$", directories) == (first / "my-tool/my-tool-2.0-cuda.yaml",)
+    assert search_easyconfigs("1.(", directories) == ()
+    assert len(search_easyconfigs("", directories)) == 3
+    assert search_easyconfigs("preset", directories) == ()
+    assert search_easyconfigs("app", (first / "absent", second)) == tuple(sorted((second / "App").glob("App-*")))
+
+
+def test_shipped_easyconfigs_are_there() -> None:
+    assert (shipped() / "PyTorch/PyTorch-2.2.0.yaml").is_file()
+    assert find_easyconfig("PyTorch-2.2.0", (shipped(),)) == shipped() / "PyTorch/PyTorch-2.2.0.yaml"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=st.text(max_size=30))
+def test_no_name_and_no_pattern_gives_anything_but_files_or_a_message(
+    directories: tuple[Path, Path], name: str
+) -> None:
+    search_easyconfigs(name, directories)
+    try:
+        assert find_easyconfig(name, directories).exists()
+    except EasyconfigNotFoundError as error:
+        assert error.message
+
+
+@pytest.mark.parametrize("module", ["input", "find", "prefix"])
+def test_cheap_parts_import_neither_pydantic_nor_yaml(module: str) -> None:
+    code = f"import sys, sifmod.config.{module}; print(sorted({{'pydantic', 'yaml', 'difflib'}} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -1,0 +1,130 @@
+"""The JSON Schema, against what the loader takes and refuses."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sifmod.config.check import check_layer
+from sifmod.config.easyconfig import EasyconfigFile
+from sifmod.config.find import shipped
+from sifmod.config.schema import easyconfig_schema
+from sifmod.config.yaml import parse_yaml
+
+SCHEMA = easyconfig_schema()
+
+
+def valid(value: Any, schema: dict[str, Any]) -> bool:
+    """A validator of the part of JSON Schema that the schema uses; an unknown keyword is an error."""
+    for keyword, wanted in schema.items():
+        match keyword:
+            case "$ref":
+                ok = valid(value, SCHEMA["$defs"][wanted.rpartition("/")[2]])
+            case "anyOf":
+                ok = any(valid(value, choice) for choice in wanted)
+            case "type":
+                ok = any(is_a(value, name) for name in (wanted if isinstance(wanted, list) else [wanted]))
+            case "enum":
+                ok = value in wanted
+            case "items":
+                ok = not isinstance(value, list) or all(valid(item, wanted) for item in value)
+            case "properties":
+                ok = not isinstance(value, dict) or all(
+                    valid(value[key], inner) for key, inner in wanted.items() if key in value
+                )
+            case "additionalProperties":
+                ok = not isinstance(value, dict) or all(
+                    wanted is not False and valid(inner, wanted)
+                    for key, inner in value.items()
+                    if key not in schema.get("properties", {})
+                )
+            case "required":
+                ok = not isinstance(value, dict) or set(wanted) <= set(value)
+            case "propertyNames":
+                ok = not isinstance(value, dict) or all(valid(key, wanted) for key in value)
+            case "maxLength":
+                ok = not isinstance(value, str) or len(value) <= wanted
+            case "minLength":
+                ok = not isinstance(value, str) or len(value) >= wanted
+            case "title" | "description" | "$schema" | "$defs":
+                ok = True
+            case _:
+                raise AssertionError(f"unknown keyword {keyword}")
+        if not ok:
+            return False
+    return True
+
+
+def is_a(value: Any, name: str) -> bool:
+    kinds: dict[str, tuple[type, ...]] = {
+        "string": (str,), "object": (dict,), "array": (list,), "boolean": (bool,), "null": (type(None),),
+        "integer": (int,), "number": (int, float),
+    }  # fmt: skip
+    return isinstance(value, kinds[name]) and (name == "boolean" or not isinstance(value, bool))
+
+
+@pytest.mark.parametrize("path", sorted(shipped().glob("*/*.yaml")), ids=lambda path: path.name)
+def test_shipped_easyconfigs_and_presets_are_valid(path: Path) -> None:
+    import yaml
+
+    if path.parent.name != "sites":
+        assert valid(yaml.safe_load(path.read_text()), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nmae: x", "version: 2.20", "env: {A: yes}", "accelerator: gpu", "binds: [3]", "binds: [{target: /a}]",
+        "image: {sorces: []}", "variants: {a: {variants: {}}}", "variants: {a: {nmae: x}}", "docurls+: x", "env+: []",
+        "runscripts: [x]", "conda: /opt", "description: [x]", "image: {sources: ['']}", "whatis: [1.0]",
+    ],
+)  # fmt: skip
+def test_what_the_schema_refuses_the_loader_refuses(text: str) -> None:
+    import yaml
+
+    assert not valid(yaml.safe_load(text), SCHEMA)
+    assert check_layer(EasyconfigFile, parse_yaml(text.encode(), "f.yaml")[0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: A", "env: {A: 1, B: 1.5, C: x, D: null}", "binds+: [/a, {source: /b, optional: true}]", "image: null",
+        "variants: {a: null, b: {preset: p, image: {sources+: [x]}, env: null}}", "extends: x.yaml", "family: null",
+        "runscripts: [get-master]", "accelerator: null", "sanity_check: {commands+: ['true']}", "contents: {a: null}",
+    ],
+)  # fmt: skip
+def test_what_the_loader_takes_the_schema_takes(text: str) -> None:
+    import yaml
+
+    assert valid(yaml.safe_load(text), SCHEMA)
+    assert not check_layer(EasyconfigFile, parse_yaml(text.encode(), "f.yaml")[0])
+
+
+def test_every_key_says_what_it_is() -> None:
+    described = [SCHEMA, *SCHEMA["$defs"].values()]
+    for schema in described:
+        assert all("description" in value for value in schema["properties"].values())
+
+
+def keys(schema: dict[str, Any]) -> dict[str, list[str]]:
+    found = {name: sorted(definition["properties"]) for name, definition in schema["$defs"].items()}
+    return {**found, "": sorted(schema["properties"])}
+
+
+def test_the_shipped_copy_has_the_same_keys() -> None:
+    """Not byte for byte: how a schema is spelled depends on the version of pydantic."""
+    copy = json.loads((shipped() / "easyconfig.schema.json").read_text())
+    assert keys(copy) == keys(SCHEMA)
+    assert copy["properties"]["accelerator"]["enum"] == ["rocm", "cuda", "none", None]
+
+
+def test_a_shipped_easyconfig_names_the_schema_for_editors() -> None:
+    for path in sorted(shipped().glob("*/*.yaml")):
+        if path.parent.name == "sites":
+            continue
+        named = re.match(r"# yaml-language-server: \$schema=(.*)\n", path.read_text())
+        assert named is not None, path
+        assert (path.parent / named.group(1)).resolve() == shipped() / "easyconfig.schema.json"

@@ -1,0 +1,93 @@
+"""The easyconfigs that ship with sifmod: what they say, against the facts they were made from."""
+
+from pathlib import Path
+
+import pytest
+
+from sifmod.config.find import shipped
+from sifmod.config.load import LoadedEasyconfig, all_variants
+from support.config import Configuration
+
+FILES = sorted(path for path in shipped().glob("*/*.yaml") if path.parent.name not in ("presets", "sites"))
+
+
+def variant(tmp_path: Path, name: str, chosen: str | None, **site: str) -> LoadedEasyconfig:
+    from sifmod.config.load import load_easyconfig
+
+    configuration = Configuration(tmp_path)
+    path = shipped() / "PyTorch" / f"{name}.yaml"
+    return load_easyconfig(path, configuration.site(**site), chosen, {}, configuration.environ)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_variant_loads_and_is_named_like_its_file(tmp_path: Path, path: Path) -> None:
+    configuration = Configuration(tmp_path)
+    for loaded in all_variants(path, configuration.site(), configuration.environ):
+        made = loaded.easyconfig
+        assert path.parent.name == made.name
+        assert path.stem == f"{made.name}-{made.version}"
+        assert made.description
+        assert made.homepage.startswith("https://")
+        assert made.contents
+        assert made.sanity_check.commands
+
+
+def test_the_rocm_variant_is_lumis_module(tmp_path: Path) -> None:
+    """LUMI's recipe PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240209, field by field."""
+    loaded = variant(tmp_path, "PyTorch-2.2.0", None, site="lumi-g")
+    made = loaded.easyconfig
+    assert loaded.variant == "rocm"
+    assert str(made.module) == "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240209"
+    assert made.image.filename == "lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-f72ddd8ef883.sif"
+    assert made.image.sources == (made.image.filename,)
+    assert made.image.arch == "amd64"
+    assert "/appl/local/containers/easybuild-sif-images" in made.image.available
+    assert made.conda is not None
+    assert (made.conda.prefix, made.conda.env) == ("/opt/miniconda3", "pytorch")
+    site = Configuration(tmp_path).site(site="lumi-g").site
+    assert {bind.source for bind in (*site.binds, *made.binds)} == {
+        *("/var/spool/slurmd", "/opt/cray", "/usr/lib64/libcxi.so.1", "/usr/lib64/libjansson.so.4"),
+        *("/pfs", "/scratch", "/projappl", "/project", "/flash", "/appl"),
+    }
+    assert dict((*site.runscript_env, *made.runscript_env)) == {
+        "NCCL_SOCKET_IFNAME": "hsn0,hsn1,hsn2,hsn3",
+        "NCCL_NET_GDR_LEVEL": "3",
+    }
+    assert set(made.runscripts) >= {"conda-python-simple", "conda-python-distributed", "get-master"}
+
+
+@pytest.mark.parametrize(
+    ("site", "chosen", "source", "module"),
+    [
+        ("generic-cuda", "cuda", "docker://nvcr.io/nvidia/pytorch:24.01-py3", "2.2.0-cuda-12.3-python-3.10-ngc-24.01"),
+        ("generic", "cpu", "docker://pytorch/pytorch:2.2.0-cuda12.1-cudnn8-runtime", "2.2.0-cpu"),
+    ],
+)
+def test_the_other_variants_of_2_2_0(tmp_path: Path, site: str, chosen: str, source: str, module: str) -> None:
+    loaded = variant(tmp_path, "PyTorch-2.2.0", None, site=site)
+    assert (loaded.variant, loaded.easyconfig.image.sources) == (chosen, (source,))
+    assert loaded.easyconfig.module.version == module
+    assert loaded.easyconfig.accelerator == {"cuda": "cuda", "cpu": "none"}[chosen]
+
+
+def test_conda_of_pytorchs_own_image(tmp_path: Path) -> None:
+    conda = variant(tmp_path, "PyTorch-2.2.0", "cpu").easyconfig.conda
+    assert conda is not None
+    assert (conda.prefix, conda.env) == ("/opt/conda", "base")
+
+
+def test_2_13_0_takes_the_layout_that_the_demo_builds(tmp_path: Path) -> None:
+    public = variant(tmp_path, "PyTorch-2.13.0", None, site="generic")
+    assert str(public.easyconfig.module) == "PyTorch/2.13.0-cpu"
+    assert public.easyconfig.image.sources == ("docker://pytorch/pytorch:2.13.0-cuda12.6-cudnn9-runtime",)
+    configuration = Configuration(tmp_path, {"PYTORCH_OCI_LAYOUT": "/build/layout"})
+    demo = configuration.load(shipped() / "PyTorch/PyTorch-2.13.0.yaml")
+    assert demo.easyconfig.image.sources[0] == "oci:/build/layout"
+    assert "/opt/miniconda3/envs/pytorch/bin" in demo.easyconfig.path
+
+
+def test_no_shipped_file_names_another_that_is_not_shipped() -> None:
+    for path in FILES:
+        for line in path.read_text().splitlines():
+            if line.strip().startswith("preset:"):
+                assert (shipped() / "presets" / f"{line.partition(':')[2].strip()}.yaml").is_file()
