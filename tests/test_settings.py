@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sifmod.config.find import shipped
 from sifmod.config.input import current_facts, unchanged
-from sifmod.config.option import OPTION_KEYS, VARIABLES
+from sifmod.config.prefix import OPTION_KEYS, VARIABLES
 from sifmod.config.settings import load_site
 from sifmod.errors import ConfigError, OptionError
 from support.config import Configuration, lines, write

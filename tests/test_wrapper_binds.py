@@ -151,7 +151,7 @@ def test_the_runtime_is_told_of_gpus_where_they_are(
     command = (*own_dev, switch / "bin" / "sh", "-c", ":")
     for base in ({}, loaded(module_tool, wanted)):
         debugging = run(command, env={**os.environ, **base, "APPTAINER_DEBUG": "1"})
-        assert set(re.findall("Using (.*) GPU setup", debugging.stderr)) == expected
+        assert set(re.findall("Using (.*) GPU setup", debugging.stderr)) == expected, debugging.stderr
         if not expected:
             silent = run(command, env={**os.environ, **base})
             assert (silent.code, silent.stderr) == (0, "")

@@ -111,7 +111,7 @@ def test_the_way_through_a_symbolic_link_is_the_same(somebody: Somebody, switch:
 
 def test_nothing_is_started_before_the_runtime(switch: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    bind = {
+    users = {
         "SINGULARITY_BINDPATH": "/usr:/mnt",
         "APPTAINERENV_PREPEND_PATH": "/opt:/srv",
         "SINGULARITYENV_PIP_USER": "1",

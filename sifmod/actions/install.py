@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sifmod import __version__
+from sifmod.actions.ownership import ownership
 from sifmod.actions.sanity import sanity_check
 from sifmod.actions.unchanged import Options, file_state
+from sifmod.config.input import Input, read_input
 from sifmod.config.load import LoadedEasyconfig, Overrides, load_easyconfig
 from sifmod.config.settings import LoadedSite
 from sifmod.digest import sha256_bytes
@@ -83,6 +85,11 @@ def _again(loaded: LoadedEasyconfig, site: LoadedSite) -> str:
 
 def install(request: Request, listener: Listener) -> tuple[Installation, bool]:
     """Make the disk match the plan; gives what is installed, and whether anything was changed for it."""
+    with ownership(request.site.site):
+        return _install(request, listener)
+
+
+def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:
     plan, options, site = request.plan, request.options, request.site.site
     layout = Layout(Path(plan.prefix))
     tidy(layout, site.lock_lease, _waiting(listener, str(plan.module)))
@@ -201,6 +208,17 @@ def _image_record(plan: Plan, artifact: Artifact) -> ImageRecord:
     )
 
 
+def _nearer_places(request: Request) -> tuple[Input, ...]:
+    """The directories where a name is looked for before this easyconfig is found: a new file there may hide it."""
+    path = request.loaded.path
+    places: list[Input] = []
+    for directory in request.site.site.robot_paths:
+        if path.is_relative_to(directory):
+            break
+        places += (read_input(f"{place}/", os.environ) for place in (directory, directory / request.plan.module.name))
+    return tuple(places)
+
+
 def _provenance(request: Request) -> Provenance:
     plan = request.plan
     derived = ((IMAGE_REQUEST, _image_request(plan)), *(file_state(path) for path in local_sources(plan)))
@@ -211,7 +229,7 @@ def _provenance(request: Request) -> Provenance:
         variant=request.loaded.variant,
         site=request.site.site.name,
         accelerator=plan.accelerator,
-        inputs=(*request.site.inputs, *request.loaded.inputs),
+        inputs=(*request.site.inputs, *request.loaded.inputs, *_nearer_places(request)),
         facts=request.site.facts,
         options=(*request.options.recorded, *derived),
         plan_digest=plan_digest(plan),

@@ -31,7 +31,9 @@ def command(yes: bool, days: float, prefix: str | None, as_json: bool) -> None:
         for what, path, keep in rows:
             click.echo(f"{'keep  ' if keep else 'remove'}  {what}  {path}{f'  ({keep})' if keep else ''}")
     if not yes:
-        say(f"{human_size(plan.size)} can be freed: `sifmod gc --yes` does it" if plan.size else "nothing large to free")
+        say(
+            f"{human_size(plan.size)} can be freed: `sifmod gc --yes` does it" if plan.size else "nothing large to free"
+        )
         return
     done = apply_gc(layout, plan, lease, waiting("the tree"))
     say(f"removed {len(done.generations)} generations and {len(done.images)} images, {human_size(done.size)}")

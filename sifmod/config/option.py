@@ -7,16 +7,11 @@ from collections.abc import Mapping
 from sifmod.config.check import check_layer, did_you_mean
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.config.node import Mark, Node, Number, Scalar, tree
+from sifmod.config.prefix import OPTION_KEYS, VARIABLES
 from sifmod.config.site import SiteFile
 from sifmod.config.variables import expand_paths
 from sifmod.errors import OptionError
 
-OPTION_KEYS = (
-    *("site", "prefix", "image_dirs", "robot_paths", "accelerator", "runtime", "module_syntax", "link"),
-    *("lock_lease", "umask", "group", "arch"),
-)
-"""The keys that `SIFMOD_<KEY>` and an option of the command line can give; lists are separated by `:`."""
-VARIABLES = ("SIFMOD_CONFIG_DIR", *(f"SIFMOD_{key.upper()}" for key in OPTION_KEYS))
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?")
 _LISTS = ("image_dirs", "robot_paths")
 _PATHS = ("prefix", *_LISTS)

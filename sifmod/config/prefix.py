@@ -8,6 +8,12 @@ from pathlib import Path
 from sifmod.errors import OptionError
 
 SITE_FILES = "/etc/sifmod.d"
+OPTION_KEYS = (
+    *("site", "prefix", "image_dirs", "robot_paths", "accelerator", "runtime", "module_syntax", "link"),
+    *("lock_lease", "umask", "group", "arch"),
+)
+"""The keys that `SIFMOD_<KEY>` and an option of the command line can give; lists are separated by `:`."""
+VARIABLES = ("SIFMOD_CONFIG_DIR", *(f"SIFMOD_{key.upper()}" for key in OPTION_KEYS))
 
 
 def home(environ: Mapping[str, str]) -> str:
@@ -42,6 +48,8 @@ def default_prefix(environ: Mapping[str, str]) -> tuple[Path, str]:
 
 def quick_prefix(option: str | None, environ: Mapping[str, str]) -> str | None:
     """The prefix where the command line, a variable or the default decides it; None where files have to be read."""
+    if any(name.startswith("SIFMOD_") and name not in VARIABLES for name in environ):
+        return None  # which is then refused
     if option:
         return os.path.abspath(option)  # noqa: PTH100 (a link stays a link)
     if given := environ.get("SIFMOD_PREFIX"):

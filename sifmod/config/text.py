@@ -130,7 +130,10 @@ class Items:
         """A dict's schema, followed by the step from dict to pairs."""
         key = self.key if self.check is None else Annotated[self.key, AfterValidator(self._checked)]
         mapping = core_schema.dict_schema(handler.generate_schema(key), handler.generate_schema(self.value))
-        return core_schema.no_info_after_validator_function(lambda items: tuple(items.items()), mapping)
+        back = core_schema.plain_serializer_function_ser_schema(dict)
+        return core_schema.no_info_after_validator_function(
+            lambda items: tuple(items.items()), mapping, serialization=back
+        )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """A dict's JSON Schema."""

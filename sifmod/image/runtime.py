@@ -52,7 +52,7 @@ def pull(request: Request) -> Fetched:
     insecure = ("--no-https",) if is_loopback(reference.host) else ()
     foreign = ("--arch", arch) if _MACHINES.get(platform.machine()) != arch else ()
     with request.store.workspace() as workspace:
-        uri = _uri(reference, workspace)
+        uri = _uri(reference, arch, workspace)
         command = ("pull", "--force", "--disable-cache", *foreign, *insecure, str(request.incoming), uri)
         _run(request, command, workspace, workspace)
     return hashed(request.incoming, request)
@@ -119,15 +119,15 @@ def _failure(shown: str, code: int, output: Path) -> FetchError:
     return FetchError("\n".join((f"`{shown}` {ended}:", *(f"    {line}" for line in said))), advice)
 
 
-def _uri(reference: Reference, workspace: Path) -> str:
+def _uri(reference: Reference, arch: str, workspace: Path) -> str:
     """The reference as the runtime takes it in `workspace`: 1.4 can read no tag of a layout and no colon in a path."""
     match reference.kind:
         case "oci":
-            single_manifest_layout(reference, Path(reference.location).absolute(), workspace / "layout")
+            single_manifest_layout(reference, Path(reference.location).absolute(), arch, workspace / "layout")
             return "oci:layout"
         case "oci-archive":
             unpacked = unpack_layout(Path(reference.location).absolute(), workspace / "unpacked")
-            single_manifest_layout(reference, unpacked, workspace / "layout")
+            single_manifest_layout(reference, unpacked, arch, workspace / "layout")
             return "oci:layout"
         case "docker-archive":
             archive = Path(reference.location).absolute()
