@@ -23,14 +23,13 @@ if sys.argv[1] == "handled":
     signal.signal(signal.SIGTERM, stop)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 code = "sh -c 'sleep 98765; :' & sleep 98765; :"
-run_child(("/bin/sh", "-c", code), cwd=Path("/"), env={**os.environ, "MARK": sys.argv[2]}, output=Path(sys.argv[3]))
+run_child(("/bin/sh", "-c", code), cwd=Path("/"), env={**os.environ, "MARK": sys.argv[2]})
 """
 
 
 def run(tmp_path: Path, *args: str, **env: str) -> tuple[int, str]:
-    output = tmp_path / "output"
-    code = run_child(args, cwd=tmp_path, env={"PATH": os.environ["PATH"], **env}, output=output)
-    return code, output.read_text()
+    ended = run_child(args, cwd=tmp_path, env={"PATH": os.environ["PATH"], **env})
+    return ended.code, ended.said.decode()
 
 
 def test_the_exit_code_and_everything_said_come_back(tmp_path: Path) -> None:
@@ -48,7 +47,11 @@ def test_no_process_stays_behind(tmp_path: Path) -> None:
 def test_what_is_no_program_is_told(tmp_path: Path, program: str) -> None:
     with pytest.raises(FileNotFoundError):
         run(tmp_path, program)
-    assert not (tmp_path / "output").exists()
+
+
+def test_of_much_output_the_end_is_kept(tmp_path: Path) -> None:
+    code, said = run(tmp_path, "/bin/sh", "-c", "head -c 9000000 /dev/zero | tr '\\0' x; echo; echo the end")
+    assert (code, said[-9:], len(said)) == (0, "\nthe end\n", 1 << 16)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +66,7 @@ def test_what_is_no_program_is_told(tmp_path: Path, program: str) -> None:
 )
 def test_children_and_grandchildren_end_with_us(tmp_path: Path, number: signal.Signals, handler: str) -> None:
     mark = str(tmp_path)
-    script = (sys.executable, "-c", DRIVER, handler, mark, str(tmp_path / "output"))
+    script = (sys.executable, "-c", DRIVER, handler, mark)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     driver = subprocess.Popen(script, env=env, stderr=subprocess.DEVNULL)
     wait_until(lambda: sum("98765" in command for command in marked(mark)) >= 3)

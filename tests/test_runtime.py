@@ -171,8 +171,8 @@ def test_what_is_not_there_is_told(one_prefix: Prefix, tmp_path: Path, source: s
 def test_the_runtimes_own_messages_are_shown(images: Images, one_prefix: Prefix, tmp_path: Path) -> None:
     layout = tmp_path / "layout"
     run(("cp", "-r", images.tiny_layout(), layout)).ok()
-    for blob in (layout / "blobs" / "sha256").iterdir():
-        blob.write_bytes(b"damaged")
+    largest = max((layout / "blobs" / "sha256").iterdir(), key=lambda blob: blob.stat().st_size)
+    largest.write_bytes(b"damaged")
     error = refused(one_prefix, plan(f"oci:{layout}"))
     assert f"`apptainer pull oci:{layout}` failed with exit code 255:\n    FATAL: " in error.message
     assert "INFO" not in error.message

@@ -141,7 +141,7 @@ PAGE = b"\n<!DOCTYPE html>\n<html lang=en><head><title>\n Sign in \xc3\xbc </tit
         (json.dumps({"errors": [{"code": "DENIED"}]}).encode(), 'a JSON document ({"errors": [{"code": "DENIED"}]})'),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:12\n", "a Git LFS pointer"),
         (b"Not Found\n", "a text (Not Found)"),
-        (gzip.compress(b"x" * 5000), "a gzip file"),
+        (gzip.compress(b"x" * 5000, mtime=0), "a gzip file"),
         (b"#!/usr/bin/env run-singularity\n\0SIF", "a truncated SIF of 35 bytes"),
         (random.Random(1).randbytes(5000), "unknown data that begins with the bytes f5 b1 65 22"),
     ],

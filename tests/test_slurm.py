@@ -1,7 +1,6 @@
 """Distributed PyTorch in real containers on a real Slurm cluster of two nodes, started by the runscript."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from plans import plan
-from sifmod.module.plan import Activation, ImagePlan, Runtime, Wrapper
-from support.generation import loaded, make_generation
+from sifmod.module.plan import ImagePlan, Runtime, Wrapper
+from support import module_tool as tools
+from support.generation import find, make_generation
 from support.images import Images
 from support.slurm import Slurm
+from support.wrappers import loaded
 
 DDP = """
 import os, sys, time, pathlib
@@ -37,23 +38,21 @@ RUN = 'exec singularity exec "$SIF" conda-python-distributed ddp.py "$@"'
 
 @pytest.fixture(scope="module")
 def module(images: Images, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment with a module of the demo's PyTorch image loaded."""
-    found = shutil.which("singularity")
-    assert found, "singularity is missing: run scripts/provision"
+    """The environment of a shell that has loaded a module of the demo's PyTorch image with Lmod."""
     wanted = plan(
         prefix=str(tmp_path_factory.mktemp("pre fix")),
         image=ImagePlan("pytorch.sif", (), (), None, None, "amd64", "copy", False),
-        runtime=Runtime("apptainer", found),
+        runtime=Runtime("apptainer", find("singularity")),
         accelerator="none",
         gpu_flags=(),
-        activation=Activation("source /opt/miniconda3/bin/activate pytorch", ""),
         binds=(),
-        env=(("PYTHONNOUSERSITE", "1"), ("OMP_NUM_THREADS", "1")),
+        env=(("OMP_NUM_THREADS", "1"), ("PYTHONNOUSERSITE", "1")),
         path=("/runscripts", "/opt/miniconda3/envs/pytorch/bin"),
         wrappers=(Wrapper("python", ("python",)),),
         runscripts=("conda-python-simple", "conda-python-distributed"),
     )
-    return loaded(wanted, make_generation(wanted, images.pytorch_sif))
+    make_generation(wanted, images.pytorch_sif)
+    return {**os.environ, **loaded(tools.lmod(tmp_path_factory.mktemp("home")), wanted)}
 
 
 @pytest.fixture
@@ -73,18 +72,18 @@ def lines(number: int, nodes: Sequence[int], master: str = "n1") -> list[str]:
 
 
 def test_all_reduce_over_two_nodes(slurm: Slurm, module: dict[str, str], work: Path) -> None:
-    srun = ("-N2", "-n4", "singularity", "exec", module["SIF"], "conda-python-distributed", "ddp.py", "7")
-    result = slurm.srun(srun, {**os.environ, **module}, work).ok()
+    command = 'srun --quiet -N2 -n4 singularity exec "$SIF" conda-python-distributed ddp.py 7'
+    result = slurm.run(("sh", "-c", command), module, work).ok()
     assert sorted(result.stdout.splitlines()) == lines(7, (0, 0, 1, 1))
     assert result.stderr == ""
 
 
 def test_two_jobs_at_once_on_the_same_nodes(slurm: Slurm, module: dict[str, str], work: Path) -> None:
-    command = ("srun", "-N2", "-n4", "sh", "-c", RUN, "sh")
+    command = ("srun", "--quiet", "-N2", "-n4", "sh", "-c", RUN, "sh")
     jobs = [
         subprocess.Popen(
             [*command, own, other],
-            env={**os.environ, **module, **slurm.env},
+            env={**module, **slurm.env},
             cwd=work,
             text=True,
             stdout=subprocess.PIPE,
@@ -109,7 +108,7 @@ def test_steps_of_one_batch_job(slurm: Slurm, module: dict[str, str], work: Path
         '\'import os; print(os.environ["WORLD_SIZE"], os.environ["MASTER_ADDR"])\' >alone\n'
     )
     output = f"--output={work}/output"
-    code = slurm.wait(slurm.sbatch(("-N2", "-n4", output, work / "job.sh"), {**os.environ, **module}, work))
+    code = slurm.wait(slurm.sbatch(("-N2", "-n4", output, work / "job.sh"), module, work))
     assert (code, (work / "output").read_text()) == (0, "")
     assert sorted((work / "both").read_text().splitlines()) == lines(4, (0, 0, 1))
     assert sorted((work / "second").read_text().splitlines()) == lines(5, (0, 0), "n2")

@@ -24,7 +24,7 @@ def test_the_users_binds_come_along(somebody: Somebody, switch: Path, shared_tmp
     (shared_tmp / "plain").mkdir()
     value = f"{shared_tmp}/da ta:/mnt:ro,{shared_tmp}/plain"
     script = f"cat /mnt/file; ls -d {shared_tmp}/plain /runscripts/start-shell; touch /mnt/x 2>/dev/null || echo ro"
-    result = somebody.run((switch / "bin" / "sh", "-c", script), {name: value})
+    result = somebody.run((switch / "bin" / "in-sh", "-c", script), {name: value})
     assert (result.stderr, result.code) == ("", 0)
     assert result.stdout == f"mine/runscripts/start-shell\n{shared_tmp}/plain\nro\n"
 
@@ -40,7 +40,7 @@ def test_binds_from_every_variable_are_merged(
         added[name] = f"{shared_tmp}/{name}:/mnt/{number},{shared_tmp}/{name}:/mnt/same/"
     for base in ({}, loaded(module_tool, tiny_plan(shared / "pre fix"))):
         env = {name: ",".join(filter(None, (base.get(name), value))) for name, value in added.items()}
-        cat = (switch / "bin" / "sh", "-c", "cat /mnt/[0-3]/file /mnt/same/file")
+        cat = (switch / "bin" / "in-sh", "-c", "cat /mnt/[0-3]/file /mnt/same/file")
         result = somebody.run(cat, {**base, **env})
         assert (result.code, result.stderr) == (0, "")
         assert result.stdout == "".join((*NAMES, NAMES[0]))
@@ -52,7 +52,7 @@ def test_the_users_bind_of_a_target_goes_first(somebody: Somebody, shared_tmp: P
         (shared_tmp / name / "file").write_text(name)
     module = Bind(f"{shared_tmp}/module's", "/mnt")
     wanted = make_generation(tiny_plan(shared_tmp / "prefix", binds=(module,)), tiny)
-    cat = (wanted / "bin" / "sh", "-c", "cat /mnt/file")
+    cat = (wanted / "bin" / "in-sh", "-c", "cat /mnt/file")
     assert somebody.run(cat).ok().stdout == "module's"
     users = somebody.run(cat, {"SINGULARITY_BINDPATH": f"{shared_tmp}/user's:/mnt/:ro"})
     assert (users.code, users.stdout, users.stderr) == (0, "user's", "")
@@ -61,7 +61,7 @@ def test_the_users_bind_of_a_target_goes_first(somebody: Somebody, shared_tmp: P
 def test_an_optional_bind_is_left_out_where_it_is_missing(somebody: Somebody, shared_tmp: Path, tiny: Path) -> None:
     optional = Bind(f"{shared_tmp}/there later", "/mnt", optional=True)
     wanted = make_generation(tiny_plan(shared_tmp / "prefix", binds=(optional,)), tiny)
-    look = (wanted / "bin" / "sh", "-c", "test -e /mnt/file && echo there || echo absent")
+    look = (wanted / "bin" / "in-sh", "-c", "test -e /mnt/file && echo there || echo absent")
     before = somebody.run(look)
     (shared_tmp / "there later").mkdir()
     (shared_tmp / "there later" / "file").touch()
@@ -80,13 +80,13 @@ def test_a_bind_that_was_there_at_load_and_is_not_here(shared_tmp: Path, tiny: P
     switch = make_generation(wanted, tiny)
     env = {**os.environ, **loaded(module_tool, wanted)}
     source.rmdir()
-    result = run((switch / "bin" / "sh", "-c", "echo ran"), env=env)
+    result = run((switch / "bin" / "in-sh", "-c", "echo ran"), env=env)
     assert (result.code, result.stdout, result.stderr) == (0, "ran\n", "")
 
 
 def test_a_required_bind_that_is_missing_is_named(somebody: Somebody, shared_tmp: Path, tiny: Path) -> None:
     wanted = tiny_plan(shared_tmp / "prefix", binds=(Bind(f"{shared_tmp}/not here", "/mnt"),))
-    echo = (make_generation(wanted, tiny) / "bin" / "sh", "-c", "echo ran")
+    echo = (make_generation(wanted, tiny) / "bin" / "in-sh", "-c", "echo ran")
     result = somebody.run(echo)
     assert (result.code, result.stdout) == (127, "")
     message, hint = result.stderr.split("\n\nhint: ")
@@ -101,7 +101,7 @@ def test_hostile_names_of_directories(somebody: Somebody, shared_tmp: Path, tiny
     target = "/mnt/$(touch pwned) 'x'"
     wanted = tiny_plan(shared_tmp / "prefix", binds=(Bind(str(odd), target),), path=(f"{odd}/bin", "/runscripts"))
     switch = make_generation(wanted, tiny)
-    result = somebody.run((switch / "bin" / "sh", "-c", 'echo "$PATH"; ls /mnt'))
+    result = somebody.run((switch / "bin" / "in-sh", "-c", 'echo "$PATH"; ls /mnt'))
     assert (result.code, result.stderr) == (0, "")
     path, listed = result.stdout.splitlines()
     assert path.startswith(f"{odd}/bin:/runscripts:/usr/")
@@ -148,7 +148,7 @@ def test_the_runtime_is_told_of_gpus_where_they_are(
     dev = shared_tmp / "dev"
     dev.mkdir()
     own_dev = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", WITH_DEVICES, "sh", dev, devices)
-    command = (*own_dev, switch / "bin" / "sh", "-c", ":")
+    command = (*own_dev, switch / "bin" / "in-sh", "-c", ":")
     for base in ({}, loaded(module_tool, wanted)):
         debugging = run(command, env={**os.environ, **base, "APPTAINER_DEBUG": "1"})
         assert set(re.findall("Using (.*) GPU setup", debugging.stderr)) == expected, debugging.stderr

@@ -64,13 +64,13 @@ def test_any_arguments_arrive_as_they_are(args: list[str], switch: Path) -> None
 
 @pytest.mark.parametrize("code", [0, 1, 7, 126, 127, 200, 255])
 def test_the_exit_code_is_the_commands(somebody: Somebody, switch: Path, code: int) -> None:
-    result = somebody.run((switch / "bin" / "sh", "-c", f"echo out; echo err >&2; exit {code}"))
+    result = somebody.run((switch / "bin" / "in-sh", "-c", f"echo out; echo err >&2; exit {code}"))
     assert (result.code, result.stdout, result.stderr) == (code, "out\n", "err\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGKILL])
 def test_a_command_killed_by_a_signal_looks_like_that(switch: Path, number: signal.Signals) -> None:
-    assert run((switch / "bin" / "sh", "-c", f"kill -{int(number)} $$")).code == -number
+    assert run((switch / "bin" / "in-sh", "-c", f"kill -{int(number)} $$")).code == -number
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
@@ -78,7 +78,11 @@ def test_signals_reach_the_command(switch: Path, tmp_path: Path, number: signal.
     ready = tmp_path / "ready"
     script = f"trap 'echo caught; exit 9' {int(number)}; : >ready; while :; do sleep 0.05; done"
     process = subprocess.Popen(
-        [switch / "bin" / "sh", "-c", script], cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [switch / "bin" / "in-sh", "-c", script],
+        cwd=tmp_path,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     try:
         end = time.monotonic() + 60
@@ -94,7 +98,7 @@ def test_signals_reach_the_command(switch: Path, tmp_path: Path, number: signal.
 
 
 def test_standard_input_is_the_commands(somebody: Somebody, switch: Path) -> None:
-    assert somebody.run((switch / "bin" / "sh", "-c", "cat"), stdin="a\nb\x00ü").ok().stdout == "a\nb\x00ü"
+    assert somebody.run((switch / "bin" / "in-sh", "-c", "cat"), stdin="a\nb\x00ü").ok().stdout == "a\nb\x00ü"
 
 
 def test_a_command_that_is_not_in_the_image(switch: Path) -> None:
@@ -117,7 +121,7 @@ def test_nothing_is_started_before_the_runtime(switch: Path, tmp_path: Path) -> 
         "SINGULARITYENV_PIP_USER": "1",
     }
     traced = ("strace", "-f", "-o", log, "-e", "trace=execve,fork,vfork,clone,clone3")
-    run((*traced, switch / "bin" / "sh", "-c", ":"), env={**os.environ, **users}).ok()
+    run((*traced, switch / "bin" / "in-sh", "-c", ":"), env={**os.environ, **users}).ok()
     calls = [line.split(None, 1)[1] for line in log.read_text().splitlines()]
     assert calls[0].startswith("execve(")
     assert calls[0].endswith("= 0")
@@ -130,7 +134,7 @@ def test_the_image_is_looked_for_at_home_then_centrally(shared_tmp: Path, tiny: 
     base = tiny_plan(shared_tmp / "pre fix")
     wanted = replace(base, image=replace(base.image, image_dirs=("/nonexistent", str(central))))
     switch = make_generation(wanted, tiny)
-    ask = (switch / "bin" / "sh", "-c", "cat /etc/variant")
+    ask = (switch / "bin" / "in-sh", "-c", "cat /etc/variant")
     assert run(ask).ok().stdout == "tiny\n"
 
     (switch / "tiny.sif").unlink()
@@ -151,8 +155,8 @@ def test_the_image_is_looked_for_at_home_then_centrally(shared_tmp: Path, tiny: 
 def test_the_runtime_is_looked_for_on_path_when_it_has_moved(shared_tmp: Path, tiny: Path) -> None:
     moved = tiny_plan(shared_tmp / "pre fix", runtime=Runtime("apptainer", "/opt/old/bin/apptainer"))
     switch = make_generation(moved, tiny)
-    assert run((switch / "bin" / "sh", "-c", "echo ran")).ok().stdout == "ran\n"
-    result = run(("/bin/sh", switch / "bin" / "sh"), env={"PATH": "/nonexistent"})
+    assert run((switch / "bin" / "in-sh", "-c", "echo ran")).ok().stdout == "ran\n"
+    result = run(("/bin/sh", switch / "bin" / "in-sh"), env={"PATH": "/nonexistent"})
     assert (result.code, result.stdout) == (127, "")
     assert result.stderr.startswith(f"{moved.module}: neither apptainer nor singularity is installed here\n\nhint: ")
 

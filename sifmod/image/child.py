@@ -5,6 +5,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 # The child gets a process group of its own, and in it a watchdog that holds our end of a pipe: when we are gone,
@@ -15,30 +16,40 @@ exec 3<&0 </dev/null
 ( trap '' TERM INT HUP; read -r _ <&3 || { kill -TERM 0; sleep 3; kill -KILL 0; } ) 3<&3 &
 exec "$@" 3<&-
 """
+_KEPT = 1 << 16  # bytes of what it said
 _PATIENCE = 10.0  # seconds between asking to end and making end
 
 
-def run_child(args: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: Path) -> int:
-    """Run `args` to the end and return the exit code (negative: the signal that ended it).
+@dataclass(frozen=True)
+class Ended:
+    """How a child ended: its exit code (negative: the signal), and the last it said on either output."""
 
-    Both of its outputs go to the file `output`, its input is empty. On any exception here (^C, a handler of SIGTERM
-    that raises) the whole process group is ended before the exception goes on. Raises FileNotFoundError when `args[0]`
-    is no program.
+    code: int
+    said: bytes
+
+
+def run_child(args: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Ended:
+    """Run `args` to the end, with an empty input.
+
+    What it says is kept in memory, so that a full disk does not swallow the message about it. On any exception here
+    (^C, a handler of SIGTERM that raises) the whole process group is ended before the exception goes on. Raises
+    FileNotFoundError when `args[0]` is no program.
     """
     if not os.access(args[0], os.X_OK):
         raise FileNotFoundError(args[0])
     theirs, ours = os.pipe()
     try:
-        with output.open("ab") as log:
+        with os.fdopen(os.memfd_create("output"), "w+b") as log:
             command = ("/bin/sh", "-c", _WATCHED, "sh", *args)
             process = subprocess.Popen(command, cwd=cwd, env=env, stdin=theirs, stdout=log, stderr=log, process_group=0)
-        try:
-            code = process.wait()
-        except BaseException:
-            _end(process)
-            raise
-        os.write(ours, b"\n")
-        return code
+            try:
+                code = process.wait()
+            except BaseException:
+                _end(process)
+                raise
+            os.write(ours, b"\n")
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _KEPT))
+            return Ended(code, log.read())
     finally:
         os.close(theirs)
         os.close(ours)

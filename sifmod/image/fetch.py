@@ -50,7 +50,10 @@ def fetch_image(plan: Plan, store: Store, progress: Progress = no_progress) -> A
             failures.append((reference, error))
     reasons = "\n".join(f"  {reference.source}: {error.message}" for reference, error in failures)
     hints = dict.fromkeys(error.hint for _, error in failures if error.hint)
-    raise FetchError(f"no source of the image {image.filename} worked; nothing was kept\n{reasons}", "\n".join(hints))
+    where = f"\nwhere it is: {' '.join(image.available.split())}" if image.available else ""
+    raise FetchError(
+        f"no source of the image {image.filename} worked; nothing was kept\n{reasons}{where}", "\n".join(hints)
+    )
 
 
 def _references(image: ImagePlan) -> tuple[Reference, ...]:
@@ -71,7 +74,7 @@ def _fetch(reference: Reference, plan: Plan, store: Store, progress: Progress) -
     with store.incoming() as incoming:
         request = Request(reference, image, plan.runtime, store, incoming, progress)
         fetched = SOURCES[reference.kind](request)
-        info = check_sif(fetched.path, image.arch)
+        info = check_sif(fetched.path, image.arch, image.filename)
         _check_digest(reference, image, fetched)
         path = fetched.path
         if path == incoming:

@@ -40,7 +40,7 @@ def hashed(path: Path, request: Request, notes: tuple[str, ...] = ()) -> Fetched
     """Hash a complete file. Raises FetchError when somebody changes it meanwhile."""
     digest = hashlib.sha256()
     with reading(path), path.open("rb") as file:
-        for chunk in _chunks(file, f"reading {path.name}", request):
+        for chunk in _chunks(file, f"hashing {request.image.filename}", request):
             digest.update(chunk)
         return Fetched(path, digest.hexdigest(), os.fstat(file.fileno()).st_size, notes)
 

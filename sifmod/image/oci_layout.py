@@ -1,4 +1,4 @@
-"""An OCI image layout on disk: the one manifest that a tag or a digest names.
+"""An OCI image layout on disk: the one manifest that a tag, a digest and an architecture name.
 
 The format is the Image Layout of the OCI image specification 1.1: `oci-layout`, `index.json` and `blobs/`.
 """

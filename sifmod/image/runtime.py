@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sifmod.errors import FetchError, RuntimeMissingError
 from sifmod.image.archive import check_docker_archive, unpack_layout
-from sifmod.image.child import run_child
-from sifmod.image.disk import reading, writing
+from sifmod.image.child import Ended, run_child
+from sifmod.image.disk import writing
 from sifmod.image.fetched import Fetched, Request
 from sifmod.image.local import hashed
 from sifmod.image.oci_layout import single_manifest_layout
@@ -93,30 +93,27 @@ def _run(request: Request, command: tuple[str, ...], workspace: Path, cwd: Path)
         for name in ("cache", "tmp", "config"):
             (workspace / name).mkdir(mode=0o700)
         _link_credentials(os.environ, request.runtime, workspace / "config")
-    output = workspace / "output"
     request.progress(shown, 0, None)
     try:
         environment = runtime_environment(os.environ, request.runtime, workspace)
-        code = run_child((program, *command), cwd=cwd, env=environment, output=output)
+        ended = run_child((program, *command), cwd=cwd, env=environment)
     except FileNotFoundError:
         missing = f"{program} is no program" if program else "neither apptainer nor singularity was found"
         raise RuntimeMissingError(
             f"{missing}, and `{shown}` needs one",
             "install apptainer or load the site's module for it, or give a source that is a SIF already",
         ) from None
-    if code != 0 or not request.incoming.exists():
-        raise _failure(shown, code, output)
+    if ended.code != 0 or not request.incoming.exists():
+        raise _failure(shown, ended)
 
 
-def _failure(shown: str, code: int, output: Path) -> FetchError:
-    with reading(output):
-        text = output.read_bytes()[-20_000:].decode("utf-8", "replace")
-    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text).replace("\r", "\n")
+def _failure(shown: str, ended: Ended) -> FetchError:
+    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", ended.said.decode("utf-8", "replace")).replace("\r", "\n")
     lines = ["".join(letter if letter.isprintable() else " " for letter in line).rstrip() for line in text.split("\n")]
     said = [line for line in lines if line and not line.startswith(("INFO:", "DEBUG", "VERBOSE"))][-_SHOWN:]
-    ended = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
+    how = f"was ended by signal {-ended.code}" if ended.code < 0 else f"failed with exit code {ended.code}"
     advice = next((hint for pattern, hint in _ADVICE if re.search(pattern, text, re.IGNORECASE)), "")
-    return FetchError("\n".join((f"`{shown}` {ended}:", *(f"    {line}" for line in said))), advice)
+    return FetchError("\n".join((f"`{shown}` {how}:", *(f"    {line}" for line in said))), advice)
 
 
 def _uri(reference: Reference, arch: str, workspace: Path) -> str:

@@ -63,37 +63,38 @@ class SifInfo:
     primary: Descriptor  # the partition with the root file system
 
 
-def read_sif(path: Path) -> SifInfo:
-    """Read and check the header of the SIF at `path`, without reading its data.
+def read_sif(path: Path, name: str = "") -> SifInfo:
+    """Read and check the header of the SIF at `path`, called `name` in messages, without reading its data.
 
     Raises ImageError that says what the file is instead, or how much of it is missing; PermissionsError or FetchError
     where it cannot be read.
     """
+    name = name or str(path)
     with reading(path), path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         start = file.read(START)
         if wrong := what_it_is(start):
-            raise ImageError(f"{path} is not a SIF: it is {wrong}")
+            raise ImageError(f"{name} is not a SIF: it is {wrong}")
         header = _HEADER.unpack_from(start)
         total, offset = header[8], header[9]
         if not 0 < total <= _MOST_DESCRIPTORS or offset < _HEADER.size:
-            raise ImageError(f"{path} is a damaged SIF: its header speaks of {total} descriptors at {offset}")
+            raise ImageError(f"{name} is a damaged SIF: its header speaks of {total} descriptors at {offset}")
         table = total * _DESCRIPTOR.size
-        _check_within(path, size, offset + table)
+        _check_within(name, size, offset + table)
         file.seek(offset)
-        info = _describe(path, size, header[3], file.read(table))
+        info = _describe(name, size, header[3], file.read(table))
         if _PARTITION.unpack_from(info.primary.extra)[0] == _SQUASHFS:
             file.seek(info.primary.offset)
-            _check_squashfs(path, info.primary, file.read(_SUPERBLOCK.size))
+            _check_squashfs(name, info.primary, file.read(_SUPERBLOCK.size))
         return info
 
 
-def check_sif(path: Path, arch: str) -> SifInfo:
+def check_sif(path: Path, arch: str, name: str = "") -> SifInfo:
     """`read_sif`, and an ImageError where the SIF says that it is for another architecture than `arch`."""
-    info = read_sif(path)
+    info = read_sif(path, name)
     if info.arch not in (arch, "unknown"):
         raise ImageError(
-            f"{path} is for another architecture: expected {arch}, its header says {info.arch}",
+            f"{name or path} is for another architecture: expected {arch}, its header says {info.arch}",
             "name a source for this machine, or give the image's own `arch:` in the easyconfig",
         )
     return info
@@ -132,21 +133,21 @@ def _text(start: bytes) -> str:
     return f"a JSON document ({line})" if head[:1] in (b"{", b"[") else f"a text ({line})"
 
 
-def _describe(path: Path, size: int, code: bytes, table: bytes) -> SifInfo:
+def _describe(name: str, size: int, code: bytes, table: bytes) -> SifInfo:
     rows = [_DESCRIPTOR.unpack_from(table, at) for at in range(0, len(table), _DESCRIPTOR.size)]
     used = tuple(Descriptor(row[0], row[2], row[5], row[6], row[13]) for row in rows if row[1])
     for entry in used:
         if entry.offset < _HEADER.size or entry.size < 0:
-            raise ImageError(f"{path} is a damaged SIF: object {entry.id} has {entry.size} bytes at {entry.offset}")
-    _check_within(path, size, max((entry.offset + entry.size for entry in used), default=0))
+            raise ImageError(f"{name} is a damaged SIF: object {entry.id} has {entry.size} bytes at {entry.offset}")
+    _check_within(name, size, max((entry.offset + entry.size for entry in used), default=0))
     primary = [entry for entry in used if _is_primary(entry)]
     if len(primary) != 1:
         if any(entry.type == _OCI_ROOT_INDEX for entry in used):
-            raise ImageError(f"{path} is an OCI-SIF", "pull it again without --oci")
-        raise ImageError(f"{path} is a SIF with {len(primary)} primary partitions where one is expected")
+            raise ImageError(f"{name} is an OCI-SIF", "pull it again without --oci")
+        raise ImageError(f"{name} is a SIF with {len(primary)} primary partitions where one is expected")
     outer, inner = _ARCHES.get(code, ""), _ARCHES.get(_PARTITION.unpack_from(primary[0].extra)[2], "")
     if outer and inner and outer != inner:
-        raise ImageError(f"{path} is a damaged SIF: its header says {outer} and its primary partition {inner}")
+        raise ImageError(f"{name} is a damaged SIF: its header says {outer} and its primary partition {inner}")
     return SifInfo(inner or outer or "unknown", size, used, primary[0])
 
 
@@ -154,14 +155,14 @@ def _is_primary(entry: Descriptor) -> bool:
     return entry.type == _PARTITION_DATA and int(_PARTITION.unpack_from(entry.extra)[1]) == _PRIMARY
 
 
-def _check_within(path: Path, size: int, end: int) -> None:
+def _check_within(name: str, size: int, end: int) -> None:
     if end > size:
-        raise ImageError(f"{path} is truncated: {size} bytes ({size_text(size)}) of at least {end} ({size_text(end)})")
+        raise ImageError(f"{name} is truncated: {size} bytes ({size_text(size)}) of at least {end} ({size_text(end)})")
 
 
-def _check_squashfs(path: Path, primary: Descriptor, start: bytes) -> None:
+def _check_squashfs(name: str, primary: Descriptor, start: bytes) -> None:
     if len(start) < _SUPERBLOCK.size or start[:4] != b"hsqs":
-        raise ImageError(f"{path} is a damaged SIF: its primary partition holds no squashfs")
+        raise ImageError(f"{name} is a damaged SIF: its primary partition holds no squashfs")
     used = int(_SUPERBLOCK.unpack(start)[1])
     if used > primary.size:
-        raise ImageError(f"{path} is a damaged SIF: a squashfs of {used} bytes in a partition of {primary.size}")
+        raise ImageError(f"{name} is a damaged SIF: a squashfs of {used} bytes in a partition of {primary.size}")

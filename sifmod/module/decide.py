@@ -134,6 +134,7 @@ def _image(easyconfig: Easyconfig, site: Site, choices: Choices) -> ImagePlan:
         arch=image.arch,
         link=choices.link,
         offline=choices.offline,
+        available=image.available,
     )
 
 

@@ -46,6 +46,7 @@ class ImagePlan:
     arch: str  # amd64 | arm64
     link: Link
     offline: bool
+    available: str = ""  # where the image is, when it has no public source
 
 
 @dataclass(frozen=True)

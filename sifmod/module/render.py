@@ -82,8 +82,9 @@ def _modulefiles(plan: Plan, root: str) -> tuple[File, ...]:
     files: list[File] = []
     for syntax in plan.syntaxes:
         text = _templates(syntax, root).get_template(f"modulefile.{syntax}.j2").render(_values(plan, root, syntax))
-        shared = f"share/environment.{syntax}"
-        files += (File(f"modulefile.{syntax}", text), File(shared, (_TEMPLATES / shared).read_text("utf-8")))
+        files.append(File(f"modulefile.{syntax}", text))
+        for shared in (f"share/module.{syntax}", f"share/environment.{syntax}"):
+            files.append(File(shared, (_TEMPLATES / shared).read_text("utf-8")))
     return tuple(files)
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def generation(prefix: Path, number: str) -> Content:
         if path.is_symlink():
             held = f"link to {os.readlink(path)}"
             if path.suffix == ".sif":
-                held += f" with {hashlib.sha256(path.read_bytes()).hexdigest()}"
+                held += f" with {_digest(path)}"
         elif path.is_dir():
             held = "directory"
         elif path.name == "receipt.json":
@@ -46,7 +47,14 @@ def _receipt(path: Path) -> str:
     fields = json.loads(path.read_text())
     for key in ("inputs", "facts", "options"):
         del fields["provenance"][key]
+    for record in fields["files"]:
+        # The digest is another in every generation, because the root is in the text.
+        record["sha256"] = record["sha256"] == _digest(path.parent / record["path"])
     return json.dumps({key: value for key, value in fields.items() if key != "generation"})
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def live_number(prefix: Path) -> str | None:
@@ -71,8 +79,14 @@ def seen(prefix: Path, known: Known) -> str:
     for name, wanted in known.contents.items():
         if content == wanted:
             return name
-    differences = {name: sorted(content.items() ^ wanted.items()) for name, wanted in known.contents.items()}
-    raise AssertionError(f"generation {number} is a mixture; it differs from {differences}")
+    raise AssertionError(f"generation {number} is a mixture; " + "; ".join(_differences(content, known)))
+
+
+def _differences(content: Content, known: Known) -> Iterator[str]:
+    for name, wanted in known.contents.items():
+        for path in sorted(content.keys() | wanted.keys()):
+            if content.get(path) != wanted.get(path):
+                yield f"{path}: {content.get(path)}, in {name}: {wanted.get(path)}"
 
 
 def published_are_whole(prefix: Path, known: Known) -> None:

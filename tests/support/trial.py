@@ -10,6 +10,8 @@ from support.images import Images
 from support.outlook import Known
 from support.victim import Victim
 
+Command = tuple[str | Path, ...]
+
 EASYCONFIG = """
 name: Tiny
 version: '1.0'
@@ -22,11 +24,46 @@ VERBS = ("install", "reinstall", "rollback", "uninstall", "gc")
 
 
 @dataclass(frozen=True)
+class Place:
+    """A directory with a tree in it, and easyconfigs of three builds of one module: a, b and c."""
+
+    directory: Path
+
+    @property
+    def prefix(self) -> Path:
+        """The tree."""
+        return self.directory / "tree"
+
+    @property
+    def env(self) -> dict[str, str]:
+        """For sifmod: nobody's home and sites, and no squeue, which would have gc keep everything."""
+        missing = {name: str(self.directory / f"no-{name}") for name in ("PATH", "SIFMOD_CONFIG_DIR")}
+        return {"HOME": str(self.directory), **missing}
+
+    def write(self, tag: str, source: str | Path) -> None:
+        """Make the easyconfig of one build."""
+        (self.directory / tag).mkdir()
+        (self.directory / tag / "Tiny-1.0.yaml").write_text(EASYCONFIG.format(tag=tag, source=source))
+
+    def install(self, tag: str) -> Command:
+        """The command line that installs a build."""
+        return ("install", self.directory / tag / "Tiny-1.0.yaml", "--prefix", self.prefix, "--skip-sanity-check")
+
+
+def make_place(images: Images, directory: Path) -> Place:
+    """The easyconfigs, each with an image of its own; no tree yet."""
+    place = Place(directory)
+    for tag in "abc":
+        place.write(tag, images.tiny(f"crash-{tag}"))
+    return place
+
+
+@dataclass(frozen=True)
 class Case:
     """A verb on a tree: what it starts from, and what may be seen of the module at any time, the last one at the end."""
 
     start: Path
-    arguments: tuple[str | Path, ...]
+    arguments: Command
     may_be_seen: tuple[str, ...]
     done: set[str]  # every path after an undisturbed run
     steps: int
@@ -35,19 +72,20 @@ class Case:
 
 @dataclass(frozen=True)
 class Trial:
-    """Everything that the tests of this file share."""
+    """A victim for every verb; the tree is replaced each time."""
 
     victim: Victim
-    prefix: Path  # where every command works; what is there is replaced each time
+    place: Place
     known: Known
     cases: dict[str, Case]
-    env: dict[str, str]
 
-    def install(self, tag: str) -> tuple[str | Path, ...]:
-        """The command line that installs the build `tag`: a, b or c."""
-        return install_command(self.prefix.parent, tag, self.prefix)
+    @property
+    def prefix(self) -> Path:
+        """The tree."""
+        return self.place.prefix
 
     def reset(self, case: Case) -> None:
+        """The tree that the verb starts from."""
         outlook.copy(case.start, self.prefix)
 
     def check_and_finish(self, case: Case) -> str:
@@ -62,32 +100,17 @@ class Trial:
         return found
 
 
-def make_trial(images: Images, tmp: Path) -> Iterator[Trial]:
-    env = {
-        "HOME": str(tmp),
-        "PATH": str(tmp / "no-programs"),  # no squeue, which would have gc keep everything
-        "SIFMOD_CONFIG_DIR": str(tmp / "no-sites"),
-    }
-    prefix = tmp / "tree"
-    for tag in "abc":
-        (tmp / tag).mkdir()
-        source = images.tiny(f"crash-{tag}")
-        (tmp / tag / "Tiny-1.0.yaml").write_text(EASYCONFIG.format(tag=tag, source=source))
-    with Victim(env) as victim:
-
-        assert victim.warm((*install_command(tmp, "a"), "--extended-dry-run")).code == 0
-        starts = {"": tmp / "nothing"}
-        contents = {}
-        for tag in "abc":
-            assert victim.run(install_command(tmp, tag)).code == 0
-            contents[tag] = outlook.generation(prefix, outlook.live_number(prefix) or "")
-            starts["abc"[: "abc".index(tag) + 1]] = tmp / f"after-{tag}"
-            outlook.copy(prefix, tmp / f"after-{tag}")
-        known = Known(contents, (prefix / "modules" / "Tiny" / "1.0.lua").read_bytes())
+def make_trial(images: Images, directory: Path) -> Iterator[Trial]:
+    """Run every verb undisturbed, and keep what each starts from and leaves."""
+    place = make_place(images, directory)
+    prefix = place.prefix
+    with Victim(place.env) as victim:
+        assert victim.warm((*place.install("a"), "--extended-dry-run")).code == 0
+        known, starts = _builds(victim, place)
         plain = ("Tiny/1.0", "--prefix", prefix)
-        verbs: dict[str, tuple[str, tuple[str | Path, ...], tuple[str, ...]]] = {
-            "install": ("", install_command(tmp, "a"), ("none", "a")),
-            "reinstall": ("a", install_command(tmp, "b"), ("a", "b")),
+        verbs: dict[str, tuple[str, Command, tuple[str, ...]]] = {
+            "install": ("", place.install("a"), ("none", "a")),
+            "reinstall": ("a", place.install("b"), ("a", "b")),
             "rollback": ("ab", ("rollback", *plain, "--to", "1"), ("b", "a")),
             "uninstall": ("ab", ("uninstall", *plain), ("b", "none")),
             "gc": ("abc", ("gc", "--yes", "--days", "0", "--prefix", prefix), ("c",)),
@@ -100,4 +123,17 @@ def make_trial(images: Images, tmp: Path) -> Iterator[Trial]:
             seconds = time.monotonic() - before
             assert outcome.code == 0, outcome.stderr
             cases[verb] = Case(starts[start], arguments, may_be_seen, outlook.paths(prefix), outcome.steps, seconds)
-        yield Trial(victim, prefix, known, cases, env)
+        yield Trial(victim, place, known, cases)
+
+
+def _builds(victim: Victim, place: Place) -> tuple[Known, dict[str, Path]]:
+    """Install a, b, c one over the other: what each is, and the tree after each."""
+    contents = {}
+    starts = {"": place.directory / "nothing"}
+    for tags in ("a", "ab", "abc"):
+        outcome = victim.run(place.install(tags[-1]))
+        assert outcome.code == 0, outcome.stderr
+        contents[tags[-1]] = outlook.generation(place.prefix, outlook.live_number(place.prefix) or "")
+        starts[tags] = place.directory / f"after-{tags}"
+        outlook.copy(place.prefix, starts[tags])
+    return Known(contents, (place.prefix / "modules" / "Tiny" / "1.0.lua").read_bytes()), starts

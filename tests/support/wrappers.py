@@ -13,8 +13,8 @@ from support.module_tool import ModuleTool
 from support.user import OrdinaryUser
 
 WRAPPERS = (
-    Wrapper("sh", ("sh",)),
-    Wrapper("env", ("env",)),
+    Wrapper("in-sh", ("sh",)),
+    Wrapper("show-env", ("env", "-0")),
     Wrapper("show", ("sh", "-c", 'printf "%s\\0" "$@"', "it's $0")),
     Wrapper("start-shell", ("/runscripts/start-shell",)),
     Wrapper("nothing", ("no-such-command",)),
@@ -57,9 +57,9 @@ class Somebody:
 
 
 def environment(result: Result) -> dict[str, str]:
-    """What `env` printed, when no value has a newline; nothing else may have been said."""
+    """What `env -0` printed; nothing else may have been said."""
     assert (result.code, result.stderr) == (0, "")
-    return dict(line.split("=", 1) for line in result.stdout.splitlines())
+    return dict(variable.split("=", 1) for variable in result.stdout.split("\0")[:-1])
 
 
 def loaded(tool: ModuleTool, *modules: Plan, env: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-# shellcheck shell=sh disable=SC2016
+# shellcheck shell=sh disable=SC2016,SC2043
 # Starts a command in this module's container: a wrapper in bin/ reads this file and says `launch COMMAND ARGUMENT...`.
 #
 # POSIX sh, and no other process is started on the way: `launch` ends by becoming the runtime, so that arguments, exit

@@ -1,4 +1,4 @@
--- What loading and unloading a module does to the environment; the same text in every generation.
+-- What the environment is to be when modules are loaded and unloaded; the same text in every generation.
 --
 -- Lmod's own setenv and prepend_path forget what the user had, and cannot be undone in any order. So nothing is undone
 -- here: at each load and unload every variable is computed anew, from what the user has himself and from what each
@@ -11,10 +11,8 @@
 --   _SIFMOD_BINDS              the entries of BINDPATH that are modules', for the wrappers
 -- What somebody changed by hand since is the user's from then on.
 
-local lfs = require("lfs")
 local getenv = os.getenv
 local FORMAT = "1"
-local QUIET = { MC_Refresh = true, MC_ComputeHash = true } -- Lmod evaluates a load, and ignores what it does
 
 -------------------------------------------------------------------------------------------------------------- text
 
@@ -195,6 +193,7 @@ end
 -- What was changed by hand since the last load or unload is the user's: a scalar is then no module's any more, and of
 -- a list everything is his that was not added here.
 local function respect_changes(state)
+   if not next(state.base) then return end
    local values, added = compute(state)
    for _, list in ipairs(LISTS) do
       for _, name in ipairs(list.names) do
@@ -239,7 +238,13 @@ local function apply(state, values)
       if list_is_wanted(list, state) then wanted[list.names[1]], wanted[list.names[2]] = true, true end
    end
    for name in pairs(wanted) do
-      if state.base[name] == nil then state.base[name] = getenv(name) or false end
+      if state.base[name] == nil then
+         state.base[name] = getenv(name) or false
+         -- Lmod before 8.7.37 and Environment Modules let the shell run what follows a line break in a value
+         if (getenv(name) or ""):find("\n") then
+            LmodError(name .. " holds a line break, which no module can give back; unset it; nothing was changed")
+         end
+      end
    end
    for name, text in pairs(state.base) do
       if not wanted[name] then values[name], state.base[name] = text, nil end
@@ -255,107 +260,25 @@ local function remove(state, key)
    state.wants[key] = nil
 end
 
--------------------------------------------------------------------------------------------------------------- modes
+local environment = {}
 
-local function first_file(paths)
-   for _, path in ipairs(paths) do
-      if lfs.attributes(path, "mode") == "file" then return path end
-   end
-end
-
--- The binds whose sources are there, and the sources of required ones that are not.
-local function existing(binds)
-   local there, missing = {}, {}
-   for _, bind in ipairs(binds) do
-      local source = bind[1]:match("^[^:]*")
-      if lfs.attributes(source, "mode") then there[#there + 1] = bind[1]
-      elseif not bind.optional then missing[#missing + 1] = source end
-   end
-   return there, missing
-end
-
-local function prefixes(module)
-   return module.runtime == "apptainer" and { "SINGULARITY", "APPTAINER" } or { "SINGULARITY" }
-end
-
--- Every variable of the module that is not a list, name → text.
-local function variables(module, image)
-   local values = {}
-   for name, text in pairs(module.env) do values[name] = text end
-   for _, prefix in ipairs(prefixes(module)) do
-      for _, flag in ipairs(module.flags) do values[prefix .. "_" .. flag] = "1" end
-      for name, text in pairs(module.env_inside) do values[prefix .. "ENV_" .. name] = text end
-   end
-   for _, name in ipairs(module.image_variables) do values[name] = image end
-   return values
-end
-
--- Lmod before 8.7.37 and Environment Modules let the shell run what follows a line break in a value.
-local function refuse_line_breaks(names)
-   for name in pairs(names) do
-      if (getenv(name) or ""):find("\n") then
-         LmodError(("%s holds a line break, which no module can give back; unset it; nothing was changed"):format(name))
-      end
-   end
-end
-
-local function load(module)
-   local image = first_file(module.image)
-   if not image then
-      LmodError(("the image of %s is missing; looked for %s; nothing was changed; `%s` brings it back"):format(
-         myModuleFullName(), table.concat(module.image, ", "), module.reinstall))
-   end
-   local binds, missing = existing(module.binds)
-   if #missing > 0 then
-      LmodError(("%s needs %s, which this machine does not have; nothing was changed"):format(
-         myModuleFullName(), table.concat(missing, ", ")))
-   end
+-- Load what a module wants: { runtime, binds, path_inside, set = { NAME = value… }, generation }.
+function environment.load(key, want)
    local state = read_state()
    if state.unknown then
-      LmodError(("%s was loaded by another version of sifmod; unload it first; nothing was changed"):format(
-         state.unknown))
+      LmodError(state.unknown .. " was loaded by another version of sifmod; unload it first; nothing was changed")
    end
-   local want = { runtime = module.runtime, binds = binds, path_inside = module.path_inside,
-                  set = variables(module, image), generation = module.root }
-   refuse_line_breaks(want.set)
-   for _, list in ipairs(LISTS) do refuse_line_breaks({ [list.names[1]] = true, [list.names[2]] = true }) end
    respect_changes(state)
-   remove(state, module.key)
-   state.keys[#state.keys + 1] = module.key
-   state.wants[module.key] = want
+   remove(state, key)
+   state.keys[#state.keys + 1], state.wants[key] = key, want
    apply(state, {})
-   prepend_path("PATH", module.root .. "/bin")
 end
 
-local function unload(module)
-   local generation = getenv("_SIFMOD_GENERATION_" .. module.key) or module.root
+function environment.unload(key)
    local state = read_state()
    respect_changes(state)
-   remove(state, module.key)
-   apply(state, { ["_SIFMOD_GENERATION_" .. module.key] = false, ["_SIFMOD_WANT_" .. module.key] = false })
-   prepend_path("PATH", generation .. "/bin")
+   remove(state, key)
+   apply(state, { ["_SIFMOD_GENERATION_" .. key] = false, ["_SIFMOD_WANT_" .. key] = false })
 end
 
--- What a load would do, in Lmod's own words.
-local function show(module)
-   local values, names = variables(module, first_file(module.image) or module.image[1]), {}
-   for name in pairs(values) do names[#names + 1] = name end
-   table.sort(names)
-   for _, name in ipairs(names) do setenv(name, values[name]) end
-   for i in ipairs(prefixes(module)) do
-      for _, bind in ipairs(module.binds) do append_path(LISTS[1].names[i], bind[1], ",") end
-      for _, directory in ipairs(module.path_inside) do append_path(LISTS[2].names[i], directory) end
-   end
-   prepend_path("PATH", module.root .. "/bin")
-end
-
-return function(module)
-   local current = mode()
-   if current == "load" and not QUIET[mcp.my_name] then
-      load(module)
-   elseif current == "unload" then
-      unload(module)
-   elseif current == "show" then
-      show(module)
-   end
-end
+return environment

@@ -1,9 +1,10 @@
-# What loading and unloading a module does to the environment; the same text in every generation.
+# What the environment is to be when modules are loaded and unloaded; the same text in every generation.
 #
 # The rules and the variables are those of environment.lua, which explains them. A value is a list: empty where there is
-# no such variable, else the text alone. Lmod reads a Tcl modulefile by translating it, and offers less: see sifmod_lmod.
+# no such variable, else the text alone.
 
 proc sifmod_encode {text} {
+    if {![regexp {[%;~\x01-\x1f\x7f]} $text]} {return $text}
     set map {}
     foreach sign [lsort -unique [regexp -all -inline {[%;~\x01-\x1f\x7f]} $text]] {
         lappend map $sign [format %%%02X [scan $sign %c]]
@@ -26,9 +27,7 @@ proc sifmod_get {name} {
 }
 
 proc sifmod_set {name value} {
-    if {[sifmod_get $name] eq $value} {
-        return
-    } elseif {![llength $value]} {
+    if {![llength $value]} {
         # when unloading, setenv unsets, and unsetenv sets
         if {[module-info mode remove]} {setenv $name {}} else {unsetenv $name}
     } elseif {[module-info mode remove]} {
@@ -204,6 +203,7 @@ proc sifmod_compute {state} {
 }
 
 proc sifmod_respect_changes {state} {
+    if {![dict size [dict get $state base]]} {return $state}
     lassign [sifmod_compute $state] values added
     foreach list [sifmod_lists] {
         set separator [lindex $list 0]
@@ -242,8 +242,16 @@ proc sifmod_apply {state values} {
             foreach name [lrange $list 2 3] {dict set wanted $name 1}
         }
     }
+    set current [dict create]
     foreach name [dict keys $wanted] {
-        if {![dict exists $state base $name]} {dict set state base $name [sifmod_get $name]}
+        if {![dict exists $state base $name]} {
+            dict set current $name [sifmod_get $name]
+            dict set state base $name [dict get $current $name]
+            # Environment Modules and Lmod before 8.7.37 let the shell run what follows a line break in a value
+            if {[string match *\n* [dict get $current $name]]} {
+                error "$name holds a line break, which no module can give back; unset it; nothing was changed"
+            }
+        }
     }
     dict for {name value} [dict get $state base] {
         if {![dict exists $wanted $name]} {
@@ -251,7 +259,10 @@ proc sifmod_apply {state values} {
             dict unset state base $name
         }
     }
-    dict for {name value} [dict merge $values [lindex [sifmod_compute $state] 0]] {sifmod_set $name $value}
+    dict for {name value} [dict merge $values [lindex [sifmod_compute $state] 0]] {
+        if {![dict exists $current $name]} {dict set current $name [sifmod_get $name]}
+        if {[dict get $current $name] ne $value} {sifmod_set $name $value}
+    }
 }
 
 proc sifmod_remove {state key} {
@@ -260,143 +271,19 @@ proc sifmod_remove {state key} {
     return $state
 }
 
-proc sifmod_prefixes {module} {
-    if {[dict get $module runtime] eq "apptainer"} {return {SINGULARITY APPTAINER}}
-    return SINGULARITY
-}
-
-# Every variable of the module that is not a list, with its text.
-proc sifmod_variables {module image} {
-    set values [dict get $module env]
-    foreach prefix [sifmod_prefixes $module] {
-        foreach flag [dict get $module flags] {dict set values ${prefix}_$flag 1}
-        dict for {name text} [dict get $module env_inside] {dict set values ${prefix}ENV_$name $text}
-    }
-    foreach name [dict get $module image_variables] {dict set values $name $image}
-    return $values
-}
-
-proc sifmod_first_file {paths} {
-    foreach path $paths {
-        if {[file isfile $path]} {return $path}
-    }
-}
-
-# What is wanted of a module as it is on this machine now; the text of what is missing is thrown.
-proc sifmod_want {module} {
-    set image [sifmod_first_file [dict get $module image]]
-    if {$image eq {}} {
-        error "the image of [module-info name] is missing; looked for [join [dict get $module image] {, }];\
-            nothing was changed; `[dict get $module reinstall]` brings it back"
-    }
-    set binds {}
-    set missing {}
-    foreach {bind need} [dict get $module binds] {
-        set source [lindex [split $bind :] 0]
-        if {[file exists $source]} {lappend binds $bind} elseif {$need eq "required"} {lappend missing $source}
-    }
-    if {[llength $missing]} {
-        error "[module-info name] needs [join $missing {, }], which this machine does not have; nothing was changed"
-    }
-    set variables {}
-    dict for {name text} [sifmod_variables $module $image] {dict set variables $name [list $text]}
-    return [dict create runtime [dict get $module runtime] binds $binds path_inside [dict get $module path_inside] \
-        set $variables generation [dict get $module root]]
-}
-
-proc sifmod_load {module} {
-    set want [sifmod_want $module]
-    set key [dict get $module key]
+# Load what a module wants; why it cannot be loaded is thrown.
+proc sifmod_environment_load {key want} {
     set state [sifmod_read_state]
     if {[dict get $state unknown] ne {}} {
         error "[dict get $state unknown] was loaded by another version of sifmod; unload it first; nothing was changed"
-    }
-    foreach name [concat [dict keys [dict get $want set]] [lrange [lindex [sifmod_lists] 0] 2 3] \
-        [lrange [lindex [sifmod_lists] 1] 2 3]] {
-        if {[string first \n [getenv $name {}]] >= 0} {
-            error "$name holds a line break, which no module can give back; unset it; nothing was changed"
-        }
     }
     set state [sifmod_remove [sifmod_respect_changes $state] $key]
     dict lappend state keys $key
     dict set state wants $key $want
     sifmod_apply $state {}
-    prepend-path PATH [dict get $module root]/bin
 }
 
-proc sifmod_unload {module} {
-    set key [dict get $module key]
-    set generation [getenv _SIFMOD_GENERATION_$key [dict get $module root]]
+proc sifmod_environment_unload {key} {
     set state [sifmod_remove [sifmod_respect_changes [sifmod_read_state]] $key]
     sifmod_apply $state [dict create _SIFMOD_GENERATION_$key {} _SIFMOD_WANT_$key {}]
-    prepend-path PATH $generation/bin
-}
-
-proc sifmod_show {module} {
-    set image [sifmod_first_file [dict get $module image]]
-    if {$image eq {}} {set image [lindex [dict get $module image] 0]}
-    set values [sifmod_variables $module $image]
-    foreach name [lsort [dict keys $values]] {setenv $name [dict get $values $name]}
-    foreach list [sifmod_lists] {
-        lassign $list separator field
-        set entries [dict get $module $field]
-        if {$field eq "binds"} {set entries [dict keys $entries]}
-        foreach name [lrange $list 2 end] - [sifmod_prefixes $module] {
-            if {${-} ne {}} {
-                foreach entry $entries {append-path -d $separator $name $entry}
-            }
-        }
-    }
-    prepend-path PATH [dict get $module root]/bin
-}
-
-# Tcl's part of pushenv may change Lmod's own environment, where its other part then takes that for the user's value.
-proc sifmod_push {name text} {
-    set earlier [array get ::env $name]
-    pushenv $name $text
-    set ::env($name) {}
-    unset ::env($name)
-    array set ::env $earlier
-}
-
-# Lmod can only restore what it has pushed itself: in the order of the loads, and without what was added since.
-proc sifmod_lmod {module} {
-    set root [dict get $module root]
-    if {[regexp {["\\]} $root]} {
-        error "Lmod reads no Tcl modulefile below a path with quotes or backslashes: $root"
-    }
-    if {[module-info mode load]} {
-        set want [sifmod_want $module]
-    } else {
-        set want [dict create binds {} path_inside {} set {}]
-        foreach name [dict keys [sifmod_variables $module {}]] {dict set want set $name {}}
-    }
-    sifmod_push _SIFMOD_GENERATION_[dict get $module key] $root
-    sifmod_push _SIFMOD_BINDS [join [dict get $want binds] ,]
-    dict for {name value} [dict get $want set] {sifmod_push $name [lindex $value 0]}
-    foreach list [sifmod_lists] {
-        lassign $list separator field
-        set entries {}
-        foreach name [lrange $list 2 end] {
-            if {[info exists ::env($name)]} {lappend entries {*}[sifmod_entries $separator $::env($name)]}
-        }
-        set entries [sifmod_unique $separator [concat $entries [dict get $want $field]]]
-        foreach name [lrange $list 2 end] - [sifmod_prefixes $module] {
-            if {${-} ne {}} {sifmod_push $name [join $entries $separator]}
-        }
-    }
-    prepend-path PATH $root/bin
-}
-
-proc sifmod_module {args} {
-    if {[module-info mode display]} {
-        sifmod_show $args
-    } elseif {([info exists ::ModuleTool] && $::ModuleTool eq "Lmod") || ![llength [info commands getenv]]} {
-        sifmod_lmod $args
-    } elseif {[module-info mode remove]} {
-        sifmod_unload $args
-    } elseif {[catch {sifmod_load $args} problem]} {
-        puts stderr $problem
-        return -code break
-    }
 }

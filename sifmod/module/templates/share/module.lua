@@ -1,0 +1,86 @@
+-- What a module does when it is loaded, unloaded and shown; the same text in every generation.
+--
+-- It looks for the image and the sources of binds at the load only, and runs no program ever.
+
+local lfs = require("lfs")
+local QUIET = { MC_Refresh = true, MC_ComputeHash = true } -- Lmod evaluates a load, and ignores what it does
+
+local function first_file(paths)
+   for _, path in ipairs(paths) do
+      if lfs.attributes(path, "mode") == "file" then return path end
+   end
+end
+
+-- The binds whose sources are there, and the sources of required ones that are not.
+local function existing(binds)
+   local there, missing = {}, {}
+   for _, bind in ipairs(binds) do
+      local source = bind[1]:match("^[^:]*")
+      if lfs.attributes(source, "mode") then there[#there + 1] = bind[1]
+      elseif not bind.optional then missing[#missing + 1] = source end
+   end
+   return there, missing
+end
+
+local function prefixes(module)
+   return module.runtime == "apptainer" and { "SINGULARITY", "APPTAINER" } or { "SINGULARITY" }
+end
+
+-- Every variable of the module that is not a list, name → text.
+local function variables(module, image)
+   local values = {}
+   for name, text in pairs(module.env) do values[name] = text end
+   for _, prefix in ipairs(prefixes(module)) do
+      for _, flag in ipairs(module.flags) do values[prefix .. "_" .. flag] = "1" end
+      for name, text in pairs(module.env_inside) do values[prefix .. "ENV_" .. name] = text end
+   end
+   for _, name in ipairs(module.image_variables) do values[name] = image end
+   return values
+end
+
+local function load(module, environment)
+   local image = first_file(module.image)
+   if not image then
+      LmodError(("the image of %s is missing; looked for %s; nothing was changed; `%s` brings it back"):format(
+         myModuleFullName(), table.concat(module.image, ", "), module.reinstall))
+   end
+   local binds, missing = existing(module.binds)
+   if #missing > 0 then
+      LmodError(("%s needs %s, which this machine does not have; nothing was changed"):format(
+         myModuleFullName(), table.concat(missing, ", ")))
+   end
+   environment.load(module.key, { runtime = module.runtime, binds = binds, path_inside = module.path_inside,
+                                  set = variables(module, image), generation = module.root })
+   prepend_path("PATH", module.root .. "/bin")
+end
+
+local function unload(module, environment)
+   local generation = getenv("_SIFMOD_GENERATION_" .. module.key) or module.root
+   environment.unload(module.key)
+   prepend_path("PATH", generation .. "/bin")
+end
+
+-- What a load would do, in Lmod's own words.
+local function show(module)
+   local values, names = variables(module, first_file(module.image) or module.image[1]), {}
+   for name in pairs(values) do names[#names + 1] = name end
+   table.sort(names)
+   for _, name in ipairs(names) do setenv(name, values[name]) end
+   for _, prefix in ipairs(prefixes(module)) do
+      for _, bind in ipairs(module.binds) do append_path(prefix .. "_BINDPATH", bind[1], ",") end
+      for _, directory in ipairs(module.path_inside) do append_path(prefix .. "ENV_PREPEND_PATH", directory) end
+   end
+   prepend_path("PATH", module.root .. "/bin")
+end
+
+return function(module)
+   local current = mode()
+   local environment = assert(loadfile(module.root .. "/share/environment.lua"))()
+   if current == "load" and not QUIET[mcp.my_name] then
+      load(module, environment)
+   elseif current == "unload" then
+      unload(module, environment)
+   elseif current == "show" then
+      show(module)
+   end
+end

@@ -1,0 +1,106 @@
+"""A disk that is really full, with from no to enough free pages: a clear error, and what was installed still loads."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import outlook
+from support.images import Images
+from support.module_tool import ModuleTool
+from support.outlook import Known
+from support.small_disk import filled, small_disk
+from support.trial import Place, make_place
+from support.victim import Outcome, Victim
+
+SIZE = 8 << 20
+ENOUGH = 600  # pages, for everything that a reinstall writes
+
+
+@pytest.fixture(scope="module")
+def place(images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Build a is installed; its disk has room for a few more images."""
+    with small_disk(tmp_path_factory.mktemp("full") / "disk", SIZE) as disk:
+        yield make_place(images, disk)
+
+
+@pytest.fixture(scope="module")
+def victim(place: Place) -> Iterator[Victim]:
+    with Victim(place.env) as victim:
+        assert victim.warm((*place.install("a"), "--extended-dry-run")).code == 0
+        yield victim
+
+
+@pytest.fixture(scope="module")
+def known(place: Place, victim: Victim) -> Known:
+    """Build a, which is live at the beginning of every test."""
+    outcome = victim.run(place.install("a"))
+    assert outcome.code == 0, outcome.stderr
+    content = outlook.generation(place.prefix, "1")
+    return Known({"a": content}, (place.prefix / "modules" / "Tiny" / "1.0.lua").read_bytes())
+
+
+def refused(outcome: Outcome) -> None:
+    assert outcome.code in (10, 18), outcome.stderr
+    assert "No space left on device" in outcome.stderr or "not enough space" in outcome.stderr
+    assert "hint: " in outcome.stderr
+    assert "Traceback" not in outcome.stderr
+
+
+def test_reinstall_with_so_many_free_pages(place: Place, victim: Victim, known: Known) -> None:
+    before = outlook.paths(place.prefix)
+    refusals = []
+    pages = 0
+    while True:
+        with filled(place.directory / "ballast", pages):
+            outcome = victim.run(place.install("b"))
+        if outcome.code == 0:
+            break
+        refused(outcome)
+        refusals.append(outcome.stderr)
+        assert outlook.seen(place.prefix, known) == "a"
+        assert {path for path in outlook.paths(place.prefix) if not path.startswith("images/")} == {
+            path for path in before if not path.startswith("images/")
+        }
+        assert pages < ENOUGH
+        pages += 1 if pages < 40 or pages > 280 else 24
+    assert len({text.splitlines()[-3] for text in refusals}) > 3, "it was full at different places"
+    assert victim.run(("rollback", "Tiny/1.0", "--prefix", place.prefix)).code == 0
+    assert outlook.seen(place.prefix, known) == "a"
+    assert victim.run(("gc", "--yes", "--days", "0", "--prefix", place.prefix)).code == 0
+
+
+@pytest.mark.parametrize("verb", ["rollback", "uninstall"])
+def test_a_verb_with_so_many_free_pages(place: Place, victim: Victim, known: Known, verb: str) -> None:
+    for tag in "ba":
+        assert victim.run((*place.install(tag), "--rebuild")).code == 0
+    for pages in range(40):
+        with filled(place.directory / "ballast", pages):
+            outcome = victim.run((verb, "Tiny/1.0", "--prefix", place.prefix))
+        if outcome.code == 0:
+            break
+        refused(outcome)
+        assert outlook.seen(place.prefix, known) == "a"
+    assert outcome.code == 0
+    assert pages > 0
+    assert victim.run((*place.install("a"), "--rebuild")).code == 0
+
+
+def test_gc_needs_little(place: Place, victim: Victim, known: Known) -> None:
+    """On a full disk it is what is needed: it works with the pages that locks take."""
+    for tag in "bca":
+        assert victim.run((*place.install(tag), "--rebuild")).code == 0
+    with filled(place.directory / "ballast", 4):
+        outcome = victim.run(("gc", "--yes", "--days", "0", "--prefix", place.prefix))
+    assert outcome.code == 0, outcome.stderr
+    assert outlook.seen(place.prefix, known) == "a"
+    assert len(list(place.prefix.glob("images/sha256/*.sif"))) == 2
+
+
+def test_it_still_loads(place: Place, victim: Victim, known: Known, lmod: ModuleTool) -> None:
+    with filled(place.directory / "ballast", 0):
+        refused(victim.run(place.install("b")))
+        step = lmod.run("module load Tiny/1.0", place.prefix / "modules")
+        assert (step.code, step.stderr) == (0, "")
+        assert step.environment["SINGULARITYENV_TAG"] == "a"
+        assert Path(step.environment["SIF"]).read_bytes()[:4]
+    assert outlook.seen(place.prefix, known) == "a"

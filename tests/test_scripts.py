@@ -1,0 +1,147 @@
+"""The text of wrappers and runscripts: clean sh for any plan, and the same for the same plan."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plans import plan
+from sifmod.config.name import ModuleName
+from sifmod.errors import ModuleError
+from sifmod.module.launch import activated, images, literal, prefixes, runtimes
+from sifmod.module.plan import Activation, Bind, Plan, Runtime, Wrapper
+from sifmod.module.scripts import scripts
+from support.command import run
+from support.generation import SHELLS
+
+ROOT = "/opt/sifmod/software/PyTorch/.generations/2.2.0-rocm-5.6.1/1"
+ALL = ("conda-python-simple", "conda-python-distributed", "get-master", "start-shell", "list-packages")
+HOSTILE = "$(touch pwned) `touch pwned` '; touch pwned; ' \"; touch pwned; \" \\ \n touch pwned \n ]] é"
+ODD = plan(
+    module=ModuleName(f"Py{HOSTILE}", f"1{HOSTILE}"),
+    easyconfig=HOSTILE,
+    prefix=f"/opt/{HOSTILE}",
+    accelerator="cuda",
+    gpu_flags=("nv", "nvccli"),
+    runtime=Runtime("singularity", f"/opt/{HOSTILE}/bin/singularity"),
+    activation=Activation(HOSTILE, f"source {HOSTILE!r}"),
+    binds=(Bind(f"/a{HOSTILE}", f"/b{HOSTILE}", ("ro", HOSTILE)), Bind("/c", "/c", optional=True)),
+    env=(("LD_PRELOAD", HOSTILE), ("X", HOSTILE)),
+    path=(f"/d{HOSTILE}",),
+    wrappers=(Wrapper("odd", (HOSTILE, "-c", HOSTILE)), Wrapper("start-shell", ("/runscripts/start-shell",))),
+    runscripts=ALL,
+    runscript_env=(("Y", HOSTILE),),
+)
+BARE = plan(
+    accelerator="none",
+    gpu_flags=(),
+    runtime=Runtime("apptainer", ""),
+    activation=Activation("true", ""),
+    binds=(),
+    env=(),
+    path=(),
+    wrappers=(),
+    runscripts=(),
+)
+PLANS = {"usual": plan(runscripts=ALL, runscript_env=(("A", "1"), ("B", "2"))), "odd": ODD, "bare": BARE}
+
+
+@pytest.mark.parametrize("wanted", PLANS.values(), ids=PLANS.keys())
+def test_every_script_is_clean_sh(wanted: Plan, tmp_path: Path) -> None:
+    paths = []
+    for file in scripts(wanted, str(tmp_path)):
+        path = tmp_path / file.path
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(file.text)
+        paths.append(path)
+        for shell in SHELLS:
+            assert run((*shell, "-n", path)).ok().stderr == ""
+    # about odd text itself it has remarks: that a $ in single quotes is just that
+    severity = "warning" if wanted is ODD else "style"
+    checked = run(("shellcheck", "--external-sources", f"--severity={severity}", *paths), cwd=tmp_path)
+    assert checked.code == 0, checked.stdout
+
+
+@pytest.mark.parametrize("wanted", PLANS.values(), ids=PLANS.keys())
+def test_the_same_plan_gives_the_same_text(wanted: Plan) -> None:
+    assert scripts(wanted, ROOT) == scripts(wanted, ROOT)
+
+
+def test_the_files() -> None:
+    files = {file.path: file.executable for file in scripts(plan(runscripts=("conda-python-distributed",)), ROOT)}
+    assert files == {
+        "bin/python": True,
+        "bin/pip": True,
+        "share/launch.sh": False,
+        "runscripts/conda-python-distributed": True,
+        "runscripts/get-master": True,  # which the other one calls
+    }
+
+
+def test_a_wrapper_is_three_lines() -> None:
+    (text,) = (file.text for file in scripts(plan(), ROOT) if file.path == "bin/python")
+    shebang, comment, source, launch = text.splitlines()
+    assert (shebang, comment[0]) == ("#!/bin/sh", "#")
+    assert (source, launch) == (f". {ROOT}/share/launch.sh", 'launch python "$@"')
+
+
+def test_names_that_no_script_can_hold_are_refused() -> None:
+    for changes in (
+        {"env": (("A;touch x", "1"),)},
+        {"runscript_env": (("A=$(id)", "1"),)},
+        {"wrappers": (Wrapper("../python", ("python",)),)},
+        {"wrappers": (Wrapper("a\nb", ("python",)),)},
+    ):
+        with pytest.raises(ModuleError):
+            scripts(plan(**changes), ROOT)
+
+
+def test_spellings_of_the_runtime() -> None:
+    apptainer, singularity = Runtime("apptainer", "/opt/a"), Runtime("singularity", "")
+    assert prefixes(apptainer) == ("SINGULARITY", "APPTAINER")
+    assert prefixes(singularity) == ("SINGULARITY",)
+    assert runtimes(apptainer) == ("/opt/a", "apptainer", "singularity")
+    assert runtimes(singularity) == ("singularity", "apptainer")
+    assert literal('a "b" \\ $c `d` é') == 'a "b" \\\\ \\$c \\`d\\` é'
+
+
+def test_where_the_image_is_looked_for() -> None:
+    image = PLANS["usual"].image
+    wanted = plan(image=type(image)(**{**vars(image), "image_dirs": ("/a", "/b")}))
+    assert images(wanted, ROOT) == tuple(f"{where}/{image.filename}" for where in (ROOT, "/a", "/b"))
+
+
+def test_activation_in_front_of_a_command() -> None:
+    by_command, by_variables = Activation("source x", "source x"), Activation("source x", "")
+    assert activated(by_variables, ("python",)) == ("python",)
+    assert activated(by_command, ("/runscripts/start-shell",)) == ("/runscripts/start-shell",)
+    assert activated(by_command, ("pip", "list"))[:3] == ("bash", "-c", 'source x && exec "$@"')
+    assert activated(by_command, ("pip", "list"))[3:] == ("bash", "pip", "list")
+
+
+# Reads share/launch.sh, and says what the runtime would be told.
+TOLD = """
+. "$1/share/launch.sh"
+sifmod_set_environment
+printf '%s\\0' "$sifmod_module" "$SINGULARITYENV_PREPEND_PATH" "$APPTAINERENV_X"
+"""
+_any = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), min_size=1)
+_directory = st.text(st.characters(exclude_characters="\0:", exclude_categories=("Cs",)), min_size=1)
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+@settings(max_examples=60)
+@given(version=_any, value=_any, directory=_directory)
+def test_any_text_is_the_same_text_to_sh(
+    tmp_path_factory: pytest.TempPathFactory, shell: tuple[str, ...], version: str, value: str, directory: str
+) -> None:
+    root = tmp_path_factory.mktemp("text")
+    wanted = plan(module=ModuleName("PyTorch", version), env=(("X", value),), path=(directory,))
+    (text,) = (file.text for file in scripts(wanted, str(root)) if file.path == "share/launch.sh")
+    (root / "share").mkdir()
+    (root / "share" / "launch.sh").write_text(text)
+    said = (
+        run((*shell, "-c", TOLD, "sh", root), env={"PATH": "/nonexistent:/usr/bin:/bin"}).ok().stdout.split("\0")[:-1]
+    )
+    assert said == [f"PyTorch/{version}", literal(directory), literal(value)]
