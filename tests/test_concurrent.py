@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from support import outlook
 from support.command import SIFMOD, run
 from support.images import Images

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+
 from support import outlook
 from support.images import Images
 from support.trial import VERBS, Trial, make_trial

@@ -6,45 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from loads import NAME, another, changes, unloads, users, visited
 from plans import Published, plan, publish
 from sifmod.config.name import ModuleName
 from sifmod.module.plan import Bind, Runtime
-from support.module_tool import ModuleTool, Step
-
-NAME = "PyTorch/2.2.0-rocm-5.6.1"
-# what the module tools keep for themselves
-OF_THE_TOOL = ("LMOD", "__LMOD", "_ModuleTable", "_LMFILES_", "LOADEDMODULES", "MODULE", "__MODULES", "MANPATH")
-
-
-def users(step: Step) -> dict[str, str]:
-    """The environment without the module tool's own variables."""
-    return {name: value for name, value in step.environment.items() if not name.startswith(OF_THE_TOOL)}
-
-
-def changes(before: Step, after: Step) -> dict[str, str | None]:
-    """The variables that differ, our own bookkeeping left out."""
-    old, new = users(before), users(after)
-    return {
-        name: new.get(name)
-        for name in old.keys() | new.keys()
-        if old.get(name) != new.get(name) and not name.startswith("_SIFMOD_")
-    }
-
-
-def visited(tool: ModuleTool, modules: Path, *steps: str, env: Mapping[str, str] | None = None) -> tuple[Step, ...]:
-    """The state before and after each step; every step succeeds and says nothing, but that Lmod tells of a swap."""
-    done = tool.session(("true", *steps), modules, env)
-    for step in done:
-        step.ok()
-        assert step.stderr == "" or "reloaded with a version change" in step.stderr, step
-    return done
-
-
-def unloads(tool: ModuleTool, modules: Path, *steps: str, env: Mapping[str, str] | None = None) -> tuple[Step, ...]:
-    """The same, and at the end the environment is what it was."""
-    done = visited(tool, modules, *steps, env=env)
-    assert users(done[-1]) == users(done[0])
-    return done
+from support.module_tool import ModuleTool
 
 
 @pytest.fixture
@@ -56,20 +22,6 @@ def prefix(tmp_path: Path) -> str:
 @pytest.fixture
 def pytorch(prefix: str) -> Published:
     return publish(plan(prefix=prefix))
-
-
-def another(prefix: str, name: str, *binds: str, **env: str) -> Published:
-    """A second module, which wants these binds and variables besides the usual."""
-    made = plan(
-        prefix=prefix,
-        module=ModuleName(name, "1"),
-        version="1",
-        binds=tuple(Bind(bind, bind) for bind in binds),
-        env=tuple(sorted(env.items())),
-        host_env=(),
-        gpu_flags=(),
-    )
-    return publish(made)
 
 
 def binds_of(published: Published, *more: str) -> str:
@@ -409,3 +361,9 @@ def test_a_module_of_another_format_is_not_mixed_in(module_tool: ModuleTool, pyt
     assert done[2].code != 0
     assert "B was loaded by another version of sifmod" in " ".join(done[2].stderr.split())
     assert users(done[2]) == users(done[1])
+
+
+def test_an_unload_that_cannot_be_done_says_so(module_tool: ModuleTool, pytorch: Published) -> None:
+    remove = f"rm '{pytorch.root}'/share/*"
+    *_, after = module_tool.session((f"module load {NAME}", remove, f"module unload {NAME}"), pytorch.modules)
+    assert f"{pytorch.root}/share/module.{module_tool.syntax}".replace(" ", "") in "".join(after.stderr.split())

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from support import outlook
 from support.images import Images
 from support.module_tool import ModuleTool

@@ -50,7 +50,8 @@ def _brackets(draw: st.DrawFn) -> str:
     parts, left = [], [f"{number:0{width}}" for number in numbers]
     while left:
         low = left.pop(0)
-        parts.append(f"{low}-{left.pop(0)}" if left and draw(st.booleans()) and int(left[0]) - int(low) < 50 else low)
+        joined: bool = draw(st.booleans())
+        parts.append(f"{low}-{left.pop(0)}" if joined and left and int(left[0]) - int(low) < 50 else low)
     return f"[{','.join(parts)}]"
 
 

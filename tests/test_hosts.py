@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+
 from support import outlook
 from support.command import SIFMOD
 from support.hold import Other
@@ -18,8 +19,10 @@ from support.outlook import Known
 from support.trial import Place, make_place
 from support.victim import Victim
 
-LEASE = 1  # seconds, the shortest that a site may set; a holder that is silent for so long is overtaken by the other host
-PAIRS = 5  # most of the time is waiting for leases to run out, so several pairs of hosts wait at once
+LEASE = (
+    1  # seconds, the shortest that a site may set; a holder that is silent for so long is overtaken by the other host
+)
+PAIRS = 6  # most of the time is waiting for leases to run out, so several pairs of hosts wait at once
 
 
 def on_host(name: str) -> tuple[str, ...]:
@@ -72,12 +75,12 @@ def make_hosts(directory: Path, images: Images, stack: ExitStack) -> Hosts:
     return Hosts(place, *victims)
 
 
-def at_every_step(pairs: list[Hosts], do: Callable[[Hosts, int], bool]) -> int:
-    """Do it for each step of a reinstall, spread over the pairs: how often the answer was yes."""
+def at_steps(pairs: list[Hosts], do: Callable[[Hosts, int], bool], stride: int = 1) -> int:
+    """Do it for each step of a reinstall (or each `stride`th), spread over the pairs: how often the answer was yes."""
 
     def part(first: int) -> int:
         hosts = pairs[first]
-        return sum(do(hosts, step) for step in range(1 + first, hosts.steps + 1, PAIRS))
+        return sum(do(hosts, step) for step in range(1 + first * stride, hosts.steps + 1, PAIRS * stride))
 
     with ThreadPoolExecutor(PAIRS) as pool:
         return sum(pool.map(part, range(PAIRS)))
@@ -97,7 +100,7 @@ def host_locks(hosts: Hosts) -> set[str]:
 
 def test_a_holder_stopped_at_any_step_is_overtaken_and_changes_nothing_more(pairs: list[Hosts]) -> None:
     """Host one stops on the way from a to b; host two takes over and installs a anew; then host one wakes up."""
-    assert at_every_step(pairs, stop_and_wake) > 80
+    assert at_steps(pairs, stop_and_wake) > 80
 
 
 def stop_and_wake(hosts: Hosts, step: int) -> bool:
@@ -148,9 +151,9 @@ def visible(prefix: Path) -> dict[str, tuple[int, int, bytes]]:
     return found
 
 
-def test_a_holder_that_died_at_any_step_is_overtaken(pairs: list[Hosts]) -> None:
+def test_a_holder_that_died_at_some_step_is_overtaken(pairs: list[Hosts]) -> None:
     """Host two cannot know that the process on host one is dead: it waits for the lease to run out."""
-    assert at_every_step(pairs, die) > 80
+    assert at_steps(pairs, die, 3) > 25
 
 
 def die(hosts: Hosts, step: int) -> bool:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from loads import NAME, unloads, users, visited
 from plans import HELP, IMAGE, PLAN, Published, plan, publish
 from sifmod.config.name import ModuleName
 from sifmod.module.plan import Bind
 from support.command import run
 from support.module_tool import ModuleTool, Step
-from test_environment import NAME, unloads, users, visited
 
 SAYS = ("show", "help", "whatis", "spider", "avail")
 
@@ -271,7 +271,7 @@ def test_each_tool_lists_the_module_once(module_tool: ModuleTool, prefix: str) -
 def test_generated_lua_is_clean(prefix: str) -> None:
     made = publish(plan(prefix=prefix, conflict=("a",), family="b"))
     files = [*made.root.rglob("*.lua"), *made.modules.rglob("*.lua")]
-    assert len(files) == 3
+    assert len(files) == 4
     known = "mode setenv unsetenv prepend_path append_path help whatis extensions conflict family LmodError LmodVersion"
     run(("luac5.3", "-p", *files), cwd=prefix).ok()
     globals_ = ("--globals", "mcp", "--read-globals", *known.split(), "myModuleFullName", "convertToCanonical")

@@ -126,8 +126,8 @@ TOLD = """
 sifmod_set_environment
 printf '%s\\0' "$sifmod_module" "$SINGULARITYENV_PREPEND_PATH" "$APPTAINERENV_X"
 """
-_any = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), min_size=1)
-_directory = st.text(st.characters(exclude_characters="\0:", exclude_categories=("Cs",)), min_size=1)
+_any = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
+_directory = st.text(st.characters(exclude_characters="\0:", exclude_categories=["Cs"]), min_size=1)
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])

@@ -113,3 +113,10 @@ def test_steps_of_one_batch_job(slurm: Slurm, module: dict[str, str], work: Path
     assert sorted((work / "both").read_text().splitlines()) == lines(4, (0, 0, 1))
     assert sorted((work / "second").read_text().splitlines()) == lines(5, (0, 0), "n2")
     assert (work / "alone").read_text() == "1 127.0.0.1\n"
+
+
+def test_a_wrapper_under_srun(slurm: Slurm, module: dict[str, str], work: Path) -> None:
+    code = "import os, sys; print(sys.prefix, os.environ['SLURM_PROCID'], os.environ['SLURMD_NODENAME'])"
+    result = slurm.srun(("--quiet", "-N2", "-n2", "python", "-c", code), module, work).ok()
+    home = "/opt/miniconda3/envs/pytorch"
+    assert (sorted(result.stdout.splitlines()), result.stderr) == ([f"{home} 0 n1", f"{home} 1 n2"], "")

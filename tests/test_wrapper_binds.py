@@ -58,6 +58,18 @@ def test_the_users_bind_of_a_target_goes_first(somebody: Somebody, shared_tmp: P
     assert (users.code, users.stdout, users.stderr) == (0, "user's", "")
 
 
+def test_options_stay_with_their_bind(somebody: Somebody, switch: Path, shared_tmp: Path) -> None:
+    """A second bind of a target is dropped together with its options."""
+    for name in ("first", "second"):
+        (shared_tmp / name).mkdir()
+        (shared_tmp / name).chmod(0o777)
+    env = {"SINGULARITY_BIND": f"{shared_tmp}/first:/mnt,{shared_tmp}/second:/mnt:rw,ro,/etc:/mnt/etc:rw,ro"}
+    result = somebody.run((switch / "bin" / "in-sh", "-c", "touch /mnt/file && touch /mnt/etc/x"), env)
+    assert result.code == 1
+    assert result.stderr == "touch: /mnt/etc/x: Read-only file system\n"
+    assert (shared_tmp / "first" / "file").exists()
+
+
 def test_an_optional_bind_is_left_out_where_it_is_missing(somebody: Somebody, shared_tmp: Path, tiny: Path) -> None:
     optional = Bind(f"{shared_tmp}/there later", "/mnt", optional=True)
     wanted = make_generation(tiny_plan(shared_tmp / "prefix", binds=(optional,)), tiny)
@@ -149,7 +161,8 @@ def test_the_runtime_is_told_of_gpus_where_they_are(
     dev.mkdir()
     own_dev = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", WITH_DEVICES, "sh", dev, devices)
     command = (*own_dev, switch / "bin" / "in-sh", "-c", ":")
-    for base in ({}, loaded(module_tool, wanted)):
+    users = {"SINGULARITY_ROCM": "1", "APPTAINER_NV": "1"} if not devices else {}
+    for base in ({}, users, loaded(module_tool, wanted)):
         debugging = run(command, env={**os.environ, **base, "APPTAINER_DEBUG": "1"})
         assert set(re.findall("Using (.*) GPU setup", debugging.stderr)) == expected, debugging.stderr
         if not expected:

@@ -1,7 +1,6 @@
 """The variables that a wrapper gives its command: the module's and the user's, silently, and none of them is run."""
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -48,11 +47,11 @@ def test_the_environment_inside(somebody: Somebody, switch: Path) -> None:
     assert not [name for name in found if name.startswith("sifmod_")]
 
 
-def test_the_hosts_preloads_stay_out(switch: Path, tmp_path: Path) -> None:
-    """They do not even reach the runtime: ld.so would complain inside, where the file is not."""
-    preload = Path(shutil.copyfile(next(Path("/usr/lib").glob("*/libm.so.6")), tmp_path / "libhost.so"))
-    found = environment(run((switch / "bin" / "show-env",), env={**os.environ, "LD_PRELOAD": str(preload)}))
-    assert found.get("LD_PRELOAD", "") == ""
+def test_the_hosts_preloads_stay_out(switch: Path) -> None:
+    """Of the runtime, too: ld.so complains once about a library that is not there, in the wrapper's own sh."""
+    result = run((switch / "bin" / "show-env",), env={**os.environ, "LD_PRELOAD": "/nonexistent/library.so"})
+    assert result.stderr.count("cannot be preloaded") == 1
+    assert "LD_PRELOAD=\0" in result.stdout
 
 
 def test_an_easyconfig_can_let_them_in(shared_tmp: Path, tiny: Path) -> None:

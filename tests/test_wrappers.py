@@ -3,8 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,7 +53,7 @@ def test_every_sh_reads_the_wrappers(shell: tuple[str, ...], switch: Path) -> No
 
 
 @settings(max_examples=25)
-@given(args=st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",))), max_size=20))
+@given(args=st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), max_size=20))
 def test_any_arguments_arrive_as_they_are(args: list[str], switch: Path) -> None:
     result = run((switch / "bin" / "show", *args))
     assert result.stdout.split("\0")[:-1] == args or not args
@@ -69,27 +67,17 @@ def test_the_exit_code_is_the_commands(somebody: Somebody, switch: Path, code: i
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGKILL])
-def test_a_command_killed_by_a_signal_looks_like_that(switch: Path, number: signal.Signals) -> None:
-    assert run((switch / "bin" / "in-sh", "-c", f"kill -{int(number)} $$")).code == -number
+def test_a_command_killed_by_a_signal_looks_like_that(somebody: Somebody, switch: Path, number: signal.Signals) -> None:
+    assert somebody.run((switch / "bin" / "in-sh", "-c", f"kill -{int(number)} $$")).code == -number
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
-def test_signals_reach_the_command(switch: Path, tmp_path: Path, number: signal.Signals) -> None:
-    ready = tmp_path / "ready"
-    script = f"trap 'echo caught; exit 9' {int(number)}; : >ready; while :; do sleep 0.05; done"
-    process = subprocess.Popen(
-        [switch / "bin" / "in-sh", "-c", script],
-        cwd=tmp_path,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+def test_signals_reach_the_command(somebody: Somebody, switch: Path, number: signal.Signals) -> None:
+    script = f"trap 'echo caught; exit 9' {int(number)}; echo ready; while :; do sleep 0.05; done"
+    process = somebody.start((switch / "bin" / "in-sh", "-c", script))
     try:
-        end = time.monotonic() + 60
-        while not ready.exists():
-            assert process.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
     finally:

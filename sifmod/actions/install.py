@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,11 +69,13 @@ class Request:
 
 
 def decide(easyconfig: Path, site: LoadedSite, options: InstallOptions) -> Request:
-    """Load and plan, without touching the tree; raises ConfigError, VariantError, OptionError."""
+    """Load and plan, without touching the tree; raises ConfigError, VariantError, OptionError, FetchError."""
     source: Overrides = {"image.sources": (options.source,)} if options.source is not None else {}
     loaded = load_easyconfig(easyconfig, site, options.variant, source, os.environ)
-    choices = Choices(_again(loaded, site), site.site.link, options.offline)
-    return Request(make_plan(loaded.easyconfig, site.site, choices), loaded, site, options)
+    plan = make_plan(loaded.easyconfig, site.site, Choices(_again(loaded, site), site.site.link, options.offline))
+    Layout(Path(plan.prefix))  # a prefix that cannot be one is refused before anything is done, and so are sources
+    local_sources(plan)
+    return Request(plan, loaded, site, options)
 
 
 def _again(loaded: LoadedEasyconfig, site: LoadedSite) -> str:
@@ -85,8 +88,22 @@ def _again(loaded: LoadedEasyconfig, site: LoadedSite) -> str:
 
 def install(request: Request, listener: Listener) -> tuple[Installation, bool]:
     """Make the disk match the plan; gives what is installed, and whether anything was changed for it."""
-    with ownership(request.site.site):
-        return _install(request, listener)
+    prefix = Path(request.plan.prefix)
+    made_here = not prefix.exists()
+    try:
+        with ownership(request.site.site):
+            return _install(request, listener)
+    except BaseException:
+        if made_here:
+            _remove_empty(Layout(prefix))
+        raise
+
+
+def _remove_empty(layout: Layout) -> None:
+    """Take away the places of a tree that this run began and in which nothing came to be."""
+    for place in (layout.staging, layout.locks, layout.images, layout.images.parent, layout.prefix):
+        with suppress(OSError):
+            place.rmdir()
 
 
 def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:

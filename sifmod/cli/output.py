@@ -120,12 +120,12 @@ def _log_lines(interval: float = 60.0) -> Progress:
     def update(what: str, done: int, total: int | None) -> None:
         now = time.monotonic()
         tenth = 10 * done // total if total else 0
-        shown, when = last.get(what, (-1, now))
+        if what not in last and not total:
+            say(what)
+        shown, when = last.setdefault(what, (0, now))
         if (total and tenth > shown) or (not total and now - when >= interval):
             share = f"{10 * tenth} % of {human_size(total)}" if total else human_size(done)
             say(f"{what}: {share}")
             last[what] = (tenth, now)
-        else:
-            last.setdefault(what, (shown, when))
 
     return update

@@ -83,8 +83,8 @@ def _modulefiles(plan: Plan, root: str) -> tuple[File, ...]:
     for syntax in plan.syntaxes:
         text = _templates(syntax, root).get_template(f"modulefile.{syntax}.j2").render(_values(plan, root, syntax))
         files.append(File(f"modulefile.{syntax}", text))
-        for shared in (f"share/module.{syntax}", f"share/environment.{syntax}"):
-            files.append(File(shared, (_TEMPLATES / shared).read_text("utf-8")))
+        shared = (f"share/module.{syntax}", f"share/environment.{syntax}")
+        files.extend(File(path, (_TEMPLATES / path).read_text("utf-8")) for path in shared)
     return tuple(files)
 
 

@@ -41,7 +41,7 @@ class Layout:
 
     def module_file(self, module: ModuleName, syntax: Syntax) -> Path:
         """The stub of `module`: `<version>.lua` for Lmod, `<version>` for Environment Modules."""
-        return self.modules / module.name / (f"{module.version}.lua" if syntax == "lua" else module.version)
+        return Path(f"{self.prefix}/modules/{module}{'.lua' if syntax == 'lua' else ''}")
 
     @property
     def software(self) -> Path:
@@ -50,15 +50,15 @@ class Layout:
 
     def switch(self, module: ModuleName) -> Path:
         """The symlink to the live generation; the stable path for people."""
-        return self.software / module.name / module.version
+        return Path(f"{self.prefix}/software/{module}")
 
     def generations(self, module: ModuleName) -> Path:
         """The directory of all generations of `module`, and of its history."""
-        return self.software / module.name / ".generations" / module.version
+        return Path(f"{self.prefix}/software/{module.name}/.generations/{module.version}")
 
     def generation(self, module: ModuleName, number: int) -> Path:
         """The root of one generation; also the text that is baked into its files."""
-        return self.generations(module) / str(number)
+        return Path(f"{self.prefix}/software/{module.name}/.generations/{module.version}/{number}")
 
     def switch_target(self, module: ModuleName, number: int) -> str:
         """What the switch holds when generation `number` is live; relative, so that a tree can be moved as a whole."""
@@ -66,11 +66,11 @@ class Layout:
 
     def history(self, module: ModuleName) -> Path:
         """Which generation was live since when."""
-        return self.generations(module) / HISTORY
+        return Path(f"{self.prefix}/software/{module.name}/.generations/{module.version}/{HISTORY}")
 
     def user_software(self, module: ModuleName) -> Path:
         """What the user adds to `module`; never touched, survives every reinstall."""
-        return self.prefix / "user-software" / module.name / module.version
+        return Path(f"{self.prefix}/user-software/{module}")
 
     @property
     def images(self) -> Path:

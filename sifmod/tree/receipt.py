@@ -92,8 +92,9 @@ def as_data(installation: Installation) -> dict[str, object]:
 
 
 def to_json(installation: Installation) -> str:
-    """The receipt's text; the same installation gives the same bytes."""
-    return json.dumps(as_data(installation), indent=1, ensure_ascii=False) + "\n"
+    """The receipt's text; the same installation gives the same bytes. Compact: `list` reads hundreds of them."""
+    fields = as_data(installation) | {key: getattr(installation, key) for key in ("files", "links", "stubs")}
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def from_json(text: str) -> Installation:
@@ -102,25 +103,26 @@ def from_json(text: str) -> Installation:
     if fields["format"] != FORMAT:
         raise ValueError(f"format {fields['format']}, expected {FORMAT}")
     made = fields["provenance"]
-    made["inputs"] = tuple(Input(path, sha256) for path, sha256 in made["inputs"])
-    made["facts"] = tuple((name, value) for name, value in made["facts"])
-    made["options"] = tuple((name, value) for name, value in made["options"])
+    made["inputs"] = tuple([Input(path, sha256) for path, sha256 in made["inputs"]])
+    made["facts"] = tuple([(name, value) for name, value in made["facts"]])
+    made["options"] = tuple([(name, value) for name, value in made["options"]])
     return Installation(
         ModuleName(fields["name"], fields["version"]),
         fields["generation"],
         fields["root"],
         Provenance(**made),
         ImageRecord(**fields["image"]),
-        tuple(FileRecord(**record) for record in fields["files"]),
-        tuple(LinkRecord(**record) for record in fields["links"]),
-        tuple(FileRecord(**record) for record in fields["stubs"]),
+        tuple([FileRecord(*record) for record in fields["files"]]),
+        tuple([LinkRecord(*record) for record in fields["links"]]),
+        tuple([FileRecord(*record) for record in fields["stubs"]]),
     )
 
 
 def read_receipt(generation: Path) -> Installation | None:
     """The installation of the generation at this path; None when it has no receipt that can be read."""
     try:
-        return from_json((generation / RECEIPT).read_text(encoding="utf-8"))
+        with open(f"{generation}/{RECEIPT}", encoding="utf-8") as file:  # noqa: PTH123 (the quickest)
+            return from_json(file.read())
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -1,7 +1,10 @@
-"""Whether a live installation is complete: cheap enough to ask of every module on every run."""
+"""Whether a live installation is complete: cheap enough to ask of every module on every run.
+
+Paths are plain texts here: with three hundred modules, making Path objects would take most of the time.
+"""
+# ruff: noqa: PTH110, PTH113, PTH208
 
 import os
-from pathlib import Path
 
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout
@@ -10,12 +13,12 @@ from sifmod.tree.receipt import Installation, live_number
 
 def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
     """What a live installation lacks to be usable, a few words each; () when it is complete. Looks at names only."""
-    root = Path(installation.root)
-    stubs = (layout.modules / stub.path for stub in installation.stubs)
-    links = (root / link.path for link in installation.links)
-    lacks = [f"the modulefile {path} is missing" for path in stubs if not path.is_file()]
+    root = installation.root
+    stubs = [f"{layout.prefix}/modules/{stub.path}" for stub in installation.stubs]
+    links = [f"{root}/{link.path}" for link in installation.links]
+    lacks = [f"the modulefile {path} is missing" for path in stubs if not os.path.isfile(path)]
     lacks += [f"the link {path} is missing" for path in links if not os.path.lexists(path)]
-    if not (root / installation.image.filename).exists():
+    if not os.path.exists(f"{root}/{installation.image.filename}"):
         lacks.append(f"the image {installation.image.path} is missing")
     if live_number(layout, installation.module) != installation.generation:
         lacks.append(f"generation {installation.generation} is not the live one")
@@ -27,7 +30,7 @@ def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
 def _died(layout: Layout, module: ModuleName) -> bool:
     """A run for this module, or for an image, died on this node and nobody has cleaned up yet."""
     try:
-        if not os.listdir(layout.staging):  # noqa: PTH208 (plain names)
+        if not os.listdir(layout.staging):
             return False
     except FileNotFoundError:
         return False

@@ -50,21 +50,25 @@ class Store:
     @contextmanager
     def incoming(self) -> Iterator[Path]:
         """A fresh path on the store's file system; what is left there at exit is removed."""
-        path = self._held.path("incoming")
-        try:
+        with self._temporary("incoming") as path:
             yield path
-        finally:
-            with suppress(OSError):  # else it goes with the holder's directory
-                remove_tree(path)
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:
         """A fresh directory inside the prefix for the runtime's cache and temporary files, removed at exit."""
-        path = self._held.path("workspace")
-        with self._held.changing("cannot make a workspace"):
-            path.mkdir()
+        with self._temporary("workspace") as path:
+            with self._held.changing("cannot make a workspace"):
+                path.mkdir()
+            yield path
+
+    @contextmanager
+    def _temporary(self, kind: str) -> Iterator[Path]:
+        path = self._held.path(kind)
         try:
             yield path
+        except Exception:
+            self._held.check()  # whatever failed, it did because the lock was lost
+            raise
         finally:
             with suppress(OSError):  # else it goes with the holder's directory
                 remove_tree(path)

@@ -49,7 +49,7 @@ def _receipt(path: Path) -> str:
         del fields["provenance"][key]
     for record in fields["files"]:
         # The digest is another in every generation, because the root is in the text.
-        record["sha256"] = record["sha256"] == _digest(path.parent / record["path"])
+        record[1] = record[1] == _digest(path.parent / record[0])
     return json.dumps({key: value for key, value in fields.items() if key != "generation"})
 
 

@@ -60,7 +60,7 @@ def make_place(images: Images, directory: Path) -> Place:
 
 @dataclass(frozen=True)
 class Case:
-    """A verb on a tree: what it starts from, and what may be seen of the module at any time, the last one at the end."""
+    """A verb on a tree: what it starts from, and what may be seen of the module meanwhile, the last one at the end."""
 
     start: Path
     arguments: Command

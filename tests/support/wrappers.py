@@ -1,13 +1,14 @@
 """A module whose wrappers run in the tiny image, and people who run them."""
 
 import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plans import plan
 from sifmod.module.plan import Activation, ImagePlan, Plan, Runtime, Wrapper
-from support.command import Result, run
+from support.command import Result, User, run
 from support.generation import find
 from support.module_tool import ModuleTool
 from support.user import OrdinaryUser
@@ -51,9 +52,28 @@ class Somebody:
         self, args: Sequence[str | Path], env: Mapping[str, str] | None = None, stdin: str = "", cwd: Path | None = None
     ) -> Result:
         """Run `args` with `env` over what this person has at login."""
-        if self.ordinary is not None:
-            return self.ordinary.run(args, env=env, cwd=cwd, stdin=stdin)
-        return run(args, env={**os.environ, "HOME": str(self.home), **(env or {})}, cwd=cwd or self.home, stdin=stdin)
+        return run(args, env={**self._login(), **(env or {})}, cwd=cwd or self.home, stdin=stdin, user=self._user())
+
+    def start(self, args: Sequence[str | Path]) -> subprocess.Popen[str]:
+        """Start `args` in this person's home."""
+        user = self._user()
+        return subprocess.Popen(
+            args,
+            env=self._login(),
+            cwd=self.home,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            user=None if user is None else user.uid,
+            group=None if user is None else user.gid,
+            extra_groups=None if user is None else [],
+        )
+
+    def _login(self) -> dict[str, str]:
+        return {**os.environ, "HOME": str(self.home)} if self.ordinary is None else self.ordinary.environment()
+
+    def _user(self) -> User | None:
+        return None if self.ordinary is None or os.geteuid() != 0 else self.ordinary.user
 
 
 def environment(result: Result) -> dict[str, str]:

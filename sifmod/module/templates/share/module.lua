@@ -38,7 +38,11 @@ local function variables(module, image)
    return values
 end
 
-local function load(module, environment)
+local function environment(module)
+   return assert(loadfile(module.root .. "/share/environment.lua"))()
+end
+
+local function load(module)
    local image = first_file(module.image)
    if not image then
       LmodError(("the image of %s is missing; looked for %s; nothing was changed; `%s` brings it back"):format(
@@ -49,14 +53,14 @@ local function load(module, environment)
       LmodError(("%s needs %s, which this machine does not have; nothing was changed"):format(
          myModuleFullName(), table.concat(missing, ", ")))
    end
-   environment.load(module.key, { runtime = module.runtime, binds = binds, path_inside = module.path_inside,
-                                  set = variables(module, image), generation = module.root })
+   environment(module).load(module.key, { runtime = module.runtime, binds = binds, path_inside = module.path_inside,
+                                          set = variables(module, image), generation = module.root })
    prepend_path("PATH", module.root .. "/bin")
 end
 
-local function unload(module, environment)
-   local generation = getenv("_SIFMOD_GENERATION_" .. module.key) or module.root
-   environment.unload(module.key)
+local function unload(module)
+   local generation = os.getenv("_SIFMOD_GENERATION_" .. module.key) or module.root
+   environment(module).unload(module.key)
    prepend_path("PATH", generation .. "/bin")
 end
 
@@ -75,11 +79,10 @@ end
 
 return function(module)
    local current = mode()
-   local environment = assert(loadfile(module.root .. "/share/environment.lua"))()
    if current == "load" and not QUIET[mcp.my_name] then
-      load(module, environment)
+      load(module)
    elseif current == "unload" then
-      unload(module, environment)
+      unload(module)
    elseif current == "show" then
       show(module)
    end

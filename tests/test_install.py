@@ -1,0 +1,272 @@
+"""`sifmod install` from the command line, with a real small image: what it does, what it says, what it leaves alone."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run
+from support.disk_state import disk_state
+from support.images import Images
+
+Sifmod = Callable[..., int]
+
+
+@pytest.fixture
+def sif(tmp_path: Path, images: Images) -> Path:
+    """A user's own copy of the tiny image."""
+    path = tmp_path / "my images" / "tiny.sif"
+    path.parent.mkdir()
+    path.write_bytes(images.tiny_sif.read_bytes())
+    path.chmod(0o640)
+    return path
+
+
+@pytest.fixture
+def easyconfig(tmp_path: Path, sif: Path) -> Path:
+    path = tmp_path / "Tiny-1.0.yaml"
+    path.write_text(
+        f"name: Tiny\nversion: '1.0'\ndescription: A tiny thing\n"
+        f"image: {{sources: ['{sif}']}}\nwrappers: [sh, cat, start-shell]\nenv: {{COLOUR: blue}}\n"
+    )
+    return path
+
+
+@pytest.fixture
+def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "a prefix"
+    monkeypatch.setenv("SIFMOD_PREFIX", str(path))
+    return path
+
+
+def generations(prefix: Path) -> set[str]:
+    return {path.name for path in (prefix / "software" / "Tiny" / ".generations" / "1.0").iterdir() if path.is_dir()}
+
+
+def test_the_next_commands_go_to_standard_output(
+    easyconfig: Path, prefix: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["install", str(easyconfig)]) == 0
+    captured = capfd.readouterr()
+    assert captured.out == f"module use '{prefix}/modules'\nmodule load Tiny/1.0\n"
+    assert "== Tiny/1.0: installed, generation 1" in captured.err
+    assert (prefix / "modules" / "Tiny" / "1.0.lua").is_file()
+    assert not list((prefix / ".staging").iterdir())
+
+
+def test_module_use_is_left_out_where_the_directory_is_known(
+    easyconfig: Path, prefix: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODULEPATH", f"/somewhere:{prefix}/modules")
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    assert capfd.readouterr() == ("module load Tiny/1.0\n", "")
+
+
+def test_an_unchanged_module_is_left_alone(easyconfig: Path, prefix: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", str(easyconfig)]) == 0
+    before = disk_state(prefix)
+    capfd.readouterr()
+    assert run(["install", str(easyconfig)]) == 0
+    assert "already installed, nothing to do" in capfd.readouterr().err
+    assert disk_state(prefix) == before
+
+
+@pytest.mark.parametrize("change", ["easyconfig", "image", "option", "variable", "stub"])
+def test_every_input_is_noticed(
+    change: str, easyconfig: Path, prefix: Path, sif: Path, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    arguments = ["install", "-q", str(easyconfig)]
+    match change:
+        case "easyconfig":
+            easyconfig.write_text(easyconfig.read_text().replace("blue", "red"))
+        case "image":
+            sif.chmod(0o600)
+            sif.write_bytes(images.tiny("other").read_bytes())
+        case "option":
+            arguments += ["--module-syntax", "both"]
+        case "variable":
+            monkeypatch.setenv("SIFMOD_MODULE_SYNTAX", "both")
+        case "stub":
+            (prefix / "modules" / "Tiny" / "1.0.lua").unlink()
+    assert run(arguments) == 0
+    assert generations(prefix) == ({"1"} if change == "stub" else {"1", "2"})
+    assert (prefix / "modules" / "Tiny" / "1.0.lua").is_file()
+
+
+def test_a_removed_link_comes_back_without_a_new_generation(easyconfig: Path, prefix: Path) -> None:
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    link = prefix / "software" / "Tiny" / "1.0" / "Tiny-1.0.sif"
+    link.unlink()
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    assert link.is_file()
+    assert generations(prefix) == {"1"}
+
+
+def test_module_only_keeps_the_image_and_needs_no_source(easyconfig: Path, prefix: Path, sif: Path) -> None:
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    sif.unlink()
+    easyconfig.write_text(easyconfig.read_text().replace("blue", "red"))
+    assert run(["install", "-q", "--module-only", str(easyconfig)]) == 0
+    assert generations(prefix) == {"1", "2"}
+    assert "red" in (prefix / "software" / "Tiny" / "1.0" / "modulefile.lua").read_text()
+    assert len(list((prefix / "images" / "sha256").glob("*.sif"))) == 1
+
+
+def test_module_only_of_nothing_is_an_error(
+    easyconfig: Path, prefix: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["install", "--module-only", str(easyconfig)]) == 24
+    assert "has no image installed" in capfd.readouterr().err
+    assert not (prefix / "modules").exists()
+
+
+@pytest.mark.parametrize("link", ["copy", "hardlink", "reference"])
+def test_the_users_own_file_is_never_changed(link: str, easyconfig: Path, prefix: Path, sif: Path) -> None:
+    before = disk_state(sif)
+    assert run(["install", "-q", "--link", link, str(easyconfig)]) == 0
+    assert run(["verify"]) == 0
+    assert run(["uninstall", "Tiny"]) == 0
+    assert disk_state(sif) == before
+
+
+def test_a_missing_command_is_found_before_publishing(
+    easyconfig: Path, prefix: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    easyconfig.write_text(easyconfig.read_text().replace("cat,", "cat, no-such-command,"))
+    assert run(["install", str(easyconfig)]) == 22
+    assert "not in the image: no-such-command" in capfd.readouterr().err
+    assert not (prefix / "modules").exists()
+    assert not (prefix / "software").exists()
+    assert run(["install", "-q", "--skip-sanity-check", str(easyconfig)]) == 0
+
+
+def test_a_failing_sanity_command_keeps_the_old_generation(
+    easyconfig: Path, prefix: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    before = disk_state(prefix / "software", prefix / "modules")
+    easyconfig.write_text(easyconfig.read_text() + "sanity_check: {commands: ['echo it broke >&2; exit 3']}\n")
+    assert run(["install", str(easyconfig)]) == 22
+    error = capfd.readouterr().err
+    assert "gave exit code 3, expected 0" in error
+    assert "it broke" in error
+    assert disk_state(prefix / "software", prefix / "modules") == before
+
+
+def test_sanity_commands_see_the_modules_environment(easyconfig: Path, prefix: Path) -> None:
+    check = "commands: ['test \"$COLOUR\" = blue', 'get-master n1']\n  paths: [/bin/sh, bin/cat, easyconfig.yaml]"
+    easyconfig.write_text(easyconfig.read_text() + f"sanity_check:\n  {check}\n")
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    assert prefix.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["install", "no-such-easyconfig"], 4, "no easyconfig is called 'no-such-easyconfig'"),
+        (["install", "{easyconfig}", "--variant", "rocm"], 5, "variant"),
+        (["install", "{easyconfig}", "--site", "nowhere"], 2, "no site is called 'nowhere'"),
+        (["install", "{easyconfig}", "--link", "move"], 2, "'move' is not one of"),
+        (["install", "{easyconfig}", "--source", "/etc/passwd"], 10, "is not a SIF: it is a text"),
+        (["install", "{easyconfig}", "--source", "gopher://x/y"], 10, "gopher"),
+        (["install", "{easyconfig}", "--offline", "--source", "docker://x/y:1"], 10, "--offline was given"),
+        (["install", "{easyconfig}", "--prefix", "/tmp/a,b"], 2, "','"),
+        (["uninstall", "Tiny"], 24, "no module is called `Tiny`"),
+        (["rollback", "Tiny"], 24, "no module is called `Tiny`"),
+        (["instal"], 2, "did you mean `install`?"),
+    ],
+)
+def test_bad_input_has_its_code_and_changes_nothing(
+    arguments: list[str],
+    code: int,
+    says: str,
+    easyconfig: Path,
+    prefix: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    before = disk_state(tmp_path)
+    assert run([argument.format(easyconfig=easyconfig) for argument in arguments]) == code
+    error = capfd.readouterr().err
+    assert says in error
+    assert "Traceback" not in error
+    assert disk_state(tmp_path) == before
+
+
+def test_every_problem_of_a_file_at_once(prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text("name: Py Torch\nversion: 2.20\nversonsuffix: -x\nimage: {sha256: abc}\n")
+    assert run(["install", str(path)]) == 5
+    error = capfd.readouterr().err
+    assert f"\n{path}:2:10: version: expected text, got the number 2.20; write version: '2.20'\n" in error
+    assert f"\n{path}:3:1: versonsuffix: unknown key; did you mean versionsuffix?\n" in error
+    assert "problems in the configuration" in error
+    assert not prefix.exists()
+
+
+def test_json(easyconfig: Path, prefix: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", "-q", "--json", str(easyconfig)]) == 0
+    (installed,) = json.loads(capfd.readouterr().out)
+    assert installed["module"] == "Tiny/1.0"
+    assert installed["changed"] is True
+    assert run(["list", "--json"]) == 0
+    (listed,) = json.loads(capfd.readouterr().out)
+    assert listed["installation"]["image"]["sha256"] == installed["image"]["sha256"]
+    assert run(["show", "--json", "Tiny"]) == 0
+    assert json.loads(capfd.readouterr().out)["root"] == installed["root"]
+    assert run(["verify", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out) == {"Tiny/1.0": []}
+    assert run(["install", "-D", "--json", str(easyconfig)]) == 0
+    assert json.loads(capfd.readouterr().out)[0]["mark"] == "x"
+
+
+def test_dry_runs_are_exact_and_change_nothing(
+    easyconfig: Path, prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = disk_state(tmp_path)
+    for option in ("-D", "--dry-run"):
+        assert run(["install", option, str(easyconfig)]) == 0
+        assert f" * [ ] {easyconfig} (module: Tiny/1.0)" in capfd.readouterr().out
+    assert run(["install", "-x", str(easyconfig)]) == 0
+    shown = capfd.readouterr().out
+    assert disk_state(tmp_path) == before
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    root = prefix / "software" / "Tiny" / ".generations" / "1.0" / "1"
+    for name in ("modulefile.lua", "bin/cat", "share/launch.sh", "runscripts/get-master"):
+        assert f"--- {root / name}\n{(root / name).read_text()}" in shown
+    capfd.readouterr()
+    assert run(["install", "-D", str(easyconfig)]) == 0
+    assert "[x]" in capfd.readouterr().out
+    assert run(["install", "-D", "--force", str(easyconfig)]) == 0
+    assert "[F]" in capfd.readouterr().out
+    assert run(["install", "-D", "--rebuild", str(easyconfig)]) == 0
+    assert "[R]" in capfd.readouterr().out
+
+
+def test_a_large_image_goes_to_the_home_directory_only_after_a_question(
+    tmp_path: Path, own_home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "Far-1.yaml"
+    path.write_text("name: Far\nversion: '1'\nimage: {sources: ['docker://127.0.0.1:1/far:1']}\n")
+    before = disk_state(own_home)
+    assert run(["install", str(path)]) == 2
+    error = capfd.readouterr().err
+    assert "in your home directory; nothing was fetched" in error
+    assert "--yes" in error
+    assert not list(own_home.rglob("*.sif"))
+    assert not (own_home / ".local" / "share" / "sifmod").exists()
+    assert before.items() <= disk_state(own_home).items()
+
+
+def test_a_group_and_a_umask(easyconfig: Path, prefix: Path, tmp_path: Path, own_home: Path) -> None:
+    settings = own_home / ".config" / "sifmod" / "config.yaml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("umask: '027'\ngroup: daemon\n")
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    root = prefix / "software" / "Tiny" / "1.0"
+    assert prefix.group() == "daemon"
+    assert (root / "modulefile.lua").group() == "daemon"
+    assert (root / "modulefile.lua").stat().st_mode & 0o777 == 0o440
+    assert (root / "bin" / "cat").stat().st_mode & 0o777 == 0o550
