@@ -114,9 +114,7 @@ def test_module_only_keeps_the_image_and_needs_no_source(easyconfig: Path, prefi
     assert len(list((prefix / "images" / "sha256").glob("*.sif"))) == 1
 
 
-def test_module_only_of_nothing_is_an_error(
-    easyconfig: Path, prefix: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_module_only_of_nothing_is_an_error(easyconfig: Path, prefix: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["install", "--module-only", str(easyconfig)]) == 24
     assert "has no image installed" in capfd.readouterr().err
     assert not (prefix / "modules").exists()

@@ -55,7 +55,7 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, with a suggestion for a misspelt verb."""
-        if args and not args[0].startswith("-") and args[0] not in VERBS:
+        if args and not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in VERBS:
             import difflib
 
             close = difflib.get_close_matches(args[0], VERBS, n=1)

@@ -1,0 +1,125 @@
+"""make_plan: what an easyconfig and a site together decide."""
+
+from pathlib import Path
+
+import pytest
+
+from sifmod.config.load import load_easyconfig
+from sifmod.config.settings import load_site
+from sifmod.module.decide import Choices, make_plan
+from sifmod.module.plan import Activation, Bind, Plan, Wrapper
+
+IMAGE = "image: {sources: [/x.sif]}\n"
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return {"HOME": str(tmp_path), "SIFMOD_CONFIG_DIR": str(tmp_path / "none"), "SIFMOD_ARCH": "amd64"}
+
+
+def planned(tmp_path: Path, environ: dict[str, str], text: str, site: str = "") -> Plan:
+    path = tmp_path / "X-1.yaml"
+    path.write_text(f"name: X\nversion: '1'\n{IMAGE}{text}")
+    (tmp_path / "site.yaml").write_text(f"name: here\n{site}")
+    loaded = load_site({"site": str(tmp_path / "site.yaml")}, environ)
+    return make_plan(
+        load_easyconfig(path, loaded, None, {}, environ).easyconfig, loaded.site, Choices("X-1.yaml", "copy")
+    )
+
+
+def test_an_easyconfigs_bind_wins_over_the_sites(tmp_path: Path, environ: dict[str, str]) -> None:
+    plan = planned(tmp_path, environ, "binds: [/mine:/data:ro]\n", "binds: {files: ['/theirs:/data', /scratch]}\n")
+    assert plan.binds == (Bind("/mine", "/data", ("ro",)), Bind("/scratch", "/scratch"))
+
+
+def test_an_easyconfigs_variable_wins_over_the_sites(tmp_path: Path, environ: dict[str, str]) -> None:
+    site = "env: {A: site, B: site}\nhost_env: {C: site}\nrunscript_env: {D: site}\n"
+    plan = planned(tmp_path, environ, "env: {A: mine}\nrunscript_env: {D: mine}\n", site)
+    assert dict(plan.env)["A"] == "mine"
+    assert dict(plan.env)["B"] == "site"
+    assert (plan.host_env, plan.runscript_env) == ((("C", "site"),), (("D", "mine"),))
+
+
+def test_null_takes_a_default_away(tmp_path: Path, environ: dict[str, str]) -> None:
+    plan = planned(tmp_path, environ, "env: {PYTHONPATH: null, PIP_USER: '1'}\n")
+    assert plan.env == (("LD_PRELOAD", ""), ("PIP_USER", "1"), ("PYTHONNOUSERSITE", "1"))
+
+
+@pytest.mark.parametrize(
+    ("text", "activation", "env", "path"),
+    [
+        ("", Activation("true", ""), {}, ()),
+        (
+            "activate: source /a b/activate\n",
+            Activation("source /a b/activate", "source /a b/activate"),
+            {},
+            (),
+        ),
+        (
+            "conda: {prefix: /c, env: e}\n",
+            Activation("source /c/bin/activate e", ""),
+            {"CONDA_PREFIX": "/c/envs/e", "CONDA_DEFAULT_ENV": "e", "CONDA_EXE": "/c/bin/conda"},
+            ("/c/envs/e/bin", "/c/condabin"),
+        ),
+        (
+            "conda: {prefix: /c}\n",
+            Activation("source /c/bin/activate base", ""),
+            {"CONDA_PREFIX": "/c", "CONDA_DEFAULT_ENV": "base", "CONDA_EXE": "/c/bin/conda"},
+            ("/c/bin", "/c/condabin"),
+        ),
+        (
+            "venv: /v\nconda: {prefix: /c}\n",
+            Activation("source /v/bin/activate", ""),
+            {"VIRTUAL_ENV": "/v", "CONDA_PREFIX": "/c", "CONDA_DEFAULT_ENV": "base", "CONDA_EXE": "/c/bin/conda"},
+            ("/v/bin", "/c/bin", "/c/condabin"),
+        ),
+    ],
+)
+def test_activation(
+    text: str,
+    activation: Activation,
+    env: dict[str, str],
+    path: tuple[str, ...],
+    tmp_path: Path,
+    environ: dict[str, str],
+) -> None:
+    plan = planned(tmp_path, environ, text)
+    python = {"LD_PRELOAD": "", "PIP_USER": "0", "PYTHONNOUSERSITE": "1", "PYTHONPATH": ""}
+    assert plan.activation == activation
+    assert dict(plan.env) == python | env
+    assert plan.path == ("/runscripts", *path)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "resolved", "flags", "binds"),
+    [
+        ("rocm", "", ("rocm",), ()),
+        ("rocm", "accelerators: {rocm: none}\n", (), ()),
+        (
+            "rocm",
+            "accelerators: {rocm: devices}\n",
+            (),
+            (Bind("/dev/kfd", "/dev/kfd", optional=True), Bind("/dev/dri", "/dev/dri", optional=True)),
+        ),
+        ("cuda", "", ("nv",), ()),
+        ("cuda", "accelerators: {cuda: nvccli}\n", ("nvccli",), ()),
+        ("cuda", "accelerators: {cuda: none}\n", (), ()),
+        ("none", "", (), ()),
+    ],
+)
+def test_the_site_resolves_an_accelerator(
+    accelerator: str,
+    resolved: str,
+    flags: tuple[str, ...],
+    binds: tuple[Bind, ...],
+    tmp_path: Path,
+    environ: dict[str, str],
+) -> None:
+    plan = planned(tmp_path, environ, f"accelerator: {accelerator}\n", resolved)
+    assert (plan.gpu_flags, plan.binds) == (flags, binds)
+
+
+def test_wrappers_that_are_runscripts_bring_them(tmp_path: Path, environ: dict[str, str]) -> None:
+    plan = planned(tmp_path, environ, "wrappers: [python, start-shell, python]\nrunscripts: [get-master]\n")
+    assert plan.wrappers == (Wrapper("python", ("python",)), Wrapper("start-shell", ("/runscripts/start-shell",)))
+    assert plan.runscripts == ("get-master", "start-shell")
