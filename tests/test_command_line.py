@@ -20,7 +20,8 @@ SIFMOD = str(Path(sys.executable).with_name("sifmod"))
 
 
 def test_the_version_needs_no_import(capfd: pytest.CaptureFixture[str]) -> None:
-    code = "import sys; sys.argv = ['sifmod', '--version']; import sifmod.__main__ as m; m.main(); print('click' in sys.modules)"
+    start = "import sys; sys.argv = ['sifmod', '--version']; import sifmod.__main__ as m; m.main()"
+    code = f"{start}; print('click' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == f"sifmod {__version__}\nFalse\n"
     assert run(["--version"]) == 0

@@ -83,6 +83,21 @@ def test_a_failure_at_every_step(trial: Trial, verb: str, part: int) -> None:
     assert failed > case.steps / 10
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_request_to_end_at_every_third_step(trial: Trial, verb: str) -> None:
+    """SIGTERM, as a batch system sends it: the run cleans up itself, and says so in its exit code."""
+    case = trial.cases[verb]
+    left = 0
+    for step in range(1, case.steps + 1, 3):
+        trial.reset(case)
+        outcome = trial.victim.run(case.arguments, "terminated", step)
+        assert outcome.code in (0, 143), outcome.stderr
+        assert "Traceback" not in outcome.stderr
+        left += any(trial.prefix.glob(".staging/*"))
+        trial.check_and_finish(case)
+    assert left <= 5, "only when the request comes during the cleaning up"
+
+
 def visible(prefix: Path) -> dict[str, tuple[int, bytes]]:
     """What is in the tree, apart from locks and from images that wait for the next run."""
     found = {}

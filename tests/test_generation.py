@@ -304,6 +304,17 @@ def test_syntaxes_come_and_go(layout: Layout) -> None:
     assert tcl.exists()
 
 
+def test_a_damaged_generation_is_replaced(layout: Layout) -> None:
+    root = Path(install(layout, "a").root)
+    (root / "receipt.json").unlink()
+    layout.module_file(MODULE, "lua").unlink()
+    second = install(layout, "b")
+    assert live(layout, MODULE) == second
+    assert missing(layout, second) == ()
+    (Path(second.root) / "receipt.json").unlink()
+    assert install(layout, "c").generation == 3
+
+
 # what a user removed
 
 

@@ -227,7 +227,8 @@ def test_names_that_are_no_variables_are_refused(name: str) -> None:
 def test_a_tcl_module_read_by_lmod_says_hostile_things(lmod: ModuleTool, tmp_path: Path) -> None:
     """Lmod evaluates what a Tcl modulefile says as Lua, in brackets that the text could close."""
     told = replace(HELP, description="\n".join(PAYLOADS), whatis=tuple(PAYLOADS))
-    texts = [text for text in PRINTABLE if text.isascii() and not text.endswith(" ")]  # Lmod would change the others
+    # Lmod would change what is beyond ASCII and spaces at the end; backslashes are refused
+    texts = [text for text in PRINTABLE if text.isascii() and not text.endswith(" ") and "\\" not in text]
     made = publish(
         plan(
             prefix=str(tmp_path / "prefix"),
@@ -239,6 +240,13 @@ def test_a_tcl_module_read_by_lmod_says_hostile_things(lmod: ModuleTool, tmp_pat
     verbs = [f"module {verb} {NAME}" for verb in ("help", "whatis", "show", "load", "unload")]
     done = session(lmod, made, verbs)
     assert [done[4].ok() and done[4].environment[f"H{number}"] for number in range(len(texts))] == texts
+    escaping = plan(
+        prefix=str(tmp_path / "prefix"),
+        module=ModuleName("C", "1"),
+        syntaxes=("tcl",),
+        host_env=(("H", '\\") os.execute("touch x") --'),),
+    )
+    assert session(lmod, publish(escaping), ("module load C",))[1].code != 0
     image = replace(IMAGE, filename="]===]) os.execute('touch x') --[===[.sif")
     broken = publish(
         plan(prefix=str(tmp_path / "prefix"), module=ModuleName("B", "1"), syntaxes=("tcl",), image=image), image=False

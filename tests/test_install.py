@@ -121,7 +121,8 @@ def test_module_only_of_nothing_is_an_error(easyconfig: Path, prefix: Path, capf
 
 
 @pytest.mark.parametrize("link", ["copy", "hardlink", "reference"])
-def test_the_users_own_file_is_never_changed(link: str, easyconfig: Path, prefix: Path, sif: Path) -> None:
+@pytest.mark.usefixtures("prefix")
+def test_the_users_own_file_is_never_changed(link: str, easyconfig: Path, sif: Path) -> None:
     before = disk_state(sif)
     assert run(["install", "-q", "--link", link, str(easyconfig)]) == 0
     assert run(["verify"]) == 0
@@ -160,6 +161,7 @@ def test_sanity_commands_see_the_modules_environment(easyconfig: Path, prefix: P
     assert prefix.is_dir()
 
 
+@pytest.mark.usefixtures("prefix")
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
@@ -181,7 +183,6 @@ def test_bad_input_has_its_code_and_changes_nothing(
     code: int,
     says: str,
     easyconfig: Path,
-    prefix: Path,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -204,7 +205,8 @@ def test_every_problem_of_a_file_at_once(prefix: Path, tmp_path: Path, capfd: py
     assert not prefix.exists()
 
 
-def test_json(easyconfig: Path, prefix: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("prefix")
+def test_json(easyconfig: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["install", "-q", "--json", str(easyconfig)]) == 0
     (installed,) = json.loads(capfd.readouterr().out)
     assert installed["module"] == "Tiny/1.0"
@@ -258,7 +260,7 @@ def test_a_large_image_goes_to_the_home_directory_only_after_a_question(
     assert before.items() <= disk_state(own_home).items()
 
 
-def test_a_group_and_a_umask(easyconfig: Path, prefix: Path, tmp_path: Path, own_home: Path) -> None:
+def test_a_group_and_a_umask(easyconfig: Path, prefix: Path, own_home: Path) -> None:
     settings = own_home / ".config" / "sifmod" / "config.yaml"
     settings.parent.mkdir(parents=True)
     settings.write_text("umask: '027'\ngroup: daemon\n")

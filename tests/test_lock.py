@@ -19,7 +19,8 @@ from support.tree import LEASE, MODULE, install, names, nobody, say
 from support.user import OrdinaryUser
 
 NAME = "image-1"
-NO_FLOCK = ("strace", "-f", "-qqq", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:error=ENOSYS")
+STRACE = ("strace", "-f", "-qqq", "-o", "/dev/null", "-e", "trace=flock", "-e")
+WITHOUT = ((*STRACE, "inject=flock:error=ENOSYS"), (*STRACE, "inject=flock:error=ENOLCK"))
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_different_names_do_not_wait_for_each_other(layout: Layout) -> None:
         assert len(list(layout.staging.iterdir())) == 3
 
 
-@pytest.mark.parametrize("strace", [(), NO_FLOCK], ids=["flock", "soft"])
+@pytest.mark.parametrize("strace", [(), *WITHOUT], ids=["flock", "no-flock", "no-lock-service"])
 def test_who_holds_it_is_said_and_the_next_one_gets_it(
     layout: Layout, others: list[Other], strace: tuple[str, ...]
 ) -> None:
@@ -111,7 +112,7 @@ def test_who_holds_it_is_said_and_the_next_one_gets_it(
     assert names(layout) == {".staging"}
 
 
-@pytest.mark.parametrize("strace", [(), NO_FLOCK], ids=["flock", "soft"])
+@pytest.mark.parametrize("strace", [(), *WITHOUT], ids=["flock", "no-flock", "no-lock-service"])
 def test_a_holder_killed_on_this_node_is_gone_at_once(
     layout: Layout, others: list[Other], strace: tuple[str, ...]
 ) -> None:

@@ -81,6 +81,21 @@ def test_a_modulefile_that_was_changed_is_not_removed(layout: Layout) -> None:
     assert live(layout, MODULE) == installation
 
 
+def test_without_a_receipt_it_goes_all_the_same(layout: Layout) -> None:
+    Path(install(layout, "a", syntaxes=("lua", "tcl")).root, "receipt.json").unlink()
+    assert uninstall(layout, MODULE, LEASE, nobody).generation == 1
+    assert list(layout.modules.iterdir()) == []
+    assert live_number(layout, MODULE) is None
+
+
+def test_a_modulefile_of_the_other_syntax_that_is_not_ours_stays(layout: Layout) -> None:
+    install(layout, "a")
+    layout.module_file(MODULE, "tcl").write_text("#%Module")
+    uninstall(layout, MODULE, LEASE, nobody)
+    assert layout.module_file(MODULE, "tcl").read_text() == "#%Module"
+    assert not layout.module_file(MODULE, "lua").exists()
+
+
 def test_a_directory_in_the_place_of_the_switch_is_not_removed(layout: Layout) -> None:
     install(layout, "a")
     layout.switch(MODULE).unlink()

@@ -107,7 +107,7 @@ def run(arguments: list[str]) -> int:
 
 
 def show_error(message: str, hint: str = "") -> None:
-    """Print a message, and after a blank line its hint, to standard error; in colour on a terminal, but for NO_COLOR."""
+    """Print a message, and after a blank line its hint, to standard error; coloured on a terminal (NO_COLOR: not)."""
     color = False if os.environ.get("NO_COLOR") else None
     click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True, color=color)
     if hint:

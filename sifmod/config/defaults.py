@@ -6,7 +6,7 @@ from sifmod.config.site import Site
 _MARK = Mark("default", 0, 0)
 # Empty, so that what the host has does not reach the container; `PYTHONPATH: null` lets it through.
 _ENV = {"PYTHONNOUSERSITE": "1", "PIP_USER": "0", "PYTHONPATH": "", "LD_PRELOAD": ""}
-_WRAPPERS = ("python", "python3", "pip", "pip3", "start-shell", "list-packages")
+_WRAPPERS = ("start-shell",)  # of an image nothing else is known
 _RUNSCRIPTS = ("conda-python-simple", "conda-python-distributed", "get-master", "start-shell", "list-packages")
 
 

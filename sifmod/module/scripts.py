@@ -12,6 +12,17 @@ from sifmod.module.plan import Plan
 from sifmod.module.quote import shell
 
 LAUNCHER = "share/launch.sh"
+_KEPT_OUT = ("PYTHONPATH", "LD_PRELOAD")  # the host's do not reach the container when the plan has them
+_DEVICES = {"nv": "/dev/nvidiactl", "nvccli": "/dev/nvidiactl", "rocm": "/dev/kfd"}
+_NEEDS = {"conda-python-distributed": "get-master"}  # a runscript that calls another
+
+
+def _here(path: str, root: str) -> str:
+    """A path as the launcher spells it, which has the generation's path in a variable."""
+    rest = path.removeprefix(f"{root}/")
+    return shell(path) if rest == path else f'"$sifmod_root"/{shell(rest)}'
+
+
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).with_name("templates")),
     undefined=StrictUndefined,
@@ -20,10 +31,7 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_TEMPLATES.filters["shell"] = shell
-_KEPT_OUT = ("PYTHONPATH", "LD_PRELOAD")  # the host's do not reach the container when the plan has them
-_DEVICES = {"nv": "/dev/nvidiactl", "nvccli": "/dev/nvidiactl", "rocm": "/dev/kfd"}
-_NEEDS = {"conda-python-distributed": "get-master"}  # a runscript that calls another
+_TEMPLATES.filters |= {"shell": shell, "here": _here}
 
 
 def scripts(plan: Plan, root: str) -> tuple[File, ...]:
@@ -47,17 +55,15 @@ def _wrapper(plan: Plan, root: str, name: str, command: tuple[str, ...]) -> File
 
 
 def _launcher(plan: Plan, root: str) -> str:
-    images = launch.images(plan, root)
     plain = dict(launch.plain_env(plan))
     return _TEMPLATES.get_template("scripts/launch.sh").render(
         module=str(plan.module),
-        wrappers_at=(f"{root}/bin", f"{launch.stable_root(plan)}/bin"),
-        images=images,
-        no_image=f"the image is missing; looked for {', '.join(images)}",
-        reinstall=f"sifmod install {plan.easyconfig} brings it back",
+        root=root,
+        stable_bin=f"{launch.stable_root(plan)}/bin",
+        images=launch.images(plan, root),
+        reinstall=f"sifmod install {shell(plan.easyconfig)} brings it back",
         runtimes=launch.runtimes(plan.runtime),
         binds=launch.binds(plan, root),
-        missing_bind="run this where it exists, or ask whoever wrote the easyconfig to make the bind optional",
         path=":".join(launch.prepend_path(plan)),
         kept_out=tuple(name for name in _KEPT_OUT if name in plain),
         env=tuple((name, value, plain[name]) for name, value in launch.container_env(plan)),

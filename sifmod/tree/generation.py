@@ -13,7 +13,7 @@ from sifmod.tree.disk import is_directory, prune, remove_tree, take
 from sifmod.tree.history import read_history, recorded, with_event
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, left_over, lock
-from sifmod.tree.receipt import Installation, all_generations, live_number, numbers
+from sifmod.tree.receipt import FileRecord, Installation, live_number, numbers, read_receipt
 from sifmod.tree.stage import PLACED, STUBS, USER_SOFTWARE, Stage
 from sifmod.tree.state import missing as missing
 
@@ -160,7 +160,7 @@ def _check_switch(layout: Layout, module: ModuleName) -> None:
 
 def _stubs_in_place(layout: Layout, module: ModuleName, wanted: set[str]) -> tuple[str, ...]:
     """The module's stubs that are there, wanted or not; one that no receipt of the module names is an InstallError."""
-    ours = {stub for known in all_generations(layout, module) for stub in known.stubs}
+    ours = set(_own_stubs(layout, module))
     there = []
     for path in sorted({stub.path for stub in ours} | wanted):
         file = layout.modules / path
@@ -173,6 +173,18 @@ def _stubs_in_place(layout: Layout, module: ModuleName, wanted: set[str]) -> tup
             )
         there.append(path)
     return tuple(there)
+
+
+def _own_stubs(layout: Layout, module: ModuleName) -> Iterator[FileRecord]:
+    """The stubs of every generation on disk: as its receipt has them, else its own copies of them."""
+    for number in numbers(layout, module):
+        root = layout.generation(module, number)
+        if (known := read_receipt(root)) is not None:
+            yield from known.stubs
+            continue
+        for copy in (root / STUBS).rglob("*"):
+            if copy.is_file():
+                yield FileRecord(str(copy.relative_to(root / STUBS)), sha256_file(copy), 0o644)
 
 
 def _is(path: Path, sha256: str) -> bool:

@@ -6,6 +6,7 @@ changes by renaming something into or out of its own directory in `.staging/`, a
 to take that directory away. A holder that wakes up late can then change nothing.
 """
 
+import errno
 import os
 import threading
 import time
@@ -13,13 +14,16 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
 from sifmod.tree.disk import explain, remove_tree, reported
 from sifmod.tree.layout import Layout
 from sifmod.tree.lease import Holder, Lease
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 FENCED = ".fenced"
 _POLL = (0.02, 0.5)  # seconds, from the first look to the last
@@ -82,7 +86,7 @@ class Held:
         leases.beat(self._chain, self._number, 1)
         self._thread.start()
         try:
-            self.directory.mkdir()
+            self.directory.mkdir(parents=True)
             self.check()
             self.remains = _fence(self.directory.parent, self.name, self._number)
         except BaseException:
@@ -96,12 +100,14 @@ class Held:
         self._stop.set()
         self._thread.join()
         # What cannot be removed now is cleaned up by a later run; it must not hide the error of the block.
-        for directory in (*self.remains, self.directory):
+        try:
+            for directory in (*self.remains, self.directory):
+                with suppress(OSError):
+                    remove_tree(directory)
+        finally:  # a signal may come during the removal
             with suppress(OSError):
-                remove_tree(directory)
-        with suppress(OSError):
-            if leases.holds(self._chain, self._number):
-                leases.free(self._chain, self._number)
+                if leases.holds(self._chain, self._number):
+                    leases.free(self._chain, self._number)
 
     def _beat(self) -> None:
         count = 1
@@ -123,7 +129,6 @@ def lock(layout: Layout, name: str, lease: float, on_wait: Callable[[str], None]
     doing = f"cannot lock {name}"
     with reported(doing):
         chain.mkdir(parents=True, exist_ok=True)
-        layout.staging.mkdir(exist_ok=True)
         node = _NodeLock(chain / f"{os.uname().nodename}.lock")
     try:
         with ExitStack() as stack:
@@ -221,22 +226,24 @@ class _NodeLock:
     """filelock's lock of one node; only the first in its queue tries for the lease without waiting."""
 
     def __init__(self, path: Path) -> None:
-        from filelock import FileLock
+        from filelock import BaseFileLock, FileLock
 
-        self._lock = FileLock(path)
+        self._lock: BaseFileLock = FileLock(path)
         self._held = False
 
     def acquire(self) -> bool:
         """Try once; True when this process has it."""
-        import warnings
-
-        from filelock import Timeout
+        from filelock import SoftFileLock
 
         if not self._held:
-            with warnings.catch_warnings(), suppress(Timeout):
-                warnings.simplefilter("ignore")  # that the lock became a soft one is nothing to tell a user
-                self._lock.acquire(timeout=0)
-                self._held = True
+            try:
+                self._held = _try(self._lock)
+            except OSError as error:
+                # filelock itself turns to its soft lock for ENOSYS; NFS without its lock service says otherwise.
+                if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
+                    raise
+                self._lock = SoftFileLock(f"{self._lock.lock_file}.soft")
+                self._held = _try(self._lock)
         return self._held
 
     def release(self) -> None:
@@ -244,3 +251,17 @@ class _NodeLock:
         if self._held:
             self._lock.release()
             self._held = False
+
+
+def _try(file_lock: "BaseFileLock") -> bool:
+    import warnings
+
+    from filelock import Timeout
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the lock became a soft one is nothing to tell a user
+        try:
+            file_lock.acquire(timeout=0)
+        except Timeout:
+            return False
+    return True

@@ -11,7 +11,7 @@ from pathlib import Path
 
 Content = dict[str, tuple[str, int, str]]
 VERSION = "1.0"
-LEFT_BY_LOCKS = re.compile(r"[^/]+(/(\d+\.(lease|beat)|[^/]+\.lock))?")
+LEFT_BY_LOCKS = re.compile(r"[^/]+(/(\d+\.(lease|beat)|[^/]+\.lock(\.soft)?))?")
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def published_are_whole(prefix: Path, known: Known) -> None:
 
 def paths(prefix: Path) -> set[str]:
     """Every path in the tree; of the locks only what is not a lock's own."""
-    found = {str(path.relative_to(prefix)) for path in prefix.rglob("*")}
+    found = {str(path.relative_to(prefix)) for path in prefix.rglob("*")} - {".locks", ".staging"}
     locks = {path for path in found if path.startswith(".locks/")}
     return found - {path for path in locks if LEFT_BY_LOCKS.fullmatch(path.removeprefix(".locks/"))}
 

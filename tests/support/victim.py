@@ -58,7 +58,7 @@ class Victim:
         self._process.communicate()
 
     def run(self, arguments: Sequence[str | Path], how: str = "whole", step: int = 0, delay: float = 0) -> Outcome:
-        """Run one command line; `how`: whole, killed, stopped or failing at `step`, or shot after `delay` seconds."""
+        """Run one command line; `how`: whole; killed, terminated, stopped or failing at `step`; shot after `delay` s."""
         return self._ask({"run": [str(argument) for argument in arguments], "how": how, "step": step, "delay": delay})
 
     def warm(self, arguments: Sequence[str | Path]) -> Outcome:
@@ -124,8 +124,10 @@ def _command(arguments: list[str], errors: int) -> None:
         from sifmod.cli.main import run
 
         code = run(arguments)
-        sys.stderr.flush()
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 70
     finally:
+        sys.stderr.flush()
         os._exit(code)
 
 
@@ -142,6 +144,8 @@ def _disturb(how: str, step: int, count: mmap.mmap) -> None:
             return
         if how == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
+        elif how == "terminated":
+            os.kill(os.getpid(), signal.SIGTERM)
         elif how == "stopped":
             os.kill(os.getpid(), signal.SIGSTOP)
         elif how == "failing":

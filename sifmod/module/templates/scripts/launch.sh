@@ -6,6 +6,7 @@
 # Variables begin with sifmod_, so that none of the user's is changed.
 
 sifmod_module={{ module | shell }}
+sifmod_root={{ root | shell }}
 set -f # a `*` in a path is just that
 
 launch() {
@@ -26,9 +27,7 @@ sifmod_run_here() {
   IFS=:
   for sifmod_directory in $PATH; do
     case $sifmod_directory in
-      {% for directory in wrappers_at %}
-      {{ directory | shell }}) ;;
-      {% endfor %}
+      "$sifmod_root/bin" | {{ stable_bin | shell }}) ;;
       *) sifmod_path=$sifmod_path:$sifmod_directory ;;
     esac
   done
@@ -39,11 +38,13 @@ sifmod_run_here() {
 
 # The generation's own link while it exists, else a copy that the site keeps.
 sifmod_find_image() {
+  sifmod_places=
   for sifmod_image in \
-    {{ images | map("shell") | join(" \\\n    ") }}; do
+    {{ images | map("here", root) | join(" \\\n    ") }}; do
     if [ -e "$sifmod_image" ]; then return; fi
+    sifmod_places="$sifmod_places, $sifmod_image"
   done
-  sifmod_fail {{ no_image | shell }} {{ reinstall | shell }}
+  sifmod_fail "the image is missing; looked for ${sifmod_places#, }" {{ reinstall | shell }}
 }
 
 # The one that the module was installed with, else one on PATH.
@@ -115,7 +116,7 @@ sifmod_set_binds() {
   sifmod_targets=:
   sifmod_take_binds "${SINGULARITY_BIND-},${APPTAINER_BIND-},${SINGULARITY_BINDPATH-},${APPTAINER_BINDPATH-}"
   {% for bind in binds %}
-  {{ "sifmod_bind_if_there" if bind.optional else "sifmod_bind" }} {{ bind.source | shell }} {{ bind | string | shell }}
+  {{ "sifmod_bind_if_there" if bind.optional else "sifmod_bind" }} {{ bind.source | here(root) }} {{ bind | string | here(root) }}
   {% endfor %}
   unset SINGULARITY_BIND APPTAINER_BIND
   export SINGULARITY_BINDPATH="${sifmod_binds#,}" APPTAINER_BINDPATH="${sifmod_binds#,}"
@@ -143,7 +144,7 @@ sifmod_take_binds() {
 # sifmod_bind SOURCE BIND: a bind of the module's, `source[:target[:options]]`.
 sifmod_bind() {
   if sifmod_add_bind "$2" && [ ! -e "$1" ]; then
-    sifmod_fail "the bind source $1 is missing on this machine" {{ missing_bind | shell }}
+    sifmod_fail "the bind source $1 is missing on this machine" 'the module needs it; run this where it exists'
   fi
 }
 

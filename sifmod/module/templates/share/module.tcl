@@ -76,8 +76,12 @@ proc sifmod_show {module} {
     prepend-path PATH [dict get $module root]/bin
 }
 
-# Tcl's part of pushenv may change Lmod's own environment, where its other part then takes that for the user's value.
+# Tcl's part of pushenv may change Lmod's own environment, where its other part then takes that for the user's value;
+# and Lmod before 8.6.10 does not escape backslashes in the Lua it makes of this.
 proc sifmod_push {name text} {
+    if {[string first \\ $text] >= 0} {
+        error "Lmod reads no Tcl modulefile that sets $name to a value with a backslash: $text"
+    }
     set earlier [array get ::env $name]
     pushenv $name $text
     set ::env($name) {}
@@ -88,8 +92,8 @@ proc sifmod_push {name text} {
 # Lmod can only restore what it has pushed itself: in the order of the loads, and without what was added since.
 proc sifmod_lmod {module} {
     set root [dict get $module root]
-    if {[regexp {["\\]} $root]} {
-        error "Lmod reads no Tcl modulefile below a path with quotes or backslashes: $root"
+    if {[string first {"} $root] >= 0} {
+        error "Lmod reads no Tcl modulefile below a path with quotes: $root"
     }
     if {[module-info mode load]} {
         set want [sifmod_want $module]
