@@ -327,3 +327,10 @@ def test_text_in_any_key_is_taken_as_it_is_or_refused(text: str) -> None:
             assert built
             assert all(found.key == key for found in built)
             assert all("\n" not in str(found) for found in built)
+
+
+@pytest.mark.parametrize("name", ["HOME", "UID", "IFS", "e", "__x", "APPTAINER_SHELL", "SINGULARITY_NAME"])
+def test_the_runtimes_own_variables_are_refused(name: str) -> None:
+    assert problem(f"env: {{{name}: x}}").endswith(
+        f"env.{name}: {name} belongs to the runtime or its shell and cannot be set inside from outside"
+    )

@@ -17,7 +17,7 @@ from sifmod.tree.receipt import live, live_number, numbers
 from sifmod.tree.state import missing
 from sifmod.tree.store import Store
 from support.disk_state import State, disk_state
-from support.tree import LEASE, MODULE, fill, install, install_under, names, nobody, put_image
+from support.tree import LEASE, MODULE, become, fill, install, install_under, names, nobody, put_image
 from support.user import OrdinaryUser
 
 
@@ -340,9 +340,7 @@ def test_an_ordinary_user_can_remove_the_image_and_old_generations(
     ordinary_user.own(prefix)
     child = os.fork()
     if child == 0:
-        os.setgroups([])
-        os.setgid(ordinary_user.user.gid)
-        os.setuid(ordinary_user.user.uid)
+        become(ordinary_user.user)
         layout = Layout(prefix)
         root = Path(install(layout, "a").root)
         (root / "tiny.sif").unlink()

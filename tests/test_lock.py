@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
@@ -15,7 +16,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.lock import left_over, lock
 from support.command import User
 from support.hold import Other
-from support.tree import LEASE, MODULE, install, names, nobody, say
+from support.tree import LEASE, MODULE, become, install, names, nobody, say
 from support.user import OrdinaryUser
 
 NAME = "image-1"
@@ -117,9 +118,12 @@ def test_a_holder_killed_on_this_node_is_gone_at_once(
     layout: Layout, others: list[Other], strace: tuple[str, ...]
 ) -> None:
     first = Other(layout.prefix, LEASE, *strace, name=NAME).take()
-    for pid in _children(first.pid):
+    children = _children(first.pid)
+    for pid in children:
         os.kill(pid, signal.SIGKILL)
     first.kill()
+    while not all(_ended(pid) for pid in children):
+        time.sleep(0.01)
     assert left_over(layout) == (NAME,)
     hour = 3600.0  # nobody could wait for that
     second = Other(layout.prefix, hour, *strace, name=NAME).take()
@@ -239,7 +243,7 @@ def test_a_holder_without_its_directory_may_change_nothing(layout: Layout) -> No
 
 
 def test_a_tree_that_may_not_be_written(shared_tmp: Path, ordinary_user: OrdinaryUser) -> None:
-    (shared_tmp / "prefix").mkdir(mode=0o755)
+    (shared_tmp / "prefix").mkdir(mode=0o555)
     code = (
         "from pathlib import Path; from sifmod.errors import PermissionsError; from sifmod.tree.layout import Layout\n"
         "from sifmod.tree.lock import lock\n"
@@ -260,9 +264,7 @@ def _as(user: User, code: str) -> str:
     if child == 0:
         os.close(reader)
         os.dup2(writer, 1)
-        os.setgroups([])
-        os.setgid(user.gid)
-        os.setuid(user.uid)
+        become(user)
         sys.stdout = os.fdopen(1, "w")
         exec(code)
         sys.stdout.flush()
@@ -272,6 +274,13 @@ def _as(user: User, code: str) -> str:
         said = stream.read()
     assert os.waitpid(child, 0)[1] == 0
     return said
+
+
+def _ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def _children(pid: int) -> list[int]:

@@ -13,7 +13,7 @@ from sifmod.tree.lock import Held, lock
 from sifmod.tree.store import Store, discard, entries, pinned
 from support.disk_state import disk_state, file_state
 from support.small_disk import filled, small_disk
-from support.tree import LEASE, MODULE, image_bytes, names, nobody, put_image
+from support.tree import LEASE, MODULE, image_bytes, install, names, nobody, put_image
 
 ABSENT = "0" * 64
 
@@ -155,6 +155,14 @@ def test_an_image_in_use_is_not_discarded(layout: Layout, store: Store) -> None:
         assert not discard(layout, entries(layout)[0], other)
     assert disk_state(layout.images) == before
     assert path.exists()
+
+
+def test_an_image_that_a_generation_links_to_is_not_discarded(layout: Layout) -> None:
+    install(layout, "a")
+    before = disk_state(layout.images)
+    with lock(layout, "image-2", LEASE, nobody) as other:
+        assert not discard(layout, entries(layout)[0], other)
+    assert disk_state(layout.images) == before
 
 
 def test_an_image_that_nobody_uses_is_discarded(layout: Layout) -> None:

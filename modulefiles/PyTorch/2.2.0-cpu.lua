@@ -42,7 +42,7 @@ if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
 end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
-   assert(loadfile(root .. "/share/environment.lua"))() {
+   assert(loadfile(root .. "/share/module.lua"))() {
       key = "PyTorch",
       root = root,
       runtime = "apptainer",

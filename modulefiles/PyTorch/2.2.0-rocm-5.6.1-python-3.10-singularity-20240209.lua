@@ -45,7 +45,7 @@ end
 conflict("singularity-AI-bindings")
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
-   assert(loadfile(root .. "/share/environment.lua"))() {
+   assert(loadfile(root .. "/share/module.lua"))() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",

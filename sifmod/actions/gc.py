@@ -16,7 +16,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
 from sifmod.tree.store import StoredImage, discard, entries
-from sifmod.tree.use import all_used_images, used_images
+from sifmod.tree.use import used_images
 
 DAYS = 14.0
 _DAY = 86400.0
@@ -97,11 +97,11 @@ def apply_gc(layout: Layout, plan: GcPlan, lease: float, on_wait: Callable[[str]
                     _remove_generation(layout, old, held)
                     removed.append(old)
             _remove_history(layout, module, held)
+    going = [old.image for old in plan.images if not old.keep]
     images = []
-    for image in (old.image for old in plan.images if not old.keep):
-        with lock(layout, f"image-{image.sha256}", lease, on_wait) as held:
-            if image.sha256 not in all_used_images(layout) and discard(layout, image, held):
-                images.append(image)
+    if going:
+        with lock(layout, "gc", lease, on_wait) as held:
+            images = [image for image in going if discard(layout, image, held)]
     return Collected(tuple(removed), tuple(images), sum(image.size for image in images))
 
 

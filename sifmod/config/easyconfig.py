@@ -76,6 +76,9 @@ class SanityCheck(Model):
     """Paths that must exist: inside the image, or relative to the module's directory."""
 
 
+# Apptainer's embedded shell warns about these, loses them, or acts on them.
+_RUNTIMES_OWN = "HOME PWD IFS OPTIND UID EUID GID PROMPT_COMMAND e key".split()
+_RUNTIMES_PREFIXES = ("__", "APPTAINER_", "SINGULARITY_", "SING_USER_DEFINED_")
 _OWN_VARIABLES = (
     *("PATH", "MODULEPATH", "LOADEDMODULES", "_LMFILES_", "SIF", "RUNSCRIPTS", "CONTAINERROOT", "WITH_CONDA"),
     *("SINGULARITY_BIND", "SINGULARITY_BINDPATH", "APPTAINER_BIND", "APPTAINER_BINDPATH"),
@@ -88,6 +91,8 @@ def _container_variable(name: str) -> None:
         raise ValueError(f"{name} is made from the key path: write the directories there")
     if name == "WITH_CONDA":
         raise ValueError("WITH_CONDA is made from the keys activate, conda and venv: write it there")
+    if name in _RUNTIMES_OWN or name.startswith(_RUNTIMES_PREFIXES):
+        raise ValueError(f"{name} belongs to the runtime or its shell and cannot be set inside from outside")
 
 
 def _host_variable(name: str) -> None:

@@ -6,7 +6,6 @@ changes by renaming something into or out of its own directory in `.staging/`, a
 to take that directory away. A holder that wakes up late can then change nothing.
 """
 
-import errno
 import os
 import threading
 import time
@@ -14,16 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
 from sifmod.tree.disk import explain, remove_tree, reported
 from sifmod.tree.layout import Layout
 from sifmod.tree.lease import Holder, Lease
-
-if TYPE_CHECKING:
-    from filelock import BaseFileLock
+from sifmod.tree.node_lock import NodeLock
 
 FENCED = ".fenced"
 _POLL = (0.02, 0.5)  # seconds, from the first look to the last
@@ -129,7 +126,7 @@ def lock(layout: Layout, name: str, lease: float, on_wait: Callable[[str], None]
     doing = f"cannot lock {name}"
     with reported(doing):
         chain.mkdir(parents=True, exist_ok=True)
-        node = _NodeLock(chain / f"{os.uname().nodename}.lock")
+        node = NodeLock(chain / f"{os.uname().nodename}.lock")
     try:
         with ExitStack() as stack:
             with reported(doing):
@@ -198,7 +195,7 @@ class _Patience:
         return time.monotonic() - self._since
 
 
-def _acquire(chain: Path, node: "_NodeLock", seconds: float, on_wait: Callable[[str], None]) -> tuple[int, Holder]:
+def _acquire(chain: Path, node: NodeLock, seconds: float, on_wait: Callable[[str], None]) -> tuple[int, Holder]:
     """Wait for the lock and claim it: the number of the new lease, and its holder."""
     patience = _Patience()
     told, pause = "", _POLL[0]
@@ -220,48 +217,3 @@ def _acquire(chain: Path, node: "_NodeLock", seconds: float, on_wait: Callable[[
             on_wait(who)
         time.sleep(pause)
         pause = min(_POLL[1], pause * 1.3)
-
-
-class _NodeLock:
-    """filelock's lock of one node; only the first in its queue tries for the lease without waiting."""
-
-    def __init__(self, path: Path) -> None:
-        from filelock import BaseFileLock, FileLock
-
-        self._lock: BaseFileLock = FileLock(path)
-        self._held = False
-
-    def acquire(self) -> bool:
-        """Try once; True when this process has it."""
-        from filelock import SoftFileLock
-
-        if not self._held:
-            try:
-                self._held = _try(self._lock)
-            except OSError as error:
-                # filelock itself turns to its soft lock for ENOSYS; NFS without its lock service says otherwise.
-                if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
-                    raise
-                self._lock = SoftFileLock(f"{self._lock.lock_file}.soft")
-                self._held = _try(self._lock)
-        return self._held
-
-    def release(self) -> None:
-        """Let the next one in."""
-        if self._held:
-            self._lock.release()
-            self._held = False
-
-
-def _try(file_lock: "BaseFileLock") -> bool:
-    import warnings
-
-    from filelock import Timeout
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the lock became a soft one is nothing to tell a user
-        try:
-            file_lock.acquire(timeout=0)
-        except Timeout:
-            return False
-    return True

@@ -18,6 +18,7 @@ from sifmod.errors import InstallError
 from sifmod.tree.disk import move, remove_tree, sync_directory, take, write
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held
+from sifmod.tree.use import all_used_images
 
 _PIN = ".pin"
 
@@ -110,12 +111,15 @@ def entries(layout: Layout) -> tuple[StoredImage, ...]:
 
 
 def discard(layout: Layout, image: StoredImage, held: Held) -> bool:
-    """Remove an image from the store; False when it had gone before, or when another run has pinned it and it stays."""
+    """Remove an image from the store; False when it had gone before, or when it is used and stays."""
+    if image.sha256 in all_used_images(layout):
+        return False
     with held.changing(f"cannot remove {image.path}"):
         gone = held.path("discarded")
         with suppress(FileNotFoundError):
             take(image.path, gone)
-        if image.sha256 in pinned(layout):
+        # In this order: a run that used it meanwhile has its pin still, or its link already.
+        if image.sha256 in pinned(layout) or image.sha256 in all_used_images(layout):
             if os.path.lexists(gone):
                 move(gone, image.path)
             return False

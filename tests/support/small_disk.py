@@ -1,25 +1,30 @@
 """A file system that is soon full."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from support.command import run
 
 PAGE = 4096
 
 
 @contextmanager
 def small_disk(directory: Path, size: int) -> Iterator[Path]:
-    """A file system of `size` bytes at `directory`, which is made."""
+    """A file system of `size` bytes, mounted on the new `directory` in a namespace of its own: the path to it.
+
+    An ordinary user may do that too; the path leads through /proc, where the namespace can be entered.
+    """
     directory.mkdir()
-    run(("mount", "-t", "tmpfs", "-o", f"size={size},mode=0755", "none", directory)).ok()
-    try:
-        yield directory
-    finally:
-        run(("umount", "--lazy", directory)).ok()
-        directory.rmdir()
+    namespace = ("unshare", "--mount", *(() if os.geteuid() == 0 else ("--user", "--map-root-user")))
+    mount = f'mount -t tmpfs -o size={size},mode=0755 none "$0" && echo mounted && exec cat'
+    with subprocess.Popen(
+        (*namespace, "sh", "-c", mount, directory), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "mounted\n"
+        yield Path(f"/proc/{holder.pid}/root{directory}")
+        holder.communicate()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from sifmod.tree.lock import Held
 from sifmod.tree.receipt import ImageRecord, Installation, Provenance
 from sifmod.tree.stage import Stage
 from sifmod.tree.store import Store
+from support.command import User
 
 MODULE = ModuleName("Tiny", "1.0")
 LEASE = 30.0
@@ -88,6 +89,14 @@ def install_under(
         installation = fill(stage, Store(layout, held), tag, syntaxes)
     publish(layout, installation, held)
     return installation
+
+
+def become(user: User) -> None:
+    """Be that user for good, when this process may choose; for a child that is about to end."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(user.gid)
+        os.setuid(user.uid)
 
 
 def names(layout: Layout) -> set[str]:

@@ -58,7 +58,7 @@ class Victim:
         self._process.communicate()
 
     def run(self, arguments: Sequence[str | Path], how: str = "whole", step: int = 0, delay: float = 0) -> Outcome:
-        """Run one command line; `how`: whole; killed, terminated, stopped or failing at `step`; shot after `delay` s."""
+        """Run one command line; `how`: whole; killed, terminated, stopped, failing at `step`; shot after `delay` s."""
         return self._ask({"run": [str(argument) for argument in arguments], "how": how, "step": step, "delay": delay})
 
     def warm(self, arguments: Sequence[str | Path]) -> Outcome:
