@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from sifmod import __version__
 from sifmod.config.input import current_facts
 from sifmod.config.input import unchanged as inputs_unchanged
 from sifmod.config.name import ModuleName
@@ -36,7 +37,8 @@ def find_unchanged(
             continue
         facts = current_facts(environ) if facts is None else facts
         if (
-            made.facts == facts
+            made.sifmod == __version__
+            and made.facts == facts
             and inputs_unchanged(made.inputs, environ)
             and all(
                 file_state(name.removeprefix(FILE_STATE)) == (name, state)
