@@ -177,6 +177,16 @@ def test_whatis_of_the_easyconfig_is_used(module_tool: ModuleTool, prefix: str) 
     whatis = says(module_tool, made, "whatis")["whatis"]
     assert "Description: line one line two" in whatis
     assert "Keywords: PyTorch, DeepSpeed" in whatis
+    assert HELP.description not in whatis
+
+
+def test_whatis_is_the_first_paragraph_where_the_easyconfig_describes_nothing(
+    module_tool: ModuleTool, prefix: str
+) -> None:
+    told = replace(HELP, description="Line one\nline two.\n\nMore.", whatis=("Keywords: a",))
+    whatis = says(module_tool, publish(plan(prefix=prefix, help=told)), "whatis")["whatis"]
+    assert "Description: Line one line two." in whatis
+    assert "More" not in whatis
 
 
 @pytest.mark.parametrize("others", [1, 300])
@@ -285,3 +295,15 @@ def test_generated_tcl_parses(prefix: str) -> None:
         check = subprocess.run(("tclsh",), input=f"exit [expr {{![info complete {{{text}}}]}}]".encode(), check=False)
         assert check.returncode == 0, file
     assert PLAN.syntaxes == ("lua", "tcl")
+
+
+def test_a_stub_whose_module_is_gone(module_tool: ModuleTool, prefix: str) -> None:
+    made = publish(plan(prefix=prefix))
+    gone = f"rm -r '{prefix}/software'"
+    _, unloaded = module_tool.session((f"module load {NAME}; {gone}", f"module unload {NAME}"), made.modules)
+    assert f"{prefix}/software/{NAME}/modulefile.{module_tool.syntax}".replace(" ", "") in "".join(
+        unloaded.stderr.split()
+    )
+    failed = refused(module_tool, made, f"module load {NAME}")
+    assert f"install {NAME} again with sifmod" in said(failed)
+    says(module_tool, made, "show", "whatis", "avail", "spider")

@@ -27,11 +27,12 @@ More directories inside:
 Contents: torch 2.13.0
 
 Image: docker://pytorch/pytorch:2.13.0-cuda12.6-cudnn9-runtime
-Installed again by: sifmod install 'PyTorch-2.13.0.yaml --variant cpu'
+Installed again by: sifmod install PyTorch-2.13.0.yaml --variant cpu
 More information:
   https://pytorch.org
   https://pytorch.org/docs/2.13/
 ]==])
+whatis("Description: PyTorch, a machine learning framework, in a container.")
 whatis("Keywords: PyTorch, machine learning, deep learning")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
@@ -43,7 +44,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       key = "PyTorch",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install 'PyTorch-2.13.0.yaml --variant cpu'",
+      reinstall = "sifmod install PyTorch-2.13.0.yaml --variant cpu",
       image = { -- the first that exists
          root .. "/PyTorch-2.13.0-cpu.sif",
       },
@@ -51,7 +52,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },
-      flags = {  },
+      flags = {},
       path_inside = {
          "/runscripts",
          "/opt/miniconda3/envs/pytorch/bin",

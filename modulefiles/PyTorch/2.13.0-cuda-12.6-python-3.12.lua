@@ -28,11 +28,12 @@ More directories inside:
 Contents: torch 2.13.0
 
 Image: docker://pytorch/pytorch:2.13.0-cuda12.6-cudnn9-runtime
-Installed again by: sifmod install 'PyTorch-2.13.0.yaml --variant cuda'
+Installed again by: sifmod install PyTorch-2.13.0.yaml --variant cuda
 More information:
   https://pytorch.org
   https://pytorch.org/docs/2.13/
 ]==])
+whatis("Description: PyTorch, a machine learning framework, in a container.")
 whatis("Keywords: PyTorch, machine learning, deep learning")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
@@ -44,7 +45,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       key = "PyTorch",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install 'PyTorch-2.13.0.yaml --variant cuda'",
+      reinstall = "sifmod install PyTorch-2.13.0.yaml --variant cuda",
       image = { -- the first that exists
          root .. "/PyTorch-2.13.0-cuda-12.6-python-3.12.sif",
       },

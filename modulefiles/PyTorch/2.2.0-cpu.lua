@@ -30,11 +30,12 @@ More directories inside:
 Contents: torch 2.2.0, torchvision 0.17.0, torchaudio 2.2.0
 
 Image: docker://pytorch/pytorch:2.2.0-cuda12.1-cudnn8-runtime
-Installed again by: sifmod install 'PyTorch-2.2.0.yaml --variant cpu'
+Installed again by: sifmod install PyTorch-2.2.0.yaml --variant cpu
 More information:
   https://pytorch.org
   https://pytorch.org/docs/2.2/
 ]==])
+whatis("Description: PyTorch, a machine learning framework, in a container.")
 whatis("Keywords: PyTorch, machine learning, deep learning")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
@@ -46,7 +47,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       key = "PyTorch",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install 'PyTorch-2.2.0.yaml --variant cpu'",
+      reinstall = "sifmod install PyTorch-2.2.0.yaml --variant cpu",
       image = { -- the first that exists
          root .. "/PyTorch-2.2.0-cpu.sif",
       },
@@ -54,7 +55,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },
-      flags = {  },
+      flags = {},
       path_inside = {
          "/runscripts",
          "/opt/conda/bin",

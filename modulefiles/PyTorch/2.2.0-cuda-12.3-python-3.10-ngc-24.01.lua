@@ -31,12 +31,13 @@ More directories inside:
 Contents: torch 2.2.0a0
 
 Image: docker://nvcr.io/nvidia/pytorch:24.01-py3
-Installed again by: sifmod install 'PyTorch-2.2.0.yaml --variant cuda'
+Installed again by: sifmod install PyTorch-2.2.0.yaml --variant cuda
 More information:
   https://pytorch.org
   https://pytorch.org/docs/2.2/
   https://docs.nvidia.com/deeplearning/frameworks/pytorch-release-notes/rel-24-01.html
 ]==])
+whatis("Description: PyTorch, a machine learning framework, in a container.")
 whatis("Keywords: PyTorch, machine learning, deep learning")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
@@ -48,7 +49,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       key = "PyTorch",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install 'PyTorch-2.2.0.yaml --variant cuda'",
+      reinstall = "sifmod install PyTorch-2.2.0.yaml --variant cuda",
       image = { -- the first that exists
          root .. "/PyTorch-2.2.0-cuda-12.3-python-3.10-ngc-24.01.sif",
       },

@@ -31,12 +31,13 @@ More directories inside:
 Contents: torch 2.2.0, torchvision 0.17.0
 
 Image: lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-f72ddd8ef883.sif
-Installed again by: sifmod install 'PyTorch-2.2.0.yaml --variant rocm'
+Installed again by: sifmod install PyTorch-2.2.0.yaml --variant rocm
 More information:
   https://pytorch.org
   https://pytorch.org/docs/2.2/
   https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/p/PyTorch/
 ]==])
+whatis("Description: PyTorch, a machine learning framework, in a container.")
 whatis("Keywords: PyTorch, machine learning, deep learning")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
@@ -49,7 +50,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       key = "PyTorch",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install 'PyTorch-2.2.0.yaml --variant rocm'",
+      reinstall = "sifmod install PyTorch-2.2.0.yaml --variant rocm",
       image = { -- the first that exists
          root .. "/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-f72ddd8ef883.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-f72ddd8ef883.sif",
@@ -68,7 +69,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          { "/flash", optional = true },
          { "/appl", optional = true },
       },
-      flags = {  },
+      flags = {},
       path_inside = {
          "/runscripts",
          "/opt/miniconda3/envs/pytorch/bin",

@@ -33,12 +33,14 @@ def hidden_by(installation: Installation, environ: Mapping[str, str]) -> str | N
     if "LMOD_VERSION" not in environ:
         return None
     home = environ.get("HOME", "")
+    directory = str(modules_directory(installation))  # one that the cache does not know is read afresh
     stubs = [modules_directory(installation) / stub.path for stub in installation.stubs]
     newest = max((stub.stat().st_mtime for stub in stubs if stub.exists()), default=0.0)
     for folder in (f"{home}/.cache/lmod", f"{home}/.lmod.d/.cache"):
         for cache in sorted(Path(folder).glob("spiderT*.lua")):
             written = cache.stat().st_mtime
-            if written < newest and time.time() - written < SPIDER_CACHE_SECONDS:
+            current = time.time() - written < SPIDER_CACHE_SECONDS
+            if written < newest and current and directory in cache.read_text(errors="replace"):
                 return (
                     f"Lmod's cache of your modules is older than this module: until it is renewed, `module avail` needs"
                     f" --ignore_cache (or remove it: rm {shlex.quote(os.fspath(cache))})"

@@ -119,8 +119,12 @@ def _values(plan: Plan, root: str, syntax: Syntax) -> dict[str, object]:
 
 
 def _whatis(plan: Plan) -> tuple[str, ...]:
-    described = plan.help.whatis or (f"Description: {plan.help.description}",)
-    return (*described, f"URL: {plan.help.homepage}") if plan.help.homepage else described
+    """The easyconfig's lines; its first paragraph and its homepage where it gives none of its own."""
+    lines = plan.help.whatis
+    if not any(line.startswith("Description:") for line in lines):
+        paragraph, _, _ = plan.help.description.strip().partition("\n\n")
+        lines = (f"Description: {paragraph}", *lines)
+    return (*lines, f"URL: {plan.help.homepage}") if plan.help.homepage else lines
 
 
 def _help(plan: Plan) -> str:
@@ -150,7 +154,7 @@ def _help(plan: Plan) -> str:
 
 
 def _reinstall(plan: Plan) -> str:
-    return f"sifmod install {quote.shell(plan.easyconfig)}"
+    return f"sifmod install {plan.easyconfig}"
 
 
 def _text(text: str, syntax: Syntax) -> str:
@@ -186,11 +190,20 @@ def _templates(syntax: Syntax, root: str) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    separator = ", " if syntax == "lua" else " "
     literal = quote.lua if syntax == "lua" else quote.tcl
+
+    def quote_all(texts: tuple[str, ...]) -> Literal:
+        return Literal((", " if syntax == "lua" else " ").join(literal(text) for text in texts))
+
+    def table(texts: tuple[str, ...]) -> Literal:
+        if syntax == "tcl":
+            return Literal(f"[list {quote_all(texts)}]")
+        return Literal(f"{{ {quote_all(texts)} }}" if texts else "{}")
+
     environment.filters |= {
         "quote": lambda text: Literal(literal(text)),
-        "quote_all": lambda texts: Literal(separator.join(literal(text) for text in texts)),
+        "quote_all": quote_all,
+        "table": table,
         # a name in lower case might be a word of Lua
         "name": lambda name: Literal(f'["{name}"]' if syntax == "lua" and name.islower() else name),
         "comment": lambda text: Literal(re.sub(r"[^ -\[\]^-z|~]", "?", text)),

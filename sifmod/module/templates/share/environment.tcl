@@ -249,7 +249,7 @@ proc sifmod_apply {state values} {
             dict set state base $name [dict get $current $name]
             # Environment Modules and Lmod before 8.7.37 let the shell run what follows a line break in a value
             if {[string match *\n* [dict get $current $name]]} {
-                error "$name holds a line break, which no module can give back; unset it; nothing was changed"
+                sifmod_fail "$name holds a line break, which no module can give back; unset it; nothing was changed"
             }
         }
     }
@@ -271,11 +271,11 @@ proc sifmod_remove {state key} {
     return $state
 }
 
-# Load what a module wants; why it cannot be loaded is thrown.
+# Load what a module wants, or fail before anything is changed.
 proc sifmod_environment_load {key want} {
     set state [sifmod_read_state]
     if {[dict get $state unknown] ne {}} {
-        error "[dict get $state unknown] was loaded by another version of sifmod; unload it first; nothing was changed"
+        sifmod_fail "[dict get $state unknown] was loaded by another version of sifmod; unload it first; nothing was changed"
     }
     set state [sifmod_remove [sifmod_respect_changes $state] $key]
     dict lappend state keys $key

@@ -2,6 +2,11 @@
 #
 # It looks for the image and the sources of binds at the load only, and runs no program ever.
 
+# Environment Modules reports an error of this code in one line, and any other with a stack trace.
+proc sifmod_fail {message} {
+    error $message {} MODULES_ERR_GLOBAL
+}
+
 proc sifmod_prefixes {module} {
     if {[dict get $module runtime] eq "apptainer"} {return {SINGULARITY APPTAINER}}
     return SINGULARITY
@@ -24,11 +29,11 @@ proc sifmod_first_file {paths} {
     }
 }
 
-# What is wanted of a module as it is on this machine now; the text of what is missing is thrown.
+# What is wanted of a module as it is on this machine now; fails when something is missing.
 proc sifmod_want {module} {
     set image [sifmod_first_file [dict get $module image]]
     if {$image eq {}} {
-        error "the image of [module-info name] is missing; looked for [join [dict get $module image] {, }];\
+        sifmod_fail "the image of [module-info name] is missing; looked for [join [dict get $module image] {, }];\
             nothing was changed; `[dict get $module reinstall]` brings it back"
     }
     set binds {}
@@ -38,7 +43,7 @@ proc sifmod_want {module} {
         if {[file exists $source]} {lappend binds $bind} elseif {$need eq "required"} {lappend missing $source}
     }
     if {[llength $missing]} {
-        error "[module-info name] needs [join $missing {, }], which this machine does not have; nothing was changed"
+        sifmod_fail "[module-info name] needs [join $missing {, }], which this machine does not have; nothing was changed"
     }
     set variables {}
     dict for {name text} [sifmod_variables $module $image] {dict set variables $name [list $text]}
@@ -80,7 +85,7 @@ proc sifmod_show {module} {
 # and Lmod before 8.6.10 does not escape backslashes in the Lua it makes of this.
 proc sifmod_push {name text} {
     if {[string first \\ $text] >= 0} {
-        error "Lmod reads no Tcl modulefile that sets $name to a value with a backslash: $text"
+        sifmod_fail "Lmod reads no Tcl modulefile that sets $name to a value with a backslash: $text"
     }
     set earlier [array get ::env $name]
     pushenv $name $text
@@ -93,7 +98,7 @@ proc sifmod_push {name text} {
 proc sifmod_lmod {module} {
     set root [dict get $module root]
     if {[string first {"} $root] >= 0} {
-        error "Lmod reads no Tcl modulefile below a path with quotes: $root"
+        sifmod_fail "Lmod reads no Tcl modulefile below a path with quotes: $root"
     }
     if {[module-info mode load]} {
         set want [sifmod_want $module]
@@ -126,8 +131,7 @@ proc sifmod_module {args} {
         sifmod_lmod $args
     } elseif {[module-info mode remove]} {
         sifmod_unload $args
-    } elseif {[catch {sifmod_load $args} problem]} {
-        puts stderr $problem
-        return -code break
+    } else {
+        sifmod_load $args
     }
 }
