@@ -9,6 +9,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+
 from support import module_tool as tools
 from support.images import Images
 from support.module_tool import ModuleTool

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -83,6 +84,50 @@ def test_an_exception_gives_the_lock_up(layout: Layout) -> None:
         _ = 1 / 0
     with lock(layout, NAME, LEASE, nobody) as held:
         held.check()
+
+
+def test_a_first_run_that_fails_leaves_not_even_a_lock(layout: Layout) -> None:
+    layout.prefix.mkdir()
+    with pytest.raises(ZeroDivisionError), lock(layout, NAME, LEASE, nobody), lock(layout, "A/1", LEASE, nobody):
+        _ = 1 / 0
+    assert list(layout.prefix.iterdir()) == []
+
+
+def test_where_there_is_anything_the_lock_stays(layout: Layout) -> None:
+    (layout.prefix / "modules").mkdir(parents=True)
+    with pytest.raises(ZeroDivisionError), lock(layout, NAME, LEASE, nobody):
+        _ = 1 / 0
+    assert sorted(path.name for path in layout.prefix.iterdir()) == [".locks", ".staging", "modules"]
+
+
+def test_a_lock_that_another_holds_is_not_forgotten(layout: Layout, others: list[Other]) -> None:
+    other = Other(layout.prefix, LEASE).take()
+    others.append(other)
+    with pytest.raises(ZeroDivisionError), lock(layout, NAME, LEASE, nobody):
+        _ = 1 / 0
+    assert other.ask("check") == "ok"
+    assert other.ask("install a") == "installed 1"
+
+
+def fail(prefix: Path, barrier: Barrier, times: int) -> None:
+    """Take a lock and fail, again and again."""
+    barrier.wait()
+    for _ in range(times):
+        with suppress(ZeroDivisionError), lock(Layout(prefix), NAME, LEASE, say) as held:
+            held.check()
+            _ = 1 / 0
+
+
+def test_forgetting_and_taking_at_once_is_no_trouble(layout: Layout) -> None:
+    context = get_context("spawn")
+    barrier = context.Barrier(4)
+    processes = [context.Process(target=fail, args=(layout.prefix, barrier, 10)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert list(layout.prefix.iterdir()) == []
 
 
 def test_different_names_do_not_wait_for_each_other(layout: Layout) -> None:

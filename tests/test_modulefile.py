@@ -45,7 +45,7 @@ def refused(tool: ModuleTool, published: Published, *steps: str) -> Step:
     assert after.code != 0
     assert after.environment == {
         **before.environment,
-        **{n: v for n, v in after.environment.items() if n.startswith("LMOD_")},
+        **{n: v for n, v in after.environment.items() if n.startswith(("LMOD_", "__LMOD_LAST_ERROR"))},
     }
     return after
 

@@ -77,7 +77,7 @@ class SanityCheck(Model):
 
 
 # Apptainer's embedded shell warns about these, loses them, or acts on them.
-_RUNTIMES_OWN = "HOME PWD IFS OPTIND UID EUID GID PROMPT_COMMAND e key".split()
+_RUNTIMES_OWN = ["HOME", "PWD", "IFS", "OPTIND", "UID", "EUID", "GID", "PROMPT_COMMAND", "e", "key"]
 _RUNTIMES_PREFIXES = ("__", "APPTAINER_", "SINGULARITY_", "SING_USER_DEFINED_")
 _OWN_VARIABLES = (
     *("PATH", "MODULEPATH", "LOADEDMODULES", "_LMFILES_", "SIF", "RUNSCRIPTS", "CONTAINERROOT", "WITH_CONDA"),

@@ -61,7 +61,7 @@ def _launcher(plan: Plan, root: str) -> str:
         root=root,
         stable_bin=f"{launch.stable_root(plan)}/bin",
         images=launch.images(plan, root),
-        reinstall=f"sifmod install {shell(plan.easyconfig)} brings it back",
+        reinstall=f"sifmod install {plan.easyconfig} brings it back",
         runtimes=launch.runtimes(plan.runtime),
         binds=launch.binds(plan, root),
         path=":".join(launch.prepend_path(plan)),

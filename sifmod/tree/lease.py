@@ -94,6 +94,7 @@ def claim(directory: Path, number: int, holder: Holder) -> bool:
     """Try to make `holder` the holder under `number`, the next one; False when another was faster."""
     text = json.dumps(holder._asdict())
     entry = _path(directory, number)
+    directory.mkdir(parents=True, exist_ok=True)  # it may have been forgotten since it was looked at
     try:
         entry.symlink_to(text)
     except FileExistsError:
@@ -101,6 +102,8 @@ def claim(directory: Path, number: int, holder: Holder) -> bool:
         with suppress(FileNotFoundError):
             if _text(entry) == text:
                 return True
+        return False
+    except FileNotFoundError:  # forgotten just now; the next attempt makes it anew
         return False
     if not holds(directory, number):  # the chain went on while this process slept: it was an old number
         entry.unlink(missing_ok=True)
@@ -129,6 +132,19 @@ def free(directory: Path, number: int) -> None:
     os.truncate(path, len(_FREE))
 
 
+def forget(directory: Path) -> None:
+    """Remove a lock that nobody holds, its directory too; raises OSError where somebody has just taken it."""
+    lease = newest(directory)
+    if not lease.free:
+        return
+    # A later number, taken meanwhile, is not touched.
+    _path(directory, lease.number).unlink(missing_ok=True)
+    _beat_path(directory, lease.number).unlink(missing_ok=True)
+    for file in directory.glob("*.lock*"):
+        file.unlink(missing_ok=True)
+    directory.rmdir()
+
+
 def _path(directory: Path, number: int) -> Path:
     return directory / f"{number}.lease"
 
@@ -142,7 +158,10 @@ def _text(link: Path) -> str:
 
 
 def _numbers(directory: Path) -> Iterator[int]:
-    names = os.listdir(directory) if directory.exists() else []  # noqa: PTH208 (plain names)
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 (plain names)
+    except FileNotFoundError:
+        return
     for name in names:
         stem, _, kind = name.partition(".")
         if kind == "lease" and stem.isdecimal():

@@ -132,8 +132,23 @@ def lock(layout: Layout, name: str, lease: float, on_wait: Callable[[str], None]
             with reported(doing):
                 held = stack.enter_context(Held(layout, name, *_acquire(chain, node, lease, on_wait)))
             yield held
+    except BaseException:
+        node.release()
+        with suppress(OSError):
+            _forget_locks(layout)
+        raise
     finally:
         node.release()
+
+
+def _forget_locks(layout: Layout) -> None:
+    """Remove what locks leave, from a tree in which nothing else has come to be: after a first install that failed."""
+    if set(os.listdir(layout.prefix)) - {layout.locks.name, layout.staging.name}:  # noqa: PTH208 (plain names)
+        return
+    for chain in layout.locks.iterdir():
+        leases.forget(chain)
+    for directory in (layout.staging, layout.locks):
+        directory.rmdir()
 
 
 def left_over(layout: Layout) -> tuple[str, ...]:

@@ -53,4 +53,7 @@ def _try(file_lock: "BaseFileLock") -> bool:
             file_lock.acquire(timeout=0)
         except Timeout:
             return False
+        except FileNotFoundError:  # its directory was removed as the last thing of a first install that failed
+            Path(file_lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
+            return False
     return True
