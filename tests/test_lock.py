@@ -93,11 +93,20 @@ def test_a_first_run_that_fails_leaves_not_even_a_lock(layout: Layout) -> None:
     assert list(layout.prefix.iterdir()) == []
 
 
-def test_where_there_is_anything_the_lock_stays(layout: Layout) -> None:
-    (layout.prefix / "modules").mkdir(parents=True)
+@pytest.mark.parametrize("there", ["modules", ".locks", ".staging"])
+def test_where_there_was_anything_the_lock_stays(layout: Layout, there: str) -> None:
+    (layout.prefix / there).mkdir(parents=True)
+    before = set(layout.prefix.iterdir())
     with pytest.raises(ZeroDivisionError), lock(layout, NAME, LEASE, nobody):
         _ = 1 / 0
-    assert sorted(path.name for path in layout.prefix.iterdir()) == [".locks", ".staging", "modules"]
+    assert before <= set(layout.prefix.iterdir())
+
+
+def test_what_came_to_be_meanwhile_stays(layout: Layout) -> None:
+    with pytest.raises(ZeroDivisionError), lock(layout, NAME, LEASE, nobody):
+        (layout.prefix / "images").mkdir()
+        _ = 1 / 0
+    assert sorted(path.name for path in layout.prefix.iterdir()) == [".locks", ".staging", "images"]
 
 
 def test_a_lock_that_another_holds_is_not_forgotten(layout: Layout, others: list[Other]) -> None:
@@ -127,7 +136,7 @@ def test_forgetting_and_taking_at_once_is_no_trouble(layout: Layout) -> None:
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0] * 4
-    assert list(layout.prefix.iterdir()) == []
+    assert list(layout.staging.glob("*")) == []
 
 
 def test_different_names_do_not_wait_for_each_other(layout: Layout) -> None:

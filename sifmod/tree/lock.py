@@ -124,6 +124,7 @@ def lock(layout: Layout, name: str, lease: float, on_wait: Callable[[str], None]
     """
     chain = layout.locks / spelled(name)
     doing = f"cannot lock {name}"
+    first_ever = not layout.locks.exists()
     with reported(doing):
         chain.mkdir(parents=True, exist_ok=True)
         node = NodeLock(chain / f"{os.uname().nodename}.lock")
@@ -134,8 +135,9 @@ def lock(layout: Layout, name: str, lease: float, on_wait: Callable[[str], None]
             yield held
     except BaseException:
         node.release()
-        with suppress(OSError):
-            _forget_locks(layout)
+        if first_ever:
+            with suppress(OSError):
+                _forget_locks(layout)
         raise
     finally:
         node.release()
