@@ -172,7 +172,7 @@ def test_a_place_that_is_not_writable(
     easyconfig = shared_tmp / "Tiny-1.0.yaml"
     easyconfig.write_text(f"name: Tiny\nversion: '1.0'\nimage: {{sources: [{images.tiny_sif}]}}\n")
     closed = shared_tmp / "closed"
-    closed.mkdir(mode=0o755)
+    closed.mkdir(mode=0o555)
     # as root first: the other user may not be able to read this interpreter's modules
     assert run(["install", "-q", str(easyconfig), "--prefix", str(shared_tmp / "open")]) == 0
     capfd.readouterr()

@@ -93,7 +93,7 @@ def test_a_first_run_that_fails_leaves_not_even_a_lock(layout: Layout) -> None:
     assert list(layout.prefix.iterdir()) == []
 
 
-@pytest.mark.parametrize("there", ["modules", ".locks", ".staging"])
+@pytest.mark.parametrize("there", ["modules", ".locks"])
 def test_where_there_was_anything_the_lock_stays(layout: Layout, there: str) -> None:
     (layout.prefix / there).mkdir(parents=True)
     before = set(layout.prefix.iterdir())
@@ -125,6 +125,8 @@ def fail(prefix: Path, barrier: Barrier, times: int) -> None:
         with suppress(ZeroDivisionError), lock(Layout(prefix), NAME, LEASE, say) as held:
             held.check()
             _ = 1 / 0
+        with suppress(OSError):  # as a first run that failed does, here every time
+            leases.forget(Layout(prefix).locks / NAME)
 
 
 def test_forgetting_and_taking_at_once_is_no_trouble(layout: Layout) -> None:

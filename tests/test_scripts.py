@@ -54,6 +54,8 @@ def test_every_script_is_clean_sh(wanted: Plan, tmp_path: Path) -> None:
         path = tmp_path / file.path
         path.parent.mkdir(exist_ok=True)
         path.write_text(file.text)
+        if file.path == "runscripts/README":
+            continue
         paths.append(path)
         for shell in SHELLS:
             assert run((*shell, "-n", path)).ok().stderr == ""

@@ -123,7 +123,7 @@ def test_hostile_names_of_directories(somebody: Somebody, shared_tmp: Path, tiny
 
 # No machine of the tests has a GPU: a file with the device's name stands for it, in a /dev of the test's own.
 WITH_DEVICES = """
-mount -t tmpfs none "$1"
+mount -t tmpfs -o mode=0755 none "$1"
 mkdir "$1/shm" "$1/pts"
 ln -s /proc/self/fd "$1/fd"
 for device in null zero full random urandom tty fuse; do : >"$1/$device"; done

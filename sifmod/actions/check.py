@@ -4,10 +4,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from sifmod.actions.sources import check_sources
 from sifmod.config.load import all_variants
 from sifmod.config.settings import LoadedSite
-from sifmod.errors import ConfigError, FetchError, Problem
-from sifmod.image.reference import parse
+from sifmod.errors import ConfigError, Problem
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
@@ -27,23 +27,18 @@ class Checked:
 def check(path: Path, site: LoadedSite) -> tuple[Checked, ...]:
     """Every variant of an easyconfig, validated and rendered; raises ConfigError with every problem of the file."""
     loaded = all_variants(path, site, os.environ)
-    plans = [make_plan(one.easyconfig, site.site, Choices(path.stem, site.site.link)) for one in loaded]
-    problems = tuple(problem for plan in plans for problem in _sources(path, plan))
+    problems: dict[Problem, None] = {}
+    for one in loaded:
+        try:
+            check_sources(one)
+        except ConfigError as error:
+            problems |= dict.fromkeys(error.problems)
     if problems:
-        raise ConfigError(tuple(dict.fromkeys(problems)))
+        raise ConfigError(tuple(problems))
+    plans = [make_plan(one.easyconfig, site.site, Choices(path.stem, site.site.link)) for one in loaded]
     return tuple(
         Checked(path, one.variant, str(plan.module), _rendered(plan)) for one, plan in zip(loaded, plans, strict=True)
     )
-
-
-def _sources(path: Path, plan: Plan) -> list[Problem]:
-    problems = []
-    for source in plan.image.sources:
-        try:
-            parse(source)
-        except FetchError as error:
-            problems.append(Problem(str(path), 1, 1, "image.sources", error.message))
-    return problems
 
 
 def _rendered(plan: Plan) -> int:

@@ -7,6 +7,7 @@ from sifmod.module.render import render, render_stub
 from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live, numbers
+from sifmod.tree.state import missing
 
 
 def mark(request: Request) -> str:
@@ -18,6 +19,8 @@ def mark(request: Request) -> str:
     if before is None:
         return " "
     if request.options.rebuild or before.provenance.plan_digest != plan_digest(request.plan):
+        return "R"
+    if missing(layout, before):
         return "R"
     return "x"
 

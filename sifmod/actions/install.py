@@ -10,6 +10,7 @@ from pathlib import Path
 from sifmod import __version__
 from sifmod.actions.ownership import ownership
 from sifmod.actions.sanity import sanity_check
+from sifmod.actions.sources import announced_size, check_sources, local_files
 from sifmod.actions.unchanged import Options, file_state
 from sifmod.config.input import Input, read_input
 from sifmod.config.load import LoadedEasyconfig, Overrides, load_easyconfig
@@ -18,7 +19,6 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import ModuleError
 from sifmod.image.artifact import Artifact, Progress, no_progress
 from sifmod.image.fetch import fetch_image
-from sifmod.image.reference import parse
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.file import File
 from sifmod.module.plan import Plan
@@ -69,39 +69,43 @@ class Request:
 
 
 def decide(easyconfig: Path, site: LoadedSite, options: InstallOptions) -> Request:
-    """Load and plan, without touching the tree; raises ConfigError, VariantError, OptionError, FetchError."""
+    """Load and plan, without touching the tree; raises ConfigError, VariantError, OptionError."""
     source: Overrides = {"image.sources": (options.source,)} if options.source is not None else {}
     loaded = load_easyconfig(easyconfig, site, options.variant, source, os.environ)
-    plan = make_plan(loaded.easyconfig, site.site, Choices(_again(loaded, site), site.site.link, options.offline))
-    Layout(Path(plan.prefix))  # a prefix that cannot be one is refused before anything is done, and so are sources
-    local_sources(plan)
+    check_sources(loaded)
+    again = _again(loaded, site, options)
+    plan = make_plan(loaded.easyconfig, site.site, Choices(again, site.site.link, options.offline))
+    Layout(Path(plan.prefix))  # a prefix that cannot be one is refused before anything is done
     return Request(plan, loaded, site, options)
 
 
-def _again(loaded: LoadedEasyconfig, site: LoadedSite) -> str:
+def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> str:
     """The words after `sifmod install` that bring this module back: a name where that finds the file, else its path."""
     path = Path(os.path.realpath(loaded.path))
     found = any(path.is_relative_to(os.path.realpath(directory)) for directory in site.site.robot_paths)
-    name = path.name if found else shlex.quote(str(path))
-    return f"{name} --variant {loaded.variant}" if loaded.variant else name
+    given = {"--variant": loaded.variant, **dict(options.recorded)}
+    words = [path.name if found else str(path)]
+    for name, value in given.items():
+        words += [name, value] if value else []
+    return shlex.join(words)
 
 
 def install(request: Request, listener: Listener) -> tuple[Installation, bool]:
     """Make the disk match the plan; gives what is installed, and whether anything was changed for it."""
     prefix = Path(request.plan.prefix)
-    made_here = not prefix.exists()
+    made_here = tuple(place for place in (prefix, *prefix.parents) if not place.exists())
     try:
         with ownership(request.site.site):
             return _install(request, listener)
     except BaseException:
         if made_here:
-            _remove_empty(Layout(prefix))
+            _remove_empty(Layout(prefix), made_here)
         raise
 
 
-def _remove_empty(layout: Layout) -> None:
+def _remove_empty(layout: Layout, made_here: tuple[Path, ...]) -> None:
     """Take away the places of a tree that this run began and in which nothing came to be."""
-    for place in (layout.staging, layout.locks, layout.images, layout.images.parent, layout.prefix):
+    for place in (layout.staging, layout.locks, layout.images, layout.images.parent, *made_here):
         with suppress(OSError):
             place.rmdir()
 
@@ -124,7 +128,8 @@ def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:
         with staged_generation(layout, plan.module, held) as stage:
             installation = _fill(stage, request, artifact, listener)
         if options.sanity:
-            sanity_check(installation, plan, listener.say)
+            with store.workspace() as workspace:
+                sanity_check(installation, plan, workspace, listener.say)
         publish(layout, installation, held)
     return installation, True
 
@@ -157,20 +162,8 @@ def _waiting(listener: Listener, what: str) -> Callable[[str], None]:
 def _image_request(plan: Plan) -> str:
     """What decides which image is fetched, and the state of a local one; the same text means the same image."""
     image = plan.image
-    local = [file_state(path) for path in local_sources(plan)]
-    return sha256_bytes(repr((image.filename, image.sources, image.build, image.sha256, image.arch, local)).encode())
-
-
-def local_sources(plan: Plan) -> tuple[str, ...]:
-    """The paths where the plan's sources, as far as they are single files of this machine, are looked for."""
-    image = plan.image
-    paths = [image.build] if image.build else []
-    for reference in map(parse, image.sources):
-        if reference.kind == "path":
-            paths.append(reference.location)
-        elif reference.kind == "name":
-            paths += [f"{directory}/{reference.location}" for directory in image.image_dirs]
-    return tuple(paths)
+    local = [file_state(path) for path in local_files(image)]
+    return sha256_bytes(repr((image.sources, image.build, image.sha256, image.arch, local)).encode())
 
 
 def _kept_image(before: Installation | None, request: Request, store: Store) -> Artifact | None:
@@ -194,23 +187,14 @@ def _kept_image(before: Installation | None, request: Request, store: Store) -> 
 
 def _fetched(request: Request, layout: Layout, store: Store, listener: Listener) -> Artifact:
     plan = request.plan
-    listener.may_fetch(plan, _announced_size(plan))
-    name = f"image-{_image_request(plan)[:16]}"
+    stored = plan.image.sha256 and store.find(plan.image.sha256)
+    listener.may_fetch(plan, 0 if stored else announced_size(plan.image))
+    name = f"image-{plan.image.sha256 or _image_request(plan)}"
     with lock(layout, name, request.site.site.lock_lease, _waiting(listener, plan.image.filename)):
         artifact = fetch_image(plan, store, listener.progress)
     for note in artifact.notes:
         listener.say(note)
     return artifact
-
-
-def _announced_size(plan: Plan) -> int | None:
-    """Bytes of the image where that is known before it is fetched: a local file's; 0 when it is only referred to."""
-    if plan.image.link == "reference":
-        return 0
-    for path in local_sources(plan):
-        if Path(path).is_file():
-            return Path(path).stat().st_size
-    return None
 
 
 def _image_record(plan: Plan, artifact: Artifact) -> ImageRecord:
@@ -238,7 +222,7 @@ def _nearer_places(request: Request) -> tuple[Input, ...]:
 
 def _provenance(request: Request) -> Provenance:
     plan = request.plan
-    derived = ((IMAGE_REQUEST, _image_request(plan)), *(file_state(path) for path in local_sources(plan)))
+    derived = ((IMAGE_REQUEST, _image_request(plan)), *(file_state(path) for path in local_files(plan.image)))
     return Provenance(
         sifmod=__version__,
         easyconfig=os.path.realpath(request.loaded.path),

@@ -26,9 +26,3 @@ def layout_for(prefix: str | None) -> Layout:
 
     quick = quick_prefix(prefix, os.environ)
     return Layout(Path(quick if quick else load_context({"prefix": prefix}).site.prefix))
-
-
-def lease_for(prefix: str | None) -> tuple[Layout, float]:
-    """The tree, and for how many seconds a silent holder keeps a lock in it."""
-    site = load_context({"prefix": prefix}).site
-    return Layout(site.prefix), site.lock_lease

@@ -16,10 +16,15 @@ def command(yes: bool, days: float, prefix: str | None, as_json: bool) -> None:
     What is live, what `rollback` would bring back, what a Slurm job may still use and what you added or changed stays.
     """
     from sifmod.actions.gc import apply_gc, plan_gc
-    from sifmod.cli.context import lease_for
+    from sifmod.actions.ownership import ownership
+    from sifmod.cli.context import load_context
     from sifmod.cli.output import human_size, print_json, say, waiting
+    from sifmod.tree.layout import Layout
 
-    layout, lease = lease_for(prefix)
+    if not days >= 0:
+        raise click.BadParameter(f"expected 0 or more days, got {days}", param_hint="--days")
+    site = load_context({"prefix": prefix}).site
+    layout = Layout(site.prefix)
     plan = plan_gc(layout, days)
     rows = [
         *((f"{old.module} generation {old.number}", str(old.root), old.keep) for old in plan.generations),
@@ -35,5 +40,6 @@ def command(yes: bool, days: float, prefix: str | None, as_json: bool) -> None:
             f"{human_size(plan.size)} can be freed: `sifmod gc --yes` does it" if plan.size else "nothing large to free"
         )
         return
-    done = apply_gc(layout, plan, lease, waiting("the tree"))
+    with ownership(site):
+        done = apply_gc(layout, plan, site.lock_lease, waiting("the tree"))
     say(f"removed {len(done.generations)} generations and {len(done.images)} images, {human_size(done.size)}")

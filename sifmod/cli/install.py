@@ -47,23 +47,25 @@ def command(easyconfigs: tuple[str, ...], **given: str | bool | None) -> int:
     if any(given[name] for name in ("dry_run_short", "dry_run", "extended_dry_run")):
         return _dry_runs(easyconfigs, given)
     results: list[tuple[Installation, bool]] = []
-    for name in easyconfigs:
-        found = _unchanged(name, given)
-        result = (found, False) if found else _install(name, given)
-        results.append(result)
-        if not given["as_json"]:
-            _report(*result, quiet=bool(given["quiet"]))
-    if given["as_json"]:
-        from sifmod.cli.output import print_json, receipt_data
+    try:
+        for name in easyconfigs:
+            found = _unchanged(name, given)
+            result = (found, False) if found else _install(name, given)
+            results.append(result)
+            if not given["as_json"]:
+                _report(*result, quiet=bool(given["quiet"]))
+    finally:  # what was installed before an error is told too
+        if given["as_json"]:
+            from sifmod.cli.output import print_json, receipt_data
 
-        print_json([{**receipt_data(installation), "changed": changed} for installation, changed in results])
+            print_json([{**receipt_data(installation), "changed": changed} for installation, changed in results])
     return 0
 
 
 def _recorded(given: dict[str, str | bool | None]) -> tuple[tuple[str, str], ...]:
     """The options that decide what is installed, as the receipt keeps them."""
     deciding = ("variant", "source", "link", "site", "prefix", "image_dirs", "accelerator", "runtime", "module_syntax")
-    return tuple((f"--{name}", str(given[name])) for name in deciding if given[name] is not None)
+    return tuple((f"--{name.replace('_', '-')}", str(given[name])) for name in deciding if given[name] is not None)
 
 
 def _unchanged(name: str, given: dict[str, str | bool | None]) -> "Installation | None":

@@ -133,6 +133,9 @@ def _operating_system_error(error: OSError) -> int:
             "free space or choose another place with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what can go",
         )
         return 18
+    if error.filename:
+        show_error(f"{error.filename}: {error.strerror}", "repeat the command when that is mended")
+        return 18
     traceback.print_exc()
     show_error(BUG_REPORT)
     return BUG

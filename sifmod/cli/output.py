@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,13 +16,6 @@ if TYPE_CHECKING:
     from sifmod.tree.receipt import Installation
 
 Progress = Callable[[str, int, int | None], None]
-
-
-class Say(Protocol):
-    """Print one line of what is going on."""
-
-    def __call__(self, text: str) -> None:
-        """`text` without a newline."""
 
 
 def say(text: str) -> None:

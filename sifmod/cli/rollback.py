@@ -12,15 +12,19 @@ from sifmod.cli.options import json_option, prefix_option
 @json_option
 def command(name: str, to: int | None, prefix: str | None, as_json: bool) -> None:
     """Switch a module back to the generation that was live before; also brings an uninstalled module back."""
+    from sifmod.actions.ownership import ownership
     from sifmod.actions.rollback import rollback
-    from sifmod.cli.context import lease_for
+    from sifmod.cli.context import load_context
     from sifmod.cli.names import resolve
     from sifmod.cli.output import print_json, receipt_data, say, waiting
+    from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules
 
-    layout, lease = lease_for(prefix)
+    site = load_context({"prefix": prefix}).site
+    layout = Layout(site.prefix)
     module = resolve(name, known_modules(layout))
-    installation = rollback(layout, module, to, lease, waiting(module))
+    with ownership(site):
+        installation = rollback(layout, module, to, site.lock_lease, waiting(module))
     if as_json:
         print_json(receipt_data(installation))
     else:

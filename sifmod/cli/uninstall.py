@@ -10,16 +10,20 @@ from sifmod.cli.options import prefix_option
 @prefix_option
 def command(names: tuple[str, ...], prefix: str | None) -> None:
     """Take modules out of sight; files stay for `rollback` and running jobs until `gc`, what you added for ever."""
+    from sifmod.actions.ownership import ownership
     from sifmod.actions.uninstall import uninstall
-    from sifmod.cli.context import lease_for
+    from sifmod.cli.context import load_context
     from sifmod.cli.names import resolve
     from sifmod.cli.output import say, waiting
+    from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules
 
-    layout, lease = lease_for(prefix)
+    site = load_context({"prefix": prefix}).site
+    layout = Layout(site.prefix)
     known = known_modules(layout)
     for module in [resolve(name, known) for name in names]:
-        done = uninstall(layout, module, lease, waiting(module))
+        with ownership(site):
+            done = uninstall(layout, module, site.lock_lease, waiting(module))
         say(f"{module}: uninstalled; `sifmod rollback {module}` brings it back, `sifmod gc` frees its space")
         if done.user_software:
             say(f"{module}: what you added stays in {done.user_software}")

@@ -12,6 +12,8 @@ from sifmod.module.plan import Plan
 from sifmod.module.quote import shell
 
 LAUNCHER = "share/launch.sh"
+# the directory is bound and named by RUNSCRIPTS in any case
+NO_RUNSCRIPTS = "The easyconfig of this module asks for no runscripts.\n"
 _KEPT_OUT = ("PYTHONPATH", "LD_PRELOAD")  # the host's do not reach the container when the plan has them
 _DEVICES = {"nv": "/dev/nvidiactl", "nvccli": "/dev/nvidiactl", "rocm": "/dev/kfd"}
 _NEEDS = {"conda-python-distributed": "get-master"}  # a runscript that calls another
@@ -45,6 +47,7 @@ def scripts(plan: Plan, root: str) -> tuple[File, ...]:
         *(_wrapper(plan, root, wrapper.name, wrapper.command) for wrapper in plan.wrappers),
         File(LAUNCHER, _launcher(plan, root)),
         *(File(f"runscripts/{name}", _runscript(plan, name), executable=True) for name in runscripts),
+        *(() if runscripts else (File("runscripts/README", NO_RUNSCRIPTS),)),
     )
 
 

@@ -11,7 +11,6 @@ from sifmod.errors import InstallError, PermissionsError, SifmodError
 
 READ_ONLY = 0o444
 READ_ONLY_EXECUTABLE = 0o555
-READ_ONLY_DIRECTORY = 0o555
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)

@@ -35,6 +35,8 @@ def recorded(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
     try:
         fields = json.loads(layout.history(module).read_text(encoding="utf-8"))
         return tuple(Event(generation, since) for generation, since in fields)
+    except PermissionError:
+        raise
     except (OSError, ValueError, TypeError):
         return ()
 
