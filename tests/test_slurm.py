@@ -2,18 +2,16 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from plans import plan
-from sifmod.module.plan import ImagePlan, Runtime, Wrapper
 from support import module_tool as tools
-from support.generation import find, make_generation
+from support.command import run
 from support.images import Images
 from support.slurm import Slurm
-from support.wrappers import loaded
 
 DDP = """
 import os, sys, time, pathlib
@@ -38,21 +36,15 @@ RUN = 'exec singularity exec "$SIF" conda-python-distributed ddp.py "$@"'
 
 @pytest.fixture(scope="module")
 def module(images: Images, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of a shell that has loaded a module of the demo's PyTorch image with Lmod."""
-    wanted = plan(
-        prefix=str(tmp_path_factory.mktemp("pre fix")),
-        image=ImagePlan("pytorch.sif", (), (), None, None, "amd64", "copy", False),
-        runtime=Runtime("apptainer", find("singularity")),
-        accelerator="none",
-        gpu_flags=(),
-        binds=(),
-        env=(("OMP_NUM_THREADS", "1"), ("PYTHONNOUSERSITE", "1")),
-        path=("/runscripts", "/opt/miniconda3/envs/pytorch/bin"),
-        wrappers=(Wrapper("python", ("python",)),),
-        runscripts=("conda-python-simple", "conda-python-distributed"),
-    )
-    make_generation(wanted, images.pytorch_sif)
-    return {**os.environ, **loaded(tools.lmod(tmp_path_factory.mktemp("home")), wanted)}
+    """The environment of a shell that has loaded, with Lmod, what `sifmod install` made of the shipped easyconfig."""
+    prefix = tmp_path_factory.mktemp("pre fix")
+    shell = tools.lmod(tmp_path_factory.mktemp("home"))
+    install = (sys.executable, "-m", "sifmod", "install", "-q", "PyTorch-2.13.0.yaml", "--variant", "cpu")
+    own = ("--source", images.pytorch_sif, "--link", "reference", "--prefix", prefix)
+    run((*install, *own), env=shell.clean_environment()).ok()
+    loaded = shell.run("module load PyTorch/2.13.0-cpu", prefix / "modules")
+    assert (loaded.code, loaded.stderr) == (0, "")
+    return {**os.environ, **loaded.environment, "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture

@@ -1,0 +1,64 @@
+"""What is known of an image before it is fetched: its size, and whether a local source has changed."""
+
+from pathlib import Path
+
+import pytest
+
+from sifmod.actions.sources import announced_size, local_files
+from sifmod.cli.main import run
+from sifmod.module.plan import ImagePlan
+from support.images import Images
+
+
+def image(*sources: str, **changes: object) -> ImagePlan:
+    fields: dict[str, object] = {"image_dirs": (), "build": None, "link": "copy", "offline": False, **changes}
+    return ImagePlan(filename="x.sif", sources=sources, sha256=None, arch="amd64", **fields)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def sif(tmp_path: Path) -> Path:
+    path = tmp_path / "x.sif"
+    path.write_bytes(b"x" * 1000)
+    return path
+
+
+def test_the_size_is_that_of_the_first_source_that_can_work(sif: Path, tmp_path: Path) -> None:
+    docker = "docker://registry.example/x:1"
+    assert announced_size(image(str(sif))) == 1000
+    assert announced_size(image("/none.sif", str(sif))) == 1000
+    assert announced_size(image("x.sif", image_dirs=("/none", str(tmp_path)))) == 1000
+    assert announced_size(image(docker, str(sif))) is None
+    assert announced_size(image(docker, str(sif), offline=True)) == 1000
+    assert announced_size(image(docker, offline=True)) == 0
+    assert announced_size(image(str(sif), link="reference")) == 0
+    assert announced_size(image(docker, link="reference")) is None
+    assert announced_size(image(build=str(sif))) is None
+
+
+def test_the_size_of_a_layout_is_that_of_its_files(images: Images) -> None:
+    layout = images.tiny_layout()
+    files = sum(path.stat().st_size for path in layout.rglob("*") if path.is_file())
+    assert announced_size(image(f"oci:{layout}")) == files > 100_000
+
+
+def test_local_files(sif: Path) -> None:
+    wanted = image(str(sif), "x.sif", "oci:/layout:tag", "oci-archive:/a.tar", "https://host/x.sif", image_dirs=("/d",))
+    assert local_files(wanted) == (str(sif), "/d/x.sif", "/layout/index.json", "/a.tar")
+
+
+def test_a_changed_layout_is_noticed(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "tree"))
+    layout = tmp_path / "layout"
+    shutil.copytree(images.tiny_layout(), layout)
+    easyconfig = tmp_path / "Tiny-1.0.yaml"
+    easyconfig.write_text(f"name: Tiny\nversion: '1.0'\nimage: {{sources: ['oci:{layout}']}}\n")
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    store = tmp_path / "tree" / "images" / "sha256"
+    assert len(list(store.glob("*.sif"))) == 1
+    shutil.rmtree(layout)
+    shutil.copytree(images.tiny_layout("other"), layout)
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    assert len(list(store.glob("*.sif"))) == 2
