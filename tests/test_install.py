@@ -3,6 +3,10 @@
 import grp
 import json
 import os
+import shlex
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -284,3 +288,70 @@ def test_a_group_and_a_umask(easyconfig: Path, prefix: Path, own_home: Path) -> 
     assert (root / "modulefile.lua").group() == group
     assert (root / "modulefile.lua").stat().st_mode & 0o777 == 0o440
     assert (root / "bin" / "cat").stat().st_mode & 0o777 == 0o550
+
+
+def test_module_only_does_not_take_another_promise_or_source_for_the_kept_image(
+    easyconfig: Path, prefix: Path, sif: Path, images: Images, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    other = sif.with_name("other.sif")
+    other.write_bytes(images.tiny("other").read_bytes())
+    text = easyconfig.read_text()
+    easyconfig.write_text(text.replace(f"['{sif}']", f"['{other}'], sha256: {'a' * 64}"))
+    assert run(["install", "--module-only", str(easyconfig)]) == 24
+    assert "has no image installed" in capfd.readouterr().err
+    easyconfig.write_text(text.replace(f"['{sif}']", f"['{other}']"))
+    assert run(["install", "-q", "--module-only", str(easyconfig)]) == 0
+    assert len(list((prefix / "images" / "sha256").glob("*.sif"))) == 1
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    assert len(list((prefix / "images" / "sha256").glob("*.sif"))) == 2
+
+
+@pytest.mark.parametrize(("before", "after"), [("lua", "tcl"), ("tcl", "lua")])
+def test_another_syntax_leaves_the_one_that_a_shell_has_loaded(
+    before: str, after: str, easyconfig: Path, prefix: Path, module_tool: ModuleTool
+) -> None:
+    if module_tool.syntax != before:
+        before, after = after, before
+    python = shlex.join((sys.executable, "-m", "sifmod", "install", "-q", str(easyconfig), "--prefix", str(prefix)))
+    assert run(["install", "-q", "--module-syntax", before, str(easyconfig)]) == 0
+    first, loaded, installed, unloaded = module_tool.session(
+        ("true", "module load Tiny/1.0", f"{python} --module-syntax {after}", "module unload Tiny/1.0"),
+        prefix / "modules",
+    )
+    assert [step.code for step in (loaded, installed, unloaded)] == [0, 0, 0], installed
+    left = {name for name in unloaded.environment if name.startswith(("SIF", "SINGULARITY", "APPTAINER", "_SIFMOD"))}
+    assert left == {name for name in first.environment if name.startswith(("SIF", "SINGULARITY", "APPTAINER"))}
+    assert {path.name for path in (prefix / "modules" / "Tiny").iterdir()} == {"1.0", "1.0.lua"}
+
+
+def test_a_prefix_in_the_place_of_a_file(easyconfig: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("mine")
+    for place in ("file", "file/below"):
+        for verb in (["install", str(easyconfig)], ["list"]):
+            assert run([*verb, "--prefix", str(tmp_path / place)]) == 2
+            assert "is a file" in capfd.readouterr().err
+    assert run(["install", str(easyconfig), "--prefix", "/"]) == 2
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_kill_9_during_the_sanity_check_leaves_no_process(easyconfig: Path, prefix: Path) -> None:
+    mark = "17.17017"  # in the command line of that sleep alone
+    easyconfig.write_text(easyconfig.read_text() + f"sanity_check: {{commands: ['sleep {mark}']}}\n")
+    process = subprocess.Popen([sys.executable, "-m", "sifmod", "install", "-q", str(easyconfig)])
+    wait_until(lambda: running(mark))
+    process.kill()
+    process.wait()
+    wait_until(lambda: not running(mark))
+    assert not (prefix / "modules").exists()
+
+
+def running(mark: str) -> bool:
+    return any(mark.encode() in path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

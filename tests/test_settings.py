@@ -209,7 +209,7 @@ def test_every_option_has_its_variable(configuration: Configuration) -> None:
         "image_dirs": "/i:/j",
         "robot_paths": "/r",
         "accelerator": "cuda",
-        "runtime": "/opt/singularity",
+        "runtime": "/bin/sh",  # any program
         "module_syntax": "both",
         "link": "reference",
         "lock_lease": "12.5",
@@ -224,7 +224,7 @@ def test_every_option_has_its_variable(configuration: Configuration) -> None:
     assert (by_variable.umask, by_variable.lock_lease, by_variable.group) == (2, 12.5, "people")
     assert by_variable.image_dirs == ("/i", "/j")
     assert by_variable.module_syntax == ("lua", "tcl")
-    assert (by_variable.runtime_kind, by_variable.runtime_path) == ("singularity", "/opt/singularity")
+    assert (by_variable.runtime_kind, by_variable.runtime_path) == ("singularity", "/bin/sh")
 
 
 def test_every_problem_of_every_settings_file_is_told(configuration: Configuration) -> None:

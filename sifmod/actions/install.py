@@ -4,14 +4,14 @@ import os
 import shlex
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sifmod import __version__
 from sifmod.actions.ownership import ownership
 from sifmod.actions.sanity import sanity_check
 from sifmod.actions.sources import announced_size, check_sources, local_files
-from sifmod.actions.unchanged import Options, file_state
+from sifmod.actions.unchanged import KEPT, Options, file_state
 from sifmod.config.input import Input, read_input
 from sifmod.config.load import LoadedEasyconfig, Overrides, load_easyconfig
 from sifmod.config.settings import LoadedSite
@@ -21,7 +21,7 @@ from sifmod.image.artifact import Artifact, Progress, no_progress
 from sifmod.image.fetch import fetch_image
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.file import File
-from sifmod.module.plan import Plan
+from sifmod.module.plan import Plan, Syntax
 from sifmod.module.render import render, render_stub
 from sifmod.tree.generation import module_lock, publish, restore, staged_generation, tidy
 from sifmod.tree.layout import Layout
@@ -75,8 +75,16 @@ def decide(easyconfig: Path, site: LoadedSite, options: InstallOptions) -> Reque
     check_sources(loaded)
     again = _again(loaded, site, options)
     plan = make_plan(loaded.easyconfig, site.site, Choices(again, site.site.link, options.offline))
-    Layout(Path(plan.prefix))  # a prefix that cannot be one is refused before anything is done
-    return Request(plan, loaded, site, options)
+    layout = Layout(Path(plan.prefix))  # a prefix that cannot be one is refused before anything is done
+    return Request(replace(plan, syntaxes=_syntaxes(layout, plan)), loaded, site, options)
+
+
+def _syntaxes(layout: Layout, plan: Plan) -> tuple[Syntax, ...]:
+    """The plan's syntaxes and those installed already, so that a shell can unload after a reinstall what it loaded."""
+    before = live(layout, plan.module)
+    there = {"lua" if stub.path.endswith(".lua") else "tcl" for stub in before.stubs} if before else set()
+    known: tuple[Syntax, ...] = ("lua", "tcl")
+    return tuple(syntax for syntax in known if syntax in there or syntax in plan.syntaxes)
 
 
 def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> str:
@@ -116,7 +124,7 @@ def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:
     tidy(layout, site.lock_lease, _waiting(listener, str(plan.module)))
     with module_lock(layout, plan.module, site.lock_lease, _waiting(listener, str(plan.module))) as held:
         before = live(layout, plan.module)
-        if before and not options.rebuild and before.provenance.plan_digest == plan_digest(plan):
+        if before and not options.rebuild and _is_current(before, plan):
             if not (lacks := missing(layout, before)):  # another run may have done it while we waited
                 return before, False
             if Path(before.image.path).is_file():
@@ -124,9 +132,9 @@ def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:
                 restore(layout, before, held)
                 return before, True
         store = Store(layout, held)
-        artifact = _kept_image(before, request, store) or _fetched(request, layout, store, listener)
+        image = _kept_image(before, request, store) or _fetched(request, layout, store, listener)
         with staged_generation(layout, plan.module, held) as stage:
-            installation = _fill(stage, request, artifact, listener)
+            installation = _fill(stage, request, image, listener)
         if options.sanity:
             with store.workspace() as workspace:
                 sanity_check(installation, plan, workspace, listener.say)
@@ -134,9 +142,14 @@ def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:
     return installation, True
 
 
-def _fill(stage: Stage, request: Request, artifact: Artifact, listener: Listener) -> Installation:
+def _is_current(before: Installation, plan: Plan) -> bool:
+    made = before.provenance
+    return made.plan_digest == plan_digest(plan) and (IMAGE_REQUEST, _image_request(plan)) in made.options
+
+
+def _fill(stage: Stage, request: Request, image: tuple[Artifact, Options], listener: Listener) -> Installation:
     """Write a generation: what the plan renders, the links, what the user had added to the last one, the receipt."""
-    plan = request.plan
+    plan, (artifact, asked) = request.plan, image
     easyconfig = File("easyconfig.yaml", request.loaded.path.read_text(encoding="utf-8"))
     stage.write((*render(plan, stage.root), easyconfig))
     stage.stubs(render_stub(plan))
@@ -147,7 +160,7 @@ def _fill(stage: Stage, request: Request, artifact: Artifact, listener: Listener
         listener.say(f"your own files come along: {', '.join(taken.carried[:10])}")
     if taken.left:
         listener.say(f"your own files stay in the last generation: {', '.join(taken.left[:10])}")
-    return stage.record(_provenance(request), _image_record(plan, artifact))
+    return stage.record(_provenance(request, asked), _image_record(plan, artifact))
 
 
 def plan_digest(plan: Plan) -> str:
@@ -166,8 +179,12 @@ def _image_request(plan: Plan) -> str:
     return sha256_bytes(repr((image.sources, image.build, image.sha256, image.arch, local)).encode())
 
 
-def _kept_image(before: Installation | None, request: Request, store: Store) -> Artifact | None:
-    """The image of the live generation, when the plan asks for the same one; None when it must be fetched."""
+def _kept_image(before: Installation | None, request: Request, store: Store) -> tuple[Artifact, Options] | None:
+    """The image of the live generation and how it was asked for, when the plan asks the same; None: it is fetched.
+
+    `--module-only` keeps it whatever the plan asks, but for another promise; how it was asked for stays as it was, so
+    that the next install fetches what the plan asks. Raises ModuleError where it has nothing to keep.
+    """
     plan, options = request.plan, request.options
     if options.force:
         return None
@@ -175,8 +192,11 @@ def _kept_image(before: Installation | None, request: Request, store: Store) -> 
         record = before.image
         path = Path(record.path) if record.link == "reference" else store.find(record.sha256)
         same = (IMAGE_REQUEST, _image_request(plan)) in before.provenance.options and record.link == plan.image.link
-        if path is not None and path.is_file() and (same or options.module_only):
-            return Artifact(path, record.sha256, record.size, record.source, record.arch)
+        promised = plan.image.sha256 in (None, record.sha256)
+        if path is not None and path.is_file() and promised and (same or options.module_only):
+            asked = tuple(pair for pair in before.provenance.options if not pair[0].startswith("--") and pair != KEPT)
+            asked = asked if same else (*asked, KEPT)
+            return Artifact(path, record.sha256, record.size, record.source, record.arch), asked
     if options.module_only:
         raise ModuleError(
             f"{plan.module} has no image installed that --module-only could keep",
@@ -185,16 +205,18 @@ def _kept_image(before: Installation | None, request: Request, store: Store) -> 
     return None
 
 
-def _fetched(request: Request, layout: Layout, store: Store, listener: Listener) -> Artifact:
+def _fetched(request: Request, layout: Layout, store: Store, listener: Listener) -> tuple[Artifact, Options]:
     plan = request.plan
     stored = plan.image.sha256 and store.find(plan.image.sha256)
     listener.may_fetch(plan, 0 if stored else announced_size(plan.image))
+    # before the fetch: what changes meanwhile is noticed by the next install
+    asked = ((IMAGE_REQUEST, _image_request(plan)), *(file_state(path) for path in local_files(plan.image)))
     name = f"image-{plan.image.sha256 or _image_request(plan)}"
     with lock(layout, name, request.site.site.lock_lease, _waiting(listener, plan.image.filename)):
         artifact = fetch_image(plan, store, listener.progress)
     for note in artifact.notes:
         listener.say(note)
-    return artifact
+    return artifact, asked
 
 
 def _image_record(plan: Plan, artifact: Artifact) -> ImageRecord:
@@ -220,9 +242,8 @@ def _nearer_places(request: Request) -> tuple[Input, ...]:
     return tuple(places)
 
 
-def _provenance(request: Request) -> Provenance:
+def _provenance(request: Request, asked: Options) -> Provenance:
     plan = request.plan
-    derived = ((IMAGE_REQUEST, _image_request(plan)), *(file_state(path) for path in local_files(plan.image)))
     return Provenance(
         sifmod=__version__,
         easyconfig=os.path.realpath(request.loaded.path),
@@ -232,6 +253,6 @@ def _provenance(request: Request) -> Provenance:
         accelerator=plan.accelerator,
         inputs=(*request.site.inputs, *request.loaded.inputs, *_nearer_places(request)),
         facts=request.site.facts,
-        options=(*request.options.recorded, *derived),
+        options=(*request.options.recorded, *asked),
         plan_digest=plan_digest(plan),
     )

@@ -14,6 +14,7 @@ from sifmod.tree.state import missing
 
 Options = tuple[tuple[str, str], ...]
 FILE_STATE = "state of "
+KEPT = ("image", "kept by --module-only, whatever the easyconfig asks")  # an option of such a receipt
 
 
 def file_state(path: str) -> tuple[str, str]:
@@ -33,7 +34,7 @@ def find_unchanged(
     for installation in _candidates(layout, Path(easyconfig).name):
         made = installation.provenance
         asked = tuple(pair for pair in made.options if pair[0].startswith("--"))
-        if not _same_easyconfig(made.easyconfig, easyconfig) or asked != options:
+        if not _same_easyconfig(made.easyconfig, easyconfig) or asked != options or KEPT in made.options:
             continue
         facts = current_facts(environ) if facts is None else facts
         if (

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sifmod.cli.options import SITE_KEYS
+from sifmod.errors import OptionError
 from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
@@ -20,9 +21,17 @@ def load_context(options: Mapping[str, str | None]) -> "LoadedSite":
     return load_site(overrides, os.environ)
 
 
+def tree(prefix: Path) -> Layout:
+    """The tree of a prefix; raises OptionError where a file is in its place or in its way."""
+    in_the_way = next((place for place in (prefix, *prefix.parents) if place.exists()), prefix)
+    if in_the_way.exists() and not in_the_way.is_dir():
+        raise OptionError(f"the prefix {prefix} cannot be a directory: {in_the_way} is a file")
+    return Layout(prefix)
+
+
 def layout_for(prefix: str | None) -> Layout:
     """The tree of the prefix given or configured; reads configuration files only when they decide the prefix."""
     from sifmod.config.prefix import quick_prefix
 
     quick = quick_prefix(prefix, os.environ)
-    return Layout(Path(quick if quick else load_context({"prefix": prefix}).site.prefix))
+    return tree(Path(quick if quick else load_context({"prefix": prefix}).site.prefix))

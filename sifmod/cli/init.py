@@ -3,9 +3,10 @@
 import click
 
 COMPLETION = {
-    "bash": 'eval "$(_SIFMOD_COMPLETE=bash_source sifmod)"',
-    "zsh": 'eval "$(_SIFMOD_COMPLETE=zsh_source sifmod)"',
-    "fish": "_SIFMOD_COMPLETE=fish_source sifmod | source",
+    "bash": 'if command -v sifmod >/dev/null 2>&1; then eval "$(_SIFMOD_COMPLETE=bash_source sifmod)"; fi',
+    # without `compinit` zsh has no completion to add to
+    "zsh": 'if (( $+commands[sifmod] && $+functions[compdef] )); then eval "$(_SIFMOD_COMPLETE=zsh_source sifmod)"; fi',
+    "fish": "type -q sifmod; and _SIFMOD_COMPLETE=fish_source sifmod | source",
 }
 
 

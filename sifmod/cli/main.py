@@ -79,7 +79,8 @@ def run(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _terminated)
     try:
         result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
+        show_error("interrupted; nothing was changed that the next run does not put right")
         return 130
     except click.ClickException as error:
         error.show()
@@ -91,9 +92,6 @@ def run(arguments: list[str]) -> int:
     except SifmodError as error:
         show_error(error.message, error.hint)
         return error.exit_code
-    except KeyboardInterrupt:
-        show_error("interrupted, nothing was changed that the next run does not put right")
-        return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

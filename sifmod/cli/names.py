@@ -19,7 +19,7 @@ def resolve(name: str, known: Iterable[ModuleName]) -> ModuleName:
     found = exact or begins
     if len(found) == 1:
         return found[0]
-    if found:
+    if len(found) > 1:
         listed = "\n".join(f"  {module}" for module in found)
         raise ModuleError(f"`{name}` can be any of\n{listed}", "give more of the name")
     close = difflib.get_close_matches(name, [str(module) for module in modules], n=3, cutoff=0.4)

@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 @json_option
 def command(name: str, origins: bool, variant: str | None, as_json: bool, **site: str | None) -> None:
     """Show an installed module, or an easyconfig with everything that is merged into it."""
+    from sifmod.actions.verify import installed
     from sifmod.cli.context import layout_for
     from sifmod.cli.names import resolve
     from sifmod.cli.output import print_json, print_rows, receipt_data
-    from sifmod.errors import ModuleError
-    from sifmod.tree.receipt import live, live_modules
+    from sifmod.tree.receipt import live_modules
 
     layout = layout_for(site["prefix"])
     if not origins and variant is None and not name.endswith((".yaml", ".yml")):
-        try:
-            found = live(layout, resolve(name, [module for module, _ in live_modules(layout)]))
-        except ModuleError:
-            found = None
-        if found is not None:
+        modules = [module for module, _ in live_modules(layout)]
+        if any(
+            str(module).startswith(name) or f"{module.name}-{module.version}".startswith(name) for module in modules
+        ):
+            found = installed(layout, resolve(name, modules))
             if as_json:
                 print_json(receipt_data(found))
             else:

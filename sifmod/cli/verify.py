@@ -14,7 +14,7 @@ def command(names: tuple[str, ...], prefix: str | None, as_json: bool) -> int:
     from sifmod.actions.verify import Finding, installed, verify
     from sifmod.cli.context import layout_for
     from sifmod.cli.names import resolve
-    from sifmod.cli.output import print_json
+    from sifmod.cli.output import print_json, say
     from sifmod.errors import ModuleError
     from sifmod.tree.receipt import live_modules
 
@@ -35,6 +35,8 @@ def command(names: tuple[str, ...], prefix: str | None, as_json: bool) -> int:
             click.echo(f"{name}: {'ok' if not faults else _counted(faults)}")
             for finding in findings:
                 click.echo(f"  {finding.kind}: {finding.path}: expected {finding.expected}, found {finding.found}")
+        if any(finding.fault for findings in report.values() for finding in findings):
+            say("`sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right")
     return 1 if any(finding.fault for findings in report.values() for finding in findings) else 0
 
 

@@ -172,6 +172,8 @@ class Easyconfig(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.module.version.endswith(".lua"):
+            raise ValueError(f"version and versionsuffix give {self.module.version}: .lua marks a Lua modulefile")
         if ".." in self.module.version:
             raise PydanticCustomError("combination", "version and versionsuffix together hold '..'")
         if self.activate is not None and (self.conda is not None or self.venv is not None):

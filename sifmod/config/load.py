@@ -100,7 +100,7 @@ def _load(path: Path, layers: Layers, variant: str | None, environ: Mapping[str,
 
 def _settled(merged: Node, environ: Mapping[str, str]) -> tuple[Node, tuple[str, ...]]:
     """The image with its name, and with absolute sources; and the notes about those that were left out."""
-    image = merged.entries["image"]
+    image = merged.entries.get("image", Node({}, merged.mark, merged.key))
     entries = {"filename": filename(merged), **image.entries}
     notes: tuple[str, ...] = ()
     if written := entries.get("sources"):

@@ -101,6 +101,8 @@ def _syntax(
 def _runtime(wanted: str, facts: Mapping[str, str], how: dict[str, str]) -> tuple[RuntimeKind, str]:
     """The kind is that of the program itself: `singularity` is often a link to apptainer."""
     if wanted.startswith("/"):
+        if not (os.access(wanted, os.X_OK) and Path(wanted).is_file()):
+            raise OptionError(f"runtime: {wanted} is not a program", "give the path of an apptainer or singularity")
         return _kind(os.path.realpath(wanted)), wanted
     for name in RUNTIMES if wanted == "auto" else (wanted,):
         if fact := facts[f"program {name}"]:

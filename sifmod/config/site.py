@@ -72,6 +72,8 @@ def _octal(value: object) -> object:
 def _umask(text: str) -> str:
     if not (text.isascii() and text.isdigit() and 3 <= len(text) <= 4 and set(text) <= set("01234567")):
         raise ValueError(f"expected three or four octal digits such as '027', got {text!r}")
+    if int(text, 8) & 0o700:
+        raise ValueError(f"{text!r} would take their owner's rights from the files that sifmod writes")
     return text
 
 

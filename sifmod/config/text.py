@@ -77,6 +77,13 @@ def _env_name(text: str) -> str:
     return text
 
 
+def _no_tilde(text: str) -> str:
+    # Environment Modules hand it to the shell as it is
+    if text.startswith("~") or ":~" in text:
+        raise ValueError(f"{shown(text)}: write the path in full, a shell may or may not replace the ~")
+    return text
+
+
 def _number_as_written(value: object) -> object:
     return value.text if isinstance(value, Number) else value
 
@@ -114,7 +121,10 @@ BindPath = Annotated[str, AfterValidator(_bind_path)]
 SearchDirectory = Annotated[str, AfterValidator(_search_directory)]
 EnvName = Annotated[str, AfterValidator(_env_name)]
 EnvValue = Annotated[
-    str, BeforeValidator(_number_as_written, json_schema_input_type=str | int | float), AfterValidator(_line)
+    str,
+    BeforeValidator(_number_as_written, json_schema_input_type=str | int | float),
+    AfterValidator(_line),
+    AfterValidator(_no_tilde),
 ]
 
 

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sifmod.errors import FetchError, PermissionsError
+from sifmod.errors import FetchError, InstallError, PermissionsError
 
 _HINT = "free some space (`sifmod gc` shows what it could remove), or choose another place with --prefix PATH"
 
 
 class NoSpaceError(FetchError):
     """The store's file system is full, or the user's quota is used up; another source would not help."""
+
+    exit_code = InstallError.exit_code
 
 
 def size_text(size: int) -> str:

@@ -31,6 +31,8 @@ class Layout:
                 f"the prefix {text!r} holds {', '.join(map(repr, odd))}, which bind paths and PATH cannot express",
                 "choose another directory with --prefix or SIFMOD_PREFIX",
             )
+        if self.prefix == Path("/"):
+            raise OptionError("the prefix cannot be /", "choose another directory with --prefix or SIFMOD_PREFIX")
         if not self.prefix.is_absolute():
             raise OptionError(f"the prefix {text!r} is not an absolute path")
 

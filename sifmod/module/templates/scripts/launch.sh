@@ -26,10 +26,12 @@ sifmod_run_here() {
   sifmod_path=
   IFS=:
   for sifmod_directory in $PATH; do
-    case $sifmod_directory in
-      "$sifmod_root/bin" | {{ stable_bin | shell }}) ;;
-      *) sifmod_path=$sifmod_path:$sifmod_directory ;;
-    esac
+    # By whatever spelling the directory is there; POSIX has -ef since 2024, every sh much longer.
+    # shellcheck disable=SC3013
+    if [ "$sifmod_directory" -ef "$sifmod_root/bin" ] || [ "$sifmod_directory" -ef {{ stable_bin | shell }} ]; then
+      continue
+    fi
+    sifmod_path=$sifmod_path:$sifmod_directory
   done
   unset IFS
   PATH=${sifmod_path#:}
