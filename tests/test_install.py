@@ -355,3 +355,21 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_hostile_labels_of_an_image_reach_nobody(
+    easyconfig: Path, prefix: Path, sif: Path, images: Images, module_tool: ModuleTool, shared_tmp: Path
+) -> None:
+    pwned = shared_tmp / "pwned"
+    text = f"]==] os.execute('touch {pwned}') --[==[ \"$(touch {pwned})\" `touch {pwned}` [exec touch {pwned}] }}"
+    labels = {"org.opencontainers.image.description": text, "org.opencontainers.image.title": text}
+    sif.chmod(0o600)
+    sif.write_bytes(images.tiny("labels", labels=labels).read_bytes())
+    assert run(["install", "-q", "--module-syntax", "both", str(easyconfig)]) == 0
+    steps = module_tool.session(
+        tuple(f"module {verb} Tiny/1.0" for verb in ("load", "show", "help", "whatis", "unload")), prefix / "modules"
+    )
+    assert [step.code for step in steps] == [0] * 5
+    root = prefix / "software" / "Tiny" / "1.0"
+    assert not any("pwned" in path.read_text() for path in root.rglob("*") if path.is_file() and path.suffix != ".sif")
+    assert not pwned.exists()
