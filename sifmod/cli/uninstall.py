@@ -24,7 +24,7 @@ def command(names: tuple[str, ...], prefix: str | None) -> None:
     for module in [resolve(name, known) for name in names]:
         with ownership(site):
             done = uninstall(layout, module, site.lock_lease, waiting(module))
-        say(f"{module}: a shell that has it loaded keeps it, and cannot unload it any more")
+        say(f"{module}: shells that have it loaded go on with it, but cannot unload it: start a new one")
         say(f"{module}: uninstalled; `sifmod rollback {module}` brings it back, `sifmod gc` frees its space")
         if done.user_software:
             say(f"{module}: what you added stays in {done.user_software}")
