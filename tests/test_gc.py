@@ -243,6 +243,8 @@ def test_when_slurm_cannot_be_asked_everything_stays(
     plan = plan_gc(layout, days=0)
     assert "squeue failed" in plan.jobs.unknown
     assert all("may be in use by a job: squeue failed" in keep for keep in kept(plan).values())
+    assert set(kept(plan_gc(layout, days=0, ask_jobs=False)).values()) != set(kept(plan).values())
+    assert plan_gc(layout, days=0, ask_jobs=False).jobs.unknown == ""
     before = names(layout)
     assert collect(layout, plan) == Collected((), (), 0)
     assert names(layout) == before

@@ -11,7 +11,7 @@ from sifmod.tree.addition import changes, only_in
 from sifmod.tree.disk import prune, remove_tree, take
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.history import previous, read_history, superseded
-from sifmod.tree.jobs import Jobs, ask_slurm
+from sifmod.tree.jobs import NO_JOBS, Jobs, ask_slurm
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
@@ -61,15 +61,16 @@ class Collected(NamedTuple):
     size: int  # bytes
 
 
-def plan_gc(layout: Layout, days: float = DAYS) -> GcPlan:
+def plan_gc(layout: Layout, days: float = DAYS, *, ask_jobs: bool = True) -> GcPlan:
     """Decide what can go, and change nothing.
 
     A generation stays while it is live or the one to roll back to, for `days` after another took its place or the
     module was uninstalled, while a Slurm job submitted before that is known or Slurm cannot be asked, and while it
     holds anything that its receipt does not name or that was changed, unless the live generation has the same.
-    Images stay as long as any generation that stays links to them; one that no receipt names, for `days`.
+    Images stay as long as any generation that stays links to them; one that no receipt names, for `days`. Without
+    `ask_jobs` no job counts.
     """
-    jobs = ask_slurm(layout.prefix)
+    jobs = ask_slurm(layout.prefix) if ask_jobs else NO_JOBS
     generations: list[OldGeneration] = []
     empty = []
     for module in known_modules(layout):

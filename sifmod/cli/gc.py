@@ -8,9 +8,10 @@ from sifmod.cli.options import json_option, prefix_option
 @click.command("gc")
 @click.option("-y", "--yes", is_flag=True, help="Remove what is shown.")
 @click.option("--days", type=float, default=14.0, show_default=True, help="Keep what was in use within so many days.")
+@click.option("--ignore-jobs", is_flag=True, help="Do not ask Slurm: no job uses what would go.")
 @prefix_option
 @json_option
-def command(yes: bool, days: float, prefix: str | None, as_json: bool) -> None:
+def command(yes: bool, days: float, ignore_jobs: bool, prefix: str | None, as_json: bool) -> None:
     """Show, and with --yes remove, old generations and the images that nothing uses any more.
 
     What is live, what `rollback` would bring back, what a Slurm job may still use and what you added or changed stays.
@@ -25,7 +26,7 @@ def command(yes: bool, days: float, prefix: str | None, as_json: bool) -> None:
         raise click.BadParameter(f"expected 0 or more days, got {days}", param_hint="--days")
     site = load_context({"prefix": prefix}).site
     layout = Layout(site.prefix)
-    plan = plan_gc(layout, days)
+    plan = plan_gc(layout, days, ask_jobs=not ignore_jobs)
     rows = [
         *((f"{old.module} generation {old.number}", str(old.root), old.keep) for old in plan.generations),
         *((f"image {human_size(old.image.size)}", str(old.image.path), old.keep) for old in plan.images),
@@ -35,6 +36,8 @@ def command(yes: bool, days: float, prefix: str | None, as_json: bool) -> None:
     else:
         for what, path, keep in rows:
             click.echo(f"{'keep  ' if keep else 'remove'}  {what}  {path}{f'  ({keep})' if keep else ''}")
+    if plan.jobs.unknown:
+        say(f"{plan.jobs.unknown}; where you know that no job uses what would go: --ignore-jobs")
     if not yes:
         say(
             f"{human_size(plan.size)} can be freed: `sifmod gc --yes` does it" if plan.size else "nothing large to free"

@@ -13,6 +13,9 @@ class Jobs(NamedTuple):
     unknown: str = ""  # why Slurm, though it is there, could not be asked
 
 
+NO_JOBS = Jobs(None)
+
+
 def ask_slurm(prefix: Path) -> Jobs:
     """The jobs of everyone who may read `prefix`; no job where there is no Slurm. Raises nothing."""
     import shutil
@@ -29,7 +32,8 @@ def ask_slurm(prefix: Path) -> Jobs:
     except (OSError, subprocess.TimeoutExpired) as error:
         return Jobs(None, f"squeue did not answer: {error}")
     if answer.returncode != 0:
-        return Jobs(None, f"squeue failed: {answer.stderr.strip() or f'exit code {answer.returncode}'}")
+        why = answer.stderr.strip().partition("\n")[0] or f"exit code {answer.returncode}"
+        return Jobs(None, f"squeue failed: {why}")
     return _read(answer.stdout)
 
 
