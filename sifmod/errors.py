@@ -72,6 +72,10 @@ class ImageError(FetchError):
     """What was fetched or given is not the SIF that was promised."""
 
 
+class SignatureError(ImageError):
+    """A SIF's signature is missing, broken, or by somebody else than wanted."""
+
+
 class RuntimeMissingError(SifmodError):
     """Apptainer or Singularity is needed for this step and is not there, or failed."""
 

@@ -63,8 +63,8 @@ def test_old_generations_and_their_images_go(layout: Layout) -> None:
     assert done.size == plan.size == sum(image.size for image in done.images) > 0
     assert numbers(layout, MODULE) == (3, 4)
     assert stored(layout) == ["c", "d"]
-    assert collect(layout, plan_gc(layout, days=0)) == Collected((), (), 0)
-    assert collect(layout, plan) == Collected((), (), 0)
+    assert collect(layout, plan_gc(layout, days=0)) == Collected((), (), (), 0)
+    assert collect(layout, plan) == Collected((), (), (), 0)
     rollback(layout, MODULE, None, LEASE, nobody)
 
 
@@ -139,7 +139,7 @@ def test_files_added_after_the_plan_keep_a_generation(layout: Layout) -> None:
     install_several(layout, "abc")
     plan = plan_gc(layout, days=0)
     (layout.generation(MODULE, 1) / "late").write_text("mine")
-    assert collect(layout, plan) == Collected((), (), 0)
+    assert collect(layout, plan) == Collected((), (), (), 0)
     assert (layout.generation(MODULE, 1) / "late").read_text() == "mine"
 
 
@@ -246,7 +246,7 @@ def test_when_slurm_cannot_be_asked_everything_stays(
     assert set(kept(plan_gc(layout, days=0, ask_jobs=False)).values()) != set(kept(plan).values())
     assert plan_gc(layout, days=0, ask_jobs=False).jobs.unknown == ""
     before = names(layout)
-    assert collect(layout, plan) == Collected((), (), 0)
+    assert collect(layout, plan) == Collected((), (), (), 0)
     assert names(layout) == before
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.oci_layout import single_manifest_layout
+from sifmod.image.oci.files import Directory
+from sifmod.image.oci.layout import read_layout
 from sifmod.image.reference import parse
 from support.command import run
 from support.images import Images
-from support.oci import Entry, layer, write_layout
+from support.oci_index import entry, put_index, write_multi
 
 
 @pytest.fixture
@@ -33,43 +34,42 @@ def digests(layout: Path) -> dict[str, str]:
     return {manifest.get("annotations", {}).get(name, ""): manifest["digest"] for manifest in manifests}
 
 
-def chosen(source: str, layout: Path, tmp_path: Path) -> str:
-    """The digest of the manifest that `source` names; the layout made of it is read by skopeo, not by us."""
-    single_manifest_layout(parse(source), layout, "amd64", tmp_path / "single")
-    return run(("skopeo", "inspect", "--format", "{{.Digest}}", f"oci:{tmp_path / 'single'}")).ok().stdout.strip()
+def chosen(source: str, layout: Path, arch: str = "amd64") -> str:
+    """The digest of the manifest that `source` names."""
+    return read_layout(parse(source), Directory(layout), arch).manifest.digest
 
 
-def refused(source: str, layout: Path, tmp_path: Path) -> FetchError:
+def refused(source: str, layout: Path, arch: str = "amd64") -> FetchError:
     with pytest.raises(FetchError) as caught:
-        single_manifest_layout(parse(source), layout, "amd64", tmp_path / "single")
-    assert not (tmp_path / "single").exists()
+        read_layout(parse(source), Directory(layout), arch)
+    assert caught.value.message.isprintable()
     return caught.value
 
 
-def test_a_tag_and_a_digest_name_one_image(layout: Path, tmp_path: Path) -> None:
+def test_a_tag_names_one_image(layout: Path) -> None:
     known = digests(layout)
     assert sorted(known) == ["one", "two"]
-    assert chosen(f"oci:{layout}:two", layout, tmp_path) == known["two"]
+    assert chosen(f"oci:{layout}:two", layout) == known["two"]
 
 
-def test_a_digest_names_one_image(layout: Path, tmp_path: Path) -> None:
+def test_a_digest_names_one_image(layout: Path) -> None:
     wanted = digests(layout)["one"]
-    assert chosen(f"oci:{layout}:two@{wanted}", layout, tmp_path) == wanted
+    assert chosen(f"oci:{layout}:two@{wanted}", layout) == wanted
 
 
 @pytest.mark.parametrize("tag", ["", ":any"])
-def test_a_single_image_without_a_tag_needs_none(images: Images, tmp_path: Path, tag: str) -> None:
+def test_a_single_image_without_a_tag_needs_none(images: Images, tag: str) -> None:
     layout = images.tiny_layout()
-    assert chosen(f"oci:{layout}{tag}", layout, tmp_path) == digests(layout)[""]
+    assert chosen(f"oci:{layout}{tag}", layout) == digests(layout)[""]
 
 
-def test_what_the_layout_does_not_have_is_told_with_what_it_has(layout: Path, tmp_path: Path) -> None:
-    error = refused(f"oci:{layout}:three", layout, tmp_path)
+def test_what_the_layout_does_not_have_is_told_with_what_it_has(layout: Path) -> None:
+    error = refused(f"oci:{layout}:three", layout)
     assert error.message == f"{layout}: asked for the tag three, which 0 of its 2 images have"
     assert error.hint == "it has: one, two"
-    assert "asked for no tag, which 2 of its 2 images have" in refused(f"oci:{layout}", layout, tmp_path).message
+    assert "asked for no tag, which 2 of its 2 images have" in refused(f"oci:{layout}", layout).message
     missing = "sha256:" + "0" * 64
-    assert f"asked for {missing}" in refused(f"oci:{layout}@{missing}", layout, tmp_path).message
+    assert f"asked for {missing}" in refused(f"oci:{layout}@{missing}", layout).message
 
 
 @pytest.mark.parametrize(
@@ -80,55 +80,85 @@ def test_an_index_that_is_none_is_refused(tmp_path: Path, index: str) -> None:
     layout.mkdir()
     (layout / "oci-layout").write_text("{}")
     (layout / "index.json").write_text(index, "latin-1")
-    message = refused(f"oci:{layout}", layout, tmp_path).message
+    message = refused(f"oci:{layout}", layout).message
     assert message.startswith(str(layout / "index.json"))
-    assert "an OCI layout has there" in message
 
 
 def test_what_is_no_layout_is_refused(tmp_path: Path) -> None:
-    assert "there is nothing" in refused("oci:x", tmp_path / "no", tmp_path).message
-    assert "it has no oci-layout and index.json" in refused("oci:x", tmp_path, tmp_path).message
+    assert "it has no oci-layout and index.json" in refused("oci:x", tmp_path).message
+    assert "it has no oci-layout and index.json" in refused("oci:x", tmp_path / "none").message
 
 
-def test_an_image_for_another_architecture_is_refused(tmp_path: Path) -> None:
-    layout = write_layout(tmp_path / "layout", (layer((Entry("bin"),)),), arch="arm64")
-    assert refused(f"oci:{layout}", layout, tmp_path).message == f"{layout}: the image is for arm64, expected amd64"
+def test_the_blobs_lie_in_the_layout(images: Images) -> None:
+    layout = images.tiny_layout()
+    local = read_layout(parse(f"oci:{layout}"), Directory(layout), "amd64")
+    for descriptor, stored in zip(local.manifest.layers, local.blobs, strict=True):
+        content = stored.path.read_bytes()
+        assert (stored.offset, stored.size) == (0, descriptor.size)
+        assert f"sha256:{hashlib.sha256(content).hexdigest()}" == descriptor.digest
+    assert local.config.diff_ids == tuple(layer.digest for layer in local.manifest.layers)
 
 
 def test_of_an_image_for_several_architectures_ours_is_taken(tmp_path: Path) -> None:
     """An index in the layout's index, as `skopeo copy --all` writes it."""
-    layout = tmp_path / "layout"
-    layers = (layer((Entry("bin"),)),)
-    arches = {arch: write_layout(tmp_path / arch, layers, arch=arch) for arch in ("arm64", "amd64", "s390x")}
-    entries = [{**entry(made), "platform": {"architecture": arch, "os": "linux"}} for arch, made in arches.items()]
-    for made in arches.values():
-        run(("cp", "-r", f"{made}/.", layout)).ok()
-    put_index(layout, entries)
-    assert chosen(f"oci:{layout}", layout, tmp_path) == entry(arches["amd64"])["digest"]
-    run(("rm", "-r", tmp_path / "single")).ok()
-    put_index(layout, entries[::2])
-    message = refused(f"oci:{layout}", layout, tmp_path).message
-    assert message == f"{layout}: the image does not exist for amd64, only for arm64, s390x"
+    layout = write_multi(tmp_path / "layout", ("arm64", "amd64", "s390x"))
+    found = {arch: read_layout(parse(f"oci:{layout}"), Directory(layout), arch) for arch in ("amd64", "arm64")}
+    assert [one.config.arch for one in found.values()] == ["amd64", "arm64"]
+    outer = entry(layout)["digest"]
+    assert {one.manifest.index_digest for one in found.values()} == {outer}
+    inner = found["arm64"].manifest.digest
+    assert chosen(f"oci:{layout}@{inner}", layout) == inner
+    message = refused(f"oci:{layout}", layout, "riscv64").message
+    assert message == (
+        f"{layout}: the image does not exist for linux/riscv64; it has: linux/amd64, linux/arm64, linux/s390x"
+    )
 
 
-def entry(layout: Path) -> dict[str, object]:
-    (found,) = json.loads((layout / "index.json").read_text())["manifests"]
-    return dict(found)
+def test_a_flat_list_of_architectures_is_one_image(tmp_path: Path) -> None:
+    """As some builders write it: all of one tag, side by side in the layout's index."""
+    layout = write_multi(tmp_path / "layout", ("arm64", "amd64"))
+    inner = json.loads((layout / "blobs/sha256" / str(entry(layout)["digest"])[7:]).read_text())
+    (layout / "index.json").write_text(json.dumps(inner))
+    assert read_layout(parse(f"oci:{layout}"), Directory(layout), "arm64").config.arch == "arm64"
+    assert "which 2 of its 2 images have" in refused(f"oci:{layout}", layout, "s390x").message
 
 
-def put_index(layout: Path, entries: list[dict[str, object]]) -> None:
-    kind = "application/vnd.oci.image.index.v1+json"
-    content = json.dumps({"schemaVersion": 2, "mediaType": kind, "manifests": entries}).encode()
-    digest = hashlib.sha256(content).hexdigest()
-    (layout / "blobs" / "sha256" / digest).write_bytes(content)
-    outer = {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content)}
-    (layout / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [outer]}))
+def test_too_many_indexes_inside_indexes_are_refused(tmp_path: Path) -> None:
+    layout = write_multi(tmp_path / "layout", ("amd64",))
+    for _ in range(4):
+        put_index(layout, [entry(layout)])
+    assert "indexes inside indexes" in refused(f"oci:{layout}", layout).message
 
 
 @pytest.mark.parametrize("blob", [b"", b"[]", b"{}", b'{"config": {"digest": "sha256:../../x"}}', None])
 def test_a_damaged_manifest_is_refused(images: Images, tmp_path: Path, blob: bytes | None) -> None:
-    layout = tmp_path / "layout"
-    run(("cp", "-r", images.tiny_layout(), layout)).ok()
+    layout = copied(images, tmp_path)
     manifest = layout / "blobs" / "sha256" / str(entry(layout)["digest"]).removeprefix("sha256:")
     manifest.unlink() if blob is None else manifest.write_bytes(blob)
-    assert str(layout) in refused(f"oci:{layout}", layout, tmp_path).message
+    message = refused(f"oci:{layout}", layout).message
+    assert str(layout) in message
+    assert ("is not complete" if blob is None else "is not what was promised") in message
+
+
+def test_a_damaged_config_is_refused(images: Images, tmp_path: Path) -> None:
+    layout = copied(images, tmp_path)
+    config = read_layout(parse(f"oci:{layout}"), Directory(layout), "amd64").manifest.config
+    with (layout / "blobs" / "sha256" / config.digest[7:]).open("ab") as file:
+        file.write(b" ")
+    assert "the config is not what was promised" in refused(f"oci:{layout}", layout).message
+
+
+def test_a_layer_that_is_missing_or_cut_is_told(images: Images, tmp_path: Path) -> None:
+    layout = copied(images, tmp_path)
+    (descriptor,) = read_layout(parse(f"oci:{layout}"), Directory(layout), "amd64").manifest.layers
+    blob = layout / "blobs" / "sha256" / descriptor.digest[7:]
+    blob.write_bytes(blob.read_bytes()[:1000])
+    message = refused(f"oci:{layout}", layout).message
+    assert message == f"{layout}: the layer {descriptor.digest} has 1000 bytes, expected {descriptor.size}"
+    blob.unlink()
+    assert f"the layer {descriptor.digest} is missing" in refused(f"oci:{layout}", layout).message
+
+
+def copied(images: Images, tmp_path: Path) -> Path:
+    run(("cp", "-r", images.tiny_layout(), tmp_path / "layout")).ok()
+    return tmp_path / "layout"

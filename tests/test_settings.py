@@ -216,6 +216,10 @@ def test_every_option_has_its_variable(configuration: Configuration) -> None:
         "umask": "002",
         "group": "people",
         "arch": "arm64",
+        "compression": "gzip:6",
+        "connections": "7",
+        "processors": "3",
+        "memory": "2GiB",
     }
     assert set(values) == set(OPTION_KEYS)
     by_variable = load_site({}, {**configuration.environ, **{f"SIFMOD_{k.upper()}": v for k, v in values.items()}}).site
@@ -223,6 +227,8 @@ def test_every_option_has_its_variable(configuration: Configuration) -> None:
     assert (by_variable.name, by_variable.accelerator, by_variable.arch) == ("generic-rocm", "cuda", "arm64")
     assert (by_variable.umask, by_variable.lock_lease, by_variable.group) == (2, 12.5, "people")
     assert by_variable.image_dirs == ("/i", "/j")
+    assert (by_variable.compression, by_variable.connections) == ("gzip:6", 7)
+    assert (by_variable.processors, by_variable.memory) == (3, 2 << 30)
     assert by_variable.module_syntax == ("lua", "tcl")
     assert (by_variable.runtime_kind, by_variable.runtime_path) == ("singularity", "/bin/sh")
 

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from sifmod.actions.install import Request, plan_digest
+from sifmod.actions.install import plan_digest
+from sifmod.actions.request import Request
 from sifmod.module.render import render, render_stub
 from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout

@@ -1,4 +1,4 @@
-"""gc: remove old generations, and images that nothing uses; decided first, shown, then done."""
+"""gc: remove old generations, images that nothing uses, and downloads nobody went on with; decided first, then done."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +14,7 @@ from sifmod.tree.history import previous, read_history, superseded
 from sifmod.tree.jobs import NO_JOBS, Jobs, ask_slurm
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
+from sifmod.tree.partial import Partial, discard_partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
 from sifmod.tree.store import StoredImage, discard, entries
 from sifmod.tree.use import used_images
@@ -38,19 +39,28 @@ class OldImage(NamedTuple):
     keep: str
 
 
+class OldPartial(NamedTuple):
+    """A download that did not come to its end. `keep` says why it stays; empty: it goes."""
+
+    partial: Partial
+    keep: str
+
+
 class GcPlan(NamedTuple):
     """What a gc would do: everything that is not in use, with the reason to keep it or none."""
 
     generations: tuple[OldGeneration, ...]
     images: tuple[OldImage, ...]
     empty: tuple[ModuleName, ...]  # uninstalled modules of which only the history will be left
+    partials: tuple[OldPartial, ...]
     jobs: Jobs
     days: float
 
     @property
     def size(self) -> int:
-        """Bytes of the images that go."""
-        return sum(old.image.size for old in self.images if not old.keep)
+        """Bytes of the images and the downloads that go."""
+        images = sum(old.image.size for old in self.images if not old.keep)
+        return images + sum(old.partial.size for old in self.partials if not old.keep)
 
 
 class Collected(NamedTuple):
@@ -58,6 +68,7 @@ class Collected(NamedTuple):
 
     generations: tuple[OldGeneration, ...]
     images: tuple[StoredImage, ...]
+    partials: tuple[Partial, ...]
     size: int  # bytes
 
 
@@ -80,7 +91,7 @@ def plan_gc(layout: Layout, days: float = DAYS, *, ask_jobs: bool = True) -> GcP
             empty.append(module)
     going = {generation.root for generation in generations if not generation.keep}
     images = tuple(_old_images(layout, going, jobs, days))
-    return GcPlan(tuple(generations), images, tuple(empty), jobs, days)
+    return GcPlan(tuple(generations), images, tuple(empty), tuple(_old_partials(layout, days)), jobs, days)
 
 
 def apply_gc(layout: Layout, plan: GcPlan, lease: float, on_wait: Callable[[str], None]) -> Collected:
@@ -103,7 +114,12 @@ def apply_gc(layout: Layout, plan: GcPlan, lease: float, on_wait: Callable[[str]
     if going:
         with lock(layout, "gc", lease, on_wait) as held:
             images = [image for image in going if discard(layout, image, held)]
-    return Collected(tuple(removed), tuple(images), sum(image.size for image in images))
+    gone = []
+    for partial in (old.partial for old in plan.partials if not old.keep):
+        with lock(layout, lock_name(partial.key), lease, on_wait) as held:
+            gone += [partial] if discard_partial(layout, partial, held) else []
+    size = sum(image.size for image in images) + sum(partial.size for partial in gone)
+    return Collected(tuple(removed), tuple(images), tuple(gone), size)
 
 
 def _old_generations(layout: Layout, module: ModuleName, jobs: Jobs, days: float) -> list[OldGeneration]:
@@ -161,6 +177,13 @@ def _old_images(layout: Layout, going: set[Path], jobs: Jobs, days: float) -> It
         if image.sha256 not in used:
             # Whoever removed the link of an installed module gave the image up; any other may be an install to come.
             yield OldImage(image, "" if image.sha256 in released else _too_young(image.added, jobs, days))
+
+
+def _old_partials(layout: Layout, days: float) -> Iterator[OldPartial]:
+    for partial in partials(layout):
+        young = time.time() - partial.changed < days * _DAY
+        keep = f"a fetch can go on with it; written {_date(partial.changed)}, kept for {days:g} days" if young else ""
+        yield OldPartial(partial, keep)
 
 
 def _roots(layout: Layout) -> Iterator[Path]:

@@ -12,7 +12,7 @@ from sifmod.cli.options import json_option, prefix_option
 @prefix_option
 @json_option
 def command(yes: bool, days: float, ignore_jobs: bool, prefix: str | None, as_json: bool) -> None:
-    """Show, and with --yes remove, old generations and the images that nothing uses any more.
+    """Show, and with --yes remove, old generations, the images that nothing uses any more, and unfinished downloads.
 
     What is live, what `rollback` would bring back, what a Slurm job may still use and what you added or changed stays.
     """
@@ -30,6 +30,7 @@ def command(yes: bool, days: float, ignore_jobs: bool, prefix: str | None, as_js
     rows = [
         *((f"{old.module} generation {old.number}", str(old.root), old.keep) for old in plan.generations),
         *((f"image {human_size(old.image.size)}", str(old.image.path), old.keep) for old in plan.images),
+        *((f"download {human_size(old.partial.size)}", str(old.partial.path), old.keep) for old in plan.partials),
     ]
     if as_json:
         print_json([{"what": what, "path": path, "keep": keep} for what, path, keep in rows])
@@ -45,4 +46,5 @@ def command(yes: bool, days: float, ignore_jobs: bool, prefix: str | None, as_js
         return
     with ownership(site):
         done = apply_gc(layout, plan, site.lock_lease, waiting("the tree"))
-    say(f"removed {len(done.generations)} generations and {len(done.images)} images, {human_size(done.size)}")
+    counted = f"{len(done.generations)} generations, {len(done.images)} images, {len(done.partials)} downloads"
+    say(f"removed {counted}: {human_size(done.size)}")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.options import json_option, site_options
+from sifmod.cli.options import conversion_options, json_option, site_options
 from sifmod.errors import OptionError
 
 if TYPE_CHECKING:
-    from sifmod.actions.install import InstallOptions, Request
+    from sifmod.actions.request import InstallOptions, Request
     from sifmod.config.settings import LoadedSite
     from sifmod.module.plan import Plan
     from sifmod.tree.receipt import Installation
@@ -29,6 +29,7 @@ LARGE = 2 * 10**9  # bytes
 @click.option("--rebuild", is_flag=True, help="Install again even where nothing has changed.")
 @click.option("-f", "--force", is_flag=True, help="As --rebuild, and fetch the image again.")
 @click.option("--module-only", is_flag=True, help="Render modulefile and scripts again, keep the installed image.")
+@click.option("--fetch", is_flag=True, help="Only fetch the images into the store; install nothing.")
 @click.option("--variant", metavar="NAME", help="Which variant (default: the one for this site's accelerator).")
 @click.option("--source", metavar="REFERENCE", help="Take the image from here instead.")
 @click.option("--link", type=click.Choice(["copy", "hardlink", "reference"]), help="How a local SIF is taken in.")
@@ -36,6 +37,7 @@ LARGE = 2 * 10**9  # bytes
 @click.option("--skip-sanity-check", is_flag=True, help="Do not look for commands in the image.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before a large image goes to the home directory.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors and the commands to type next.")
+@conversion_options
 @site_options
 @json_option
 def command(easyconfigs: tuple[str, ...], **given: str | bool | None) -> int:
@@ -46,6 +48,8 @@ def command(easyconfigs: tuple[str, ...], **given: str | bool | None) -> int:
     """
     if any(given[name] for name in ("dry_run_short", "dry_run", "extended_dry_run")):
         return _dry_runs(easyconfigs, given)
+    if given["fetch"]:
+        return _fetch_only(easyconfigs, given)
     results: list[tuple[Installation, bool]] = []
     try:
         for name in easyconfigs:
@@ -89,7 +93,7 @@ def _site(given: dict[str, str | bool | None]) -> "LoadedSite":
 
 
 def _options(given: dict[str, str | bool | None]) -> "InstallOptions":
-    from sifmod.actions.install import InstallOptions
+    from sifmod.actions.request import InstallOptions
 
     return InstallOptions(
         variant=_text(given["variant"]),
@@ -99,20 +103,43 @@ def _options(given: dict[str, str | bool | None]) -> "InstallOptions":
         module_only=bool(given["module_only"]),
         offline=bool(given["offline"]),
         sanity=not given["skip_sanity_check"],
+        keep_blobs=bool(given["keep_blobs"]),
         recorded=_recorded(given),
     )
 
 
 def _request(name: str, given: dict[str, str | bool | None]) -> "Request":
-    from sifmod.actions.install import decide
+    from sifmod.actions.request import decide
     from sifmod.config.find import find_easyconfig
 
     site = _site(given)
     return decide(find_easyconfig(name, site.site.robot_paths), site, _options(given))
 
 
+def _fetch_only(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None]) -> int:
+    """Fetch the images of the easyconfigs into the store, and print their paths."""
+    from sifmod.actions.image import fetch_only
+    from sifmod.actions.listener import Listener
+    from sifmod.cli.output import print_json, progress, quiet, say
+
+    speak = quiet if given["quiet"] else say
+    rows = []
+    for name in easyconfigs:
+        request = _request(name, given)
+        with progress(not given["quiet"]) as update:
+            artifact = fetch_only(request, Listener(speak, update, _asker(request, bool(given["yes"]))))
+        rows.append({"module": str(request.plan.module), "path": str(artifact.path), "sha256": artifact.sha256})
+        if not given["as_json"]:
+            speak(f"{request.plan.module}: the image is in the store, {artifact.source}")
+            click.echo(artifact.path)
+    if given["as_json"]:
+        print_json(rows)
+    return 0
+
+
 def _install(name: str, given: dict[str, str | bool | None]) -> "tuple[Installation, bool]":
-    from sifmod.actions.install import Listener, install
+    from sifmod.actions.install import install
+    from sifmod.actions.listener import Listener
     from sifmod.cli.output import progress, quiet, say
 
     request = _request(name, given)

@@ -15,10 +15,12 @@ from sifmod.errors import ConfigError, SifmodError
 # verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
 VERBS = {
     "install": ("install", "Install the modules of one or more easyconfigs."),
+    "fetch": ("fetch", "Fetch an image by its reference, verified, into the store or a file."),
+    "new": ("new", "Write a first easyconfig for an image."),
     "list": ("list", "List the installed modules."),
-    "show": ("show", "Show an installed module, or an easyconfig as it would be installed."),
+    "show": ("show", "Show an installed module, an easyconfig as it would be installed, or an image."),
     "search": ("search", "Search the easyconfigs on the easyconfig path."),
-    "verify": ("verify", "Compare installed images and files with their receipts."),
+    "verify": ("verify", "Compare installed images and files with their receipts, or check signatures."),
     "uninstall": ("uninstall", "Remove modules; what the user added stays."),
     "rollback": ("rollback", "Switch a module back to its previous generation."),
     "gc": ("gc", "Remove old generations and unused images (shows them unless --yes)."),

@@ -17,6 +17,8 @@ SITE_KEYS = {
     "runtime": "runtime",
     "module_syntax": "module_syntax",
     "link": "link",
+    "compression": "compression",
+    "processors": "processors",
 }
 
 
@@ -41,6 +43,17 @@ def site_options(function: Decorated) -> Decorated:
             click.option("--runtime", metavar="NAME|PATH", help="apptainer, singularity, or the path of one."),
             click.option("--module-syntax", type=click.Choice(["auto", "lua", "tcl", "both"]), help="Modulefiles."),
         )
+    ):
+        function = option(function)
+    return function
+
+
+def conversion_options(function: Decorated) -> Decorated:
+    """The options of verbs that may convert an image."""
+    for option in (
+        click.option("--keep-blobs", is_flag=True, help="Keep what was downloaded for a conversion."),
+        click.option("--processors", metavar="N", help="Threads that convert an image (default: all, at most 8)."),
+        click.option("--compression", metavar="KIND", help="Of a converted image: auto, zstd:N, gzip:N, lz4."),
     ):
         function = option(function)
     return function

@@ -15,19 +15,30 @@ if TYPE_CHECKING:
 
 
 @click.command("show")
-@click.argument("name", metavar="NAME|FILE")
+@click.argument("name", metavar="NAME|FILE|REFERENCE")
 @click.option("--origins", is_flag=True, help="Of an easyconfig: where each of its values came from.")
 @click.option("--variant", metavar="NAME", help="Of an easyconfig: which variant.")
+@click.option("--arch", type=click.Choice(["amd64", "arm64"]), help="Of an image: architecture (default: the site's).")
 @site_options
 @json_option
-def command(name: str, origins: bool, variant: str | None, as_json: bool, **site: str | None) -> None:
-    """Show an installed module, or an easyconfig with everything that is merged into it."""
+def command(name: str, origins: bool, variant: str | None, arch: str | None, as_json: bool, **site: str | None) -> None:
+    """Show an installed module, an easyconfig with everything that is merged into it, or an image.
+
+    An image is a SIF or a reference (docker://, oras://, oci:, oci-archive:, docker-archive:); what it says about
+    itself is read without starting it and without fetching its layers.
+    """
     from sifmod.actions.verify import installed
     from sifmod.cli.context import layout_for
     from sifmod.cli.names import resolve
     from sifmod.cli.output import print_json, print_rows, receipt_data
+    from sifmod.cli.show_image import names_image, show_image
     from sifmod.tree.receipt import live_modules
 
+    if not origins and variant is None and names_image(name):
+        from sifmod.cli.context import load_context
+
+        show_image(name, load_context(site).site, arch, as_json)
+        return
     layout = layout_for(site["prefix"])
     if not origins and variant is None and not name.endswith((".yaml", ".yml")):
         modules = [module for module, _ in live_modules(layout)]

@@ -1,24 +1,47 @@
 """`sifmod verify`."""
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
-from sifmod.cli.options import json_option, prefix_option
+from sifmod.cli.options import json_option, site_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sifmod.tree.layout import Layout
 
 
 @click.command("verify")
-@click.argument("names", nargs=-1, metavar="[NAME...]")
-@prefix_option
+@click.argument("names", nargs=-1, metavar="[NAME|FILE.sif...]")
+@click.option("--signature", is_flag=True, help="Instead: who signed the images, checked with the site's public keys.")
+@click.option("--keys", multiple=True, metavar="FILE", help="With --signature: further OpenPGP public keys.")
+@site_options
 @json_option
-def command(names: tuple[str, ...], prefix: str | None, as_json: bool) -> int:
-    """Hash the image and every file of the modules again (all by default) and compare with the receipts."""
-    from sifmod.actions.verify import Finding, installed, verify
+def command(names: tuple[str, ...], signature: bool, keys: tuple[str, ...], as_json: bool, **site: str | None) -> int:
+    """Hash the image and every file of the modules again (all by default) and compare with the receipts.
+
+    With --signature check who signed the images instead, of modules or of SIFs anywhere; exit code 1 where one of them
+    has no good signature over all of it by the owner of a known key.
+    """
     from sifmod.cli.context import layout_for
+
+    layout = layout_for(site["prefix"])
+    if signature:
+        return _verify_signatures(names, keys, site, layout, as_json)
+    if keys:
+        raise click.UsageError("--keys is for --signature")
+    return _verify_files(names, layout, as_json)
+
+
+def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> int:
+    from sifmod.actions.verify import Finding, installed, verify
     from sifmod.cli.names import resolve
     from sifmod.cli.output import print_json, say
     from sifmod.errors import ModuleError
     from sifmod.tree.receipt import live_modules
 
-    layout = layout_for(prefix)
     known = [module for module, _ in live_modules(layout)]
     modules = [resolve(name, known) for name in names] if names else known
     report: dict[str, tuple[Finding, ...]] = {}
@@ -38,6 +61,48 @@ def command(names: tuple[str, ...], prefix: str | None, as_json: bool) -> int:
         if any(finding.fault for findings in report.values() for finding in findings):
             say("`sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right")
     return 1 if any(finding.fault for findings in report.values() for finding in findings) else 0
+
+
+def _verify_signatures(
+    names: tuple[str, ...], keys: tuple[str, ...], site: dict[str, str | None], layout: "Layout", as_json: bool
+) -> int:
+    """Say of each image who signed it, or what is wrong."""
+    from sifmod.actions.signatures import check_image
+    from sifmod.cli.context import load_context
+    from sifmod.cli.output import print_json
+
+    known = (*map(Path, load_context(site).site.signatures.keys), *map(Path, keys))
+    worst, report = 0, {}
+    for name, path in _images(names, layout):
+        outcome = check_image(path, known)
+        worst = max(worst, 1 if outcome.problem else 0)
+        texts = {"problem": outcome.problem, "hint": outcome.hint}
+        report[name] = {"path": str(path), "signers": outcome.signers, **texts}
+        if as_json:
+            continue
+        signers = ", ".join(outcome.signers)
+        click.echo(f"{name}: {outcome.problem or f'signed by {signers}'}")
+        if outcome.hint:
+            click.echo(f"  {outcome.hint}")
+    if as_json:
+        print_json(report)
+    return worst
+
+
+def _images(names: tuple[str, ...], layout: "Layout") -> "Iterator[tuple[str, Path]]":
+    """The SIFs that the names mean, each with what it is called: files, or the images of modules (all by default)."""
+    from sifmod.actions.signatures import image_of
+    from sifmod.actions.verify import installed
+    from sifmod.cli.names import resolve
+    from sifmod.tree.receipt import live_modules
+
+    known = [module for module, _ in live_modules(layout)]
+    for name in names or tuple(map(str, known)):
+        if name.endswith(".sif") or ("/" in name and Path(name).is_file()):
+            yield name, Path(name)
+        else:
+            module = resolve(name, known)
+            yield str(module), image_of(installed(layout, module))
 
 
 def _counted(faults: int) -> str:

@@ -14,7 +14,7 @@ from sifmod.config.yaml import load_yaml
 from sifmod.errors import ConfigError, OptionError
 
 FALLBACK = "generic"
-EXPANDED = ("site", "prefix", "image_dirs", "robot_paths", "runtime", "binds", "detect")
+EXPANDED = ("site", "prefix", "image_dirs", "robot_paths", "runtime", "binds", "signatures", "detect")
 """The keys in which `${NAME}` and `~/` are replaced."""
 
 

@@ -33,6 +33,17 @@ Runscript = Literal["conda-python-simple", "conda-python-distributed", "get-mast
 Pairs = tuple[tuple[str, str], ...]
 
 
+class Conversion(Model):
+    """How the SIF that `image.sha256` promises was made from a docker or oci image; `sifmod fetch` prints it."""
+
+    compression: Line
+    """Of the squashfs in it, as --compression takes it."""
+    tools: Annotated[Pairs, Items(Name, Line)]
+    """What made it, with versions: with the same ones the SIF is the same byte for byte."""
+    tree: Sha256
+    """The digest of the files in it, which other versions of the tools must give too."""
+
+
 class Image(Model):
     """Which SIF, and where it comes from: `sources` or `build`."""
 
@@ -44,6 +55,8 @@ class Image(Model):
     """A definition file that the runtime builds the image from, instead of sources."""
     sha256: Sha256 | None = None
     """The promise about the SIF: its SHA-256."""
+    conversion: Conversion | None = None
+    """Of a docker or oci image, beside sha256: how the promised SIF was made."""
     arch: Arch
     """The architecture of the image; the site's when it is not given."""
     available: Text = ""
@@ -55,6 +68,8 @@ class Image(Model):
             raise PydanticCustomError("combination", "give sources or build, not both")
         if self.build is None and not self.sources:
             raise PydanticCustomError("combination", "expected sources, a list of places to fetch from, or build")
+        if self.conversion is not None and self.sha256 is None:
+            raise PydanticCustomError("combination", "conversion says how the SIF of sha256 was made: give sha256 too")
         return self
 
 

@@ -14,6 +14,7 @@ from sifmod.errors import OptionError
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?")
 _LISTS = ("image_dirs", "robot_paths")
+_NUMBERS = ("lock_lease", "connections", "processors", "memory")
 _PATHS = ("prefix", *_LISTS)
 
 
@@ -50,7 +51,7 @@ def _layer(values: Mapping[str, tuple[str, str]], environ: Mapping[str, str]) ->
 def _value(key: str, text: str, mark: Mark) -> Scalar | tuple[Node, ...]:
     if key in _LISTS:
         return tuple(Node(part, mark, mark, part) for part in text.split(":") if part)
-    return Number(text) if key == "lock_lease" and _NUMBER.fullmatch(text) else text
+    return Number(text) if key in _NUMBERS and _NUMBER.fullmatch(text) else text
 
 
 def _absolute(key: str, text: str) -> str:

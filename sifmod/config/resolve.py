@@ -61,6 +61,14 @@ def resolve(
         umask=int(file.umask, 8) if file.umask is not None else None,
         group=file.group,
         arch=_arch(file.arch, facts, how),
+        compression=file.compression,
+        connections=file.connections,
+        processors=file.processors,
+        memory=file.memory,
+        mirrors=file.mirrors,
+        insecure_registries=file.insecure_registries,
+        striping=file.striping,
+        signatures=file.signatures,
     )
     return Resolved(site, how)
 

@@ -1,5 +1,6 @@
 """A site: what is true of a machine, as its files say it and as it is resolved."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,11 +18,50 @@ RuntimeKind = Literal["apptainer", "singularity"]
 Syntax = Literal["lua", "tcl"]
 
 
+_SIZE = re.compile(r"([0-9]+)\s*([kMGT]i?B?|B)?")
+_UNITS = {"": 1, "B": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def _whole(value: object) -> object:
+    return int(value.text) if isinstance(value, Number) and re.fullmatch("-?[0-9]+", value.text) else value
+
+
+def _bytes(value: object) -> object:
+    """`4MB`, `4MiB`, `4M` or a number, as bytes."""
+    text = value.text if isinstance(value, Number) else value
+    if not isinstance(text, str):
+        return value
+    found = _SIZE.fullmatch(text)
+    if not found:
+        raise ValueError(f"expected a size such as 512MB or 4GiB, got {text!r}")
+    unit = (found[2] or "").removesuffix("B")
+    factor = 1024 ** "kMGT".index(unit[0]) * 1024 if unit.endswith("i") else _UNITS[unit]
+    return int(found[1]) * factor
+
+
 class Accelerators(Model):
     """What an easyconfig's accelerator becomes here: the runtime's flag, the bare devices, or nothing."""
 
     rocm: Literal["rocm", "devices", "none"] = "rocm"
     cuda: Literal["nv", "nvccli", "none"] = "nv"
+
+
+class StripingKeys(Model):
+    """Lustre striping of images."""
+
+    count: Annotated[int, Field(ge=-1, le=2000), BeforeValidator(_whole)] = -1
+    """Over how many targets; -1 for all of them."""
+    size: Annotated[int, Field(ge=1 << 16, le=1 << 32), BeforeValidator(_bytes)] = 4 << 20
+    """Bytes a stripe: a number, or 4MB and the like."""
+
+
+class Signatures(Model):
+    """What a site asks of the signatures of images."""
+
+    policy: Literal["off", "warn", "require"] = "off"
+    """require: an image without a good signature is not installed; warn: it is, and that is said."""
+    keys: tuple[Line, ...] = ()
+    """Files with OpenPGP public keys of those whose signature counts."""
 
 
 class Detect(Model):
@@ -54,6 +94,14 @@ class Site:
     umask: int | None
     group: str | None
     arch: Arch
+    compression: str  # auto, or what a squashfs is compressed with
+    connections: int  # to one server at a time
+    processors: int | None  # threads that convert an image; None: those that this process may use
+    memory: int | None  # bytes that converting an image may take; None: a quarter of what there is
+    mirrors: tuple[tuple[str, tuple[str, ...]], ...]
+    insecure_registries: tuple[str, ...]
+    striping: StripingKeys | None
+    signatures: Signatures
 
 
 def _seconds(value: object) -> object:
@@ -83,6 +131,21 @@ def _runtime(text: str) -> str:
     raise ValueError(f"expected auto, apptainer, singularity or an absolute path, got {text!r}")
 
 
+def _compression(text: str) -> str:
+    if not re.fullmatch("auto|(zstd|gzip)(:[0-9]{1,2})?|lz4", text):
+        raise ValueError(f"expected auto, zstd:LEVEL, gzip:LEVEL or lz4, got {text!r}")
+    return text
+
+
+def _place(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9._/-]+)?|\[[0-9a-fA-F:]+\](:[0-9]+)?", text):
+        raise ValueError(
+            f"expected a registry and perhaps a path, such as docker.io or mirror.site:5000/hub, got {text!r}"
+        )
+    return text
+
+
+Place = Annotated[str, AfterValidator(_place)]
 Umask = Annotated[str, BeforeValidator(_octal, json_schema_input_type=str | int), AfterValidator(_umask)]
 
 
@@ -108,4 +171,12 @@ class SiteFile(Model):
     umask: Umask | None = None
     group: Name | None = None
     arch: Literal["auto", "amd64", "arm64"] = "auto"
+    compression: Annotated[Line, AfterValidator(_compression)] = "auto"
+    connections: Annotated[int, Field(ge=1, le=32), BeforeValidator(_whole)] = 4
+    processors: Annotated[int | None, Field(ge=1, le=256), BeforeValidator(_whole)] = None
+    memory: Annotated[int | None, Field(ge=64 << 20), BeforeValidator(_bytes)] = None
+    mirrors: Annotated[tuple[tuple[str, tuple[Place, ...]], ...], Items(Place, tuple[Place, ...])] = ()
+    insecure_registries: tuple[Place, ...] = ()
+    striping: StripingKeys | None = None
+    signatures: Signatures = Signatures()
     detect: Detect = Detect()

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from sifmod.module.origin import NO_ORIGIN, ImageOrigin
+
 
 @dataclass(frozen=True)
 class Artifact:
@@ -17,6 +19,7 @@ class Artifact:
     source: str  # the source that gave it, as the easyconfig spells it
     arch: str  # amd64, arm64, … as the SIF's header says
     notes: tuple[str, ...] = ()  # what the user should know: e.g. a hard link that became a copy
+    origin: ImageOrigin = NO_ORIGIN
 
 
 class Store(Protocol):
@@ -28,10 +31,22 @@ class Store(Protocol):
     def incoming(self) -> AbstractContextManager[Path]:
         """A fresh path on the store's file system; what is left there at exit is removed."""
 
+    def find_made(self, manifest: str, compression: str) -> str | None:
+        """The SHA-256 of the stored image that was converted from this manifest, with this compression; or None."""
+
     def workspace(self) -> AbstractContextManager[Path]:
         """A fresh directory inside the prefix for the runtime's cache and temporary files, removed at exit."""
 
-    def add(self, incoming: Path, sha256: str) -> Path:
+    def partial(self, key: str) -> AbstractContextManager[Path]:
+        """A directory on the store's file system that stays when the block fails or dies, under a lock of `key`.
+
+        Whoever has what he wanted calls `finished`.
+        """
+
+    def finished(self, partial: Path) -> None:
+        """Remove what `partial` gave."""
+
+    def add(self, incoming: Path, sha256: str, origin: ImageOrigin = NO_ORIGIN) -> Path:
         """Put a complete file under its digest (fsync, read-only, rename) and return its path; idempotent."""
 
 

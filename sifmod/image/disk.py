@@ -1,5 +1,6 @@
-"""The disk: room asked for before a write, and clear errors when a read or a write fails."""
+"""The disk: room taken before a write, and clear errors when a read or a write fails."""
 
+import ctypes
 import errno
 import os
 from collections.abc import Iterator
@@ -8,7 +9,12 @@ from pathlib import Path
 
 from sifmod.errors import FetchError, InstallError, PermissionsError
 
-_HINT = "free some space (`sifmod gc` shows what it could remove), or choose another place with --prefix PATH"
+_HINT = (
+    "free some space (`sifmod gc` shows what it could remove), or choose another place with --prefix PATH"
+    " or the variable SIFMOD_PREFIX"
+)
+_KEEP_SIZE = 1  # linux/falloc.h: blocks for a file, whose size stays
+_NO_FALLOCATE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV, errno.EPERM)
 
 
 class NoSpaceError(FetchError):
@@ -40,6 +46,45 @@ def check_space(directory: Path, needed: int) -> None:
             f"not enough space in {directory}: {size_text(needed)} needed, {size_text(free)} free; nothing was written",
             _HINT,
         )
+
+
+def reserve(file: int, path: Path, size: int) -> None:
+    """Take `size` bytes of disk and quota for the file `path`, open as `file`, before the first one is written.
+
+    Where the file system cannot, only its free space is looked at. The file's size stays; idempotent. Raises
+    NoSpaceError, and then has taken nothing.
+    """
+    if size <= 0:
+        return
+    status = os.fstat(file)
+    wanting = size - status.st_blocks * 512
+    number = _fallocate(file, size)
+    if number in _NO_FALLOCATE:
+        check_space(path.parent, max(0, wanting))
+    elif number in (errno.ENOSPC, errno.EDQUOT):
+        with writing(path):
+            os.ftruncate(file, status.st_size)  # gives back what was taken of it
+        free = os.statvfs(path.parent)
+        limit = f"{size_text(free.f_bavail * free.f_frsize)} free"
+        limit = limit if number == errno.ENOSPC else "your quota allows less"
+        raise NoSpaceError(
+            f"not enough space in {path.parent}: {size_text(max(0, wanting))} needed, {limit}; nothing was written",
+            _HINT,
+        )
+    elif number:
+        with writing(path):
+            raise OSError(number, os.strerror(number))
+
+
+def _fallocate(file: int, size: int) -> int:
+    """Linux's own; the C library's other one writes zeros where the file system cannot. Gives the error's number."""
+    library = ctypes.CDLL(None, use_errno=True)
+    call = library.fallocate64 if hasattr(library, "fallocate64") else library.fallocate
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    while call(file, _KEEP_SIZE, 0, size) != 0:
+        if (number := ctypes.get_errno()) != errno.EINTR:
+            return number
+    return 0
 
 
 @contextmanager

@@ -1,49 +1,64 @@
-"""From a plan's image to an Artifact: the sources in order, until one works and verifies."""
+"""From an ImagePlan to an Artifact: the sources in order, until one works and verifies."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 
-from sifmod.errors import FetchError, ImageError, PermissionsError, RuntimeMissingError
-from sifmod.image import https, local, runtime
+from sifmod.digest import sha256_bytes
+from sifmod.errors import FetchError, PermissionsError, RuntimeMissingError
+from sifmod.image import convert, https, local, oras
 from sifmod.image.artifact import Artifact, Progress, Store, no_progress
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.fetched import Fetched, Request
+from sifmod.image.promise import check_promise
 from sifmod.image.reference import Kind, Reference, parse
+from sifmod.image.runtime import build, pull
+from sifmod.image.settings import DEFAULT, Settings
 from sifmod.image.sif import check_sif
-from sifmod.module.plan import ImagePlan, Plan
+from sifmod.image.trust import check_policy, refuse_unsigned_kind
+from sifmod.module.plan import ImagePlan, Runtime
 
 SOURCES: dict[Kind, Callable[[Request], Fetched]] = {
     "name": local.from_image_dirs,
     "path": local.from_path,
     "https": https.download,
     "http": https.download,
-    "oci": runtime.pull,
-    "oci-archive": runtime.pull,
-    "docker-archive": runtime.pull,
-    "docker": runtime.pull,
-    "oras": runtime.pull,
-    "library": runtime.pull,
-    "build": runtime.build,
+    "oras": oras.download,
+    "docker": convert.convert,
+    "oci": convert.convert,
+    "oci-archive": convert.convert,
+    "docker-archive": convert.convert,
+    "library": pull,
+    "build": build,
 }
 """How each kind of source gives its image. Whatever it gives is checked here, in one place."""
 
-_READY_MADE = ("name", "path", "https", "http", "oras", "library")  # the same bytes each time: a digest can be promised
+_RESUMED = ("https", "http", "oras", "docker")  # what arrived stays for the next run
 
 
-def fetch_image(plan: Plan, store: Store, progress: Progress = no_progress) -> Artifact:
-    """The image of `plan`, verified and in `store` (or where it is, when it is only referenced).
+def fetch_image(
+    image: ImagePlan,
+    runtime: Runtime,
+    store: Store,
+    progress: Progress = no_progress,
+    settings: Settings = DEFAULT,
+) -> Artifact:
+    """The image that `image` asks for, verified and in `store` (or where it is, when it is only referenced).
 
     An image that the store holds under the promised digest is taken as it is; otherwise the sources are tried in
-    order and the first that works and verifies wins. Idempotent. On any failure the store is as before: FetchError
-    names each source with its reason, NoSpaceError ends the search at once.
+    order and the first that works and verifies wins. Idempotent.
+    On any failure the store is as before, but for what had arrived, with which the next run goes on: FetchError names
+    each source with its reason, NoSpaceError ends the search at once.
     """
-    image, references = plan.image, _references(plan.image)
+    references = _references(image)
     if image.sha256 and (stored := store.find(image.sha256)):
         info = check_sif(stored, image.arch)
-        return Artifact(stored, image.sha256, info.size, references[0].source, info.arch)
+        notes = check_policy(stored, info, settings)
+        return Artifact(stored, image.sha256, info.size, references[0].source, info.arch, notes)
     failures: list[tuple[Reference, FetchError | RuntimeMissingError | PermissionsError]] = []
     for reference in references:
         try:
-            return _fetch(reference, plan, store, progress)
+            return _fetch(Request(reference, image, runtime, store, progress, settings))
         except NoSpaceError:
             raise
         except (FetchError, RuntimeMissingError, PermissionsError) as error:
@@ -67,36 +82,27 @@ def _references(image: ImagePlan) -> tuple[Reference, ...]:
     return tuple(parse(source) for source in image.sources)
 
 
-def _fetch(reference: Reference, plan: Plan, store: Store, progress: Progress) -> Artifact:
-    image = plan.image
+def _fetch(request: Request) -> Artifact:
+    reference, image, store = request.reference, request.image, request.store
     if image.offline and not reference.is_local:
         raise FetchError("not tried: it needs the network, and --offline was given")
-    with store.incoming() as incoming:
-        request = Request(reference, image, plan.runtime, store, incoming, progress)
-        fetched = SOURCES[reference.kind](request)
+    refuse_unsigned_kind(reference.kind, request.settings)
+    with ExitStack() as stack:
+        partial = stack.enter_context(store.partial(_key(reference, image))) if reference.kind in _RESUMED else None
+        incoming = stack.enter_context(store.incoming())
+        fetched = SOURCES[reference.kind](replace(request, incoming=incoming, partial=partial or incoming))
         info = check_sif(fetched.path, image.arch, image.filename)
-        _check_digest(reference, image, fetched)
+        notes = (*fetched.notes, *check_promise(reference, image, fetched))
+        notes += check_policy(fetched.path, info, request.settings)
         path = fetched.path
         if path == incoming:
-            path = store.add(incoming, fetched.sha256)
-    notes = (*fetched.notes, *_unpromised(reference, image, fetched))
-    return Artifact(path, fetched.sha256, fetched.size, reference.source, info.arch, notes)
+            path = store.add(incoming, fetched.sha256, fetched.origin)
+        if partial is not None and not request.settings.keep_blobs:
+            store.finished(partial)
+    return Artifact(path, fetched.sha256, fetched.size, reference.source, info.arch, notes, fetched.origin)
 
 
-def _check_digest(reference: Reference, image: ImagePlan, fetched: Fetched) -> None:
-    if image.sha256 in (None, fetched.sha256):
-        return
-    likely = "the file was replaced at its source, or damaged on its way"
-    if reference.kind not in _READY_MADE:
-        likely = "the runtime makes another SIF each time; promise the image's manifest digest in the source instead"
-    raise ImageError(
-        f"the SHA-256 of {image.filename} is not the promised one, and nothing of it was kept\n"
-        f"    expected {image.sha256}\n    got      {fetched.sha256}",
-        f"{likely}; correct `sha256:` in the easyconfig only if you know why it changed",
-    )
-
-
-def _unpromised(reference: Reference, image: ImagePlan, fetched: Fetched) -> tuple[str, ...]:
-    if image.sha256 is not None or reference.kind not in _READY_MADE:
-        return ()
-    return (f"the easyconfig promises no digest; to pin this image add to `image:`  sha256: {fetched.sha256}",)
+def _key(reference: Reference, image: ImagePlan) -> str:
+    """What a download is resumed under: the same reference for the same architecture."""
+    parts = (reference.kind, reference.location, reference.tag, reference.digest, image.arch)
+    return sha256_bytes("\n".join(parts).encode())[:32]

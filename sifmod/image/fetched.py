@@ -5,6 +5,8 @@ from pathlib import Path
 
 from sifmod.image.artifact import Progress, Store
 from sifmod.image.reference import Reference
+from sifmod.image.settings import DEFAULT, Settings
+from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 from sifmod.module.plan import ImagePlan, Runtime
 
 
@@ -13,22 +15,26 @@ class Request:
     """What a kind of source is asked: give the image of `reference` at `incoming`.
 
     `incoming` is a path that does not exist yet, on the store's file system; whatever is there afterwards is removed
-    unless it is accepted. `store` lends a workspace for temporary files.
+    unless it is accepted. `partial` is a directory for one reference from the network, under a lock: what a run that
+    fails or dies leaves there is what the next one goes on with. `store` lends a workspace for temporary files.
     """
 
     reference: Reference
     image: ImagePlan
     runtime: Runtime
     store: Store
-    incoming: Path
     progress: Progress
+    settings: Settings = DEFAULT
+    incoming: Path = Path("/nonexistent")
+    partial: Path = Path("/nonexistent")
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """A file that a source gave: hashed, and not checked yet. `path` is `incoming` or the user's own file."""
+    """A file that a source gave: hashed, and not checked yet. `path` is `incoming` or a file that was there before."""
 
     path: Path
     sha256: str
     size: int  # bytes
     notes: tuple[str, ...] = ()
+    origin: ImageOrigin = NO_ORIGIN

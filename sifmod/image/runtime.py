@@ -1,4 +1,4 @@
-"""The site's apptainer or singularity as a source: it pulls, converts or builds a SIF."""
+"""The site's apptainer or singularity as a source: it pulls from a library, and builds from a definition file."""
 
 import os
 import platform
@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sifmod.errors import FetchError, RuntimeMissingError
-from sifmod.image.archive import check_docker_archive, unpack_layout
 from sifmod.image.child import Ended, run_child
 from sifmod.image.disk import writing
 from sifmod.image.fetched import Fetched, Request
 from sifmod.image.local import hashed
-from sifmod.image.oci_layout import single_manifest_layout
-from sifmod.image.reference import Reference, is_loopback
 from sifmod.module.launch import prefixes
 from sifmod.module.plan import Runtime
 
@@ -43,17 +40,15 @@ _SHOWN = 20  # lines of the runtime's messages
 
 
 def pull(request: Request) -> Fetched:
-    """An image of a registry, a library, an OCI layout or an archive, as the runtime's `pull` makes it.
+    """An image of a library, as the runtime's `pull` fetches it.
 
     Everything temporary is in the store's workspace, and nothing is written to $HOME. Raises RuntimeMissingError
     without a runtime, FetchError with the runtime's own messages when it fails.
     """
-    reference, arch = request.reference, request.image.arch
-    insecure = ("--no-https",) if is_loopback(reference.host) else ()
+    arch = request.image.arch
     foreign = ("--arch", arch) if _MACHINES.get(platform.machine()) != arch else ()
     with request.store.workspace() as workspace:
-        uri = _uri(reference, arch, workspace)
-        command = ("pull", "--force", "--disable-cache", *foreign, *insecure, str(request.incoming), uri)
+        command = ("pull", "--force", "--disable-cache", *foreign, str(request.incoming), request.reference.source)
         _run(request, command, workspace, workspace)
     return hashed(request.incoming, request)
 
@@ -86,6 +81,22 @@ def runtime_environment(environ: Mapping[str, str], runtime: Runtime, workspace:
     return {**clean, "TMPDIR": str(workspace / "tmp")}
 
 
+def reads_zstd(runtime: Runtime, workspace: Path) -> bool:
+    """Whether `runtime` can run an image whose squashfs is compressed with zstd: Apptainer 1.4 or later.
+
+    SingularityCE and earlier Apptainers refuse one. Asks the program, since `singularity` may be a link to either.
+    """
+    if not runtime.path:
+        return False
+    try:
+        environment = runtime_environment(os.environ, runtime, workspace)
+        ended = run_child((runtime.path, "--version"), cwd=workspace, env=environment)
+    except FileNotFoundError:
+        return False
+    found = re.match(rb"apptainer version ([0-9]+)\.([0-9]+)", ended.said)
+    return found is not None and (int(found[1]), int(found[2])) >= (1, 4)
+
+
 def _run(request: Request, command: tuple[str, ...], workspace: Path, cwd: Path) -> None:
     program = request.runtime.path
     shown = f"{request.runtime.kind} {command[0]} {request.reference.source}"
@@ -114,28 +125,6 @@ def _failure(shown: str, ended: Ended) -> FetchError:
     how = f"was ended by signal {-ended.code}" if ended.code < 0 else f"failed with exit code {ended.code}"
     advice = next((hint for pattern, hint in _ADVICE if re.search(pattern, text, re.IGNORECASE)), "")
     return FetchError("\n".join((f"`{shown}` {how}:", *(f"    {line}" for line in said))), advice)
-
-
-def _uri(reference: Reference, arch: str, workspace: Path) -> str:
-    """The reference as the runtime takes it in `workspace`: 1.4 can read no tag of a layout and no colon in a path."""
-    match reference.kind:
-        case "oci":
-            single_manifest_layout(reference, Path(reference.location).absolute(), arch, workspace / "layout")
-            return "oci:layout"
-        case "oci-archive":
-            unpacked = unpack_layout(Path(reference.location).absolute(), workspace / "unpacked")
-            single_manifest_layout(reference, unpacked, arch, workspace / "layout")
-            return "oci:layout"
-        case "docker-archive":
-            archive = Path(reference.location).absolute()
-            check_docker_archive(reference, archive)
-            with writing(workspace):
-                (workspace / "archive.tar").symlink_to(archive)
-            return "docker-archive:archive.tar"
-        case "docker" | "oras" if reference.digest:  # the runtime refuses a tag beside it
-            return f"{reference.kind}://{reference.location}@{reference.digest}"
-        case _:
-            return reference.source
 
 
 def _link_credentials(environ: Mapping[str, str], runtime: Runtime, config: Path) -> None:

@@ -10,6 +10,7 @@ from sifmod.module.plan import (
     Accelerator,
     Activation,
     Bind,
+    ConversionPlan,
     Help,
     ImagePlan,
     Link,
@@ -135,6 +136,7 @@ def _image(easyconfig: Easyconfig, site: Site, choices: Choices) -> ImagePlan:
         link=choices.link,
         offline=choices.offline,
         available=image.available,
+        conversion=ConversionPlan(made.compression, made.tools, made.tree) if (made := image.conversion) else None,
     )
 
 

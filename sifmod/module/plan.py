@@ -35,6 +35,15 @@ class Runtime:
 
 
 @dataclass(frozen=True)
+class ConversionPlan:
+    """How the promised SIF of a docker or oci image was made."""
+
+    compression: str
+    tools: tuple[tuple[str, str], ...]
+    tree: str  # digest of the files in it
+
+
+@dataclass(frozen=True)
 class ImagePlan:
     """Which SIF is wanted and where it may come from."""
 
@@ -47,6 +56,7 @@ class ImagePlan:
     link: Link
     offline: bool
     available: str = ""  # where the image is, when it has no public source
+    conversion: ConversionPlan | None = None
 
 
 @dataclass(frozen=True)

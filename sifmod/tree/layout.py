@@ -84,6 +84,11 @@ class Layout:
         return self.images / f"{sha256}.sif"
 
     @property
+    def partials(self) -> Path:
+        """Downloads that are not complete, a directory for each reference."""
+        return self.prefix / "images" / "partial"
+
+    @property
     def locks(self) -> Path:
         """One directory per lock."""
         return self.prefix / ".locks"

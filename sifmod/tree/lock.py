@@ -52,6 +52,11 @@ class Held:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"lease of {name}", daemon=True)
 
+    @property
+    def lease(self) -> float:
+        """Seconds of silence after which the lock may be taken over."""
+        return self._holder.seconds
+
     def check(self) -> None:
         """Raise LockError when the lock has been taken over by another process."""
         with reported(f"cannot look at the lock {self.name}"):

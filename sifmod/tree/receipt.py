@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sifmod.config.input import Input
 from sifmod.config.name import ModuleName
+from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
 from sifmod.tree.layout import RECEIPT, Layout
 
 FORMAT = 1
@@ -38,6 +39,7 @@ class ImageRecord(NamedTuple):
     link: str  # copy | hardlink | reference: how it came into the store, or that it did not
     filename: str  # the link's name in the generation
     path: str  # absolute: in the store, or the user's own file when it is only referenced
+    origin: ImageOrigin = NO_ORIGIN
 
 
 class Provenance(NamedTuple):
@@ -84,7 +86,7 @@ def as_data(installation: Installation) -> dict[str, object]:
         "generation": installation.generation,
         "root": installation.root,
         "provenance": made._asdict() | {"inputs": [(seen.path, seen.sha256) for seen in made.inputs]},
-        "image": installation.image._asdict(),
+        "image": installation.image._asdict() | {"origin": installation.image.origin.as_data()},
         "files": [record._asdict() for record in installation.files],
         "links": [record._asdict() for record in installation.links],
         "stubs": [record._asdict() for record in installation.stubs],
@@ -104,6 +106,9 @@ def from_json(text: str) -> Installation:
         raise ValueError(f"format {fields['format']}, expected {FORMAT}")
     made = fields["provenance"]
     made["inputs"] = tuple([Input(path, sha256) for path, sha256 in made["inputs"]])
+    image = fields["image"]
+    if "origin" in image:
+        image["origin"] = from_fields(image["origin"])
     made["facts"] = tuple([(name, value) for name, value in made["facts"]])
     made["options"] = tuple([(name, value) for name, value in made["options"]])
     return Installation(
@@ -111,7 +116,7 @@ def from_json(text: str) -> Installation:
         fields["generation"],
         fields["root"],
         Provenance(**made),
-        ImageRecord(**fields["image"]),
+        ImageRecord(**image),
         tuple([FileRecord(*record) for record in fields["files"]]),
         tuple([LinkRecord(*record) for record in fields["links"]]),
         tuple([FileRecord(*record) for record in fields["stubs"]]),

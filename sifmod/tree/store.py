@@ -8,16 +8,18 @@ that a gc at the same time leaves the image alone although no receipt names it y
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError
-from sifmod.tree.disk import move, remove_tree, sync_directory, take, write
+from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
+from sifmod.tree.disk import move, prune, remove_tree, sync_directory, take, write
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import Held
+from sifmod.tree.lock import Held, lock
+from sifmod.tree.partial import lock_name
 from sifmod.tree.use import all_used_images
 
 _PIN = ".pin"
@@ -30,14 +32,16 @@ class StoredImage(NamedTuple):
     size: int  # bytes, as it was put in
     added: float  # seconds since 1970
     path: Path  # it may have been removed by hand
+    origin: ImageOrigin = NO_ORIGIN
 
 
 class Store:
     """The store for one run; what it finds or adds stays until `held`, a lock of the run, is given up."""
 
-    def __init__(self, layout: Layout, held: Held) -> None:
+    def __init__(self, layout: Layout, held: Held, on_wait: Callable[[str], None] = lambda who: None) -> None:  # noqa: ARG005
         self._layout = layout
         self._held = held
+        self._on_wait = on_wait
 
     def find(self, sha256: str) -> Path | None:
         """The stored image of this digest, or None; its content is not read (`verify` does), its size is checked."""
@@ -47,6 +51,35 @@ class Store:
             known = _read(self._layout, sha256)
             path = self._layout.image(sha256)
             return path if known and path.is_file() and path.stat().st_size == known.size else None
+
+    def find_made(self, manifest: str, compression: str) -> str | None:
+        """The SHA-256 of the stored image that was converted from this manifest, with this compression; or None."""
+        for image in entries(self._layout):
+            origin = image.origin
+            if (origin.manifest, origin.compression) == (manifest, compression) and self.find(image.sha256):
+                return image.sha256
+        return None
+
+    @contextmanager
+    def partial(self, key: str) -> Iterator[Path]:
+        """A directory for what is being fetched under `key`, ours alone; it stays for the next run unless `finished`.
+
+        A key names one reference, as hexadecimal digits. Waits while another run works with the same key.
+        """
+        with lock(self._layout, lock_name(key), self._held.lease, self._on_wait) as held:
+            path = self._layout.partials / key
+            with held.changing(f"cannot make {path}"):
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                yield path
+            finally:
+                with suppress(OSError):  # it holds something to go on with
+                    prune(path, self._layout.partials.parent)
+
+    def finished(self, partial: Path) -> None:
+        """Remove what `partial` gave; what cannot be removed is `gc`'s."""
+        with suppress(OSError):
+            remove_tree(partial)
 
     @contextmanager
     def incoming(self) -> Iterator[Path]:
@@ -74,8 +107,8 @@ class Store:
             with suppress(OSError):  # else it goes with the holder's directory
                 remove_tree(path)
 
-    def add(self, incoming: Path, sha256: str) -> Path:
-        """Put a complete file under its digest (fsync, read-only, rename) and return its path.
+    def add(self, incoming: Path, sha256: str, origin: ImageOrigin = NO_ORIGIN) -> Path:
+        """Put a complete file under its digest (fsync, read-only, rename), with what it was made from; gives its path.
 
         Idempotent: an image that is there already stays, and `incoming` goes. Nothing is hashed: that the file has this
         digest is for the caller to know. Raises InstallError when a file that is not ours is in the way.
@@ -88,7 +121,8 @@ class Store:
             self._check_way(path, sha256)
             size = _seal(incoming)
             record = self._held.path("record")
-            write(record, json.dumps({"sha256": sha256, "size": size}).encode())
+            fields = {"sha256": sha256, "size": size, **({"origin": origin.as_data()} if origin.manifest else {})}
+            write(record, json.dumps(fields).encode())
             move(record, path.with_suffix(".json"))
             move(incoming, path)
         return path
@@ -140,7 +174,8 @@ def _read(layout: Layout, sha256: str) -> StoredImage | None:
     record = path.with_suffix(".json")
     try:
         fields = json.loads(record.read_text(encoding="utf-8"))
-        return StoredImage(fields["sha256"], fields["size"], record.stat().st_mtime, path)
+        origin = from_fields(fields["origin"]) if "origin" in fields else NO_ORIGIN
+        return StoredImage(fields["sha256"], fields["size"], record.stat().st_mtime, path, origin)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -55,7 +55,7 @@ class Prefix:
 
     def fetch(self, wanted: Plan, progress: Progress = no_progress) -> Artifact:
         with self.store() as store:
-            return fetch_image(wanted, store, progress)
+            return fetch_image(wanted.image, wanted.runtime, store, progress)
 
     def state(self, *others: Path) -> State:
         """Everything in the tree but the bookkeeping of locks, and everything in `others`."""

@@ -12,8 +12,11 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from support import large_file, umoci_image
 from support.command import BUILD, ROOT, run
+from support.layer_stacks import BASE
 from support.oci import Entry, layer, write_layout
+from support.ustar import tar
 
 BUSYBOX = Path("/bin/busybox")
 APPLETS = (
@@ -72,6 +75,17 @@ class Images:
                 _siftool("add", str(to), str(squashfs), *options)
 
         return _made(tiny.with_name(f"{tiny.stem}-{arch}.sif"), build)
+
+    @cached_property
+    def umoci_layout(self) -> Path:
+        """An OCI layout of three layers that umoci made."""
+        key = hashlib.sha256("".join(umoci_image.STEPS).encode()).hexdigest()[:12]
+        return _made(BUILD / f"umoci-{key}.oci", umoci_image.build)
+
+    @cached_property
+    def large_file_layout(self) -> Path:
+        """An OCI layout with one file of more than 8 GiB, most of it zeros that are not marked as a hole."""
+        return _made(BUILD / "large-file.oci", lambda to: write_layout(to, (tar(BASE), large_file.packed())))
 
     @cached_property
     def python_layout(self) -> Path:

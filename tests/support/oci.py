@@ -1,4 +1,4 @@
-"""Write an OCI image layout from a handful of files: one layer, one manifest, no tag."""
+"""Write an OCI image layout of one manifest without a tag: of a handful of files, or of layers made elsewhere."""
 
 import hashlib
 import io
@@ -7,6 +7,8 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+OCI = "application/vnd.oci.image"
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,15 @@ class Entry:
     content: bytes | None = None
     link: str | None = None
     mode: int = 0o755
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A layer as it is transferred: `diff_id` is the digest of its tar."""
+
+    blob: bytes
+    diff_id: str
+    media_type: str = f"{OCI}.layer.v1.tar"
 
 
 def layer(entries: Sequence[Entry]) -> bytes:
@@ -38,7 +49,7 @@ def layer(entries: Sequence[Entry]) -> bytes:
 
 def write_layout(
     directory: Path,
-    layers: Sequence[bytes],
+    layers: Sequence[bytes | Packed],
     *,
     labels: Mapping[str, str] | None = None,
     env: Sequence[str] = (),
@@ -48,27 +59,32 @@ def write_layout(
     blobs = directory / "blobs" / "sha256"
     blobs.mkdir(parents=True)
 
-    def blob(kind: str, content: bytes) -> dict[str, object]:
-        digest = hashlib.sha256(content).hexdigest()
-        (blobs / digest).write_bytes(content)
-        return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": f"sha256:{digest}", "size": len(content)}
+    def blob(media_type: str, content: bytes) -> dict[str, object]:
+        digest = digest_of(content)
+        (blobs / digest.removeprefix("sha256:")).write_bytes(content)
+        return {"mediaType": media_type, "digest": digest, "size": len(content)}
 
-    tars = [blob("layer.v1.tar", tar) for tar in layers]
+    packed = [one if isinstance(one, Packed) else Packed(one, digest_of(one)) for one in layers]
     path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     config = {
         "created": "2025-01-01T00:00:00Z",
         "architecture": arch,
         "os": "linux",
         "config": {"Env": [path, *env], "Cmd": ["/bin/sh"], "Labels": dict(labels or {})},
-        "rootfs": {"type": "layers", "diff_ids": [tar["digest"] for tar in tars]},
+        "rootfs": {"type": "layers", "diff_ids": [one.diff_id for one in packed]},
     }
     manifest = {
         "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": blob("config.v1+json", json.dumps(config).encode()),
-        "layers": tars,
+        "mediaType": f"{OCI}.manifest.v1+json",
+        "config": blob(f"{OCI}.config.v1+json", json.dumps(config).encode()),
+        "layers": [blob(one.media_type, one.blob) for one in packed],
     }
-    index = {"schemaVersion": 2, "manifests": [blob("manifest.v1+json", json.dumps(manifest).encode())]}
+    index = {"schemaVersion": 2, "manifests": [blob(f"{OCI}.manifest.v1+json", json.dumps(manifest).encode())]}
     (directory / "index.json").write_text(json.dumps(index))
     (directory / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
     return directory
+
+
+def digest_of(content: bytes) -> str:
+    """The content's digest as OCI writes it."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"

@@ -23,6 +23,11 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self.server.answers.get(path, answer(404))(self)
 
+    def do_POST(self) -> None:
+        """As for GET, with what was posted after a `?`."""
+        self.path += "?" + self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.do_GET()
+
     def log_message(self, *args: object) -> None:
         """Say nothing."""
 

@@ -1,0 +1,59 @@
+"""fetch: an image by its reference, without an easyconfig."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod.actions.listener import Listener
+from sifmod.actions.ownership import ownership
+from sifmod.actions.settings import fetch_settings
+from sifmod.config.site import Site
+from sifmod.digest import sha256_bytes
+from sifmod.image.artifact import Artifact
+from sifmod.image.beside import Beside
+from sifmod.image.fetch import fetch_image
+from sifmod.image.reference import parse
+from sifmod.module.plan import ImagePlan, Runtime
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import lock
+from sifmod.tree.store import Store
+
+
+@dataclass(frozen=True)
+class FetchOptions:
+    """What the command line asks of one fetch."""
+
+    sha256: str | None = None  # the promise
+    arch: str | None = None  # the site's where it is not given
+    output: Path | None = None  # instead of the store
+    force: bool = False  # fetch again what is there, and replace the file
+    offline: bool = False
+    keep_blobs: bool = False
+
+
+def fetch(source: str, site: Site, options: FetchOptions, listener: Listener) -> Artifact:
+    """The image of `source`, verified, in the store or at `options.output`; idempotent.
+
+    Raises FetchError, ImageError, NoSpaceError, RuntimeMissingError as `fetch_image` does.
+    """
+    reference = parse(source)
+    settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force)
+    image = ImagePlan(
+        filename=options.output.name if options.output else reference.location.rpartition("/")[2],
+        sources=(source,),
+        image_dirs=site.image_dirs,
+        build=None,
+        sha256=options.sha256,
+        arch=options.arch or site.arch,
+        link="copy",
+        offline=options.offline,
+    )
+    runtime = Runtime(site.runtime_kind, site.runtime_path)
+    with ownership(site):
+        if options.output is not None:
+            beside = Beside(options.output, replace=options.force)
+            return fetch_image(image, runtime, beside, listener.progress, settings)
+        layout = Layout(site.prefix)
+        name = f"fetch-{sha256_bytes(f'{source} {image.arch}'.encode())[:16]}"
+        with lock(layout, name, site.lock_lease, listener.waiting(source)) as held:
+            store = Store(layout, held, listener.waiting(source))
+            return fetch_image(image, runtime, store, listener.progress, settings)

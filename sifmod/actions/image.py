@@ -1,0 +1,93 @@
+"""The image of an install: the one that is there, or fetched."""
+
+from pathlib import Path
+
+from sifmod.actions.listener import Listener
+from sifmod.actions.ownership import ownership
+from sifmod.actions.request import Request
+from sifmod.actions.settings import fetch_settings
+from sifmod.actions.sources import announced_size, local_files
+from sifmod.actions.unchanged import KEPT, Options, file_state
+from sifmod.digest import sha256_bytes
+from sifmod.errors import ModuleError
+from sifmod.image.artifact import Artifact
+from sifmod.image.fetch import fetch_image
+from sifmod.module.plan import Plan
+from sifmod.tree.generation import module_lock
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import lock
+from sifmod.tree.receipt import ImageRecord, Installation
+from sifmod.tree.store import Store
+
+IMAGE_REQUEST = "image request"
+
+
+def image_request(plan: Plan) -> str:
+    """What decides which image is fetched, and the state of a local one; the same text means the same image."""
+    image = plan.image
+    local = [file_state(path) for path in local_files(image)]
+    return sha256_bytes(repr((image.sources, image.build, image.sha256, image.arch, local)).encode())
+
+
+def kept_image(before: Installation | None, request: Request, store: Store) -> tuple[Artifact, Options] | None:
+    """The image of the live generation and how it was asked for, when the plan asks the same; None: it is fetched.
+
+    `--module-only` keeps it whatever the plan asks, but for another promise; how it was asked for stays as it was, so
+    that the next install fetches what the plan asks. Raises ModuleError where it has nothing to keep.
+    """
+    plan, options = request.plan, request.options
+    if options.force:
+        return None
+    if before is not None:
+        record = before.image
+        path = Path(record.path) if record.link == "reference" else store.find(record.sha256)
+        same = (IMAGE_REQUEST, image_request(plan)) in before.provenance.options and record.link == plan.image.link
+        promised = plan.image.sha256 in (None, record.sha256)
+        if path is not None and path.is_file() and promised and (same or options.module_only):
+            asked = tuple(pair for pair in before.provenance.options if not pair[0].startswith("--") and pair != KEPT)
+            asked = asked if same else (*asked, KEPT)
+            return Artifact(path, record.sha256, record.size, record.source, record.arch, (), record.origin), asked
+    if options.module_only:
+        raise ModuleError(
+            f"{plan.module} has no image installed that --module-only could keep",
+            f"install it once without --module-only: sifmod install {plan.easyconfig}",
+        )
+    return None
+
+
+def fetched_image(request: Request, layout: Layout, store: Store, listener: Listener) -> tuple[Artifact, Options]:
+    plan = request.plan
+    stored = plan.image.sha256 and store.find(plan.image.sha256)
+    listener.may_fetch(plan, 0 if stored else announced_size(plan.image))
+    # before the fetch: what changes meanwhile is noticed by the next install
+    asked = ((IMAGE_REQUEST, image_request(plan)), *(file_state(path) for path in local_files(plan.image)))
+    name = f"image-{plan.image.sha256 or image_request(plan)}"
+    with lock(layout, name, request.site.site.lock_lease, listener.waiting(plan.image.filename)):
+        options = request.options
+        settings = fetch_settings(request.site.site, keep_blobs=options.keep_blobs, fresh=options.force)
+        artifact = fetch_image(plan.image, plan.runtime, store, listener.progress, settings)
+    for note in artifact.notes:
+        listener.say(note)
+    return artifact, asked
+
+
+def image_record(plan: Plan, artifact: Artifact) -> ImageRecord:
+    return ImageRecord(
+        sha256=artifact.sha256,
+        size=artifact.size,
+        source=artifact.source,
+        arch=artifact.arch,
+        link=plan.image.link,
+        filename=plan.image.filename,
+        path=str(artifact.path),
+        origin=artifact.origin,
+    )
+
+
+def fetch_only(request: Request, listener: Listener) -> Artifact:
+    """Fetch the image of the plan into the store and nothing else; what the store has already is taken as it is."""
+    plan, site = request.plan, request.site.site
+    layout = Layout(Path(plan.prefix))
+    with ownership(site), module_lock(layout, plan.module, site.lock_lease, listener.waiting(plan.module)) as held:
+        store = Store(layout, held, listener.waiting(plan.image.filename))
+        return fetched_image(request, layout, store, listener)[0]

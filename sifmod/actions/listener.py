@@ -1,0 +1,21 @@
+"""A Listener: whoever is told what an action is doing."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sifmod.image.artifact import Progress, no_progress
+from sifmod.module.plan import Plan
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Whoever is told what is going on."""
+
+    say: Callable[[str], None]
+    progress: Progress = no_progress
+    # asked before an image of this many bytes (None: not known) goes where the user has not said it may
+    may_fetch: Callable[[Plan, int | None], None] = field(default=lambda plan, size: None)  # noqa: ARG005
+
+    def waiting(self, what: object) -> Callable[[str], None]:
+        """Says who works on `what` while a lock is waited for."""
+        return lambda who: self.say(f"waiting for {what}, which {who} is working on")

@@ -1,0 +1,24 @@
+"""The settings of a fetch: what the site says, bounded by what this process may use."""
+
+from pathlib import Path
+
+from sifmod.config.site import Site
+from sifmod.image.budget import threads
+from sifmod.image.settings import Settings, Striping
+
+
+def fetch_settings(site: Site, *, keep_blobs: bool = False, fresh: bool = False) -> Settings:
+    """How `site` wants images fetched and converted."""
+    striping = site.striping
+    return Settings(
+        connections=site.connections,
+        processors=threads(site.processors, site.memory),
+        compression=site.compression,
+        mirrors=site.mirrors,
+        insecure_registries=site.insecure_registries,
+        striping=Striping(striping.count, striping.size) if striping else None,
+        keep_blobs=keep_blobs,
+        fresh=fresh,
+        policy=site.signatures.policy,
+        keys=tuple(Path(key) for key in site.signatures.keys),
+    )

@@ -1,0 +1,45 @@
+"""verify --signature: who signed an image, checked against public keys."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod.errors import FetchError, OptionError, PermissionsError
+from sifmod.image.printable import line
+from sifmod.image.sif import read_sif
+from sifmod.image.signature import check
+from sifmod.tree.receipt import Installation
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one image: who signed it, or what is wrong and what to do about it."""
+
+    path: Path
+    signers: tuple[str, ...] = ()  # fingerprint and name
+    problem: str = ""
+    hint: str = ""
+
+
+def check_image(path: Path, keys: tuple[Path, ...]) -> Outcome:
+    """Check that owners of `keys` signed all of the SIF at `path`; reads all of it.
+
+    Raises RuntimeMissingError where there is no gpgv, OptionError without a key or for a file of keys that is none.
+    """
+    if not keys:
+        raise OptionError(
+            "no public key is known that a signature could be checked with",
+            "name a file with one: --keys FILE, or signatures: {keys: [FILE]} in the site file",
+        )
+    if missing := next((key for key in keys if not key.is_file()), None):
+        raise OptionError(f"there is no file {missing} with public keys")
+    try:
+        signed = check(path, read_sif(path), keys)
+    except (FetchError, PermissionsError) as error:  # SignatureError among them
+        return Outcome(path, problem=error.message, hint=error.hint)
+    return Outcome(path, tuple(f"{signer.fingerprint} {line(signer.name, 200)}".rstrip() for signer in signed.signers))
+
+
+def image_of(installation: Installation) -> Path:
+    """The image that the module runs: its own link, or where that was removed what the receipt names."""
+    link = Path(installation.root, installation.image.filename)
+    return link if link.exists() else Path(installation.image.path)

@@ -1,0 +1,85 @@
+"""`sifmod fetch`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sifmod.cli.options import conversion_options, json_option, site_options
+
+if TYPE_CHECKING:
+    from sifmod.image.artifact import Artifact
+
+
+@click.command("fetch")
+@click.argument("reference", metavar="REFERENCE")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the SIF here instead.")
+@click.option("--sha256", metavar="DIGEST", help="The SIF must have this SHA-256.")
+@click.option("--arch", type=click.Choice(["amd64", "arm64"]), help="Architecture (default: this machine's).")
+@click.option("-f", "--force", is_flag=True, help="Fetch again what is there already, and replace FILE.")
+@click.option("--offline", is_flag=True, help="Use only what is on this machine.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@conversion_options
+@site_options
+@json_option
+def command(reference: str, **given: str | bool | Path | None) -> None:
+    """Fetch an image into the store, verified, and print the path of its SIF.
+
+    REFERENCE is a source as in an easyconfig: docker://, oras://, https://, oci:, oci-archive:, docker-archive:,
+    library://, a path, or a name in the site's image directories. A download that was interrupted goes on.
+    """
+    from sifmod.actions.fetch import FetchOptions, fetch
+    from sifmod.actions.listener import Listener
+    from sifmod.cli.context import load_context
+    from sifmod.cli.output import print_json, progress, quiet, say
+
+    site = load_context({name: value for name, value in given.items() if isinstance(value, str)}).site
+    output, sha256, arch = given["output"], given["sha256"], given["arch"]
+    options = FetchOptions(
+        sha256=_digest(str(sha256)) if sha256 else None,
+        arch=str(arch) if arch else None,
+        output=output.absolute() if isinstance(output, Path) else None,
+        force=bool(given["force"]),
+        offline=bool(given["offline"]),
+        keep_blobs=bool(given["keep_blobs"]),
+    )
+    show = not given["quiet"]
+    with progress(show) as update:
+        artifact = fetch(reference, site, options, Listener(say if show else quiet, update))
+    if given["as_json"]:
+        print_json(_data(artifact))
+        return
+    if show:
+        for note in artifact.notes:
+            say(note)
+        say(f"SHA-256 {artifact.sha256}")
+    click.echo(artifact.path)
+
+
+def _digest(text: str) -> str:
+    from sifmod.errors import OptionError
+
+    digest = text.removeprefix("sha256:").lower()
+    if len(digest) != 64 or set(digest) - set("0123456789abcdef"):
+        raise OptionError(f"--sha256: expected 64 hexadecimal digits, got {text!r}")
+    return digest
+
+
+def _data(artifact: "Artifact") -> dict[str, object]:
+    """What `--json` prints: the SIF, what it was made from, and for a conversion what an easyconfig can promise."""
+    from sifmod.image.tree import tree_digest
+
+    origin = artifact.origin
+    data: dict[str, object] = {
+        "path": str(artifact.path),
+        "sha256": artifact.sha256,
+        "size": artifact.size,
+        "arch": artifact.arch,
+        "source": artifact.source,
+        "notes": list(artifact.notes),
+        "origin": origin.as_data(),
+    }
+    if origin.compression:
+        made = {"compression": origin.compression, "tools": dict(origin.tools), "tree": tree_digest(artifact.path)}
+        data["promise"] = {"sha256": artifact.sha256, "conversion": made}
+    return data

@@ -1,0 +1,51 @@
+"""`sifmod new`."""
+
+from pathlib import Path
+
+import click
+
+from sifmod.cli.options import json_option, site_options
+
+
+@click.command("new")
+@click.argument("reference", metavar="REFERENCE|FILE")
+@click.option("-o", "--output", metavar="FILE", help="Write the easyconfig here; - for standard output.")
+@click.option("--name", metavar="NAME", help="The module's name (default: guessed).")
+@click.option("--version", metavar="VERSION", help="Its version (default: guessed).")
+@click.option("--arch", type=click.Choice(["amd64", "arm64"]), help="Architecture (default: the site's).")
+@click.option("--offline", is_flag=True, help="Use only what is on this machine.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@site_options
+@json_option
+def command(reference: str, **given: str | bool | None) -> None:
+    """Write a first easyconfig for an image, and print its path.
+
+    Name, version, accelerator, Python environment and wrappers are guessed from what the image says and from the files
+    in it, which is not started. An image that is not on this machine is fetched into the store; a SIF that is here is
+    read where it is. The file is <Name>-<version><versionsuffix>.yaml in this directory; none is ever overwritten.
+    """
+    from sifmod.actions.listener import Listener
+    from sifmod.actions.new import NewOptions, check_target, make_draft, write_draft
+    from sifmod.cli.context import load_context
+    from sifmod.cli.output import print_json, progress, quiet, say
+
+    texts = {name: value for name, value in given.items() if isinstance(value, str)}
+    output, show = texts.pop("output", None), not given["quiet"]
+    if output not in (None, "-"):
+        check_target(Path(str(output)))
+    options = NewOptions(texts.pop("name", None), texts.pop("version", None), texts.get("arch"), bool(given["offline"]))
+    with progress(show) as update:
+        draft = make_draft(reference, load_context(texts), options, Listener(say if show else quiet, update))
+    target = None if output == "-" else Path(output or draft.filename)
+    if target is not None:
+        write_draft(draft, target)
+    if given["as_json"]:
+        path = str(target.absolute()) if target else None
+        module, image = str(draft.loaded.easyconfig.module), str(draft.image)
+        print_json({"path": path, "module": module, "image": image, "text": draft.text})
+    elif target is None:
+        click.echo(draft.text, nl=False)
+    else:
+        click.echo(target)
+        if show:
+            say(f"{draft.loaded.easyconfig.module}: read what was guessed, then `sifmod install {target}`")

@@ -1,0 +1,101 @@
+"""An OCI image to a SIF: its layers merged from the top down, straight into a squashfs in its place."""
+
+from pathlib import Path
+
+from sifmod.digest import sha256_bytes, sha256_file
+from sifmod.errors import ImageError
+from sifmod.image.disk import check_space, writing
+from sifmod.image.download.downloads import Downloads
+from sifmod.image.fetched import Fetched, Request
+from sifmod.image.layers.merge import merge_layers
+from sifmod.image.metadata.graft import graft
+from sifmod.image.metadata.make import Metadata, make_metadata
+from sifmod.image.oci.image import OciImage, open_image
+from sifmod.image.runtime import reads_zstd
+from sifmod.image.sif import read_sif
+from sifmod.image.sif_write import partition_offset, write_header
+from sifmod.image.squashfs import compression
+from sifmod.image.squashfs.compression import Compression
+from sifmod.image.squashfs.writer import SquashfsWriter
+from sifmod.module.origin import ImageOrigin
+
+FORMAT = 1  # of everything in a converted SIF beside its squashfs: raised by every change of those bytes
+
+
+def convert(request: Request) -> Fetched:
+    """The image of a registry, an OCI layout or an archive, as a SIF at `incoming`.
+
+    An image that was converted from the same manifest with the same compression before is taken from the store.
+    The same manifest, reference and compression give the same bytes. Raises FetchError for what the source or the
+    network does, ImageError for what is wrong with the image, NoSpaceError.
+    """
+    with request.store.workspace() as workspace:
+        image = open_image(request.reference, request.image.arch, request.settings, workspace)
+        how = _compression(request, workspace)
+        if not request.settings.fresh and (made := _made_before(request, image, how)):
+            return made
+        # beside the downloads, which look after themselves: a SIF is about as large as the compressed layers
+        check_space(request.incoming.parent, sum(layer.size for layer in image.manifest.layers))
+        metadata = _metadata(request, image)
+        with Downloads(image.sources, request.partial, request.settings.connections) as downloads:
+            warnings = _write(request, image, downloads, metadata, how)
+            downloads.complete()
+    # only now: what the header says of the squashfs is known last and stands first
+    sha256, size = sha256_file(request.incoming), request.incoming.stat().st_size
+    return Fetched(request.incoming, sha256, size, (*metadata.warnings, *warnings), _origin(image, how))
+
+
+def _made_before(request: Request, image: OciImage, how: Compression) -> Fetched | None:
+    store = request.store
+    sha256 = store.find_made(image.manifest.digest, how.text) if image.manifest.digest else None
+    path = store.find(sha256) if sha256 else None
+    if sha256 is None or path is None:
+        return None
+    return Fetched(path, sha256, path.stat().st_size, (), _origin(image, how))
+
+
+def _compression(request: Request, workspace: Path) -> Compression:
+    """What is asked for; else what was promised; else zstd where the site's runtime reads it, and gzip elsewhere."""
+    if request.settings.compression != "auto":
+        return compression.parse(request.settings.compression)
+    promised = request.image.conversion
+    if not reads_zstd(request.runtime, workspace):
+        return compression.parse(promised.compression if promised and "zstd" not in promised.compression else "gzip")
+    return compression.parse(promised.compression if promised else "zstd")
+
+
+def _metadata(request: Request, image: OciImage) -> Metadata:
+    """Where it came from is said without a path of this machine and without a tag, which may move."""
+    reference, manifest = request.reference, image.manifest
+    digest = manifest.digest or f"sha256:{sha256_bytes(image.config.raw)}"
+    where = f"{reference.location}@{digest}" if reference.kind == "docker" else digest
+    return make_metadata(image.config, manifest.raw, reference.kind, where)
+
+
+def _write(
+    request: Request, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
+) -> tuple[str, ...]:
+    epoch = image.config.created or 0
+    shown = f"converting {request.image.filename}"
+    offset = partition_offset(metadata.objects)
+    with writing(request.incoming), request.incoming.open("x+b") as file:
+        with SquashfsWriter(file, offset, how, request.settings.processors, epoch) as squashfs:
+            merged = merge_layers(
+                downloads.blobs,
+                squashfs,
+                epoch=epoch,
+                progress=lambda done, total: request.progress(shown, done, total),
+            )
+            warnings = graft(merged.root, metadata.entries, squashfs.add, epoch)
+            size = squashfs.close(merged.root)
+        write_header(file, metadata.objects, size, image.config.arch or request.image.arch, epoch)
+    if read_sif(request.incoming, request.image.filename).primary.size != size:
+        raise ImageError(f"{request.image.filename} was not written as it should be: this is a bug in sifmod")
+    return (*merged.warnings, *warnings)
+
+
+def _origin(image: OciImage, how: Compression) -> ImageOrigin:
+    manifest = image.manifest
+    layers = tuple(layer.digest for layer in manifest.layers)
+    tools = (("sif-format", str(FORMAT)), *how.versions())
+    return ImageOrigin(manifest.index_digest, manifest.digest, layers, how.text, tools)

@@ -1,0 +1,1 @@
+"""Downloads: in ranges, resumable, hashed while written."""

@@ -1,0 +1,131 @@
+"""Downloads: the blobs of an image, all at once, each readable while it comes."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from sifmod.errors import FetchError, ImageError
+from sifmod.image.artifact import Progress, no_progress
+from sifmod.image.disk import reading
+from sifmod.image.download.board import Board
+from sifmod.image.download.growing import Growing
+from sifmod.image.download.pool import Pool
+from sifmod.image.download.remote import Remote
+from sifmod.image.download.retry import PATIENCE, Patience
+from sifmod.image.download.transfer import Transfer
+from sifmod.image.oci.image import BlobSource
+
+
+@dataclass(frozen=True)
+class FollowedBlob:
+    """A blob of a Downloads. `open` gives its bytes from the start; a read waits for them, or raises what went wrong.
+
+    What is read is not verified yet: `Downloads.complete` says whether all of it was right.
+    """
+
+    digest: str  # sha256:…, or ""
+    media_type: str
+    size: int  # bytes
+    growing: Growing
+
+    def open(self) -> BinaryIO:
+        """The bytes from the start. May be called more than once."""
+        return self.growing.open()
+
+
+class Downloads:
+    """The blobs of `sources`, whose files and journals lie in `directory`; a context manager.
+
+    `sources` are listed as in a manifest, and fetched from the last one on, which a conversion reads first. Blobs on
+    this machine are read where they are. Everything is hashed once, in a thread. A blob that an earlier run left in
+    `directory` is gone on with, and verified like any other. Files stay at exit; wrong ones do not. Entering raises
+    NoSpaceError where the disk or a quota has no room, before anything is asked for.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[BlobSource],
+        directory: Path,
+        connections: int,
+        progress: Progress = no_progress,
+        patience: Patience = PATIENCE,
+    ) -> None:
+        self._sources = tuple(sources)
+        self._directory = directory
+        self._connections = connections
+        self._progress = progress
+        self._patience = patience
+        self._board = Board()
+        self._stack = ExitStack()
+        self._pool: Pool | None = None
+        self.blobs: tuple[FollowedBlob, ...] = ()
+
+    def __enter__(self) -> "Downloads":
+        named: dict[str, Growing] = {}
+        with ExitStack() as undone:
+            for source in reversed(self._sources):
+                if (name := _name(source)) not in named:
+                    named[name] = file = self._growing(source, name)
+                    if isinstance(file, Transfer):
+                        undone.callback(file.close, None)
+                        file.prepare()
+            undone.pop_all()
+        self._pool = self._stack.enter_context(Pool(self._board, tuple(named.values()), self._connections))
+        self.blobs = tuple(
+            FollowedBlob(wanted.digest, wanted.media_type, wanted.size, named[_name(source)])
+            for source in self._sources
+            for wanted in (source.descriptor,)
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if isinstance(error, ImageError) and self._board.failure is None:
+                self._wait([blob.growing for blob in self.blobs if blob.growing.opened])
+        finally:
+            self._stack.__exit__(kind, error, trace)
+
+    def complete(self) -> None:
+        """Wait until every blob is there and verified. Raises what went wrong first: FetchError, ImageError.
+
+        Calls `progress` from this thread.
+        """
+        self._wait(list({id(blob.growing): blob.growing for blob in self.blobs}.values()))
+
+    def _wait(self, files: list[Growing]) -> None:
+        if self._pool is None:
+            raise FetchError("the downloads were not begun")
+        count = len(files)
+        shown = f"downloading {count} layer{'s' if count != 1 else ''}"
+        self._pool.wait(
+            files, lambda done, total, note: self._progress(f"{shown} ({note})" if note else shown, done, total)
+        )
+
+    def _growing(self, source: BlobSource, name: str) -> Growing:
+        wanted = source.descriptor
+        shown = f"the layer {wanted.digest}" if wanted.digest else "a layer"
+        if source.get is not None:
+            remote = Remote(shown, source.get, wanted.size, wanted.digest, by_digest=True)
+            transfer = Transfer(self._board, remote, self._directory / name, self._connections)
+            transfer.patience = self._patience
+            return transfer
+        if source.path is None:
+            raise FetchError(f"{shown} is nowhere")
+        with reading(source.path):
+            there = source.path.stat().st_size - source.offset
+        if there < wanted.size:
+            raise ImageError(f"{shown} is cut: {max(0, there)} of {wanted.size} bytes are in {source.path}")
+        local = Growing(self._board, shown, source.path, wanted.size, wanted.digest, source.offset)
+        local.front = wanted.size
+        return local
+
+
+def _name(source: BlobSource) -> str:
+    if source.get is None:
+        return f"{source.path}@{source.offset}"
+    return source.descriptor.digest.replace(":", "-")

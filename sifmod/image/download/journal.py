@@ -1,0 +1,68 @@
+"""A Journal: what a partial file holds, written beside it so that another process, or another boot, can go on."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sifmod.image.disk import writing
+from sifmod.image.download.coverage import Span
+
+_FORMAT = 1
+_LARGEST = 1 << 20  # bytes; a journal has a few spans
+
+
+@dataclass(frozen=True)
+class Record:
+    """The state of a partial file. `validator` is the server's strong ETag or date of the content, "" without one."""
+
+    size: int  # bytes of the whole
+    digest: str  # sha256:…, "" when nobody promises one
+    validator: str
+    spans: tuple[Span, ...]
+
+
+def journal_path(partial: Path) -> Path:
+    """Where the journal of a partial file lies."""
+    return partial.with_name(partial.name + ".journal")
+
+
+def save(partial: Path, record: Record) -> None:
+    """Replace the journal of `partial`, whose data is on the disk already. Raises as `writing` says."""
+    path = journal_path(partial)
+    new = path.with_name(path.name + ".new")
+    with writing(path), new.open("wb") as file:
+        file.write(json.dumps({"format": _FORMAT, **asdict(record)}).encode())
+        file.flush()
+        os.fsync(file.fileno())
+        new.replace(path)
+
+
+def load(partial: Path) -> Record | None:
+    """The journal of `partial`; None where there is none, or none that fits the file that is there."""
+    try:
+        length = partial.stat().st_size
+        with journal_path(partial).open("rb") as file:
+            record = _record(json.loads(file.read(_LARGEST)))
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return record if record is not None and all(end <= min(length, record.size) for _, end in record.spans) else None
+
+
+def forget(partial: Path) -> None:
+    """Remove the journal of `partial`; idempotent."""
+    path = journal_path(partial)
+    for gone in (path, path.with_name(path.name + ".new")):
+        with writing(gone):
+            gone.unlink(missing_ok=True)
+
+
+def _record(content: dict[str, object]) -> Record | None:
+    size, digest, validator, spans = (content[key] for key in ("size", "digest", "validator", "spans"))
+    good = isinstance(size, int) and isinstance(digest, str) and isinstance(validator, str) and isinstance(spans, list)
+    if content["format"] != _FORMAT or not good:
+        return None
+    checked = tuple((int(start), int(end)) for start, end in spans)  # type: ignore[attr-defined]
+    if any(not 0 <= start < end for start, end in checked):
+        return None
+    return Record(size, digest, validator, checked)  # type: ignore[arg-type]

@@ -1,0 +1,35 @@
+"""A Remote: something to download, and what is promised about it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sifmod.image.oci.http import Get
+
+
+@dataclass(frozen=True)
+class Remote:
+    """One resource. `name` is what messages call it.
+
+    `size` in bytes and `digest` (sha256:…) are promised, or None and "". `by_digest` says that the server finds it by
+    its digest, so that it cannot change. `check` is given the first bytes, and raises ImageError where they are wrong.
+    """
+
+    name: str
+    get: Get
+    size: int | None = None
+    digest: str = ""
+    by_digest: bool = False
+    check: Callable[[bytes], None] | None = None
+
+
+@dataclass
+class Piece:
+    """Bytes that one thread asks for: from `start` on, which moves, to before `end`; None for all there are."""
+
+    start: int
+    end: int | None
+    epoch: int
+
+
+class SupersededError(Exception):
+    """What a thread does is not wanted any more: the transfer starts over, or everything stops. Nobody sees it."""

@@ -1,0 +1,55 @@
+"""A SIF from a server: into the partial directory, and from there, whole and verified, to its place."""
+
+from sifmod.errors import ImageError
+from sifmod.image.disk import writing
+from sifmod.image.download import journal
+from sifmod.image.download.board import Board
+from sifmod.image.download.pool import Pool
+from sifmod.image.download.remote import Remote
+from sifmod.image.download.retry import PATIENCE, Patience
+from sifmod.image.download.transfer import Transfer
+from sifmod.image.fetched import Fetched, Request
+from sifmod.image.sif import what_it_is
+from sifmod.module.origin import NO_ORIGIN, ImageOrigin
+
+_NAME = "image.sif"
+
+
+def download_sif(
+    request: Request, remote: Remote, origin: ImageOrigin = NO_ORIGIN, patience: Patience = PATIENCE
+) -> Fetched:
+    """The SIF `remote` at `incoming`, hashed, and of the digest and size that `remote` promises.
+
+    What an interrupted run left in `partial` is gone on with. Raises FetchError, after which what has arrived is kept;
+    ImageError where it is wrong, and NoSpaceError, after which it is not.
+    """
+    path = request.partial / _NAME
+    board = Board()
+    connections = request.settings.connections
+    transfer = Transfer(board, remote, path, connections, request.settings.striping)
+    transfer.patience = patience
+    try:
+        transfer.prepare()
+    except BaseException:
+        transfer.close(None)
+        raise
+    shown = f"downloading {request.image.filename}"
+
+    def told(done: int, total: int | None, note: str) -> None:
+        request.progress(f"{shown} ({note})" if note else shown, done, total)
+
+    with Pool(board, (transfer,), connections) as pool:
+        pool.wait((transfer,), told)
+    with writing(request.incoming):
+        path.replace(request.incoming)
+    journal.forget(path)
+    return Fetched(request.incoming, transfer.sha256, transfer.size or 0, (), origin)
+
+
+def refuse_other_files(start: bytes) -> None:
+    """Raise ImageError where a file that begins with `start` is no SIF: before gigabytes of it have come."""
+    if wrong := what_it_is(start):
+        raise ImageError(
+            f"the server sent {wrong} instead of a SIF",
+            "open the URL in a browser: a login or a download page is often in the way",
+        )

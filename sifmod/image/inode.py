@@ -1,0 +1,82 @@
+"""Inodes: what a root file system is made of, before it is a squashfs.
+
+A node that is reached by two names is one file with two hard links. Nodes are the one mutable value of the conversion:
+there are hundreds of thousands, and merging layers changes them in place.
+"""
+
+from typing import NamedTuple
+
+Xattrs = tuple[tuple[bytes, bytes], ...]
+"""Extended attributes: full name (`user.x`, `trusted.x`, `security.x`) and value, sorted by name."""
+
+
+class Content(NamedTuple):
+    """Where the data of a regular file lies. Made by the squashfs's writer, and opaque to everybody else."""
+
+    size: int  # bytes
+    block: int = 0  # index of its first block among all that the writer was given
+    stored: int = 0  # the same, holes not counted
+    fragment: int = -1  # index of its fragment block, -1 without one
+    offset: int = 0  # in the fragment
+    sparse: int = 0  # bytes in holes
+
+
+class Node:
+    """What every inode has. `mode` is the permission bits alone (07777), `mtime` seconds since 1970 (u32)."""
+
+    __slots__ = ("gid", "mode", "mtime", "uid", "xattrs")
+
+    def __init__(self, mode: int, uid: int, gid: int, mtime: int, xattrs: Xattrs = ()) -> None:
+        self.mode = mode
+        self.uid = uid
+        self.gid = gid
+        self.mtime = mtime
+        self.xattrs = xattrs
+
+
+class File(Node):
+    """A regular file."""
+
+    __slots__ = ("content",)
+
+    def __init__(self, attributes: tuple[int, int, int, int, Xattrs], content: Content) -> None:
+        super().__init__(*attributes)
+        self.content = content
+
+
+class Symlink(Node):
+    """A symbolic link; `target` is its text."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, attributes: tuple[int, int, int, int, Xattrs], target: bytes) -> None:
+        super().__init__(*attributes)
+        self.target = target
+
+
+class Device(Node):
+    """A device node: `kind` is b or c, `major` and `minor` its numbers."""
+
+    __slots__ = ("kind", "major", "minor")
+
+    def __init__(self, attributes: tuple[int, int, int, int, Xattrs], kind: str, major: int, minor: int) -> None:
+        super().__init__(*attributes)
+        self.kind = kind
+        self.major = major
+        self.minor = minor
+
+
+class Fifo(Node):
+    """A named pipe."""
+
+    __slots__ = ()
+
+
+class Directory(Node):
+    """A directory; `entries` by name, in any order."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self, attributes: tuple[int, int, int, int, Xattrs], entries: dict[bytes, Node] | None = None) -> None:
+        super().__init__(*attributes)
+        self.entries: dict[bytes, Node] = {} if entries is None else entries

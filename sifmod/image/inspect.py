@@ -1,0 +1,183 @@
+"""A SIF described without starting it: from its descriptors, the documents in it and the files in its root."""
+
+import json
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sifmod.digest import sha256_bytes
+from sifmod.errors import ImageError
+from sifmod.image.description import Config, ImageDescription, Part, date, of_config, pairs
+from sifmod.image.disk import reading
+from sifmod.image.exports import exported
+from sifmod.image.oci.manifest import ImageConfig, parse_config
+from sifmod.image.printable import block, line
+from sifmod.image.rootfs import Rootfs, open_rootfs
+from sifmod.image.sif import Descriptor, SifInfo, read_sif
+from sifmod.image.signature import signatures
+
+KINDS = {
+    0x4001: "definition",
+    0x4002: "environment",
+    0x4003: "labels",
+    0x4004: "partition",
+    0x4005: "signature",
+    0x4006: "JSON",
+    0x4007: "data",
+    0x4008: "key for an encrypted partition",
+    0x4009: "bill of materials",
+    0x400A: "OCI index",
+    0x400B: "OCI blob",
+}
+_FILE_SYSTEMS = {1: "squashfs", 2: "ext3", 3: "archive", 4: "raw", 5: "encrypted squashfs"}
+_PARTITIONS = {1: "system", 2: "primary system", 3: "data", 4: "overlay"}
+_COMPRESSIONS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
+_DEFFILE, _LABELS, _PARTITION, _JSON = 0x4001, 0x4003, 0x4004, 0x4006
+_LARGEST = 4 << 20  # bytes of one document
+_MOST_DOCUMENTS = 32
+_CREATED = 64  # where the header says it, seconds since 1970
+_HOME = "/.singularity.d"
+_OF_THE_RUNTIME = re.compile(r"(01-base|94-appsbase|95-apps|99-base|99-runtimevars)\.sh")
+_OF_OCI = "10-docker2singularity.sh"
+
+
+@dataclass
+class _Documents:
+    """What is found, document by document."""
+
+    deffile: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    config: ImageConfig | None = None
+    manifest: str = ""
+    scripts: dict[str, str] = field(default_factory=dict)  # of the environment, by name
+    runscript: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def describe_sif(path: Path, name: str = "") -> ImageDescription:
+    """What the SIF at `path`, called `name` in messages, says. Reads little of it, however large it is.
+
+    Raises ImageError for what is no SIF, PermissionsError or FetchError where it cannot be read. A file system in it
+    that cannot be read is a note of the description.
+    """
+    info = read_sif(path, name)
+    found = _Documents()
+    with reading(path), path.open("rb") as file:
+        file.seek(_CREATED)
+        (created,) = struct.unpack("<q", file.read(8))
+        file.seek(info.primary.offset)
+        start = file.read(96)
+        for entry in info.descriptors[: _MOST_DOCUMENTS * 4]:
+            if entry.type in (_DEFFILE, _LABELS, _JSON) and entry.size <= _LARGEST:
+                file.seek(entry.offset)
+                _take(found, entry.type, file.read(entry.size))
+    try:
+        with open_rootfs(path, info) as rootfs:
+            _take_files(found, rootfs)
+    except ImageError as error:
+        found.notes.append(f"its files cannot be read: {error.message}")
+    return _description(path, info, found, (created, start))
+
+
+def _description(path: Path, info: SifInfo, found: _Documents, head: tuple[int, bytes]) -> ImageDescription:
+    created, start = head
+    config = of_config(found.config) if found.config else Config()
+    labels = {**dict(config.labels), **dict(pairs(found.labels.items()))}
+    environment = pairs(_environment(found, dict(config.environment)).items())
+    config = config._replace(labels=tuple(sorted(labels.items())), environment=environment)
+    squashfs = start[:4] == b"hsqs"
+    return ImageDescription(
+        kind="SIF",
+        arch=info.arch,
+        size=info.size,
+        manifest=found.manifest,
+        created=date(created),
+        origin=_origin(found.deffile),
+        parts=tuple(Part(_part(entry), entry.size) for entry in info.descriptors),
+        compression=_COMPRESSIONS.get(struct.unpack_from("<H", start, 20)[0], "unknown") if squashfs else "",
+        config=config,
+        runscript="" if config.entrypoint or config.cmd else block(found.runscript),
+        definition=block(found.deffile),
+        signers=tuple(one.fingerprint or f"a signature of the form {one.form}" for one in signatures(path)),
+        notes=tuple(line(note) for note in found.notes),
+    )
+
+
+def _take(found: _Documents, kind: int, raw: bytes) -> None:
+    """Note what one data object says; what cannot be read says nothing."""
+    if kind == _DEFFILE:
+        found.deffile = found.deffile or raw.rstrip(b"\0").decode("utf-8", "replace")
+        return
+    content = _json(raw)
+    if kind == _LABELS:
+        found.labels |= _texts(content)
+    elif "rootfs" in content or "architecture" in content or {"Env", "Cmd", "Entrypoint", "Labels"} & set(content):
+        whole = raw if "rootfs" in content or "architecture" in content else json.dumps({"config": content}).encode()
+        try:
+            found.config = parse_config(whole, "the OCI config in the SIF")
+        except ImageError as error:
+            found.notes.append(error.message)
+    elif "layers" in content and "config" in content:
+        found.manifest = f"sha256:{sha256_bytes(raw)}"
+    elif attributes := _child(_child(content, "data"), "attributes"):
+        found.labels |= _texts(_child(attributes, "labels"))
+        found.runscript = _texts(attributes).get("runscript", "")
+        scripts = _texts(_child(attributes, "environment"))
+        found.scripts = {name.rpartition("/")[2]: text for name, text in scripts.items()}
+
+
+def _take_files(found: _Documents, rootfs: Rootfs) -> None:
+    found.deffile = found.deffile or rootfs.read(f"{_HOME}/Singularity", _LARGEST)
+    found.runscript = found.runscript or rootfs.read(f"{_HOME}/runscript", _LARGEST)
+    found.labels = found.labels or _texts(_json(rootfs.read(f"{_HOME}/labels.json", _LARGEST).encode()))
+    for name in rootfs.entries(f"{_HOME}/env")[:100]:
+        if name.endswith(".sh") and not _OF_THE_RUNTIME.fullmatch(name):
+            found.scripts[name] = rootfs.read(f"{_HOME}/env/{name}", 1 << 20)
+
+
+def _environment(found: _Documents, environment: Mapping[str, str]) -> dict[str, str]:
+    """The config's variables, and what the scripts of the image add, in the order in which a runtime reads them."""
+    result = dict(environment)
+    for name, script in sorted(found.scripts.items()):
+        if _OF_THE_RUNTIME.fullmatch(name) or (name == _OF_OCI and environment):
+            continue
+        for variable, value in exported(script).items():
+            before = result.get(variable, "")
+            result[variable] = value.replace(f"${{{variable}}}", before).replace(f"${variable}", before)[: 1 << 16]
+    return result
+
+
+def _part(entry: Descriptor) -> str:
+    kind = KINDS.get(entry.type, f"object of type {entry.type:#x}")
+    if entry.type != _PARTITION:
+        return kind
+    system, use = struct.unpack_from("<ii", entry.extra)
+    return f"{_PARTITIONS.get(use, 'unknown')} partition, {_FILE_SYSTEMS.get(system, 'unknown')}"
+
+
+def _origin(deffile: str) -> str:
+    """`docker://…` and the like, from the first lines of a definition."""
+    found = re.findall(r"(?im)^[ \t]*(bootstrap|from)[ \t]*:[ \t]*(\S.*)$", deffile[:8192])
+    said = {key.lower(): value.strip() for key, value in reversed(found)}
+    bootstrap, source = said.get("bootstrap", ""), said.get("from", "")
+    between = "://" if bootstrap in ("docker", "oras", "library", "shub") else ":"
+    return line(f"{bootstrap}{between}{source}", 1000) if bootstrap and source else ""
+
+
+def _json(raw: bytes) -> dict[str, object]:
+    try:
+        content = json.loads(raw.rstrip(b"\0"))
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _child(content: Mapping[str, object], key: str) -> dict[str, object]:
+    value = content.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _texts(content: Mapping[str, object]) -> dict[str, str]:
+    return {name: value for name, value in content.items() if isinstance(value, str)}

@@ -1,0 +1,1 @@
+"""Layers: tar streams, and their merge into one root file system."""

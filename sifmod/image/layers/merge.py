@@ -1,0 +1,48 @@
+"""Merging: the layers of an image become one root file system, whose data goes to a writer on the way."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sifmod.image.inode import Directory
+from sifmod.image.layers.ahead import Progress, ReadAhead
+from sifmod.image.layers.blob import Blob
+from sifmod.image.layers.data import DataWriter
+from sifmod.image.layers.fetch import fetch
+from sifmod.image.layers.malformed import naming
+from sifmod.image.layers.replay import replay
+from sifmod.image.layers.stream import Stream
+from sifmod.image.layers.tar import TarReader
+from sifmod.image.layers.top_down import Entangled, TopDown
+from sifmod.image.layers.warning import Warnings
+
+
+class Merged(NamedTuple):
+    """A root file system, and what of the layers is not in it."""
+
+    root: Directory
+    warnings: tuple[str, ...]
+
+
+def merge_layers(layers: Sequence[Blob], data: DataWriter, *, epoch: int, progress: Progress) -> Merged:
+    """Merge `layers`, the lowest first, as the OCI image specification has them applied one after the other.
+
+    Every file's data goes to `data`, once, or not at all where upper layers hide it. `epoch` is the mtime of
+    directories that no layer has an entry for (0755, root). Each layer is read once, the uppermost first; more often
+    only where hard links or symlinks lead from one layer into another. Raises ImageError, which names the layer, for
+    whatever cannot be read, and what the blobs and `data` raise.
+    """
+    warnings = Warnings()
+    merge = TopDown(data, epoch)
+    try:
+        with ReadAhead(layers[::-1], progress) as ahead:
+            for blob in layers[::-1]:
+                with naming(blob.digest):
+                    merge.layer(TarReader(Stream(ahead.layer()), warnings))
+        root, missing = merge.finish(), merge.missing
+    except Entangled:
+        warnings = Warnings()
+        root, missing = replay(layers, merge.contents, epoch, warnings)
+    fetch(list(zip(layers[::-1], missing, strict=True)), data)
+    total = sum(blob.size for blob in layers)
+    progress(total, total)
+    return Merged(root, warnings.texts())

@@ -1,0 +1,19 @@
+"""Paths in a layer: cleaned lexically, so that none leads out of the root."""
+
+from sifmod.image.layers.malformed import Malformed, shown
+from sifmod.image.layers.member import NAME
+
+Parts = tuple[bytes, ...]
+
+
+def cleaned(path: bytes) -> Parts:
+    """The names from the root on; `.`, `..`, doubled and leading slashes resolved; empty for the root itself."""
+    parts: list[bytes] = []
+    for part in path.split(b"/"):
+        if part == b"..":
+            del parts[-1:]
+        elif part not in (b"", b"."):
+            if len(part) > NAME:
+                raise Malformed(f"has a name of {len(part)} bytes; Linux takes {NAME}: {shown(path)}")
+            parts.append(part)
+    return tuple(parts)

@@ -1,0 +1,82 @@
+"""A place: a directory of the merged root while lower layers may still add to it."""
+
+from sifmod.image.inode import Directory, Node
+from sifmod.image.layers.member import Attributes
+
+
+class Place:
+    """A directory, what the layer being read added to it, and what it hides from lower layers.
+
+    Layers are counted from 1, the topmost. A place that is not `real` is known by whiteouts inside it alone: it is
+    no directory of the image until some layer has one there.
+    """
+
+    __slots__ = (
+        "blocked",
+        "closed",
+        "explicit",
+        "fresh",
+        "hidden",
+        "node",
+        "opaque",
+        "places",
+        "real",
+        "sealed",
+        "through",
+        "touched",
+        "whiteouts",
+    )
+
+    def __init__(self, implicit: Attributes, layer: int) -> None:
+        self.node = Directory(implicit)
+        self.fresh: dict[bytes, Node] = {}  # entries of this layer, which join the node's at its end
+        self.places: dict[bytes, Place] = {}  # its directories
+        self.hidden: set[bytes] = set()  # names that lower layers cannot have, and places that are not real
+        self.whiteouts: set[bytes] = set()  # of this layer
+        self.opaque = False  # by this layer: closed at its end
+        self.closed = False  # lower layers have nothing in it
+        self.sealed = False  # lower layers have nothing in it, nor its attributes
+        self.real = False
+        self.explicit = 0  # the layer that gave its attributes, 0: none yet
+        self.touched = layer  # the lowest layer so far that uses it
+        self.through = True  # that layer put something in it before it had an entry for it, if it has one
+        self.blocked = 0  # the lowest layer so far that has a file in its place
+
+    def child(self, name: bytes, implicit: Attributes, layer: int, *, real: bool) -> "Place":
+        """A new directory in it, by this layer."""
+        child = self.places[name] = Place(implicit, layer)
+        if real:
+            self.promote(name, child)
+        else:
+            self.hidden.add(name)
+        return child
+
+    def promote(self, name: bytes, child: "Place") -> None:
+        """Make a directory of the image of a place in it."""
+        child.real = True
+        self.hidden.discard(name)
+        self.fresh[name] = child.node
+
+    def end_layer(self) -> None:
+        """Let this layer's entries join those above, and its whiteouts hide what is below."""
+        if self.fresh:
+            if self.node.entries:
+                self.node.entries.update(self.fresh)
+            else:
+                self.node.entries = self.fresh
+            self.fresh = {}
+        for name in self.whiteouts:
+            child = self.places.get(name)
+            if child is not None and child.real:
+                child.seal()
+            elif name not in self.node.entries:
+                self.places.pop(name, None)
+                self.hidden.add(name)
+        if self.whiteouts:
+            self.whiteouts = set()
+        self.closed = self.closed or self.opaque
+
+    def seal(self) -> None:
+        """Whatever lower layers have in its place is gone, and it is a directory of its own."""
+        self.closed = self.sealed = True
+        self.through = False

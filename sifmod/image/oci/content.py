@@ -1,0 +1,98 @@
+"""Content: a JSON object from a stranger, bounded, and every value asked for by its type."""
+
+import json
+from collections.abc import Iterator, Mapping
+
+from sifmod.errors import ImageError
+
+LARGEST = 4 << 20  # bytes of a manifest, an index or a config; registries refuse larger ones too
+
+
+class Content:
+    """A JSON object called `name` in messages. Every method raises ImageError where the value is of another type."""
+
+    def __init__(self, name: str, content: Mapping[str, object]) -> None:
+        self.name = name
+        self._content = content
+
+    def __contains__(self, key: str) -> bool:
+        return self._content.get(key) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._content)
+
+    def text(self, key: str) -> str:
+        """A string; "" where there is none. A lone surrogate becomes U+FFFD, as in Go."""
+        return self._text(key, self._content.get(key))
+
+    def number(self, key: str) -> int:
+        """A whole number; -1 where there is none."""
+        value = self._content.get(key)
+        if value is None:
+            return -1
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.wrong(key, "a whole number")
+        return value
+
+    def child(self, key: str) -> "Content":
+        """An object; an empty one where there is none."""
+        return self._object(key, self._content.get(key))
+
+    def children(self, key: str) -> tuple["Content", ...]:
+        """A list of objects."""
+        return tuple(self._object(f"{key}[{at}]", value) for at, value in enumerate(self._list(key)))
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of strings."""
+        return tuple(self._text(f"{key}[{at}]", value) for at, value in enumerate(self._list(key)))
+
+    def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
+        """An object of strings, sorted by key."""
+        found = self.child(key)
+        return tuple(sorted((_clean(name), found.text(name)) for name in found))
+
+    def wrong(self, key: str, expected: str) -> ImageError:
+        """The error for a value that is not what it should be."""
+        return ImageError(f"{self.name}: {plain(key)} is not {expected}")
+
+    def _list(self, key: str) -> list[object]:
+        value = self._content.get(key)
+        if value is not None and not isinstance(value, list):
+            raise self.wrong(key, "a list")
+        return value or []
+
+    def _object(self, key: str, value: object) -> "Content":
+        if value is not None and not isinstance(value, dict):
+            raise self.wrong(key, "an object")
+        return Content(f"{self.name}: {plain(key)}", value or {})
+
+    def _text(self, key: str, value: object) -> str:
+        if value is not None and not isinstance(value, str):
+            raise self.wrong(key, "a string")
+        return _clean(value or "")
+
+
+def read_content(raw: bytes, name: str) -> Content:
+    """The JSON object in `raw`. Raises ImageError for anything else, and for more than LARGEST bytes."""
+    if len(raw) > LARGEST:
+        raise ImageError(f"{name} has more than {LARGEST} bytes, which no manifest or config has")
+    try:
+        content = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise ImageError(f"{name} is not JSON: {_start(raw)}") from None
+    if not isinstance(content, dict):
+        raise ImageError(f"{name} is not a JSON object: {_start(raw)}")
+    return Content(name, content)
+
+
+def plain(text: str) -> str:
+    """One line of at most 200 printable letters: nothing that a stranger says may steer a terminal."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text[:2000]).split())[:200]
+
+
+def _clean(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _start(raw: bytes) -> str:
+    return f"it begins with {raw[:40].decode('utf-8', 'replace')!r}" if raw else "it is empty"

@@ -1,0 +1,111 @@
+"""An Index: the images for several platforms behind one name, and the choice of one of them.
+
+OCI image specification 1.1 (index) and Docker's manifest list. Whatever is wrong with one is an ImageError.
+"""
+
+from dataclasses import dataclass
+
+from sifmod.digest import sha256_bytes
+from sifmod.errors import ImageError
+from sifmod.image.oci.content import Content, plain, read_content
+from sifmod.image.oci.manifest import (
+    DOCKER_MANIFEST,
+    OCI_MANIFEST,
+    Descriptor,
+    Manifest,
+    check_digest,
+    parse_descriptor,
+    parse_manifest,
+)
+
+OCI_INDEX = "application/vnd.oci.image.index.v1+json"
+DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
+ACCEPTED = (OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_INDEX)
+
+_INDEXES = (OCI_INDEX, DOCKER_INDEX)
+_TAG = "org.opencontainers.image.ref.name"  # an annotation in the index of a layout
+_MOST_ENTRIES = 10_000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of an index: an image for one platform, or another index. What is not said is empty."""
+
+    descriptor: Descriptor
+    os: str
+    arch: str
+    variant: str
+    tag: str
+    is_attestation: bool
+
+    @property
+    def is_index(self) -> bool:
+        """Whether it names another index."""
+        return self.descriptor.media_type in _INDEXES
+
+    @property
+    def platform(self) -> str:
+        """For people: `linux/arm64/v8`, `amd64`, or `unknown`."""
+        return plain("/".join(part for part in (self.os, self.arch, self.variant) if part)) or "unknown"
+
+
+@dataclass(frozen=True)
+class Index:
+    """Images for several platforms, in the order of the index."""
+
+    digest: str
+    raw: bytes
+    entries: tuple[Entry, ...]
+
+
+def parse(raw: bytes, name: str, digest: str = "") -> Manifest | Index:
+    """What `raw`, called `name` in messages, says. `digest` is the promised one, "" where none was promised.
+
+    Raises ImageError for what is neither a manifest nor an index, for more than 4 MiB, for a digest that is not that
+    of `raw`, and for the retired schema 1.
+    """
+    check_digest(raw, name, digest)
+    content = read_content(raw, name)
+    if content.number("schemaVersion") == 1:
+        raise ImageError(f"{name} has the format that registries gave up (schema 1)", "push the image again")
+    media_type = content.text("mediaType")
+    if media_type in _INDEXES or (not media_type and "manifests" in content):
+        return Index(f"sha256:{sha256_bytes(raw)}", raw, parse_entries(content))
+    return parse_manifest(raw, name)
+
+
+def parse_entries(content: Content) -> tuple[Entry, ...]:
+    """The images that an index lists, attestations included. Raises ImageError."""
+    if "manifests" not in content:
+        raise content.wrong("manifests", "a list")
+    entries = content.children("manifests")
+    if len(entries) > _MOST_ENTRIES:
+        raise ImageError(f"{content.name}: {len(entries)} entries are more than any image has")
+    return tuple(_entry(entry) for entry in entries)
+
+
+def choose(entries: tuple[Entry, ...], arch: str, name: str) -> Entry:
+    """The entry for linux on `arch`: of several variants the one that runs everywhere, else the first.
+
+    Where none fits, an entry that does not say its platform is taken (its config tells), an index inside the index
+    among them. Raises ImageError that lists the platforms that are there.
+    """
+    images = [entry for entry in entries if not entry.is_attestation]
+    fitting = [entry for entry in images if entry.arch == arch and entry.os in ("linux", "")]
+    if fitting:
+        return next((entry for entry in fitting if entry.variant in ("", "v1", "v8")), fitting[0])
+    silent = [entry for entry in images if not entry.arch]
+    if len(silent) == 1 or (silent and all(entry.is_index for entry in silent)):
+        return silent[0]
+    have = ", ".join(sorted({entry.platform for entry in images})) or "no image at all"
+    raise ImageError(
+        f"{name} does not exist for linux/{arch}; it has: {have}",
+        "name a source for this machine, or give the image's own `arch:` in the easyconfig",
+    )
+
+
+def _entry(entry: Content) -> Entry:
+    platform, annotations = entry.child("platform"), dict(entry.pairs("annotations"))
+    os, arch = platform.text("os"), platform.text("architecture")
+    attests = "unknown" in (os, arch) or "vnd.docker.reference.type" in annotations
+    return Entry(parse_descriptor(entry), os, arch, platform.text("variant"), annotations.get(_TAG, ""), attests)

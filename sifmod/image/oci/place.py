@@ -1,0 +1,80 @@
+"""A Place: one repository in one registry; and the places where a reference may be had, mirrors first."""
+
+import re
+from dataclasses import dataclass
+
+from sifmod.errors import FetchError
+from sifmod.image.reference import Reference
+
+DOCKER_HUB = "docker.io"
+
+Mirrors = tuple[tuple[str, tuple[str, ...]], ...]
+"""A prefix of a reference (`docker.io`, `quay.io/group`), and what stands in for it, in order."""
+
+_HUB = (DOCKER_HUB, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com")
+_HUB_SERVER = "registry-1.docker.io"
+_PART = "[a-z0-9]+((\\.|__?|-+)[a-z0-9]+)*"
+_REPOSITORY = re.compile(f"{_PART}(/{_PART})*")
+
+
+@dataclass(frozen=True)
+class Place:
+    """`repository` in the registry `host`, which is docker.io for Docker Hub under any of its names.
+
+    `named` says that the user named this registry, as he does not name a mirror.
+    """
+
+    host: str
+    repository: str
+    named: bool = False
+
+    @property
+    def server(self) -> str:
+        """The host to connect to."""
+        return _HUB_SERVER if self.host == DOCKER_HUB else self.host
+
+    def __str__(self) -> str:
+        """As a reference spells it."""
+        return f"{self.host}/{self.repository}"
+
+
+def places(reference: Reference, mirrors: Mirrors) -> tuple[Place, ...]:
+    """Where `reference` (docker, oras) may be had: every mirror whose prefix covers it, in order, then its registry.
+
+    Docker Hub's official images get their `library/`. Raises FetchError for a name that no registry can have.
+    """
+    host = hub_or(reference.host)
+    rest = reference.location.removeprefix(f"{reference.host}/")
+    origin = Place(host, _official(host, rest), named=True)
+    if not _REPOSITORY.fullmatch(origin.repository):
+        raise FetchError(
+            f"source {reference.source}: no registry has a repository {origin.repository!r}",
+            "names of repositories are lower-case letters and digits, separated by . _ - and /",
+        )
+    found = [
+        _place(replacement, str(origin)[len(start) :])
+        for prefix, replacements in mirrors
+        if f"{origin}/".startswith(f"{(start := _plain_prefix(prefix))}/")
+        for replacement in replacements
+    ]
+    same = (origin.host, origin.repository)
+    return (*dict.fromkeys(place for place in found if (place.host, place.repository) != same), origin)
+
+
+def hub_or(host: str) -> str:
+    """docker.io for each of its names, `host` otherwise."""
+    return DOCKER_HUB if host in _HUB else host
+
+
+def _official(host: str, repository: str) -> str:
+    return f"library/{repository}" if host == DOCKER_HUB and "/" not in repository else repository
+
+
+def _plain_prefix(prefix: str) -> str:
+    host, slash, rest = prefix.rstrip("/").partition("/")
+    return f"{hub_or(host)}{slash}{rest}"
+
+
+def _place(replacement: str, rest: str) -> Place:
+    host, _, repository = f"{replacement.rstrip('/')}{rest}".partition("/")
+    return Place(hub_or(host), repository)

@@ -1,0 +1,34 @@
+"""Settings: how a site and a user want images fetched and converted. None of it decides what a module is."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Policy = Literal["off", "warn", "require"]
+
+
+@dataclass(frozen=True)
+class Striping:
+    """Lustre striping of images: over how many targets, and how many bytes a stripe."""
+
+    count: int
+    size: int  # bytes
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything about fetching that is not about one image."""
+
+    connections: int = 4  # to one server at a time
+    processors: int = 1  # threads that compress
+    compression: str = "auto"  # auto, or what squashfs/compression.py parses
+    mirrors: tuple[tuple[str, tuple[str, ...]], ...] = ()  # prefix of a reference, and what stands in for it, in order
+    insecure_registries: tuple[str, ...] = ()  # host[:port] that may be spoken to over plain http
+    striping: Striping | None = None
+    keep_blobs: bool = False  # what was downloaded for a conversion stays
+    fresh: bool = False  # what the store has converted before is converted again
+    policy: Policy = "off"  # about signatures
+    keys: tuple[Path, ...] = ()  # OpenPGP public keys, armored or binary
+
+
+DEFAULT = Settings()

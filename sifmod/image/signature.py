@@ -1,0 +1,202 @@
+"""Signatures in a SIF: listed, and checked against public keys as `apptainer verify` does, only more strictly.
+
+A signature is a clear-signed list of digests: of the header, and of the descriptor and the data of each object (the
+integrity format of SIF version 01, as Singularity 3.6 and later and Apptainer make it). gpgv checks who signed it,
+this file checks that the list is true, and that it leaves nothing out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sifmod.errors import SignatureError
+from sifmod.image.clear_sign import DamagedError, parse_clear_signed, public_keys
+from sifmod.image.disk import reading
+from sifmod.image.gpgv import Verdict, verify
+from sifmod.image.sif import SifInfo
+from sifmod.image.sif_table import SIGNATURE, SifObject, SifTable, read_table
+from sifmod.image.signed_list import Digests, SignedList, check_list, parse_list
+
+Form = Literal["pgp", "legacy", "dsse", "unknown"]
+
+_MOST = 1 << 20  # bytes of a signature
+_MOST_KEYS = 16 << 20
+_FETCH_AGAIN = "do not use it: fetch it again, or ask who signed it"
+_FORMS: dict[str, str] = {
+    "legacy": "was made by Singularity 3.5 or older, whose signatures leave the descriptors open",
+    "dsse": "is not an OpenPGP one, but was made with a PEM key or certificate",
+    "unknown": "is of an unknown form",
+}
+_OUTCOMES: dict[str, str] = {
+    "expired-key": "made with a key that has expired",
+    "revoked-key": "made with a key that was revoked",
+    "expired": "no longer valid: it had an end, which has passed",
+    "weak": "made with a hash that can be forged (MD5, SHA-1 or RIPEMD-160)",
+}
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One signature as the SIF's table describes it; nothing of this is checked."""
+
+    id: int  # its own object's number
+    form: Form
+    fingerprint: str  # of the primary key, upper case; empty where the SIF does not say
+    link: int  # the number of the group, or of the object, that it is about
+    links_group: bool
+
+
+@dataclass(frozen=True)
+class Signer:
+    """Who signed: the primary key's fingerprint, upper case, and its first name."""
+
+    fingerprint: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Signed:
+    """What `check` found in order: who signed, and the numbers of all objects that are covered."""
+
+    signers: tuple[Signer, ...]
+    covered: tuple[int, ...]
+
+
+def signatures(path: Path) -> tuple[Signature, ...]:
+    """The signatures in the SIF at `path`, unchecked. Raises ImageError, PermissionsError or FetchError as read_sif."""
+    return tuple(
+        Signature(entry.id, _form(_content(path, entry)), _fingerprint(entry), entry.link, entry.links_group)
+        for entry in _signature_objects(read_table(path))
+    )
+
+
+def check(path: Path, info: SifInfo, keys: tuple[Path, ...]) -> Signed:
+    """Check that owners of `keys` signed all of the SIF at `path`, whose checked header is `info`.
+
+    A key file holds OpenPGP public keys, armored or binary. Signatures by other keys say nothing, but no object, the
+    signatures apart, may be without a good one, and every good one must be true. Reads the whole file. Raises
+    SignatureError that says what is wrong, ImageError for a damaged SIF, RuntimeMissingError without gpgv.
+    """
+    table = read_table(path)
+    if not (found := _signature_objects(table)):
+        raise SignatureError(f"{path} is not signed", "sign it (`apptainer sign`), or get it from who did")
+    packets = _read_keys(keys)
+    digests = Digests(path)
+    signers: dict[str, Signer] = {}
+    covered: set[int] = set()
+    refused: list[_RefusedError] = []
+    for entry in found:
+        try:
+            signer, made = _vouched(path, entry, packets, keys)
+        except _RefusedError as error:
+            refused.append(error)
+        else:
+            covered |= check_list(path, table, entry.link, (made, f"{signer.name} ({signer.fingerprint})"), digests)
+            signers[signer.fingerprint] = signer
+    if not signers:
+        raise min(refused, key=lambda error: error.rank)
+    _check_all_covered(path, info, table, (tuple(signers.values()), covered))
+    return Signed(tuple(signers.values()), tuple(sorted(covered)))
+
+
+class _RefusedError(SignatureError):
+    """A signature that says nothing; the lowest rank is what the user most needs to know."""
+
+    def __init__(self, rank: int, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.rank = rank
+
+
+def _vouched(path: Path, entry: SifObject, packets: bytes, keys: Sequence[Path]) -> tuple[Signer, SignedList]:
+    """Who signed, and what, where one of the keys vouches for the signature `entry`. Raises _RefusedError."""
+    content = _content(path, entry)
+    what = f"the signature of {path} (object {entry.id})"
+    if (form := _form(content)) != "pgp" or not entry.links_group:
+        raise _RefusedError(3, f"{what} {_FORMS.get(form, _FORMS['unknown'])}", "have it signed with `apptainer sign`")
+    try:
+        message = parse_clear_signed(content)
+    except DamagedError as error:
+        raise _RefusedError(1, f"{what} is damaged: {error}", _FETCH_AGAIN) from None
+    verdict = verify(message, packets)
+    if verdict.outcome != "good":
+        raise _refusal(what, entry, verdict, keys)
+    if _fingerprint(entry) not in ("", verdict.fingerprint):
+        said = f"{_fingerprint(entry)} where {verdict.fingerprint} made the signature"
+        raise _RefusedError(1, f"{what} is damaged: its descriptor names the key {said}", _FETCH_AGAIN)
+    made = parse_list(message.text)
+    if made is None:
+        raise _RefusedError(1, f"{what} is good, but what it signs is no list of digests that sifmod knows")
+    return Signer(verdict.fingerprint, verdict.name), made
+
+
+def _refusal(what: str, entry: SifObject, verdict: Verdict, keys: Sequence[Path]) -> _RefusedError:
+    match verdict.outcome:
+        case "bad":
+            return _RefusedError(0, f"{what} does not fit the list of digests beside it: one was changed", _FETCH_AGAIN)
+        case "damaged":
+            return _RefusedError(1, f"{what} is damaged: gpgv cannot read it", _FETCH_AGAIN)
+        case "unknown-key":
+            by = _fingerprint(entry)
+            key = by if by.endswith(verdict.fingerprint) else verdict.fingerprint
+            names = ", ".join(map(str, keys))
+            message = f"{what} was made by the key {key}, which is not among those that are trusted ({names})"
+            return _RefusedError(4, message, "if you trust this key, add its public part to `signatures: keys:`")
+        case outcome:
+            who = f"{verdict.name} ({verdict.fingerprint})"
+            hint = "get the renewed public key of who signed, or have it signed again"
+            return _RefusedError(2, f"{what} by {who} is {_OUTCOMES[outcome]}", hint)
+
+
+def _check_all_covered(path: Path, info: SifInfo, table: SifTable, signed: tuple[Sequence[Signer], set[int]]) -> None:
+    signers, covered = signed
+    left = [entry for entry in table.objects if entry.type != SIGNATURE and entry.id not in covered]
+    names = ", ".join(f"{signer.name} ({signer.fingerprint})" for signer in signers)
+    hint = "have the whole image signed: `apptainer sign` without --sif-id and --group-id"
+    if any(entry.id == info.primary.id for entry in left):
+        raise SignatureError(
+            f"{path} is signed by {names}, but not its root file system (object {info.primary.id})", hint
+        )
+    if left:
+        what = ", ".join(entry.title for entry in left)
+        raise SignatureError(f"{path} is signed by {names}, but not all of it: without a signature is {what}", hint)
+
+
+def _read_keys(keys: Sequence[Path]) -> bytes:
+    """The packets of all key files."""
+    if not keys:
+        raise SignatureError("no public key is given to check signatures with", "name some in `signatures: keys:`")
+    packets = b""
+    for path in keys:
+        with reading(path), path.open("rb") as file:
+            data = file.read(_MOST_KEYS + 1)
+        try:
+            packets += public_keys(data[:_MOST_KEYS])
+        except DamagedError as error:
+            raise SignatureError(f"the key file {path} cannot be used: {error}", "`gpg --export` writes one") from None
+    return packets
+
+
+def _signature_objects(table: SifTable) -> tuple[SifObject, ...]:
+    return tuple(entry for entry in table.objects if entry.type == SIGNATURE)
+
+
+def _content(path: Path, entry: SifObject) -> bytes:
+    """The signature's text, or as much of it as one can be long."""
+    with reading(path), path.open("rb") as file:
+        file.seek(entry.offset)
+        return file.read(min(entry.size, _MOST))
+
+
+def _form(content: bytes) -> Form:
+    text = content.lstrip()
+    if text.startswith(b"-----BEGIN PGP SIGNED MESSAGE-----"):
+        body = text.partition(b"\n\n")[2]
+        return "legacy" if body.startswith(b"SIFHASH:") else "pgp"
+    return "dsse" if text.startswith(b"{") and b'"payloadType"' in text else "unknown"
+
+
+def _fingerprint(entry: SifObject) -> str:
+    """Of a signature's descriptor: after the number of a hash, 20 bytes, or zero."""
+    found = entry.extra[4:24]
+    return found.hex().upper() if any(found) else ""

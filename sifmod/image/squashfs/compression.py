@@ -1,0 +1,167 @@
+"""Compression: how the blocks of a squashfs are compressed, by name, level and library."""
+
+import lzma
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import lz4  # type: ignore[import-untyped]
+import lz4.block  # type: ignore[import-untyped]
+import zstandard
+from isal import ISAL_VERSION, isal_zlib
+from isal.isal_zlib import IsalError
+
+from sifmod.errors import ImageError, OptionError
+
+Buffer = bytes | memoryview
+Compress = Callable[[list[Buffer]], Sequence[Buffer]]
+Decompress = Callable[[bytes, int], bytes]
+
+FORMAT = 1  # of our own writer: raised by every change of the bytes that it writes
+NUMBERS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}  # as superblocks spell them
+_RANGES = {"gzip": (1, 9), "zstd": (1, 22), "lz4": (0, 0), "lz4hc": (1, 12)}
+_DEFAULTS = {"gzip": 2, "zstd": 3, "lz4": 0, "lz4hc": 12}
+_ISAL = 3  # gzip levels up to this are isal's, which is several times faster; the rest zlib's
+_LZ4_LEGACY = 1  # the only version of lz4 blocks that kernels know
+
+
+_FAILURES: tuple[type[Exception], ...] = (
+    IsalError,  # type: ignore[assignment] # its stub says that it is an instance
+    lz4.block.LZ4BlockError,
+    lzma.LZMAError,
+    zstandard.ZstdError,
+    ValueError,
+    EOFError,
+    MemoryError,
+)
+
+
+@dataclass(frozen=True)
+class Compression:
+    """One way to compress: `name` is gzip, zstd, lz4 or lz4hc."""
+
+    name: str
+    level: int
+
+    @property
+    def text(self) -> str:
+        """How it is written in configuration and receipts, e.g. `zstd:3`."""
+        return self.name if self.name == "lz4" else f"{self.name}:{self.level}"
+
+    @property
+    def number(self) -> int:
+        """Its number in a superblock."""
+        return {"gzip": 1, "lz4": 5, "lz4hc": 5, "zstd": 6}[self.name]
+
+    @property
+    def options(self) -> bytes:
+        """The compressor options that follow the superblock; empty where none are needed."""
+        if self.name == "zstd":
+            return struct.pack("<I", self.level)
+        if self.name == "gzip":
+            return struct.pack("<IHH", self.level, 15, 0)  # level, window, strategies
+        return struct.pack("<II", _LZ4_LEGACY, int(self.name == "lz4hc"))
+
+    def versions(self) -> tuple[tuple[str, str], ...]:
+        """Name what decides the bytes of an image: our writer's format and the library, each with its version."""
+        return (("squashfs-format", str(FORMAT)), self._library())
+
+    def _library(self) -> tuple[str, str]:
+        if self.name == "zstd":
+            return ("libzstd", ".".join(map(str, zstandard.ZSTD_VERSION)))
+        if self.name == "gzip":
+            return ("isa-l", ISAL_VERSION) if self.level <= _ISAL else ("zlib", zlib.ZLIB_RUNTIME_VERSION)
+        return ("lz4", str(lz4.library_version_string()))
+
+    def compressor(self) -> Compress:
+        """Return a function that compresses each block of a list by itself. Not to be shared between threads.
+
+        The same block gives the same bytes, whatever its neighbours are. A result may be longer than its block.
+        """
+        if self.name == "zstd":
+            return _zstd(self.level)
+        if self.name == "gzip":
+            deflate = isal_zlib.compress if self.level <= _ISAL else zlib.compress
+            return lambda blocks: [deflate(block, self.level) for block in blocks]
+        mode = {"mode": "high_compression", "compression": self.level} if self.name == "lz4hc" else {}
+        return lambda blocks: [lz4.block.compress(block, store_size=False, **mode) for block in blocks]
+
+
+def _zstd(level: int) -> Compress:
+    """Compress a whole list without the GIL, where zstandard's backend can."""
+    compressor = zstandard.ZstdCompressor(level=level, write_checksum=False)
+    if "multi_compress_to_buffer" not in zstandard.backend_features:
+        return lambda blocks: [compressor.compress(block) for block in blocks]
+
+    def compress(blocks: list[Buffer]) -> Sequence[Buffer]:
+        together = compressor.multi_compress_to_buffer(blocks, threads=1)  # type: ignore[arg-type]
+        return [memoryview(together[i]) for i in range(len(together))]  # type: ignore[arg-type]
+
+    return compress
+
+
+def parse(text: str) -> Compression:
+    """Read `zstd:3`, `zstd`, `gzip:6`, `gzip`, `lz4` or `lz4hc`; a name alone means its default level.
+
+    Raises OptionError for anything else.
+    """
+    name, colon, level = text.partition(":")
+    if name not in _RANGES or (colon and name == "lz4"):
+        raise OptionError(f"compression {text!r} is not known", "use zstd:1-22, gzip:1-9, lz4 or lz4hc:1-12")
+    if not colon:
+        return Compression(name, _DEFAULTS[name])
+    low, high = _RANGES[name]
+    if not (level.isascii() and level.isdigit() and low <= int(level[:4]) <= high):
+        raise OptionError(f"compression level {level!r} of {name} is not in {low}…{high}", f"use {name}:{low}")
+    return Compression(name, int(level))
+
+
+def decompressor(number: int) -> Decompress:
+    """Return a function (data, most bytes) for a superblock's compression number; it gives no more than asked for.
+
+    It raises ImageError where the data is damaged or larger. Raises ImageError for a compression that is not supported.
+    """
+    known = {"gzip": _gunzip, "xz": _unxz, "lz4": _unlz4, "zstd": _unzstd}
+    name = NUMBERS.get(number, str(number))
+    if name not in known:
+        raise ImageError(f"squashfs compression {name} is not supported", "convert the image to gzip or zstd")
+    expand = known[name]
+
+    def decompress(data: bytes, most: int) -> bytes:
+        try:
+            result = expand(data, most)
+        except _FAILURES as error:
+            raise ImageError(f"damaged squashfs: a {name} block cannot be decompressed: {error}") from None
+        return result
+
+    return decompress
+
+
+def _gunzip(data: bytes, most: int) -> bytes:
+    stream = isal_zlib.decompressobj()
+    result = stream.decompress(data, most + 1)
+    if not stream.eof or len(result) > most:
+        raise ValueError("it is cut or too large")
+    return result
+
+
+def _unxz(data: bytes, most: int) -> bytes:
+    stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=64 << 20)
+    result = stream.decompress(data, most + 1)
+    if not stream.eof or len(result) > most:
+        raise ValueError("it is cut or too large")
+    return result
+
+
+def _unlz4(data: bytes, most: int) -> bytes:
+    return bytes(lz4.block.decompress(data, uncompressed_size=most))
+
+
+def _unzstd(data: bytes, most: int) -> bytes:
+    frame = zstandard.get_frame_parameters(data)
+    if frame.content_size not in (zstandard.CONTENTSIZE_UNKNOWN, zstandard.CONTENTSIZE_ERROR) and (
+        frame.content_size > most
+    ):
+        raise ValueError("it is too large")
+    return zstandard.ZstdDecompressor(max_window_size=8 << 20).decompress(data, max_output_size=most)

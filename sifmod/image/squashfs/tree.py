@@ -1,0 +1,173 @@
+"""Tree: the inode table and the directory table of a squashfs, from a tree of nodes."""
+
+import struct
+from array import array
+from collections import Counter
+from dataclasses import dataclass
+
+from sifmod.errors import ImageError
+from sifmod.image.inode import Directory, File, Node
+from sifmod.image.squashfs.compression import Compress
+from sifmod.image.squashfs.listing import ListingWriter
+from sifmod.image.squashfs.metadata import MetadataWriter
+from sifmod.image.squashfs.nodes import SMALL, Common, pack_node
+from sifmod.image.squashfs.superblock import DIRECTORY, EXTENDED, FILE, METADATA, NONE
+from sifmod.image.squashfs.written import Written
+from sifmod.image.squashfs.xattrs import XattrTable
+
+_SHORT = struct.Struct("<HHHHIIIIHHI")  # a directory
+_LONG = struct.Struct("<HHHHIIIIIIHHI")
+_MOST_IDS = 65535
+_MOST_NAME = 255  # bytes
+
+
+class Ids(dict[int, int]):
+    """Index of every user and group id, in the order of their first use."""
+
+    def __missing__(self, value: int) -> int:
+        if len(self) == _MOST_IDS:
+            raise ImageError(
+                f"the image has more than {_MOST_IDS} different owner and group ids, which a squashfs cannot hold",
+                "map the image's owners to fewer ids when it is built",
+            )
+        if not 0 <= value < 1 << 32:
+            raise ImageError(f"owner id {value} is not in 0…{(1 << 32) - 1}")
+        self[value] = index = len(self)
+        return index
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A tree seen from above: directories with parents before children, and how often each node is named."""
+
+    directories: tuple[Directory, ...]
+    names: tuple[list[bytes], ...]  # of each directory, sorted
+    parents: tuple[int, ...]  # number of each one's parent
+    numbers: dict[int, int]  # of directories, from 1, by id()
+    links: Counter[int]  # by id()
+
+    @property
+    def inodes(self) -> int:
+        """How many there are."""
+        return len(self.links) + 1
+
+
+def survey(root: Directory) -> Survey:
+    """Look at a whole tree. Raises ImageError for names that no file system holds."""
+    directories: list[Directory] = []
+    names: list[list[bytes]] = []
+    parents: list[int] = []
+    numbers: dict[int, int] = {}
+    links: Counter[int] = Counter()
+    stack = [(root, 0)]
+    while stack:
+        directory, parent = stack.pop()
+        entries = directory.entries
+        listed = sorted(entries)
+        _check(listed)
+        directories.append(directory)
+        names.append(listed)
+        parents.append(parent)
+        number = len(directories)
+        if numbers.setdefault(id(directory), number) != number:
+            raise ImageError("a directory of the image is reached by two names")
+        links.update(map(id, entries.values()))
+        inner = [(node, number) for name in reversed(listed) if isinstance(node := entries[name], Directory)]
+        stack.extend(inner)
+    parents[0] = len(links) + 2  # there is no such inode: the root has no parent
+    return Survey(tuple(directories), tuple(names), tuple(parents), numbers, links)
+
+
+def _check(names: list[bytes]) -> None:
+    joined = b"/".join(names)
+    if names and (joined.count(b"/") != len(names) - 1 or b"\0" in joined or not names[0]):
+        raise ImageError(f"a directory of the image has a name that no file can have: {joined[:200]!r}")
+    if len(joined) > _MOST_NAME and (longest := max(names, key=len)) and len(longest) > _MOST_NAME:
+        raise ImageError(f"a name of {len(longest)} bytes is too long for Linux (at most {_MOST_NAME}): {longest!r}")
+    if b"." in names[:32] or b".." in names[:32]:
+        raise ImageError("a directory of the image has an entry . or ..")
+
+
+class TreeWriter:
+    """Makes both tables in one walk from the leaves up."""
+
+    def __init__(self, seen: Survey, written: Written, compress: Compress) -> None:
+        self.inodes = MetadataWriter(compress)
+        self.directories = MetadataWriter(compress)
+        self.xattrs = XattrTable(compress)
+        self.ids = Ids()
+        self.places = array("Q", bytes(8 * len(seen.directories)))  # reference of each inode, by number - 1
+        self._seen = seen
+        self._written = written
+        self._shared: dict[int, tuple[int, int, int]] = {}  # reference, number and type of nodes with several names
+
+    def write(self) -> int:
+        """Return the root's reference; the tables are then complete but for their last blocks."""
+        for index in range(len(self._seen.directories) - 1, -1, -1):
+            self._directory(index)
+        return self.places[0]
+
+    def _directory(self, index: int) -> None:
+        """Write the inodes of a directory's files, its listing, and its own inode."""
+        directory = self._seen.directories[index]
+        entries, places, ids, links = directory.entries, self.places, self.ids, self._seen.links
+        inodes, buffer, pack = self.inodes, self.inodes.buffer, SMALL.pack
+        listing = ListingWriter(self.directories)
+        add = listing.add
+        subdirectories = 0
+        for name in self._seen.names[index]:
+            node = entries[name]
+            if type(node) is File and not node.xattrs and links[id(node)] == 1 and node.content[3] >= 0:
+                size, _, _, fragment, offset, _ = node.content
+                place = inodes.start << 16 | len(buffer)
+                places.append(place)
+                number = len(places)
+                owners = ids[node.uid], ids[node.gid]
+                buffer += pack(FILE, node.mode, *owners, node.mtime, number, 0, fragment, offset, size)
+                if len(buffer) >= METADATA:
+                    inodes.flush()
+                add(name, place, number, FILE)
+            elif type(node) is Directory:
+                subdirectories += 1
+                number = self._seen.numbers[id(node)]
+                add(name, places[number - 1], number, DIRECTORY)
+            else:
+                add(name, *self._node(node))
+        listing.finish()
+        self._own(index, listing, subdirectories + 2)
+
+    def _node(self, node: Node) -> tuple[int, int, int]:
+        """Write any other inode, once, and return its reference, number and type."""
+        links = self._seen.links[id(node)]
+        if links > 1 and (known := self._shared.get(id(node))):
+            return known
+        place = self._here()
+        self.places.append(place)
+        number = len(self.places)
+        common = Common(self.ids[node.uid], self.ids[node.gid], number, links, self.xattrs.number(node.xattrs))
+        kind, packed = pack_node(node, common, self._written)
+        self.inodes.buffer += packed
+        self.inodes.flush()
+        if links > 1:
+            self._shared[id(node)] = place, number, kind
+        return place, number, kind
+
+    def _own(self, index: int, listing: ListingWriter, links: int) -> None:
+        """Write the inode of a directory itself."""
+        node = self._seen.directories[index]
+        size = listing.size + 3  # `.` and `..`
+        self.places[index] = self._here()
+        xattrs = self.xattrs.number(node.xattrs)
+        head = (node.mode, self.ids[node.uid], self.ids[node.gid], node.mtime, index + 1)
+        parent = self._seen.parents[index]
+        start, offset = listing.start, listing.offset
+        if xattrs == NONE and size < 1 << 16 and not listing.count:
+            packed = _SHORT.pack(DIRECTORY, *head, start, links, size, offset, parent)
+        else:
+            tail = (links, size, start, parent, listing.count, offset, xattrs)
+            packed = _LONG.pack(DIRECTORY + EXTENDED, *head, *tail) + listing.index
+        self.inodes.buffer += packed
+        self.inodes.flush()
+
+    def _here(self) -> int:
+        return self.inodes.start << 16 | len(self.inodes.buffer)

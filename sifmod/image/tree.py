@@ -1,0 +1,17 @@
+"""The files in a SIF: a digest of all of them, whatever they are compressed with and wherever they lie."""
+
+from pathlib import Path
+
+from sifmod.image.disk import reading
+from sifmod.image.sif import read_sif
+from sifmod.image.squashfs.reader import SquashfsReader
+
+
+def tree_digest(path: Path) -> str:
+    """The SHA-256, as hexadecimal, of the root file system of the SIF at `path`; reads all of it.
+
+    Raises ImageError for a SIF that is damaged or whose file system is no squashfs.
+    """
+    primary = read_sif(path).primary
+    with reading(path), path.open("rb") as file:
+        return SquashfsReader(file, primary.offset, primary.size).tree_digest()

@@ -1,0 +1,30 @@
+"""An ImageOrigin: what a SIF was made from, as far as that is known."""
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class ImageOrigin:
+    """The content that a reference stood for when it was fetched. Digests are `sha256:…`, "" where there is none."""
+
+    index: str = ""  # of the image index that the reference named; "" where it named a manifest
+    manifest: str = ""
+    layers: tuple[str, ...] = ()  # of the blobs, the bottom layer first
+    compression: str = ""  # of the squashfs that was made here; "" for an image that was a SIF already
+    tools: tuple[tuple[str, str], ...] = ()  # what decides the bytes of a conversion, with versions
+
+    def as_data(self) -> dict[str, object]:
+        """What JSON can say; `from_fields` reads it back."""
+        return asdict(self)
+
+
+NO_ORIGIN = ImageOrigin()
+
+
+def from_fields(fields: object) -> ImageOrigin:
+    """The origin that JSON kept as an object of `as_data`; raises TypeError, KeyError or ValueError for others."""
+    if not isinstance(fields, dict):
+        raise TypeError(f"expected an object, got {type(fields).__name__}")
+    tools = tuple((str(name), str(version)) for name, version in fields["tools"])
+    layers = tuple(str(layer) for layer in fields["layers"])
+    return ImageOrigin(str(fields["index"]), str(fields["manifest"]), layers, str(fields["compression"]), tools)

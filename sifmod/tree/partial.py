@@ -1,0 +1,52 @@
+"""A Partial: what a fetch that did not come to its end has received, for the next one to go on with."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from sifmod.tree.disk import prune, remove_tree, take
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import Held, spelled
+
+_LOCK = "partial-"
+
+
+class Partial(NamedTuple):
+    """One directory of `<prefix>/images/partial`."""
+
+    key: str
+    path: Path
+    size: int  # bytes on the disk
+    changed: float  # seconds since 1970, of what was written last
+
+
+def lock_name(key: str) -> str:
+    """The name of the lock under which the partial of `key` is written or removed."""
+    return spelled(_LOCK + key)
+
+
+def partials(layout: Layout) -> tuple[Partial, ...]:
+    """All of them, sorted by key."""
+    found = (_look(path) for path in sorted(layout.partials.glob("*")))
+    return tuple(partial for partial in found if partial is not None)
+
+
+def discard_partial(layout: Layout, partial: Partial, held: Held) -> bool:
+    """Remove it, under its lock; False where it was written to since it was looked at, and stays."""
+    now = _look(partial.path)
+    if now is None or now.changed > partial.changed:
+        return False
+    with held.changing(f"cannot remove {partial.path}"):
+        gone = held.path("collected")
+        take(partial.path, gone)
+        remove_tree(gone)
+        prune(layout.partials, layout.prefix)
+    return True
+
+
+def _look(path: Path) -> Partial | None:
+    try:
+        states = [path.stat(), *(file.lstat() for file in path.rglob("*"))]
+    except OSError:
+        return None
+    size = sum(512 * state.st_blocks for state in states)
+    return Partial(path.name, path, size, max(state.st_mtime for state in states))

@@ -1,0 +1,182 @@
+"""Images described without starting them: SIFs of apptainer and of sifmod, and what references say."""
+
+import hashlib
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from sifmod.errors import FetchError, ImageError
+from sifmod.image.exports import exported
+from sifmod.image.inspect import describe_sif
+from sifmod.image.inspect_reference import describe_reference
+from sifmod.image.printable import block, line
+from sifmod.image.reference import parse
+from sifmod.image.settings import Settings
+from support.command import run
+from support.images import Images
+from support.registry import Registry
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+LABELS = {"org.opencontainers.image.title": "Täst", "hostile": "\x1b[31mred\x1b]0;title\x07\u202e\nsecond line"}
+
+
+def definition(tmp_path: Path, text: str) -> Path:
+    """A SIF that apptainer built from a definition."""
+    recipe, sif = tmp_path / "recipe.def", tmp_path / "built.sif"
+    recipe.write_text(text)
+    run(("apptainer", "--silent", "build", sif, recipe)).ok()
+    return sif
+
+
+def test_a_sif_that_apptainer_converted(images: Images) -> None:
+    layout = images.tiny_layout("described", labels=LABELS, env=("GREETING=good day",))
+    found = describe_sif(images.tiny("described", labels=LABELS, env=("GREETING=good day",)))
+    assert (found.kind, found.arch, found.compression, found.runscript) == ("SIF", "amd64", "zstd", "")
+    assert found.origin == f"oci:{layout}"
+    assert f"from: {layout}" in found.definition
+    assert dict(found.config.environment) == {"PATH": PATH, "GREETING": "good day"}
+    assert (found.config.entrypoint, found.config.cmd) == ((), ("/bin/sh",))
+    assert found.signers == ()
+    assert [part.kind for part in found.parts] == ["definition", "JSON", "JSON", "primary system partition, squashfs"]
+    labels = dict(found.config.labels)
+    assert labels["org.opencontainers.image.title"] == "Täst"
+    assert labels["hostile"] == r"\x1b[31mred\x1b]0;title\x07\u202e" + "\nsecond line"
+    assert found.created.endswith(" UTC")
+    assert found.notes == ()
+
+
+def test_a_sif_from_a_definition(tmp_path: Path, images: Images) -> None:
+    sif = definition(
+        tmp_path,
+        f"Bootstrap: localimage\nFrom: {images.tiny_sif}\n\n%labels\n  Author Ada\n"
+        "%environment\n  export TOOL_HOME=/opt/tool\n  export PATH=/opt/tool/bin:$PATH\n"
+        "%runscript\n  echo hello\n",
+    )
+    found = describe_sif(sif)
+    environment = dict(found.config.environment)
+    assert environment["TOOL_HOME"] == "/opt/tool"
+    assert environment["PATH"] == f"/opt/tool/bin:{PATH}"
+    assert dict(found.config.labels)["Author"] == "Ada"
+    assert "export TOOL_HOME" in found.definition
+    assert found.origin == f"localimage:{images.tiny_sif}"
+
+
+def test_a_sif_with_nothing_but_a_root_file_system(images: Images) -> None:
+    """Labels, environment and runscript are then read from the files in it."""
+    found = describe_sif(images.foreign())
+    assert found.arch == "arm64"
+    assert dict(found.config.environment) == {"PATH": PATH}
+    assert "org.label-schema.build-date" in dict(found.config.labels)
+    assert "OCI_CMD" in found.runscript
+    assert found.definition.startswith("bootstrap: oci")
+
+
+def test_a_file_system_that_cannot_be_read_is_a_note(tmp_path: Path, images: Images) -> None:
+    sif = Path(shutil.copy(images.tiny_sif, tmp_path / "bad.sif"))
+    at = describe_offset(sif)
+    with sif.open("r+b") as file:
+        file.seek(at + 64)
+        file.write(struct.pack("<Q", 1 << 60))  # the inode table, far behind the end
+    found = describe_sif(sif)
+    assert found.arch == "amd64"
+    assert found.config.cmd == ("/bin/sh",)
+    assert len(found.notes) == 1
+    assert found.notes[0].startswith("its files cannot be read: ")
+
+
+def describe_offset(sif: Path) -> int:
+    """Where the partition begins."""
+    data = sif.read_bytes()
+    return data.index(b"hsqs")
+
+
+def test_what_is_no_sif_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "x.sif"
+    path.write_text("<html>")
+    with pytest.raises(ImageError, match="an HTML page"):
+        describe_sif(path)
+
+
+def test_a_layout(images: Images) -> None:
+    layout = images.tiny_layout("described", labels=LABELS, env=("GREETING=good day",))
+    found = describe_reference(parse(f"oci:{layout}"), "amd64", Settings())
+    assert (found.kind, found.arch, len(found.parts)) == ("OCI image", "amd64", 1)
+    assert found.size == found.parts[0].size > 1_000_000
+    assert found.manifest.startswith("sha256:")
+    assert found.created == "2025-01-01 00:00:00 UTC"
+    assert dict(found.config.environment) == {"PATH": PATH, "GREETING": "good day"}
+    assert "\x1b" not in repr(found)
+    with pytest.raises(ImageError, match="arm64"):
+        describe_reference(parse(f"oci:{layout}"), "arm64", Settings())
+
+
+def test_an_archive(tmp_path: Path, images: Images) -> None:
+    archive = tmp_path / "tiny.tar"
+    copy = ("skopeo", "--insecure-policy", "copy", "--quiet")
+    run((*copy, f"oci:{images.tiny_layout()}", f"docker-archive:{archive}:a/b:1")).ok()
+    found = describe_reference(parse(f"docker-archive:{archive}"), "amd64", Settings())
+    assert found.config.cmd == ("/bin/sh",)
+    assert found.manifest == ""
+
+
+def test_a_registry_is_asked_for_no_layer(registry: Registry, images: Images) -> None:
+    layout = images.tiny_layout("described", labels=LABELS)
+    reference = registry.push_layout(layout, "described:1")
+    blobs = registry.directory / "storage" / "docker" / "registry" / "v2" / "blobs" / "sha256"
+    digest = describe_reference(parse(f"oci:{layout}"), "amd64", Settings()).parts[0].digest.removeprefix("sha256:")
+    gone = blobs / digest[:2] / digest
+    kept = gone.rename(gone.with_name(f"{digest}-away"))
+    try:
+        found = describe_reference(parse(reference), "amd64", Settings())
+    finally:
+        kept.rename(gone)
+    assert found.config.cmd == ("/bin/sh",)
+    assert dict(found.config.labels)["org.opencontainers.image.title"] == "Täst"
+
+
+def test_a_sif_in_a_registry(registry: Registry, images: Images) -> None:
+    found = describe_reference(parse(registry.push_sif(images.tiny_sif, "sif:1")), "amd64", Settings())
+    assert found.kind == "SIF in a registry"
+    assert found.sha256 == hashlib.sha256(images.tiny_sif.read_bytes()).hexdigest()
+    assert found.size == images.tiny_sif.stat().st_size
+    layout = registry.push_layout(images.tiny_layout(), "no-sif:1")
+    with pytest.raises(ImageError, match="0 SIFs"):
+        describe_reference(parse(layout.replace("docker:", "oras:")), "amd64", Settings())
+
+
+def test_a_url_says_nothing_before_it_is_fetched() -> None:
+    with pytest.raises(FetchError, match="before it is fetched") as caught:
+        describe_reference(parse("https://host.example/x.sif"), "amd64", Settings())
+    assert "sifmod show" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ('export A="x y"\n', {"A": "x y"}),
+        ('export LANG="${LANG:-"C.UTF-8"}"\n', {"LANG": "C.UTF-8"}),
+        ("export A=${A:-'b c'}\n", {"A": "b c"}),
+        ("A=1\nB=2\nexport B\n", {"B": "2"}),
+        ("export A='it'\"'\"'s\nexport B=no'\nexport C=yes\n", {"A": "it's\nexport B=no", "C": "yes"}),
+        ('[ -n "${HOME:-}" ] || export HOME=/x\n', {"HOME": "/x"}),
+        ('export P="/opt/bin:$PATH"; export Q=1', {"P": "/opt/bin:$PATH", "Q": "1"}),
+        ('export A="a\\"b\\\\c\\n"', {"A": 'a"b\\c\\n'}),
+        ("echo export A=1\n", {}),
+        ("# export A=1\n", {}),
+    ],
+)
+def test_exports_are_read(script: str, expected: dict[str, str]) -> None:
+    assert exported(script) == expected
+
+
+@pytest.mark.parametrize("piece", ['${A:-"', "'", '"', "\\", "export A=", "${A:-", "export A='\n"])
+def test_a_hostile_script_ends(piece: str) -> None:
+    exported("export A=" + piece * 100_000)
+
+
+def test_texts_are_printable_and_bounded() -> None:
+    assert line("a\x00b\x1b\u2028\ud800ü") == r"a\x00b\x1b\u2028\ud800ü"
+    assert line("x" * 5000) == f"{'x' * 4096}… (5000 characters)"
+    assert block("a\n\tb\r\n") == "a\n\tb\\r\n"
