@@ -156,7 +156,8 @@ def test_whatever_interrupts_a_fetch_leaves_nothing(prefix: Prefix, mine: Path, 
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), prefix.store() as store:
-        fetch_image(plan(mine, link=link), store, interrupt)  # type: ignore[arg-type]
+        wanted = plan(mine, link=link)  # type: ignore[arg-type]
+        fetch_image(wanted.image, wanted.runtime, store, interrupt)
     assert prefix.state(mine) == before
 
 

@@ -6,14 +6,19 @@ import struct
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.exports import exported
+from sifmod.image.guess import make_guess
 from sifmod.image.inspect import describe_sif
 from sifmod.image.inspect_reference import describe_reference
 from sifmod.image.printable import block, line
 from sifmod.image.reference import parse
+from sifmod.image.rootfs import open_rootfs
 from sifmod.image.settings import Settings
+from sifmod.image.sif import read_sif
 from support.command import run
 from support.images import Images
 from support.registry import Registry
@@ -50,7 +55,7 @@ def test_a_sif_that_apptainer_converted(images: Images) -> None:
 def test_a_sif_from_a_definition(tmp_path: Path, images: Images) -> None:
     sif = definition(
         tmp_path,
-        f"Bootstrap: localimage\nFrom: {images.tiny_sif}\n\n%labels\n  Author Ada\n"
+        f"Bootstrap: oci\nFrom: {images.tiny_layout()}\n\n%labels\n  Author Ada\n"
         "%environment\n  export TOOL_HOME=/opt/tool\n  export PATH=/opt/tool/bin:$PATH\n"
         "%runscript\n  echo hello\n",
     )
@@ -60,7 +65,7 @@ def test_a_sif_from_a_definition(tmp_path: Path, images: Images) -> None:
     assert environment["PATH"] == f"/opt/tool/bin:{PATH}"
     assert dict(found.config.labels)["Author"] == "Ada"
     assert "export TOOL_HOME" in found.definition
-    assert found.origin == f"localimage:{images.tiny_sif}"
+    assert found.origin == f"oci:{images.tiny_layout()}"
 
 
 def test_a_sif_with_nothing_but_a_root_file_system(images: Images) -> None:
@@ -122,16 +127,13 @@ def test_an_archive(tmp_path: Path, images: Images) -> None:
 
 
 def test_a_registry_is_asked_for_no_layer(registry: Registry, images: Images) -> None:
-    layout = images.tiny_layout("described", labels=LABELS)
-    reference = registry.push_layout(layout, "described:1")
+    # its own content: the layer is gone afterwards
+    layout = images.tiny_layout("layerless", labels=LABELS)
+    reference = registry.push_layout(layout, "layerless:1")
     blobs = registry.directory / "storage" / "docker" / "registry" / "v2" / "blobs" / "sha256"
-    digest = describe_reference(parse(f"oci:{layout}"), "amd64", Settings()).parts[0].digest.removeprefix("sha256:")
-    gone = blobs / digest[:2] / digest
-    kept = gone.rename(gone.with_name(f"{digest}-away"))
-    try:
-        found = describe_reference(parse(reference), "amd64", Settings())
-    finally:
-        kept.rename(gone)
+    digest = describe_reference(parse(reference), "amd64", Settings()).parts[0].digest.removeprefix("sha256:")
+    shutil.rmtree(blobs / digest[:2] / digest)
+    found = describe_reference(parse(reference), "amd64", Settings())
     assert found.config.cmd == ("/bin/sh",)
     assert dict(found.config.labels)["org.opencontainers.image.title"] == "Täst"
 
@@ -180,3 +182,22 @@ def test_texts_are_printable_and_bounded() -> None:
     assert line("a\x00b\x1b\u2028\ud800ü") == r"a\x00b\x1b\u2028\ud800ü"
     assert line("x" * 5000) == f"{'x' * 4096}… (5000 characters)"
     assert block("a\n\tb\r\n") == "a\n\tb\\r\n"
+
+
+@given(st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(1, 255)), min_size=1, max_size=20), st.booleans())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_damage_ends_in_an_error_of_ours(
+    tmp_path: Path, images: Images, changes: list[tuple[int, int]], front: bool
+) -> None:
+    data = bytearray(images.tiny_sif.read_bytes())
+    for at, change in changes:
+        data[at % (45_000 if front else len(data))] ^= change
+    sif = tmp_path / "changed.sif"
+    sif.write_bytes(data)
+    try:
+        found = describe_sif(sif)
+        with open_rootfs(sif, read_sif(sif)) as rootfs:
+            make_guess(parse("/x/pytorch.sif"), found, rootfs)
+    except ImageError:
+        return
+    assert all(letter.isprintable() or letter in "\n\t" for _, value in found.config.labels for letter in value)

@@ -28,7 +28,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def saved(images: Images, tmp_path: Path) -> Path:
+def saved(tmp_path: Path) -> Path:
     """What `docker save` writes, by skopeo: two images, one with two names, sharing a layer."""
     base = layer((Entry("base"),))
     for name in ("one", "two"):

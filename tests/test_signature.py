@@ -361,6 +361,17 @@ def test_a_good_signature_of_something_else(sif: Path, ann: Signer) -> None:
             checked(copy, ann)
 
 
+def test_more_signatures_than_a_sif_has_room_for(signed: Path, ann: Signer) -> None:
+    content = bytearray(signed.read_bytes())
+    row = TABLE + ROW * (SIGNATURE - 1)
+    table = content[TABLE : TABLE + ROW * SIGNATURE]
+    for number in range(SIGNATURE + 1, SIGNATURE + 41):
+        table += content[row : row + 5] + struct.pack("<I", number) + content[row + 9 : row + ROW]
+    content[88:104] = struct.pack("<qq", len(table) // ROW, len(content))
+    signed.write_bytes(content + table)
+    assert "has 41 signatures: expected at most 40" in refused(signed, ann).message
+
+
 def test_two_messages_in_one_object(anns: Path, sif: Path, ann: Signer, eve: Signer) -> None:
     """The text that is read and the text that is checked are one."""
     real = ann.gpg("--clear-sign", stdin=signed_text(anns)).stdout

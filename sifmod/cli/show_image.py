@@ -48,7 +48,7 @@ def show_image(text: str, site: "Site", arch: str | None, as_json: bool) -> None
     if as_json:
         print_json(_data(described))
         return
-    print_rows([("image", text), *_rows(described)])
+    print_rows([("image", _short(text)), *_rows(described)])
     for title, pairs in (("labels", described.config.labels), ("environment", described.config.environment)):
         if pairs:
             click.echo(f"\n{title}")

@@ -80,8 +80,8 @@ def _verify_signatures(
         report[name] = {"path": str(path), "signers": outcome.signers, **texts}
         if as_json:
             continue
-        signers = ", ".join(outcome.signers)
-        click.echo(f"{name}: {outcome.problem or f'signed by {signers}'}")
+        text = outcome.problem or f"signed by {', '.join(outcome.signers)}"
+        click.echo(text if text.startswith(name) else f"{name}: {text}")
         if outcome.hint:
             click.echo(f"  {outcome.hint}")
     if as_json:

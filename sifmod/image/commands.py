@@ -27,13 +27,4 @@ def find_command(rootfs: Rootfs, name: str, directories: Iterable[str]) -> str:
 
 def find_commands(rootfs: Rootfs, directories: Sequence[str]) -> tuple[str, ...]:
     """The names of all programs in `directories`, sorted; raises ImageError for a damaged image."""
-    return tuple(
-        sorted(
-            {
-                name
-                for directory in directories
-                for name in rootfs.entries(directory)
-                if rootfs.is_program(f"{directory}/{name}")
-            }
-        )
-    )
+    return tuple(sorted({name for directory in directories for name in rootfs.programs(directory)}))

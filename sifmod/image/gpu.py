@@ -8,12 +8,12 @@ from sifmod.config.easyconfig import Accelerator
 from sifmod.image.python import PythonEnvironment
 from sifmod.image.rootfs import Rootfs
 
-_SHORT = re.compile(r"\d+(?:\.\d+){0,2}")
+_SHORT = re.compile(r"\d{1,4}(?:\.\d{1,9}){0,2}")
 _TORCH = re.compile(r"^(cuda|hip)\b[^=\n]*=\s*['\"]([0-9][0-9.]*)", re.MULTILINE)
 _LOCAL = re.compile(r"\+(cu|rocm)([0-9.]+)")
 _PLUGIN = re.compile(r"jax-(cuda|rocm)([0-9]*)-plugin")
-_ROCM_DIRECTORY = re.compile(r"rocm-(\d+\.\d+\.\d+)(?:-\d+)?")
-_CUDA_DIRECTORY = re.compile(r"cuda-(\d+\.\d+)")
+_ROCM_DIRECTORY = re.compile(r"rocm-(\d{1,3}\.\d{1,3}\.\d{1,3})(?:-\d+)?")
+_CUDA_DIRECTORY = re.compile(r"cuda-(\d{1,3}\.\d{1,3})")
 
 
 class Gpu(NamedTuple):

@@ -23,7 +23,8 @@ _PLAIN = {"pip", "setuptools", "wheel", "distlib", "packaging", "six", "distro-i
 _NO_WRAPPER = re.compile(
     r"(ba|da|z|k|a|c|tc|fi)?sh|env|tini|dumb-init|busybox|apptainer|singularity|.*entrypoint.*|.*\.sh"
 )
-_WRAPPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_WRAPPER = re.compile(r"[A-Za-z0-9](?:[._+-]?[A-Za-z0-9]){0,60}")
+_VERSION = re.compile(r"[0-9](?:[._+-]?[A-Za-z0-9]){0,60}")
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def make_guess(reference: Reference, described: ImageDescription, rootfs: Rootfs
         labels=labels,
         python=python,
         others=tuple(one.directory for one in environments if one is not python and one.kind != "system"),
-        contents=tuple((name, packages[name]) for name in MAIN_PACKAGES if name in packages),
+        contents=tuple((name, packages[name]) for name in MAIN_PACKAGES if _VERSION.fullmatch(packages.get(name, ""))),
         wrappers=wrappers,
         path=path,
     )

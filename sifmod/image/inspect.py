@@ -13,7 +13,7 @@ from sifmod.image.description import Config, ImageDescription, Part, date, of_co
 from sifmod.image.disk import reading
 from sifmod.image.exports import exported
 from sifmod.image.oci.manifest import ImageConfig, parse_config
-from sifmod.image.printable import block, line
+from sifmod.image.printable import LINE, block, line
 from sifmod.image.rootfs import Rootfs, open_rootfs
 from sifmod.image.sif import Descriptor, SifInfo, read_sif
 from sifmod.image.signature import signatures
@@ -134,7 +134,7 @@ def _take_files(found: _Documents, rootfs: Rootfs) -> None:
     found.labels = found.labels or _texts(_json(rootfs.read(f"{_HOME}/labels.json", _LARGEST).encode()))
     for name in rootfs.entries(f"{_HOME}/env")[:100]:
         if name.endswith(".sh") and not _OF_THE_RUNTIME.fullmatch(name):
-            found.scripts[name] = rootfs.read(f"{_HOME}/env/{name}", 1 << 20)
+            found.scripts[name] = rootfs.read(f"{_HOME}/env/{name}", 1 << 16)
 
 
 def _environment(found: _Documents, environment: Mapping[str, str]) -> dict[str, str]:
@@ -144,8 +144,8 @@ def _environment(found: _Documents, environment: Mapping[str, str]) -> dict[str,
         if _OF_THE_RUNTIME.fullmatch(name) or (name == _OF_OCI and environment):
             continue
         for variable, value in exported(script).items():
-            before = result.get(variable, "")
-            result[variable] = value.replace(f"${{{variable}}}", before).replace(f"${variable}", before)[: 1 << 16]
+            before, value = result.get(variable, "")[:LINE], value[:LINE]
+            result[variable] = value.replace(f"${{{variable}}}", before).replace(f"${variable}", before)[:LINE]
     return result
 
 

@@ -82,7 +82,7 @@ def find_name(reference: Reference, packages: Mapping[str, str], labels: Mapping
             return found
     own = normalized(text)
     if own in packages:
-        return Named(_clean(text), _CALLED, packages[own].partition("+")[0], f"the package {own}")
+        return Named(_clean(text), _CALLED, _clean(packages[own].partition("+")[0]), f"the package {own}")
     telling = any(not _NUMBER.fullmatch(word) and word not in _SAYS_NOTHING for word in words)
     if not telling and not title and (found := _framework(packages, _UNASKED, "the packages in the image")):
         return found
@@ -97,7 +97,7 @@ def _framework(packages: Mapping[str, str], words: Set[str], origin: str) -> Nam
     for keys, names, name in _FRAMEWORKS:
         package = next((one for one in names if one in packages), None)
         if package and words & set(keys):
-            version = packages[package].partition("+")[0]
+            version = _clean(packages[package].partition("+")[0])
             return Named(name, origin, version, f"the package {package}", True, _MODULES.get(name, ""))
     return None
 
@@ -134,4 +134,5 @@ def _clean(text: str) -> str:
     """`text` as the name or the version of a module may be: letters, digits and . _ + -; "" where nothing is left."""
     text = re.sub(r"[^A-Za-z0-9._+-]+", "-", text.strip())
     text = re.sub(r"\.{2,}", ".", text).strip("._+-")[:60].rstrip("._+-")
+    text = text.removesuffix(".lua")
     return "" if text == "default" else text

@@ -15,6 +15,8 @@ _USUAL_VENV = ("/opt/venv", "/venv", "/.venv", "/app/.venv", "/app/venv", "/work
 _DIST = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>[0-9][A-Za-z0-9.!+_-]*?)(?:-py[0-9.]+)?\.(?:dist|egg)-info"
 )
+_NAMEABLE = re.compile(r"/[A-Za-z0-9_@+./-]{0,200}")  # a directory that an easyconfig may name
+_ENVIRONMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _LIBRARY = re.compile(r"python(3\.[0-9]{1,2})")
 _ACTIVATE = re.compile(r"(?:source|\.)\s+(/[^\s;&|]*)/bin/activate(?:\s+([A-Za-z0-9._+-]+))?")
 
@@ -81,12 +83,17 @@ def _with_envs(rootfs: Rootfs, prefix: str) -> Iterator[str]:
 
 
 def _environment(rootfs: Rootfs, directory: str) -> PythonEnvironment | None:
-    if directory in ("", "/usr", "/usr/local") or not _has_python(rootfs, directory):
+    nameable = _NAMEABLE.fullmatch(directory) and ".." not in directory
+    if not nameable or directory in ("/usr", "/usr/local") or not _has_python(rootfs, directory):
         return None
     version, libraries = _libraries(rootfs, directory)
     packages = _packages(rootfs, libraries)
     parent, _, env = directory.rpartition("/envs/")
-    if parent and "/" not in env and (_is_conda(rootfs, parent) or rootfs.is_file(f"{parent}/bin/activate")):
+    if (
+        parent
+        and _ENVIRONMENT.fullmatch(env)
+        and (_is_conda(rootfs, parent) or rootfs.is_file(f"{parent}/bin/activate"))
+    ):
         return PythonEnvironment("conda", directory, version, packages, parent, env, libraries)
     if _is_conda(rootfs, directory) and rootfs.is_file(f"{directory}/bin/activate"):
         return PythonEnvironment("conda", directory, version, packages, directory, "base", libraries)

@@ -1,13 +1,16 @@
 """A Rootfs: the files of an image, looked at without starting it. Links are followed inside the image only."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sifmod.image.disk import reading
-from sifmod.image.inode import Directory, File, Node
 from sifmod.image.sif import SifInfo
 from sifmod.image.squashfs.reader import SquashfsReader
+from sifmod.image.squashfs.stat import Stat
+
+_EXECUTABLE = 0o111
 
 
 class Rootfs:
@@ -17,16 +20,52 @@ class Rootfs:
         self._reader = reader
 
     def entries(self, path: str) -> tuple[str, ...]:
-        """The names in a directory, sorted; () for anything else. Names that are not UTF-8 are left out."""
+        """The names in a directory, sorted; () for anything else. A byte that is not UTF-8 becomes a half surrogate."""
+        found = self._reader.lookup(path)
+        if found is None or found.kind != "d":
+            return ()
+        return tuple(os.fsdecode(name) for name, _ in self._reader.entries(found))
+
+    def programs(self, path: str) -> tuple[str, ...]:
+        """The names of all programs in a directory, sorted, links to programs among them."""
+        found = self._reader.lookup(path)
+        if found is None or found.kind != "d":
+            return ()
+        names = []
+        for raw, reference in self._reader.entries(found):
+            name, stat = os.fsdecode(raw), self._reader.stat(reference)
+            if _is_program(stat) or (stat.kind == "l" and self.is_program(f"{path}/{name}")):
+                names.append(name)
+        return tuple(names)
 
     def is_directory(self, path: str) -> bool:
         """Whether there is a directory, or a link to one."""
+        found = self._reader.lookup(path)
+        return found is not None and found.kind == "d"
 
     def is_file(self, path: str) -> bool:
         """Whether there is a regular file, or a link to one."""
+        found = self._reader.lookup(path)
+        return found is not None and found.kind == "f"
 
     def is_program(self, path: str) -> bool:
         """Whether there is a file that somebody may execute, or a link to one."""
+        return _is_program(self._reader.lookup(path))
 
     def read(self, path: str, most: int) -> str:
         """The first `most` bytes of a regular file as text; "" for anything else."""
+        return self._reader.read(path, most).decode("utf-8", "replace") if self.is_file(path) else ""
+
+
+@contextmanager
+def open_rootfs(path: Path, info: SifInfo) -> Iterator[Rootfs]:
+    """The files of the SIF at `path`, whose checked header is `info`, as long as the block lasts.
+
+    Raises ImageError where its file system is damaged or is none that can be read here.
+    """
+    with reading(path), path.open("rb") as file:
+        yield Rootfs(SquashfsReader(file, info.primary.offset, info.primary.size))
+
+
+def _is_program(stat: Stat | None) -> bool:
+    return stat is not None and stat.kind == "f" and bool(stat.mode & _EXECUTABLE)

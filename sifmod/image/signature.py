@@ -21,6 +21,7 @@ from sifmod.image.signed_list import Digests, SignedList, check_list, parse_list
 Form = Literal["pgp", "legacy", "dsse", "unknown"]
 
 _MOST = 1 << 20  # bytes of a signature
+_MOST_SIGNATURES = 40  # a table as apptainer makes it has room for no more
 _MOST_KEYS = 16 << 20
 _FETCH_AGAIN = "do not use it: fetch it again, or ask who signed it"
 _FORMS: dict[str, str] = {
@@ -81,6 +82,8 @@ def check(path: Path, info: SifInfo, keys: tuple[Path, ...]) -> Signed:
     table = read_table(path)
     if not (found := _signature_objects(table)):
         raise SignatureError(f"{path} is not signed", "sign it (`apptainer sign`), or get it from who did")
+    if len(found) > _MOST_SIGNATURES:
+        raise SignatureError(f"{path} has {len(found)} signatures: expected at most {_MOST_SIGNATURES}", _FETCH_AGAIN)
     packets = _read_keys(keys)
     digests = Digests(path)
     signers: dict[str, Signer] = {}

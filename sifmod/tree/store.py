@@ -74,7 +74,7 @@ class Store:
                 yield path
             finally:
                 with suppress(OSError):  # it holds something to go on with
-                    prune(path, self._layout.partials.parent)
+                    prune(path, self._layout.prefix)
 
     def finished(self, partial: Path) -> None:
         """Remove what `partial` gave; what cannot be removed is `gc`'s."""

@@ -9,6 +9,7 @@ from shutil import which
 from sifmod.config.name import ModuleName
 from sifmod.image.artifact import Artifact, Progress, no_progress
 from sifmod.image.fetch import fetch_image
+from sifmod.image.settings import DEFAULT, Settings
 from sifmod.module.plan import Activation, Help, ImagePlan, Link, Plan, Runtime, SanityCheck
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
@@ -53,9 +54,9 @@ class Prefix:
         with lock(self.layout, "Tiny/1.0", 30, print) as held:
             yield Store(self.layout, held)
 
-    def fetch(self, wanted: Plan, progress: Progress = no_progress) -> Artifact:
+    def fetch(self, wanted: Plan, progress: Progress = no_progress, settings: Settings = DEFAULT) -> Artifact:
         with self.store() as store:
-            return fetch_image(wanted.image, wanted.runtime, store, progress)
+            return fetch_image(wanted.image, wanted.runtime, store, progress, settings)
 
     def state(self, *others: Path) -> State:
         """Everything in the tree but the bookkeeping of locks, and everything in `others`."""

@@ -44,10 +44,10 @@ def hard_link(name: str, target: str) -> Entry:
     return Entry(name, tarfile.LNKTYPE, target=target)
 
 
-def tar(entries: Iterable[Entry], format: int = tarfile.PAX_FORMAT) -> bytes:
+def tar(entries: Iterable[Entry], dialect: int = tarfile.PAX_FORMAT) -> bytes:
     """The entries as a tar, by Python's own writer."""
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w", format=format, encoding="utf-8", errors="surrogateescape") as file:
+    with tarfile.open(fileobj=stream, mode="w", format=dialect, encoding="utf-8", errors="surrogateescape") as file:
         for entry in entries:
             info = tarfile.TarInfo(entry.name)
             info.type, info.linkname, info.mode = entry.kind, entry.target, entry.mode

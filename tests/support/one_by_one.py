@@ -25,7 +25,8 @@ class OneByOne:
 
     def __init__(self, base: Path, *, tolerant: bool = False) -> None:
         self.base = os.fsencode(base)
-        self.tolerant = tolerant  # of hard links that lead to nothing: they are left out
+        self.held = self.base + b".held"
+        self.tolerant = tolerant  # of hard links that lead to nothing: they are empty files
         self.directories: dict[bytes, tuple[int, int, int, int]] = {self.base: DEFAULT}
         self.written: set[bytes] = set()  # by this layer
         self.explicit: set[bytes] = set()  # directories of this layer
@@ -46,34 +47,36 @@ class OneByOne:
         if name.startswith(b".wh."):
             self.whiteout(self.inside(head), name)
             return
-        source = b""
         if entry.kind == tarfile.LNKTYPE:
-            source = self.source(entry)
-            if not source:
-                return
+            self.hold(entry)
         place = os.path.join(self.made(self.inside(head)), name)
         if entry.kind == tarfile.DIRTYPE:
             self.made(place)
             self.directories[place] = attributes(entry)
             self.explicit.add(place)
-        elif place != source:
-            self.create(entry, place, source)
+        else:
+            self.create(entry, place)
         self.written.add(place)
 
-    def source(self, entry: Entry) -> bytes:
+    def hold(self, entry: Entry) -> None:
+        """Keep what a hard link leads to, in case making room for the link removes it."""
         head, name = os.path.split(os.path.normpath("/" + entry.target.lstrip("/")).encode())
-        source = os.path.join(self.inside(head), name)
+        try:
+            source = os.path.join(self.inside(head), name)
+        except LoopError:
+            source = b""
         if os.path.lexists(source) and not self.is_directory(source):
-            return source
-        if self.tolerant:
-            return b""
-        raise NothingThereError
+            os.link(source, self.held, follow_symlinks=False)
+        elif self.tolerant:
+            open(self.held, "wb").close()
+        else:
+            raise NothingThereError
 
-    def create(self, entry: Entry, place: bytes, source: bytes) -> None:
+    def create(self, entry: Entry, place: bytes) -> None:
         self.remove(place)
         match entry.kind:
             case tarfile.LNKTYPE:
-                os.link(source, place, follow_symlinks=False)
+                os.rename(self.held, place)
                 return
             case tarfile.SYMTYPE:
                 os.symlink(entry.target.encode(), place)

@@ -17,6 +17,7 @@ from sifmod.image.download.remote import Remote
 from sifmod.image.download.retry import PATIENCE, Patience
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.oci.image import BlobSource
+from sifmod.image.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,8 @@ class Downloads:
         shown = f"the layer {wanted.digest}" if wanted.digest else "a layer"
         if source.get is not None:
             remote = Remote(shown, source.get, wanted.size, wanted.digest, by_digest=True)
-            transfer = Transfer(self._board, remote, self._directory / name, self._connections)
-            transfer.patience = self._patience
-            return transfer
+            settings = Settings(connections=self._connections)
+            return Transfer(self._board, remote, self._directory / name, settings, self._patience)
         if source.path is None:
             raise FetchError(f"{shown} is nowhere")
         with reading(source.path):

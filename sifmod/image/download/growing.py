@@ -63,18 +63,19 @@ class Growing:
             view = memoryview(buffer)[:wanted]
             with reading(self.path):
                 done = os.preadv(self._file.fileno(), [view], self._base + position)
-            if not done:
-                raise ImageError(f"{self.name} is cut: it ends after {position} of {self.size} bytes")
             digest.update(view[:done])
         with self.board.changed:
             if epoch == self._epoch:
+                if wanted and not done:
+                    raise ImageError(f"{self.name} is cut: it ends after {position} of {self.size} bytes")
                 self._position += done
                 if self._position == self.size:
                     self._judge(digest.hexdigest())
 
-    def _forget_hash(self) -> None:
-        """Hash from the beginning. Called with the lock, by who has changed `_epoch`."""
-        self._position = 0
+    def _hash_again(self, epoch: int) -> None:
+        """Hash from the beginning, of other content. Called with the lock."""
+        self._epoch = epoch
+        self.front = self._position = 0
         self._hash = hashlib.sha256()
 
     def stop_hashing(self) -> None:
@@ -138,15 +139,15 @@ class _Reader(io.RawIOBase):
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
         view = memoryview(buffer)
-        wanted = min(self._growing.wait(self._position) - self._position, len(view))
-        if wanted <= 0:
-            return 0
-        with reading(self._growing.path):
-            done = os.preadv(self._file.fileno(), [view[:wanted]], self._base + self._position)
-        if not done:
-            raise ImageError(f"{self._growing.name} is cut: it ends after {self._position} bytes")
-        self._position += done
-        return done
+        while (wanted := min(self._growing.wait(self._position) - self._position, len(view))) > 0:
+            with reading(self._growing.path):
+                done = os.preadv(self._file.fileno(), [view[:wanted]], self._base + self._position)
+            if done:
+                self._position += done
+                return done
+            if self._growing.finished:
+                raise ImageError(f"{self._growing.name} is cut: it ends after {self._position} bytes")
+        return 0  # where the transfer has just started over, the loop has waited for it
 
     def close(self) -> None:
         self._file.close()

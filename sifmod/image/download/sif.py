@@ -25,9 +25,7 @@ def download_sif(
     """
     path = request.partial / _NAME
     board = Board()
-    connections = request.settings.connections
-    transfer = Transfer(board, remote, path, connections, request.settings.striping)
-    transfer.patience = patience
+    transfer = Transfer(board, remote, path, request.settings, patience)
     try:
         transfer.prepare()
     except BaseException:
@@ -38,7 +36,7 @@ def download_sif(
     def told(done: int, total: int | None, note: str) -> None:
         request.progress(f"{shown} ({note})" if note else shown, done, total)
 
-    with Pool(board, (transfer,), connections) as pool:
+    with Pool(board, (transfer,), request.settings.connections) as pool:
         pool.wait((transfer,), told)
     with writing(request.incoming):
         path.replace(request.incoming)

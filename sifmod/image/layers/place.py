@@ -17,6 +17,7 @@ class Place:
         "explicit",
         "fresh",
         "hidden",
+        "layer",
         "node",
         "opaque",
         "places",
@@ -37,6 +38,7 @@ class Place:
         self.closed = False  # lower layers have nothing in it
         self.sealed = False  # lower layers have nothing in it, nor its attributes
         self.real = False
+        self.layer = layer  # the uppermost that uses it
         self.explicit = 0  # the layer that gave its attributes, 0: none yet
         self.touched = layer  # the lowest layer so far that uses it
         self.through = True  # that layer put something in it before it had an entry for it, if it has one

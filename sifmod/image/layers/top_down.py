@@ -6,7 +6,7 @@ parent is a symlink in a lower layer, a hard link to a lower layer), the merge i
 
 from sifmod.image.inode import Content, Directory, File, Node
 from sifmod.image.layers.data import BLOCK, Copier, DataWriter
-from sifmod.image.layers.malformed import Malformed, shown
+from sifmod.image.layers.malformed import Malformed
 from sifmod.image.layers.member import DIRECTORY, HARD_LINK, NAME, REGULAR, SYMLINK, Attributes, Member, special_node
 from sifmod.image.layers.path import Parts, cleaned
 from sifmod.image.layers.place import Place
@@ -210,9 +210,10 @@ class TopDown:
         child = place.places.get(name)
         if child is None:
             return name in place.fresh or not (name in place.node.entries or name in place.hidden)
-        if kind == SYMLINK and child.through:
+        above = child.layer != self._layer
+        if kind == SYMLINK and (child.through or (above and name in place.fresh)):
             raise Entangled
-        if child.touched == self._layer and child.through:
+        if not child.real or name in place.fresh and (above or child.through):
             self._suspects.add(parts)
         self._heads.clear()
         if child.real and name not in place.fresh:  # an upper layer's directory
@@ -239,9 +240,7 @@ class TopDown:
         for name in target[:-1]:
             place = place and place.places.get(name)
         node = place.fresh.get(target[-1]) if place and target else None
-        if not target or isinstance(node, Directory):
-            raise Malformed(f"has a hard link to a directory: {shown(member.name)} to {shown(member.target)}")
-        return node or self._hidden.get(target)
+        return self._hidden.get(target) if node is None or isinstance(node, Directory) else node
 
     def _seen(self, found: Node | tuple[int, Member] | None) -> Node:
         """The node of a hard link that is seen; its data is fetched later if it was hidden."""

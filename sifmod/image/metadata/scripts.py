@@ -81,8 +81,10 @@ exec "$@"
 def runscript(entrypoint: Sequence[str], command: Sequence[str]) -> str:
     """The script behind `run`: the entrypoint with the arguments, or with the image's command where there are none.
 
-    As in Apptainer's own conversion the shell evaluates the arguments, unless SINGULARITY_NO_EVAL is set; the image's
-    own words are never evaluated. Raises ImageError for a NUL in them, with which no program can start.
+    As in Apptainer's own conversion the shell evaluates the arguments, unless SINGULARITY_NO_EVAL is set (`--no-eval`);
+    the image's own words are never evaluated. Apptainer's script lets arguments that are no shell words run as a
+    program, and lists all variables where there is nothing to run: here both are errors. Raises ImageError for a NUL
+    in the image's words, with which no program can start.
     """
     if "\0" in "".join((*entrypoint, *command)):
         raise ImageError("the image's entrypoint or command holds a NUL")

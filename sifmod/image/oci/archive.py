@@ -13,6 +13,7 @@ from isal import igzip, isal_zlib
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.disk import reading, writing
+from sifmod.image.oci.content import plain
 from sifmod.image.oci.files import Stored
 
 _CHUNK = 1 << 20  # bytes
@@ -57,7 +58,7 @@ class Archive:
                     if count > _MOST_MEMBERS:
                         raise ImageError(f"{path} has more than {_MOST_MEMBERS} files, which no image's archive has")
         except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-            raise ImageError(f"{path} is not a complete tar archive: {error}") from error
+            raise ImageError(f"{path} is not a complete tar archive: {plain(str(error))}") from error
 
     def find(self, name: str) -> Stored | None:
         """The regular file of this relative name, or None."""
@@ -77,7 +78,7 @@ class Archive:
             self._links[name] = posixpath.normpath(member.linkname)
         elif member.isreg():
             if member.issparse():
-                raise ImageError(f"{self.name} holds {name} as a sparse file", "pack it again without --sparse")
+                raise ImageError(f"{self.name} holds {plain(name)} as a sparse file", "pack it again without --sparse")
             if member.offset_data + member.size > self._size:
                 raise tarfile.ReadError(f"it ends in the middle of {name}")
             self._files[name] = Stored(self._tar, member.offset_data, member.size)
@@ -110,7 +111,7 @@ def _unpack(path: Path, content: _Readable, target: Path) -> None:
             try:
                 chunk = content.read(_CHUNK)
             except (EOFError, OSError, lzma.LZMAError, zstandard.ZstdError, isal_zlib.error) as error:  # type: ignore[misc]  # its stub names an instance
-                raise ImageError(f"{path} is not a complete tar archive: {error}") from error
+                raise ImageError(f"{path} is not a complete tar archive: {plain(str(error))}") from error
             if not chunk:
                 return
             file.write(chunk)

@@ -31,7 +31,7 @@ def read_docker_archive(reference: Reference, files: Files) -> Local:
     name = image.text("Config")
     raw = read_json(files, name)
     if promised := _HEX.search(name):
-        check_digest(raw, f"{files.name}: {name}", f"sha256:{promised[1]}")
+        check_digest(raw, f"{files.name}: {plain(name)}", f"sha256:{promised[1]}")
     config = parse_config(raw, f"{files.name}: {plain(name)}")
     blobs = tuple(_blob(files, layer) for layer in image.texts("Layers"))
     if len(blobs) != len(config.diff_ids):

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from sifmod.errors import ImageError
 from sifmod.image.disk import reading
-from sifmod.image.oci.content import LARGEST
+from sifmod.image.oci.content import LARGEST, plain
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def read_json(files: Files, name: str) -> bytes:
     """A manifest, an index or a config among `files`. Raises ImageError where it is missing or longer than 4 MiB."""
     stored = files.find(name)
     if stored is None:
-        raise ImageError(f"{files.name} is not complete: it has no {name}")
+        raise ImageError(f"{files.name} is not complete: it has no {plain(name)}")
     if stored.size > LARGEST:
-        raise ImageError(f"{files.name}: {name} has {stored.size} bytes, and no manifest or config is so long")
+        raise ImageError(f"{files.name}: {plain(name)} has {stored.size} bytes, and no manifest or config is so long")
     return stored.read(LARGEST)

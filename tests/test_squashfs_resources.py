@@ -1,0 +1,101 @@
+"""What the squashfs writer takes: bounded memory, a full disk told, no thread left behind."""
+
+import os
+import resource
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from sifmod.image.inode import Directory, File
+from sifmod.image.squashfs.data import DataWriter
+from support.identity import call_on_small_disk
+from support.squashfs_trees import (
+    FOLDER,
+    PLAIN,
+    build,
+    file,
+    listed,
+    noise,
+    unpacked,
+)
+
+
+def test_data_of_files_that_did_not_stay_does_no_harm(tmp_path: Path) -> None:
+    def make(writer: DataWriter) -> Directory:
+        for i in range(100):
+            last = file(writer, noise(100_000, i))
+        return Directory(FOLDER, {b"x": last})
+
+    build(tmp_path / "image", make)
+    assert (unpacked(tmp_path / "image", tmp_path / "out") / "x").read_bytes() == noise(100_000, 99)
+
+
+def test_300000_files_in_bounded_memory(tmp_path: Path) -> None:
+    program = """
+import resource, sys
+from pathlib import Path
+from sifmod.image.inode import Directory, File
+from support.squashfs_trees import FOLDER, PLAIN, build
+def make(writer):
+    folders = {}
+    for d in range(3000):
+        files = {b"%d" % i: File(PLAIN, writer.add(b"%d" % (d * i) * 1000)) for i in range(100)}
+        folders[b"%d" % d] = Directory(FOLDER, files)
+    return Directory(FOLDER, folders)
+build(Path(sys.argv[1]), make)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    image = tmp_path / "image"
+    search = os.pathsep.join((str(Path(__file__).parent), *sys.path))
+    command = [sys.executable, "-c", program, str(image)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": search})
+    assert int(done.stdout) < 250_000  # KiB
+    assert sum(line.startswith("-") for line in listed(image)) == 300_000
+
+
+def test_memory_does_not_grow_with_a_file(tmp_path: Path) -> None:
+    def make(writer: DataWriter) -> Directory:
+        writer.start()
+        block = noise(1 << 20)
+        for _ in range(1500):
+            writer.write(block)
+        return Directory(FOLDER, {b"x": File(PLAIN, writer.finish())})
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    build(tmp_path / "image", make, processors=4)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000
+
+
+def test_a_full_disk_is_told_and_threads_end(tmp_path: Path) -> None:
+    def attempt() -> tuple[str, list[str]]:
+        def make(writer: DataWriter) -> Directory:
+            writer.start()
+            for i in range(100):
+                writer.write(noise(1 << 20, i))
+            return Directory(FOLDER, {b"x": File(PLAIN, writer.finish())})
+
+        try:
+            build(tmp_path / "small" / "image", make, processors=3)
+        except OSError as error:
+            return os.strerror(error.errno), [t.name for t in threading.enumerate() if t.daemon]
+        return "written", []
+
+    assert call_on_small_disk(tmp_path / "small", 20 << 20, attempt) == ("No space left on device", [])
+
+
+def test_an_exception_stops_the_threads(tmp_path: Path) -> None:
+    before = threading.active_count(), sys.getswitchinterval()
+
+    def fail(writer: DataWriter) -> Directory:
+        writer.start()
+        for i in range(20):
+            writer.write(noise(1 << 20, i))
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        build(tmp_path / "image", fail, "zstd:19", 4)
+    assert (threading.active_count(), sys.getswitchinterval()) == before
+    assert (tmp_path / "image").read_bytes()[:4] in (b"", bytes(4))
