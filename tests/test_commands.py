@@ -17,7 +17,7 @@ def rootfs(images: Images) -> Iterator[Rootfs]:
         Entry("opt/a/bin/tool", b"#!/bin/sh\n"),
         Entry("opt/a/bin/notes", b"text", mode=0o644),
         Entry("opt/a/bin/inner"),
-        Entry("opt/a/bin/other", link="../../../usr/local/../../bin/sh"),
+        Entry("opt/a/bin/other", link="../../../usr/../bin/sh"),
         Entry("opt/a/bin/loop", link="loop"),
         Entry("opt/a/bin/outside", link="../../../../../../../bin/cat"),
         Entry("opt/a/bin/nothing", link="/none"),

@@ -71,7 +71,7 @@ def test_65536_ids_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", (b"x" * 256, b"", b".", b"..", b"a/b", b"/", b"a\0b"))
 def test_a_name_that_no_file_has_is_refused(tmp_path: Path, name: bytes) -> None:
     with pytest.raises(ImageError):
-        build(tmp_path / "image", lambda _: Directory(FOLDER, {b"a": Fifo(PLAIN), name: Fifo(PLAIN)}))
+        build(tmp_path / "image", lambda _: Directory(FOLDER, {b"a": Fifo(*PLAIN), name: Fifo(*PLAIN)}))
 
 
 @pytest.mark.parametrize("target", (b"", b"x" * 4096))
@@ -160,7 +160,7 @@ def test_extended_attributes_of_any_size(tmp_path: Path) -> None:
     xattrs = (*((b"user.n%04d" % i, noise(i * 40, i)) for i in range(300)), (b"user.z", noise(65536)))
 
     def make(writer: DataWriter) -> Directory:
-        return Directory(FOLDER, {b"a": File((*PLAIN[:4], xattrs), writer.add(b"")), b"b": Fifo((*PLAIN[:4], xattrs))})
+        return Directory(FOLDER, {b"a": File((*PLAIN[:4], xattrs), writer.add(b"")), b"b": Fifo(*PLAIN[:4], xattrs)})
 
     build(tmp_path / "image", make)
     ours = reader(tmp_path / "image")

@@ -97,7 +97,7 @@ def test_owners_devices_and_attributes_of_root(tmp_path: Path) -> None:
         entries: dict[bytes, Node] = {
             b"block": Device((0o660, 0, 6, 1, capability), "b", 259, 1_000_000),
             b"char": Device((0o666, 1, 2, 0, ()), "c", 1, 3),
-            b"fifo": Fifo((0o600, 4_294_967_294, 65536, 0xFFFFFFFF, capability)),
+            b"fifo": Fifo(0o600, 4_294_967_294, 65536, 0xFFFFFFFF, capability),
             b"file": file(writer, b"x", (0o4755, 1000, 100, 86400, capability)),
             b"link": Symlink((0o777, 5, 6, 0, capability), b"/file"),
         }

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.actions.listener import Listener
+from sifmod.actions.nothing_begun import nothing_begun
 from sifmod.actions.ownership import ownership
 from sifmod.actions.settings import fetch_settings
 from sifmod.config.site import Site
@@ -54,6 +55,6 @@ def fetch(source: str, site: Site, options: FetchOptions, listener: Listener) ->
             return fetch_image(image, runtime, beside, listener.progress, settings)
         layout = Layout(site.prefix)
         name = f"fetch-{sha256_bytes(f'{source} {image.arch}'.encode())[:16]}"
-        with lock(layout, name, site.lock_lease, listener.waiting(source)) as held:
+        with nothing_begun(layout), lock(layout, name, site.lock_lease, listener.waiting(source)) as held:
             store = Store(layout, held, listener.waiting(source))
             return fetch_image(image, runtime, store, listener.progress, settings)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from sifmod.actions.listener import Listener
+from sifmod.actions.nothing_begun import nothing_begun
 from sifmod.actions.ownership import ownership
 from sifmod.actions.request import Request
 from sifmod.actions.settings import fetch_settings
@@ -88,6 +89,7 @@ def fetch_only(request: Request, listener: Listener) -> Artifact:
     """Fetch the image of the plan into the store and nothing else; what the store has already is taken as it is."""
     plan, site = request.plan, request.site.site
     layout = Layout(Path(plan.prefix))
-    with ownership(site), module_lock(layout, plan.module, site.lock_lease, listener.waiting(plan.module)) as held:
+    waiting = listener.waiting(plan.module)
+    with nothing_begun(layout), ownership(site), module_lock(layout, plan.module, site.lock_lease, waiting) as held:
         store = Store(layout, held, listener.waiting(plan.image.filename))
         return fetched_image(request, layout, store, listener)[0]

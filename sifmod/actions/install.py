@@ -1,12 +1,12 @@
 """install: make the disk match one easyconfig."""
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from sifmod import __version__
 from sifmod.actions.image import IMAGE_REQUEST, fetched_image, image_record, image_request, kept_image
 from sifmod.actions.listener import Listener
+from sifmod.actions.nothing_begun import nothing_begun
 from sifmod.actions.ownership import ownership
 from sifmod.actions.request import Request
 from sifmod.actions.sanity import sanity_check
@@ -27,22 +27,9 @@ from sifmod.tree.store import Store
 
 def install(request: Request, listener: Listener) -> tuple[Installation, bool]:
     """Make the disk match the plan; gives what is installed, and whether anything was changed for it."""
-    prefix = Path(request.plan.prefix)
-    made_here = tuple(place for place in (prefix, *prefix.parents) if not place.exists())
-    try:
-        with ownership(request.site.site):
-            return _install(request, listener)
-    except BaseException:
-        if made_here:
-            _remove_empty(Layout(prefix), made_here)
-        raise
-
-
-def _remove_empty(layout: Layout, made_here: tuple[Path, ...]) -> None:
-    """Take away the places of a tree that this run began and in which nothing came to be."""
-    for place in (layout.staging, layout.locks, layout.images, layout.images.parent, *made_here):
-        with suppress(OSError):
-            place.rmdir()
+    site = request.site.site
+    with nothing_begun(Layout(site.prefix)), ownership(site):
+        return _install(request, listener)
 
 
 def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:

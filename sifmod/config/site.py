@@ -18,6 +18,11 @@ RuntimeKind = Literal["apptainer", "singularity"]
 Syntax = Literal["lua", "tcl"]
 
 
+def _off(value: object) -> object:
+    """YAML reads a bare `off` as false."""
+    return "off" if value is False else value
+
+
 _SIZE = re.compile(r"([0-9]+)\s*([kMGT]i?B?|B)?")
 _UNITS = {"": 1, "B": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -58,7 +63,7 @@ class StripingKeys(Model):
 class Signatures(Model):
     """What a site asks of the signatures of images."""
 
-    policy: Literal["off", "warn", "require"] = "off"
+    policy: Annotated[Literal["off", "warn", "require"], BeforeValidator(_off)] = "off"
     """require: an image without a good signature is not installed; warn: it is, and that is said."""
     keys: tuple[Line, ...] = ()
     """Files with OpenPGP public keys of those whose signature counts."""

@@ -31,9 +31,11 @@ def find_gpu(
 
     `none` where nothing speaks of a GPU. Raises ImageError for a damaged image.
     """
+    packages = python.packages if python else {}
     found = [*_of_packages(rootfs, python), *_of_variables(environment), *_of_labels(labels), *_of_files(rootfs)]
     if not found:
-        return Gpu("none", "", "nothing in the image speaks of CUDA or ROCm")
+        built = (f"the package {name} {version}" for name, version in packages.items() if version.endswith("+cpu"))
+        return Gpu("none", "", next(built, "nothing in the image speaks of CUDA or ROCm"))
     first = found[0]
     # the directory of ROCm says all of its version, a framework often less
     same = [one for one in found if one.accelerator == first.accelerator and one.version]

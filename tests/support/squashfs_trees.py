@@ -58,7 +58,7 @@ def from_directory(writer: DataWriter, top: Path) -> Directory:
         if stat.S_ISREG(status.st_mode):
             return file(writer, Path(os.fsdecode(path)).read_bytes(), own)
         if stat.S_ISFIFO(status.st_mode):
-            return Fifo(own)
+            return Fifo(*own)
         kind = "b" if stat.S_ISBLK(status.st_mode) else "c"
         return Device(own, kind, os.major(status.st_rdev), os.minor(status.st_rdev))
 

@@ -159,13 +159,13 @@ class Transfer(Growing):
                 break
             if not piece.start and self._remote.check is not None:
                 self._remote.check(data)
+            if self._ranges is Ranges.NONE and piece.start + len(data) == end and raw.read(1):
+                raise FetchError(f"the server sent more than the {end} bytes that it announced")
             self._write(piece, data)
         if end is None:
             self._end(piece)
         elif piece.start < end:
             raise TransientError(f"the connection ended after {piece.start} of {self.size} bytes", "try again")
-        elif self._ranges is Ranges.NONE and raw.read(1):
-            raise FetchError(f"the server sent more than the {self.size} bytes that it announced")
 
     def _write(self, piece: Piece, data: bytes) -> None:
         if self.board.stopping.is_set() or not self._part.write(piece.epoch, piece.start, data):
@@ -204,11 +204,11 @@ class Transfer(Growing):
 
     def _start_over(self, why: str, *, whole: bool) -> SupersededError:
         """Forget what is there; `whole` says that ranges are of no use. Called with the lock."""
+        self._ranges = Ranges.NONE if whole else Ranges.UNKNOWN
+        self._empty()
         self._restarts += 1
         if self._restarts > _MOST_RESTARTS:
             raise FetchError(f"the server contradicts itself about {self.name}: {why}", "try again, or ask its owner")
-        self._ranges = Ranges.NONE if whole else Ranges.UNKNOWN
-        self._empty()
         return SupersededError()
 
     def _empty(self) -> None:

@@ -4,7 +4,7 @@ Names are compared as they are spelled. Where that is not what applying the laye
 parent is a symlink in a lower layer, a hard link to a lower layer), the merge is Entangled and `replay` does it.
 """
 
-from sifmod.image.inode import Content, Directory, File, Node
+from sifmod.image.inode import Content, Directory, File, Node, Symlink
 from sifmod.image.layers.data import BLOCK, Copier, DataWriter
 from sifmod.image.layers.malformed import Malformed
 from sifmod.image.layers.member import DIRECTORY, HARD_LINK, NAME, REGULAR, SYMLINK, Attributes, Member, special_node
@@ -181,6 +181,8 @@ class TopDown:
                 place.promote(name, child)
         else:
             replaced = name in place.fresh
+            if replaced and parts in self._suspects:
+                raise Entangled
             if not replaced and (name in place.node.entries or name in place.hidden):
                 return
             child = self._new_place(place, name, real=True)
@@ -191,11 +193,12 @@ class TopDown:
 
     def _entry(self, reader: TarReader, parts: Parts, place: Place | None, member: Member) -> None:
         """Merge anything but a directory."""
-        if member.kind == SYMLINK and parts in self._suspects:
-            raise Entangled
         found = self._target(member) if member.kind == HARD_LINK else None
+        leads = member.kind == SYMLINK or (member.kind == HARD_LINK and (found is None or isinstance(found, Symlink)))
+        if leads and parts in self._suspects:
+            raise Entangled
         self._hidden.pop(parts, None)
-        if place is not None and self._free(parts, place, member.kind):
+        if place is not None and self._free(parts, place, leads=leads):
             place.fresh[parts[-1]] = self._seen(found) if member.kind == HARD_LINK else self._node(reader, member)
         elif member.kind == REGULAR:
             self._hidden[parts] = len(self.contents[-1]) - 1, member
@@ -204,14 +207,17 @@ class TopDown:
         elif found is not None:
             self._hidden[parts] = found
 
-    def _free(self, parts: Parts, place: Place, kind: int) -> bool:
-        """Whether an entry that is no directory is seen; if so nothing of its own layer is left in its place."""
+    def _free(self, parts: Parts, place: Place, *, leads: bool) -> bool:
+        """Whether an entry that is no directory is seen; if so nothing of its own layer is left in its place.
+
+        `leads`: it is a symlink, or may be one.
+        """
         name = parts[-1]
         child = place.places.get(name)
         if child is None:
             return name in place.fresh or not (name in place.node.entries or name in place.hidden)
         above = child.layer != self._layer
-        if kind == SYMLINK and (child.through or (above and name in place.fresh)):
+        if leads and (child.through or (above and name in place.fresh)):
             raise Entangled
         if not child.real or name in place.fresh and (above or child.through):
             self._suspects.add(parts)

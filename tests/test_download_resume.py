@@ -1,0 +1,194 @@
+"""A download that was killed, interrupted or cut, and the next process that goes on with what is there."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from sifmod.errors import FetchError
+from sifmod.image.download import journal
+from sifmod.image.download.journal import journal_path
+from sifmod.image.download.remote import Remote
+from support.downloading import LENGTH, Place, content, getter, serving, sha256
+from support.ranged import Asked, Ranged, Span, ignores_ranges, says
+from support.web import Handler
+
+CONTENT = content()
+DIGEST = sha256(CONTENT)
+CHILD = """
+import sys
+from pathlib import Path
+from sifmod.image.download import pool
+from sifmod.image.download.remote import Remote
+from sifmod.image.oci.credentials import Netrc
+from sifmod.image.oci.http import Http
+from support.downloading import Place
+pool._SAVE_EVERY = 0.05
+url, directory, digest = sys.argv[1:]
+Place(Path(directory)).fetch(Remote("x.sif", Http().resource(url, Netrc()), digest=digest))
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "partial")
+
+
+def asked_for(file: Ranged) -> list[Span]:
+    """What the server's log says, those that touch each other as one."""
+    joined: list[Span] = []
+    for span in file.spans:
+        assert span is not None
+        if joined and joined[-1][1] == span[0]:
+            span = (joined.pop()[0], span[1])
+        joined.append(span)
+    return joined
+
+
+def interrupted(place: Place, file: Ranged, digest: str = "") -> list[Span]:
+    """Stop in the middle, as ^C does; gives what is missing then. The log is empty afterwards."""
+
+    def stop(done: int) -> None:
+        if done > LENGTH // 4:
+            raise KeyboardInterrupt
+
+    file.faults.append(slow)
+    with serving(file) as server, pytest.raises(KeyboardInterrupt):
+        place.fetch(Remote("x.sif", getter(server), digest=digest), stop)
+    file.faults.clear()
+    file.log.clear()
+    return place.missing()
+
+
+def slow(file: Ranged, handler: Handler, asked: Asked) -> bool:
+    """The first half quickly, the rest never, until the server stops."""
+    start, end = file.span(asked)
+    file.answer(handler, asked, (end - start) // 2)
+    handler.wfile.flush()
+    handler.server.ended.wait(60)
+    return True
+
+
+def goes_on(place: Place, file: Ranged, digest: str = "") -> None:
+    with serving(file) as server:
+        assert place.fetch(Remote("x.sif", getter(server), digest=digest)).content == file.content
+
+
+@pytest.mark.parametrize("digest", ["", DIGEST], ids=["etag", "digest"])
+def test_kill_9_and_another_process_asks_only_for_what_is_missing(place: Place, digest: str) -> None:
+    file = Ranged(CONTENT, faults=[slow])
+    place.directory.mkdir()
+    with serving(file) as server:
+        path = os.pathsep.join(str(Path(__file__).parents[level]) for level in (0, 1))
+        command = (sys.executable, "-c", CHILD, server.url("/0"), place.directory, digest)
+        with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}) as child:
+            while not _saved(place) or sum(end - start for start, end in place.missing()) > LENGTH * 3 // 4:
+                assert child.poll() is None
+            child.send_signal(signal.SIGKILL)
+    assert place.left() == ["file", "file.journal"]
+    missing = place.missing()
+    file.faults.clear()
+    file.log.clear()
+    goes_on(place, file, digest)
+    assert asked_for(file) == missing
+    assert file.sent == sum(end - start for start, end in missing) < LENGTH
+
+
+def _saved(place: Place) -> bool:
+    return journal.load(place.path) is not None
+
+
+def test_an_interrupt_saves_what_came(place: Place) -> None:
+    file = Ranged(CONTENT)
+    missing = interrupted(place, file)
+    assert 0 < sum(end - start for start, end in missing) < LENGTH * 3 // 4
+    goes_on(place, file)
+    assert asked_for(file) == missing
+    assert {asked.if_range for asked in file.log} == {'"one"'}
+
+
+def test_a_blob_is_known_by_its_digest_whatever_the_server_calls_it(place: Place) -> None:
+    file = Ranged(CONTENT)
+    missing = interrupted(place, file, DIGEST)
+    file.etag = '"another mirror"'
+    with serving(file) as server:
+        remote = Remote("x.sif", getter(server), LENGTH, DIGEST, by_digest=True)
+        assert place.fetch(remote).content == CONTENT
+    assert asked_for(file) == missing
+
+
+@pytest.mark.parametrize("digest", ["", sha256(content(2))], ids=["etag", "digest"])
+def test_content_that_changed_between_two_runs_is_fetched_anew(place: Place, digest: str) -> None:
+    interrupted(place, Ranged(CONTENT), digest)
+    goes_on(place, Ranged(content(2), '"two"'), digest)
+
+
+def test_a_shorter_file_between_two_runs(place: Place) -> None:
+    interrupted(place, Ranged(CONTENT))
+    goes_on(place, Ranged(content(2, 1000), '"two"'))
+
+
+def test_ranges_that_are_ignored_in_the_second_run(place: Place) -> None:
+    interrupted(place, Ranged(CONTENT))
+    goes_on(place, Ranged(CONTENT, faults=[ignores_ranges]))
+
+
+def test_another_promise_in_the_second_run(place: Place) -> None:
+    """The server decides by its ETag whether what is there is still right; the promise is checked at the end."""
+    file = Ranged(CONTENT)
+    missing = interrupted(place, file, sha256(b"other"))
+    goes_on(place, file, DIGEST)
+    assert asked_for(file) == missing
+
+
+def test_what_was_damaged_on_the_disk_is_fetched_again(place: Place) -> None:
+    file = Ranged(CONTENT)
+    interrupted(place, file, DIGEST)
+    with place.path.open("r+b") as partial:
+        partial.write(b"damage")
+    goes_on(place, file, DIGEST)
+    assert file.sent > LENGTH
+
+
+def test_everything_was_there(place: Place) -> None:
+    """Killed between the last byte and the end: the server is not asked at all."""
+    file = Ranged(CONTENT)
+    place.directory.mkdir()
+    place.path.write_bytes(CONTENT)
+    journal.save(place.path, journal.Record(LENGTH, DIGEST, "", ((0, LENGTH),)))
+    goes_on(place, file, DIGEST)
+    assert file.log == []
+
+
+def test_a_file_without_journal_is_not_believed(place: Place) -> None:
+    file = Ranged(CONTENT)
+    interrupted(place, file)
+    journal_path(place.path).unlink()
+    goes_on(place, file)
+    assert asked_for(file) == [(0, LENGTH)]
+
+
+def test_a_connection_that_hangs_does_not_hold_up_an_interrupt(place: Place) -> None:
+    """Threads that wait for a silent server are left behind, and can write nothing any more."""
+    file = Ranged(CONTENT)
+    interrupted(place, file)
+    size = place.path.stat().st_size
+    assert [thread for thread in threading.enumerate() if thread.name.startswith("Pool")] == []
+    assert place.path.stat().st_size == size
+
+
+def test_a_run_that_fails_leaves_the_journal_of_the_one_before(place: Place) -> None:
+    file = Ranged(CONTENT)
+    missing = interrupted(place, file)
+    file.faults.append(says(503))
+    with serving(file) as server, pytest.raises(FetchError, match="503"):
+        place.fetch(Remote("x.sif", getter(server)))
+    assert place.missing() == missing
+    file.faults.clear()
+    file.log.clear()
+    goes_on(place, file)
+    assert asked_for(file) == missing

@@ -1,0 +1,143 @@
+"""`sifmod fetch` and `install --fetch`: as a user types them."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run
+from sifmod.tree.layout import Layout
+from support.command import run as call
+from support.disk_state import disk_state
+from support.images import Images
+from support.registry import Registry
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Path:
+    return tmp_path / "prefix"
+
+
+def fetch(prefix: Path, *words: str | Path) -> int:
+    return run(["fetch", "--prefix", str(prefix), *map(str, words)])
+
+
+def test_an_image_comes_into_the_store_and_its_path_is_printed(
+    images: Images, registry: Registry, prefix: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reference = registry.push_layout(images.tiny_layout("fetched"), "fetched:1.0")
+    assert fetch(prefix, reference) == 0
+    out, err = capfd.readouterr()
+    path = Path(out.strip())
+    assert path.parent == Layout(prefix).images
+    assert f"== SHA-256 {path.stem}" in err
+    assert "to pin this image write its source as  docker://" in err
+    before = disk_state(prefix)
+    assert fetch(prefix, reference, "--quiet") == 0
+    assert capfd.readouterr() == (out, "")
+    after = disk_state(prefix)
+    assert {name for name in after if ".locks" not in name} == {name for name in before if ".locks" not in name}
+
+
+def test_an_image_goes_into_a_file_and_nowhere_else(images: Images, prefix: Path, tmp_path: Path) -> None:
+    target = tmp_path / "place" / "x.sif"
+    target.parent.mkdir()
+    assert fetch(prefix, f"oci:{images.tiny_layout()}", "-o", target) == 0
+    assert os.listdir(target.parent) == ["x.sif"]
+    assert not prefix.exists()
+    assert call(("apptainer", "exec", target, "cat", "/etc/variant")).ok().stdout == "tiny\n"
+
+
+def test_a_file_that_is_there_stays(
+    images: Images, prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "x.sif"
+    target.write_text("mine")
+    before = disk_state(tmp_path)
+    assert fetch(prefix, images.tiny_sif, "-o", target) == 10
+    assert "exists already" in capfd.readouterr().err
+    assert disk_state(tmp_path) == before
+    assert fetch(prefix, images.tiny_sif, "-o", target, "--force") == 0
+    assert target.read_bytes() == images.tiny_sif.read_bytes()
+
+
+def test_json_says_what_an_easyconfig_can_promise(
+    images: Images, prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    layout = images.tiny_layout("promised")
+    assert fetch(prefix, f"oci:{layout}", "--json", "--quiet") == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["origin"]["manifest"].startswith("sha256:")
+    easyconfig = tmp_path / "Tiny-1.0.yaml"
+    image = {"sources": [f"oci:{layout}"], **found["promise"]}
+    easyconfig.write_text(json.dumps({"name": "Tiny", "version": "1.0", "image": image}))
+    other = tmp_path / "other"
+    assert run(["install", "--prefix", str(other), str(easyconfig)]) == 0
+    installed = json.loads((other / "software" / "Tiny" / "1.0" / "receipt.json").read_text())
+    assert installed["image"]["sha256"] == found["sha256"]
+    assert installed["image"]["origin"] == found["origin"]
+
+
+def test_a_wrong_promise_leaves_nothing(
+    images: Images, prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = disk_state(tmp_path)
+    assert fetch(prefix, images.tiny_sif, "--sha256", "0" * 64, "-o", tmp_path / "x.sif") == 10
+    assert "is not the promised one" in capfd.readouterr().err
+    assert disk_state(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("docker://x:1", "--sha256", "abc"), 2, "expected 64 hexadecimal digits"),
+        (("docker://x:1", "--compression", "zip"), 2, "expected auto, zstd:LEVEL, gzip:LEVEL or lz4"),
+        (("docker://x:1", "--processors", "none"), 2, "processors"),
+        (("dockr://x:1",), 10, "did you mean docker:?"),
+        (("docker://x:1", "--offline"), 10, "--offline was given"),
+        (("oci:/no/such",), 10, "there is nothing"),
+        (("nowhere.sif",), 10, "no file of this name"),
+    ],
+)
+def test_what_cannot_be_done_is_told(
+    prefix: Path, tmp_path: Path, words: tuple[str, ...], code: int, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = disk_state(tmp_path)
+    assert fetch(prefix, *words) == code
+    assert said in capfd.readouterr().err
+    assert disk_state(tmp_path) == before
+
+
+def test_install_fetch_only_fetches(
+    images: Images, prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    easyconfig = tmp_path / "Tiny-1.0.yaml"
+    easyconfig.write_text(f"name: Tiny\nversion: '1.0'\nimage: {{sources: ['oci:{images.tiny_layout()}']}}\n")
+    words = ["install", "--prefix", str(prefix), str(easyconfig)]
+    assert run([*words, "--fetch"]) == 0
+    path = Path(capfd.readouterr().out.strip())
+    assert path.parent == Layout(prefix).images
+    assert not (prefix / "software").exists()
+    assert not (prefix / "modules").exists()
+    assert run(words) == 0
+    assert "converting" not in capfd.readouterr().err
+    assert (prefix / "software" / "Tiny" / "1.0" / "Tiny-1.0.sif").resolve() == path
+
+
+def test_the_site_can_require_signatures(
+    images: Images, prefix: Path, own_home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = own_home / ".config" / "sifmod" / "config.yaml"
+    settings.parent.mkdir(parents=True)
+    key = tmp_path / "key.asc"
+    key.write_text("no key at all")
+    for policy, code in (("require", 10), ("warn", 0), ("off", 0)):
+        settings.write_text(f"signatures: {{policy: {policy}, keys: [{key}]}}\n")
+        target = tmp_path / f"{policy}.sif"
+        assert fetch(prefix, images.tiny_sif, "-o", target) == code
+        assert target.exists() == (code == 0)
+        assert ("is not signed" in capfd.readouterr().err) == (policy != "off")
+    settings.write_text(f"signatures: {{policy: require, keys: [{key}]}}\n")
+    assert fetch(prefix, f"oci:{images.tiny_layout()}") == 10
+    assert "bears no signature" in capfd.readouterr().err
