@@ -124,7 +124,7 @@ def test_a_registry_is_a_source(
     first = one_prefix.fetch(plan(reference))
     assert (variant(first.path), first.source) == ("pushed", reference)
     assert first.notes == (
-        f"the easyconfig promises no digest; to pin this image write its source as  "
+        f"no digest was promised; to pin this image write its source as  "
         f"docker://{registry.address}/tiny@{digest}",
     )
     pinned = one_prefix.fetch(plan(f"{reference}@{digest}"))

@@ -114,7 +114,7 @@ def test_the_same_image_again_changes_nothing(prefix: Prefix, mine: Path) -> Non
 
 def test_an_image_without_a_promise_comes_with_its_digest(prefix: Prefix, mine: Path) -> None:
     (note,) = prefix.fetch(plan(mine)).notes
-    assert note == f"the easyconfig promises no digest; to pin this image add to `image:`  sha256: {digest(mine)}"
+    assert note == f"no digest was promised; to pin this image add to `image:`  sha256: {digest(mine)}"
 
 
 @pytest.mark.parametrize("source", ["dockr://x", "http://example.org/x.sif", "https://me:secret@host/x.sif"])

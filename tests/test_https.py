@@ -82,7 +82,7 @@ def test_a_file_is_streamed_into_the_store(web: Web, prefix: Prefix, sif: bytes)
     assert artifact.path.read_bytes() == sif
     assert (artifact.sha256, artifact.size, artifact.source) == (digest, len(sif), url)
     assert artifact.notes == (
-        f"the easyconfig promises no digest; to pin this image add to `image:`  sha256: {digest}",
+        f"no digest was promised; to pin this image add to `image:`  sha256: {digest}",
     )
     assert [done for _, done, _ in told] == [*range(1 << 20, len(sif), 1 << 20), len(sif)]
     assert {(what, total) for what, _, total in told} == {("downloading x.sif", len(sif))}

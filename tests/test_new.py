@@ -14,9 +14,11 @@ from sifmod.config.easyconfig import Easyconfig
 from support.command import run as run_command
 from support.config import Configuration
 from support.disk_state import disk_state
+from support.identity import call_as
 from support.images import Images
 from support.oci import Entry
 from support.registry import Registry
+from support.user import OrdinaryUser
 
 SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LUMI = "lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1-dockerhash-0d479e852886.sif"
@@ -215,7 +217,29 @@ def test_no_file_is_ever_overwritten(images: Images, here: Path, capfd: pytest.C
     (here / "link.yaml").symlink_to("nowhere")
     assert run(["new", "-q", "tiny.sif", "-o", "link.yaml"]) == 2
     (here / "link.yaml").unlink()
+    assert run(["new", "-q", "tiny.sif", "-o", "none/tiny.yaml"]) == 2
+    assert "there is no directory none" in capfd.readouterr().err
     assert disk_state(here) == before
+
+
+def test_a_directory_that_the_user_may_not_write_in(
+    images: Images,
+    ordinary_user: OrdinaryUser,
+    shared_tmp: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("HOME", "SIFMOD_CONFIG_DIR", "SIFMOD_PREFIX"):
+        monkeypatch.setenv(name, str(shared_tmp / "user"))
+    monkeypatch.chdir(shared_tmp)
+    closed, sif = shared_tmp / "closed", Path(shutil.copy(images.tiny_sif, shared_tmp / "tiny.sif"))
+    closed.mkdir(mode=0o755)
+    # as root first: the other user may not be able to read this interpreter's modules
+    assert run(["new", "-q", str(sif), "-o", "-"]) == 0
+    code = call_as(ordinary_user.user, lambda: run(["new", "-q", str(sif), "-o", str(closed / "tiny.yaml")]))
+    assert code == 25
+    assert f"cannot write {closed}/tiny.yaml: Permission denied" in capfd.readouterr().err
+    assert list(closed.iterdir()) == []
 
 
 def test_standard_output_and_json(images: Images, here: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from sifmod.config.settings import LoadedSite
 from sifmod.digest import sha256_file
 from sifmod.errors import ConfigError, OptionError
 from sifmod.image.artifact import Artifact
+from sifmod.image.disk import writing
 from sifmod.image.guess import Guess, make_guess
 from sifmod.image.inspect import describe_sif
 from sifmod.image.reference import Reference, parse
@@ -76,27 +77,37 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, listener: Liste
 
 
 def write_draft(draft: Draft, target: Path) -> None:
-    """Put the text at `target`, whole or not at all; raises OptionError where there is something already."""
+    """Put the text at `target`, whole or not at all.
+
+    Raises OptionError where there is something already, PermissionsError or NoSpaceError where it cannot be written.
+    """
     check_target(target)
     unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    try:
-        with unfinished.open("xb") as file:
-            file.write(draft.text.encode())
-            file.flush()
-            os.fsync(file.fileno())
+    with writing(target):
         try:
-            os.link(unfinished, target)  # fails where somebody was faster; rename would not
-        except FileExistsError:
-            check_target(target)
-        except OSError:  # a file system without hard links
-            check_target(target)
-            unfinished.rename(target)
-    finally:
-        unfinished.unlink(missing_ok=True)
+            with unfinished.open("xb") as file:
+                file.write(draft.text.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            _publish(unfinished, target)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+
+def _publish(unfinished: Path, target: Path) -> None:
+    try:
+        os.link(unfinished, target)  # fails where somebody was faster; rename would not
+    except FileExistsError:
+        check_target(target)
+    except OSError:  # a file system without hard links
+        check_target(target)
+        unfinished.rename(target)
 
 
 def check_target(target: Path) -> None:
-    """Raise OptionError where `target` exists."""
+    """Raise OptionError where `target` exists, or cannot because its directory does not."""
+    if not target.parent.is_dir():
+        raise OptionError(f"there is no directory {target.parent} to write {target.name} in")
     if os.path.lexists(target):
         raise OptionError(
             f"{target} exists already, and is left as it is", "give another name: -o FILE, or -o - to see it"

@@ -4,10 +4,11 @@ from pathlib import Path
 
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import ImageError
-from sifmod.image.disk import check_space, writing
+from sifmod.image.disk import reserve, writing
 from sifmod.image.download.downloads import Downloads
 from sifmod.image.fetched import Fetched, Request
 from sifmod.image.layers.merge import merge_layers
+from sifmod.image.lustre import stripe
 from sifmod.image.metadata.graft import graft
 from sifmod.image.metadata.make import Metadata, make_metadata
 from sifmod.image.oci.image import OciImage, open_image
@@ -34,8 +35,6 @@ def convert(request: Request) -> Fetched:
         how = _compression(request, workspace)
         if not request.settings.fresh and (made := _made_before(request, image, how)):
             return made
-        # beside the downloads, which look after themselves: a SIF is about as large as the compressed layers
-        check_space(request.incoming.parent, sum(layer.size for layer in image.manifest.layers))
         metadata = _metadata(request, image)
         with Downloads(image.sources, request.partial, request.settings.connections) as downloads:
             warnings = _write(request, image, downloads, metadata, how)
@@ -78,7 +77,10 @@ def _write(
     epoch = image.config.created or 0
     shown = f"converting {request.image.filename}"
     offset = partition_offset(metadata.objects)
-    with writing(request.incoming), request.incoming.open("x+b") as file:
+    stripe(request.incoming, request.settings.striping)
+    with writing(request.incoming), request.incoming.open("w+b") as file:
+        # room and quota, for a SIF is about as large as the compressed layers; before the first byte of them comes
+        reserve(file.fileno(), request.incoming, sum(layer.size for layer in image.manifest.layers))
         with SquashfsWriter(file, offset, how, request.settings.processors, epoch) as squashfs:
             merged = merge_layers(
                 downloads.blobs,
@@ -89,6 +91,7 @@ def _write(
             warnings = graft(merged.root, metadata.entries, squashfs.add, epoch)
             size = squashfs.close(merged.root)
         write_header(file, metadata.objects, size, image.config.arch or request.image.arch, epoch)
+        file.truncate(offset + size)  # gives back what was reserved and is not needed
     if read_sif(request.incoming, request.image.filename).primary.size != size:
         raise ImageError(f"{request.image.filename} was not written as it should be: this is a bug in sifmod")
     return (*merged.warnings, *warnings)

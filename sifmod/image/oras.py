@@ -19,10 +19,13 @@ def download(request: Request, patience: Patience = PATIENCE) -> Fetched:
     registry = Registry(reference, settings.mirrors, settings.insecure_registries, request.image.arch)
     manifest = registry.manifest()
     layer = sif_layer(manifest, reference.source)
+    origin = ImageOrigin(manifest.index_digest, manifest.digest, (layer.digest,))
+    sha256 = layer.digest.removeprefix("sha256:")
+    if not settings.fresh and (stored := request.store.find(sha256)):
+        return Fetched(stored, sha256, layer.size, (), origin)
     get = registry.blob(layer)
     name = request.image.filename
     remote = Remote(name, get, layer.size, layer.digest, by_digest=True, check=refuse_other_files)
-    origin = ImageOrigin(manifest.index_digest, manifest.digest, (layer.digest,))
     return download_sif(request, remote, origin, patience)
 
 

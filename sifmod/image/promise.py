@@ -50,9 +50,9 @@ def _broken(image: ImagePlan, fetched: Fetched, likely: str) -> ImageError:
 
 def _to_pin(reference: Reference, fetched: Fetched) -> tuple[str, ...]:
     if reference.kind in _READY_MADE:
-        return (f"the easyconfig promises no digest; to pin this image add to `image:`  sha256: {fetched.sha256}",)
+        return (f"no digest was promised; to pin this image add to `image:`  sha256: {fetched.sha256}",)
     if reference.kind == "docker" and not reference.digest:
         digest = fetched.origin.index or fetched.origin.manifest
         pinned = f"docker://{reference.location}@{digest}"
-        return (f"the easyconfig promises no digest; to pin this image write its source as  {pinned}",)
+        return (f"no digest was promised; to pin this image write its source as  {pinned}",)
     return ()

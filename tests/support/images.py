@@ -79,7 +79,7 @@ class Images:
     @cached_property
     def umoci_layout(self) -> Path:
         """An OCI layout of three layers that umoci made."""
-        key = hashlib.sha256("".join(umoci_image.STEPS).encode()).hexdigest()[:12]
+        key = hashlib.sha256("".join((*umoci_image.STEPS, umoci_image.AGED)).encode()).hexdigest()[:12]
         return _made(BUILD / f"umoci-{key}.oci", umoci_image.build)
 
     @cached_property

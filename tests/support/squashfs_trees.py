@@ -28,7 +28,7 @@ def build(path: Path, make: Make, compression: str = "zstd:3", processors: int =
 
 
 def reader(path: Path, offset: int = 0) -> SquashfsReader:
-    """A reader of an image; its file is never closed, which tests may."""
+    """A reader of an image; its file is closed with it."""
     return SquashfsReader(path.open("rb"), offset, path.stat().st_size - offset)
 
 
@@ -76,15 +76,15 @@ def from_directory(writer: DataWriter, top: Path) -> Directory:
     return root
 
 
-def snapshot(top: Path) -> dict[bytes, tuple[object, ...]]:
+def snapshot(top: Path, with_xattrs: bool = True) -> dict[bytes, tuple[object, ...]]:
     """Everything below a directory, as lstat, readlink and getxattr tell it; names of one file share a first name."""
     found: dict[bytes, tuple[object, ...]] = {}
     first: dict[int, bytes] = {}
     above = os.fsencode(top)
     for folder, folders, names in os.walk(above):
         folders.sort()
-        for name in sorted((*folders, *names)):
-            path = folder + b"/" + name
+        for entry in sorted((*folders, *names)):
+            path = folder + b"/" + entry
             status = os.lstat(path)
             own = path[len(above) :]
             data = b""
@@ -93,7 +93,8 @@ def snapshot(top: Path) -> dict[bytes, tuple[object, ...]]:
                     data = hashlib.file_digest(opened, "sha256").digest()
             elif stat.S_ISLNK(status.st_mode):
                 data = os.readlink(path)
-            xattrs = {n: os.getxattr(path, n, follow_symlinks=False) for n in os.listxattr(path, follow_symlinks=False)}
+            listed = os.listxattr(path, follow_symlinks=False) if with_xattrs else []
+            xattrs = {name: os.getxattr(path, name, follow_symlinks=False) for name in listed}
             is_folder = stat.S_ISDIR(status.st_mode)
             same = own if is_folder else first.setdefault(status.st_ino, own)
             size = 0 if is_folder else status.st_size
@@ -114,9 +115,9 @@ def unpacked(image: Path, target: Path, offset: int = 0) -> Path:
 def listed(image: Path) -> list[str]:
     """What unsquashfs lists, with numeric owners."""
     command = ["unsquashfs", "-lln", str(image)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "TZ": "UTC"})
-    assert done.stderr == ""
-    return done.stdout.splitlines()
+    done = subprocess.run(command, capture_output=True, check=True, env={**os.environ, "TZ": "UTC"})
+    assert done.stderr == b""
+    return os.fsdecode(done.stdout).split("\n")[:-1]
 
 
 def mksquashfs(source: Path, image: Path, *options: str) -> Path:

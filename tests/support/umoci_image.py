@@ -4,6 +4,7 @@ from pathlib import Path
 
 from support.command import run
 from support.filesystem import AS_ROOT
+from support.ustar import MTIME
 
 # each is done in the unpacked root file system of the image so far, and becomes a layer
 STEPS = (
@@ -50,6 +51,8 @@ lines'
     for number in $(seq 300); do echo "$number" >"opt/many/$((number % 3))/$number"; done
     """,
 )
+# at the end of each: nothing was made just now
+AGED = f"find . -newermt 2024-01-01 -exec touch -h -d @{MTIME} {{}} +"
 
 
 def build(layout: Path) -> None:
@@ -59,7 +62,7 @@ def build(layout: Path) -> None:
     run((*AS_ROOT, "umoci", "new", "--image", image)).ok()
     for step in STEPS:
         run((*AS_ROOT, "umoci", "unpack", "--image", image, bundle)).ok()
-        run((*AS_ROOT, "sh", "-euc", step), cwd=bundle / "rootfs").ok()
+        run((*AS_ROOT, "sh", "-euc", step + AGED), cwd=bundle / "rootfs").ok()
         run((*AS_ROOT, "umoci", "repack", "--image", image, bundle)).ok()
         run((*AS_ROOT, "rm", "-rf", bundle)).ok()
     created = "2025-01-01T00:00:00Z"

@@ -31,7 +31,7 @@ class TopDown:
         self._touched: list[Place] = []  # by this layer
         self._seals: list[Place] = []  # at this layer's end
         self._heads: dict[bytes, Place | None] = {}  # of this layer: a path as it spells it, None where that is hidden
-        self._hidden: dict[Parts, Node | tuple[int, Member]] = {}  # of this layer: what no other layer shows
+        self._hidden: dict[Parts, Node | tuple[int, Member] | None] = {}  # of this layer: what no other layer shows
         self._suspects: set[Parts] = (
             set()
         )  # directories of hidden entries: were they symlinks below, they led elsewhere
@@ -163,11 +163,22 @@ class TopDown:
             return
         if target == OPAQUE:
             place.opaque = True
+            for name, child in place.places.items():
+                self._suspect((*parts[:-1], name), child)
             return
         place.whiteouts.add(target)
-        child = place.places.get(target)
-        if child is not None and child.touched == self._layer and child.through:
-            self._suspects.add((*parts[:-1], target))
+        if target in place.places:
+            self._suspect((*parts[:-1], target), place.places[target])
+
+    def _suspect(self, parts: Parts, place: Place) -> None:
+        """Keep in mind where this layer may have put something before what is below was taken away."""
+        todo = [(parts, place)]
+        while todo:
+            parts, place = todo.pop()
+            if place.touched == self._layer:
+                if place.through:
+                    self._suspects.add(parts)
+                todo += [((*parts, name), child) for name, child in place.places.items()]
 
     def _directory(self, parts: Parts, place: Place | None, attributes: Attributes) -> None:
         self._hidden.pop(parts, None)
@@ -204,7 +215,7 @@ class TopDown:
             self._hidden[parts] = len(self.contents[-1]) - 1, member
         elif member.kind != HARD_LINK:
             self._hidden[parts] = special_node(member)
-        elif found is not None:
+        else:
             self._hidden[parts] = found
 
     def _free(self, parts: Parts, place: Place, *, leads: bool) -> bool:
@@ -219,8 +230,10 @@ class TopDown:
         above = child.layer != self._layer
         if leads and (child.through or (above and name in place.fresh)):
             raise Entangled
-        if not child.real or name in place.fresh and (above or child.through):
-            self._suspects.add(parts)
+        if not child.real or name in place.fresh:  # it goes, and what lower layers have below it matters no more, but
+            self._suspect(parts, child)
+            if above:
+                self._suspects.add(parts)
         self._heads.clear()
         if child.real and name not in place.fresh:  # an upper layer's directory
             if child.touched == self._layer:

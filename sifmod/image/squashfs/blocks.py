@@ -20,6 +20,7 @@ class Blocks:
     """
 
     def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
+        self._file = file  # kept open
         self._fd = file.fileno()
         self._offset = offset
         self.superblock = parse_superblock(os.pread(self._fd, min(SIZE, max(size, 0)), offset), size)

@@ -4,6 +4,7 @@ import struct
 from array import array
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sifmod.errors import ImageError
 from sifmod.image.inode import Directory, File, Node
@@ -38,18 +39,14 @@ class Ids(dict[int, int]):
 
 @dataclass(frozen=True)
 class Survey:
-    """A tree seen from above: directories with parents before children, and how often each node is named."""
+    """A tree seen from above: directories with parents before children, and the nodes with several names."""
 
     directories: tuple[Directory, ...]
     names: tuple[list[bytes], ...]  # of each directory, sorted
     parents: tuple[int, ...]  # number of each one's parent
     numbers: dict[int, int]  # of directories, from 1, by id()
-    links: Counter[int]  # by id()
-
-    @property
-    def inodes(self) -> int:
-        """How many there are."""
-        return len(self.links) + 1
+    links: dict[int, int]  # names of each node that has several, by id()
+    inodes: int
 
 
 def survey(root: Directory) -> Survey:
@@ -58,7 +55,7 @@ def survey(root: Directory) -> Survey:
     names: list[list[bytes]] = []
     parents: list[int] = []
     numbers: dict[int, int] = {}
-    links: Counter[int] = Counter()
+    named = array("Q", [id(root)])
     stack = [(root, 0)]
     while stack:
         directory, parent = stack.pop()
@@ -71,11 +68,20 @@ def survey(root: Directory) -> Survey:
         number = len(directories)
         if numbers.setdefault(id(directory), number) != number:
             raise ImageError("a directory of the image is reached by two names")
-        links.update(map(id, entries.values()))
+        named.extend(map(id, entries.values()))
         inner = [(node, number) for name in reversed(listed) if isinstance(node := entries[name], Directory)]
         stack.extend(inner)
-    parents[0] = len(links) + 2  # there is no such inode: the root has no parent
-    return Survey(tuple(directories), tuple(names), tuple(parents), numbers, links)
+    links = _repeated(named)
+    inodes = len(named) - sum(links.values()) + len(links)
+    parents[0] = inodes + 1  # there is no such inode: the root has no parent
+    return Survey(tuple(directories), tuple(names), tuple(parents), numbers, links, inodes)
+
+
+def _repeated(numbers: "array[int]") -> dict[int, int]:
+    """How often each of the numbers comes that comes more than once; takes less memory than counting all."""
+    ordered = sorted(numbers)
+    again = Counter(one for one, following in pairwise(ordered) if one == following)
+    return {number: times + 1 for number, times in again.items()}
 
 
 def _check(names: list[bytes]) -> None:
@@ -117,7 +123,7 @@ class TreeWriter:
         subdirectories = 0
         for name in self._seen.names[index]:
             node = entries[name]
-            if type(node) is File and not node.xattrs and links[id(node)] == 1 and node.content[3] >= 0:
+            if type(node) is File and not node.xattrs and id(node) not in links and node.content[3] >= 0:
                 size, _, _, fragment, offset, _ = node.content
                 place = inodes.start << 16 | len(buffer)
                 places.append(place)
@@ -138,7 +144,7 @@ class TreeWriter:
 
     def _node(self, node: Node) -> tuple[int, int, int]:
         """Write any other inode, once, and return its reference, number and type."""
-        links = self._seen.links[id(node)]
+        links = self._seen.links.get(id(node), 1)
         if links > 1 and (known := self._shared.get(id(node))):
             return known
         place = self._here()
