@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from support import large_file
+from support.command import BUILD, run
 from support.conversion import NOW, apptainer_pull, compared, content, push, sifmod_fetch
 from support.departures import CREATED, DEPARTURES, EVERYWHERE
 from support.filesystem import Difference, Listing, mounted
-from support.images import Images
+from support.images import Images, made
 from support.layer_stacks import BASE, MERGED, whiteouts
 from support.oci import Packed, write_layout
 from support.packing import PACKINGS
@@ -46,6 +47,13 @@ class Pair:
         apptainer_pull(reference, sif).ok()
         return content(sif)
 
+    def theirs_kept(self, reference: str) -> Listing:
+        """The same, pulled once for each image: where that takes a minute."""
+        show = ("skopeo", "inspect", "--tls-verify=false", "--format={{.Digest}}", reference)
+        digest = run(show).ok().stdout.strip().removeprefix("sha256:")
+        sif = BUILD / f"pulled-{digest[:12]}.sif"
+        return content(made(sif, lambda to: apptainer_pull(reference, to).ok()))
+
 
 @pytest.fixture
 def pair(registry: Registry, tmp_path: Path) -> Pair:
@@ -56,7 +64,8 @@ def pair(registry: Registry, tmp_path: Path) -> Pair:
 def test_layers(pair: Pair, name: str) -> None:
     reference = pair.reference(name, *STACKS[name]())
     expected = EVERYWHERE | DEPARTURES.get(name, frozenset())
-    assert compared(pair.ours(reference), pair.theirs(reference)) == expected
+    theirs = pair.theirs_kept(reference) if name == "crowd" else pair.theirs(reference)
+    assert compared(pair.ours(reference), theirs) == expected
 
 
 def test_every_departure_belongs_to_a_stack() -> None:
@@ -104,11 +113,14 @@ def test_an_image_of_umoci(pair: Pair, images: Images) -> None:
 
 
 def test_the_pytorch_image(pair: Pair, images: Images) -> None:
-    """As a registry has it, with compressed layers; both compressions of ours."""
+    """As a registry has it, with compressed layers; both compressions of ours. /etc is the one of its builder."""
     reference = pair.registry.push_layout(images.pytorch_layout, "equality/pytorch:1")
-    theirs = pair.theirs(reference)
+    theirs = pair.theirs_kept(reference)
     for compression in ("zstd:3", "gzip"):
-        assert compared(pair.ours(reference, "--compression", compression), theirs) == EVERYWHERE
+        found = compared(pair.ours(reference, "--compression", compression), theirs)
+        assert {difference for difference in found if difference.path not in ("etc/hosts", "etc/resolv.conf")} <= {
+            Difference(path, "mtime", CREATED, NOW) for path in (".", "dev", "etc")
+        }
 
 
 def test_a_file_beyond_8_gib(pair: Pair, images: Images) -> None:

@@ -30,6 +30,11 @@ def whiteout(path: str, opaque: bool) -> str:
     return f"{path}/.wh..wh..opq" if opaque else f"{head}{slash}.wh.{name}"
 
 
+def open_to_owner(kind: bytes) -> int:
+    """Bits without which a user could not read their own directories back."""
+    return 0o700 if kind == tarfile.DIRTYPE and not AS_ROOT else 0
+
+
 @st.composite
 def entries(draw: st.DrawFn, symlinks: bool = True) -> Entry:
     kind = draw(st.sampled_from(KINDS if symlinks else KINDS[:4]))
@@ -38,7 +43,7 @@ def entries(draw: st.DrawFn, symlinks: bool = True) -> Entry:
         draw(spelled),
         kind,
         content=b"%d" % number * number if kind == tarfile.REGTYPE else b"",
-        mode=(0o644, 0o755, 0o4755, 0o2711, 0o600, 0o700, 0o555, 0o1777)[number],
+        mode=(0o644, 0o755, 0o4755, 0o2711, 0o600, 0o700, 0o555, 0o1777)[number] | open_to_owner(kind),
         uid=number * 1000 if AS_ROOT else 0,
         gid=number if AS_ROOT else 0,
         mtime=1_400_000_000 + number,

@@ -1,6 +1,8 @@
 """The squashfs writer, judged by unsquashfs, the kernel, squashfuse and mksquashfs."""
 
 import os
+import stat
+import zlib
 from pathlib import Path
 
 import pytest
@@ -59,7 +61,7 @@ def tree(tmp_path: Path) -> Path:
         (top / name).chmod((0o4755, 0o2711, 0o0400)[mode])
     (top / "deep").chmod(0o1777)
     for path in sorted(top.rglob("*"), reverse=True):
-        os.utime(path, (0, hash(path.name) % (1 << 31)), follow_symlinks=False)
+        os.utime(path, (0, zlib.crc32(os.fsencode(path.name)) >> 1), follow_symlinks=False)
     return top
 
 
@@ -98,7 +100,7 @@ def test_owners_devices_and_attributes_of_root(tmp_path: Path) -> None:
     def make(writer: DataWriter) -> Directory:
         capability = ((b"security.capability", b"\1\0\0\2" + bytes(16)), (b"trusted.x", b"\0"))
         entries: dict[bytes, Node] = {
-            b"block": Device((0o660, 0, 6, 1, capability), "b", 259, 1_000_000),
+            b"block": Device((0o660, 0, 6, 1, capability), "b", 4095, (1 << 20) - 1),
             b"char": Device((0o666, 1, 2, 0, ()), "c", 1, 3),
             b"fifo": Fifo(0o600, 4_294_967_294, 65536, 0xFFFFFFFF, capability),
             b"file": file(writer, b"x", (0o4755, 1000, 100, 86400, capability)),
@@ -108,16 +110,18 @@ def test_owners_devices_and_attributes_of_root(tmp_path: Path) -> None:
 
     image = tmp_path / "image"
     build(image, make)
-    assert [" ".join(line.split()) for line in listed(image) if "squashfs-root" in line] == [
+    assert [" ".join(line.split()) for line in listed(image) if "root" in line and "block" not in line] == [
         "drwx--x--x 3/4 76 1970-01-01 00:00 squashfs-root",
-        "brw-rw---- 0/6 259,1000000 1970-01-01 00:00 squashfs-root/block",
         "crw-rw-rw- 1/2 1, 3 1970-01-01 00:00 squashfs-root/char",
         "prw------- 4294967294/65536 0 2106-02-07 06:28 squashfs-root/fifo",
         "-rwsr-xr-x 1000/100 1 1970-01-02 00:00 squashfs-root/file",
         "lrwxrwxrwx 5/6 5 1970-01-01 00:00 squashfs-root/link -> /file",
     ]
+    with mounted_by_kernel(image, tmp_path / "mounted") as target:  # unsquashfs cannot show such a number
+        block = (target / "block").lstat()
+        assert (stat.filemode(block.st_mode), block.st_rdev) == ("brw-rw----", os.makedev(4095, (1 << 20) - 1))
     ours = reader(image)
-    assert [(path, ours.xattrs(stat)) for path, stat, _ in ours.walk() if stat.kind != "c"] == [
+    assert [(path, ours.xattrs(found)) for path, found, _ in ours.walk() if found.kind != "c"] == [
         (name, ((b"security.capability", b"\1\0\0\2" + bytes(16)), (b"trusted.x", b"\0")))
         for name in (b"block", b"fifo", b"file", b"link")
     ]
@@ -160,6 +164,7 @@ def test_how_data_is_cut_into_pieces_does_not_matter(tmp_path: Path) -> None:
 
 
 def test_mksquashfs_says_the_same(tree: Path, tmp_path: Path) -> None:
+    (tree / "l2").unlink()  # mksquashfs 4.5 makes two files of a symbolic link with two names, now and then
     build(tmp_path / "ours", lambda writer: from_directory(writer, tree))
     theirs = mksquashfs(tree, tmp_path / "theirs", "-comp", "zstd")
     without_sizes = [

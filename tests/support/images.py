@@ -45,7 +45,7 @@ class Images:
     ) -> Path:
         """A SIF that apptainer built of the tiny image, with more files, labels or variables: another digest each."""
         layout = self.tiny_layout(name, entries=entries, labels=labels, env=env)
-        return _made(layout.with_suffix(".sif"), lambda to: _build_sif(to, f"oci:{layout}"))
+        return made(layout.with_suffix(".sif"), lambda to: _build_sif(to, f"oci:{layout}"))
 
     def tiny_layout(
         self,
@@ -59,7 +59,7 @@ class Images:
         content = layer((*_busybox(), Entry("etc/variant", f"{name}\n".encode(), mode=0o644), *entries))
         key = hashlib.sha256(content + json.dumps([dict(labels or {}), list(env)]).encode()).hexdigest()[:12]
         path = BUILD / f"{name}-{key}.oci"
-        return _made(path, lambda to: write_layout(to, (content,), labels=labels, env=env))
+        return made(path, lambda to: write_layout(to, (content,), labels=labels, env=env))
 
     def foreign(self, arch: str = "arm64") -> Path:
         """The tiny image in a SIF whose header says another architecture (the programs inside stay this machine's)."""
@@ -74,44 +74,44 @@ class Images:
                 options = ("--datatype", "4", "--parttype", "2", "--partfs", "1", "--partarch", number)
                 _siftool("add", str(to), str(squashfs), *options)
 
-        return _made(tiny.with_name(f"{tiny.stem}-{arch}.sif"), build)
+        return made(tiny.with_name(f"{tiny.stem}-{arch}.sif"), build)
 
     @cached_property
     def umoci_layout(self) -> Path:
         """An OCI layout of three layers that umoci made."""
         key = hashlib.sha256("".join((*umoci_image.STEPS, umoci_image.AGED)).encode()).hexdigest()[:12]
-        return _made(BUILD / f"umoci-{key}.oci", umoci_image.build)
+        return made(BUILD / f"umoci-{key}.oci", umoci_image.build)
 
     @cached_property
     def large_file_layout(self) -> Path:
         """An OCI layout with one file of more than 8 GiB, most of it zeros that are not marked as a hole."""
-        return _made(BUILD / "large-file.oci", lambda to: write_layout(to, (tar(BASE), large_file.packed())))
+        return made(BUILD / "large-file.oci", lambda to: write_layout(to, (tar(BASE), large_file.packed())))
 
     @cached_property
     def python_layout(self) -> Path:
         """Debian 12 with Python in /opt/miniconda3/envs/pytorch, laid out as LUMI's images; from the network once."""
-        return _made(BUILD / "python.oci", lambda to: _demo_image(str(to)))
+        return made(BUILD / "python.oci", lambda to: _demo_image(str(to)))
 
     @cached_property
     def python_sif(self) -> Path:
         """The same as a SIF."""
         layout = self.python_layout
-        return _made(BUILD / "python.sif", lambda to: _build_sif(to, f"oci:{layout}"))
+        return made(BUILD / "python.sif", lambda to: _build_sif(to, f"oci:{layout}"))
 
     @cached_property
     def pytorch_layout(self) -> Path:
         """The demo's image: the same with torch (a CPU build) and numpy; from the network once."""
-        return _made(ROOT / "build" / "pytorch-2.13.0-oci", lambda _: _demo_image())
+        return made(ROOT / "build" / "pytorch-2.13.0-oci", lambda _: _demo_image())
 
     @cached_property
     def pytorch_sif(self) -> Path:
         """The same as a SIF."""
         layout = self.pytorch_layout
-        return _made(BUILD / "pytorch.sif", lambda to: _build_sif(to, f"oci:{layout}"))
+        return made(BUILD / "pytorch.sif", lambda to: _build_sif(to, f"oci:{layout}"))
 
 
-def _made(path: Path, build: Callable[[Path], object]) -> Path:
-    """`path`, built beside its place and renamed into it; once, however many tests ask at the same time."""
+def made(path: Path, build: Callable[[Path], object]) -> Path:
+    """`path`, below BUILD: built beside its place and renamed into it, once, however many tests ask at a time."""
     BUILD.mkdir(parents=True, exist_ok=True)
     with FileLock(BUILD / f"{path.name}.lock"):
         if not path.exists():

@@ -41,9 +41,9 @@ def save(partial: Path, record: Record) -> None:
 def load(partial: Path) -> Record | None:
     """The journal of `partial`; None where there is none, or none that fits the file that is there."""
     try:
-        length = partial.stat().st_size
         with journal_path(partial).open("rb") as file:
             record = _record(json.loads(file.read(_LARGEST)))
+        length = partial.stat().st_size
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
     return record if record is not None and all(end <= min(length, record.size) for _, end in record.spans) else None

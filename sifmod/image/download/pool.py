@@ -10,7 +10,7 @@ from sifmod.image.download.growing import STEP, Growing
 from sifmod.image.download.remote import Piece
 from sifmod.image.download.transfer import Transfer
 
-_SAVE_EVERY = 3.0  # seconds between two journals
+_SAVE_EVERY = 1.0  # seconds between two journals; what is synced then need not be synced at the end
 _TELL_EVERY = 0.1  # seconds between two calls of a progress
 _LINGER = 1.0  # seconds for threads to end; one that waits for a silent server ends by itself, and writes nothing
 

@@ -48,6 +48,6 @@ def refuse_other_files(start: bytes) -> None:
     """Raise ImageError where a file that begins with `start` is no SIF: before gigabytes of it have come."""
     if wrong := what_it_is(start):
         raise ImageError(
-            f"the server sent {wrong} instead of a SIF",
+            f"the server sent {wrong if start else 'an empty file'} instead of a SIF",
             "open the URL in a browser: a login or a download page is often in the way",
         )

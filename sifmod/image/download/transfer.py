@@ -132,6 +132,8 @@ class Transfer(Growing):
         verdict = judge(answer, piece, known, self._remote)
         if verdict.why:
             raise self._start_over(verdict.why, whole=verdict.without_ranges)
+        if answer.total == 0 and self._remote.check is not None:
+            self._remote.check(b"")
         if ledger.size is None and answer.total is not None:
             ledger.size = answer.total
             self._adopt_size()

@@ -17,3 +17,17 @@ def cleaned(path: bytes) -> Parts:
                 raise Malformed(f"has a name of {len(part)} bytes; Linux takes {NAME}: {shown(path)}")
             parts.append(part)
     return tuple(parts)
+
+
+def marks(parts: Parts) -> list[int]:
+    """A number for each directory on the way and for the path itself; two paths hardly ever have the same."""
+    found, above = [], 0
+    for part in parts:
+        above = hash((above, part))
+        found.append(above)
+    return found
+
+
+def mark(parts: Parts) -> int:
+    """The number of a path, which is not the root."""
+    return marks(parts)[-1]

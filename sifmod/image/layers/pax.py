@@ -55,7 +55,7 @@ def xattrs(records: Records, warnings: Warnings) -> Xattrs:
         elif key.startswith(_STAR):
             found[key.removeprefix(_STAR)] = value
         elif key.startswith(_ACL):
-            warnings.dropped(f"ACL ({key.removeprefix(_ACL).decode(errors='replace')})")
+            warnings.dropped(f"ACL ({shown(key.removeprefix(_ACL))})")
         elif key == b"RHT.security.selinux":
             warnings.dropped("xattr security.selinux")
     return tuple(sorted(item for item in found.items() if _kept(*item, warnings)))

@@ -165,20 +165,28 @@ class _Tree:
         if target == OPAQUE:
             self._prune(folder)
         elif (child := folder.children.get(target)) is not None:
-            self._remove(folder, target, child)
+            if child.layer != self._layer:
+                del folder.children[target]
+            elif isinstance(child, _Folder):
+                self._reset(child)
+                self._prune(child)
 
-    def _remove(self, folder: _Folder, name: bytes, child: _Folder | _Leaf) -> None:
-        """Take away what lower layers have under a name."""
-        if child.layer != self._layer:
-            del folder.children[name]
-        elif isinstance(child, _Folder):
-            if child.explicit != self._layer:
-                child.attributes, child.explicit = self._implicit, 0
-            self._prune(child)
+    def _reset(self, folder: _Folder) -> None:
+        """Let a directory have its attributes from this layer, or from none."""
+        if folder.explicit != self._layer:
+            folder.attributes, folder.explicit = self._implicit, 0
 
     def _prune(self, folder: _Folder) -> None:
-        for name, child in list(folder.children.items()):
-            self._remove(folder, name, child)
+        """Take away everything in a directory that is only in lower layers."""
+        todo = [folder]
+        while todo:
+            folder = todo.pop()
+            for name, child in list(folder.children.items()):
+                if child.layer != self._layer:
+                    del folder.children[name]
+                elif isinstance(child, _Folder):
+                    self._reset(child)
+                    todo.append(child)
 
 
 def _directory(folder: _Folder, seen: set[int]) -> Directory:

@@ -15,6 +15,11 @@ class Stream:
         self.chunk = b""
         self.base = 0
 
+    @property
+    def end(self) -> int:
+        """Position behind the window."""
+        return self.base + len(self.chunk)
+
     def take(self, position: int, size: int) -> bytes:
         """Up to `size` bytes at `position`, fewer only at the layer's end. Moves the window forward, never back."""
         start = position - self.base

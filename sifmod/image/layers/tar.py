@@ -165,8 +165,8 @@ class TarReader:
             if number(block[148:156]) != signed + 256:  # as some old tars have it
                 raise Malformed(f"is damaged: there is no tar header at its byte {self._next}")
             return True
-        if 0 < len(block) < 512:
-            raise Malformed(f"is cut: it ends inside a header, at byte {self._next + len(block)}")
+        if len(block) < 512 and self._next != self._stream.end:
+            raise Malformed(f"is cut: it ends inside a {'header' if block else 'file'}, at byte {self._stream.end}")
         if self._pending != self._globals:
             raise Malformed("is cut: it ends behind an extended header")
         # to the stream's end, always: damage there is damage too

@@ -8,7 +8,7 @@ from sifmod.image.inode import Content, Directory, File, Node, Symlink
 from sifmod.image.layers.data import BLOCK, Copier, DataWriter
 from sifmod.image.layers.malformed import Malformed
 from sifmod.image.layers.member import DIRECTORY, HARD_LINK, NAME, REGULAR, SYMLINK, Attributes, Member, special_node
-from sifmod.image.layers.path import Parts, cleaned
+from sifmod.image.layers.path import Parts, cleaned, mark, marks
 from sifmod.image.layers.place import Place
 from sifmod.image.layers.tar import TarReader
 from sifmod.image.layers.whiteout import OPAQUE, is_whiteout, whited_out
@@ -32,9 +32,8 @@ class TopDown:
         self._seals: list[Place] = []  # at this layer's end
         self._heads: dict[bytes, Place | None] = {}  # of this layer: a path as it spells it, None where that is hidden
         self._hidden: dict[Parts, Node | tuple[int, Member] | None] = {}  # of this layer: what no other layer shows
-        self._suspects: set[Parts] = (
-            set()
-        )  # directories of hidden entries: were they symlinks below, they led elsewhere
+        self._hidden_marks: set[int] = set()  # of what is in `_hidden`
+        self._suspects: set[int] = set()  # marks of parents of entries not seen: had a symlink been there, it led on
         self.contents: list[list[Content | None]] = []  # for each layer and each of its files, None: hidden
         self.missing: list[dict[int, File]] = []  # for each layer, files by number whose data was hidden
 
@@ -80,6 +79,7 @@ class TopDown:
         self._seals = []
         self._heads.clear()
         self._hidden.clear()
+        self._hidden_marks.clear()
         self.contents.append([])
         self.missing.append({})
 
@@ -130,10 +130,10 @@ class TopDown:
 
     def _hide(self, parts: Parts, depth: int) -> None:
         """Keep in mind that an entry that is not seen, because of what is at `depth`, has these parents."""
-        for end in range(depth + 1, len(parts) + 1):
-            self._suspects.add(parts[:end])
-            if parts[:end] in self._hidden:
-                raise Entangled
+        below = marks(parts)[depth:]
+        self._suspects.update(below)
+        if not self._hidden_marks.isdisjoint(below):
+            raise Entangled
 
     def _new_place(self, parent: Place, name: bytes, *, real: bool) -> Place:
         place = parent.child(name, self._implicit, self._layer, real=real)
@@ -172,16 +172,16 @@ class TopDown:
 
     def _suspect(self, parts: Parts, place: Place) -> None:
         """Keep in mind where this layer may have put something before what is below was taken away."""
-        todo = [(parts, place)]
+        todo = [(mark(parts), place)]
         while todo:
-            parts, place = todo.pop()
+            above, place = todo.pop()
             if place.touched == self._layer:
                 if place.through:
-                    self._suspects.add(parts)
-                todo += [((*parts, name), child) for name, child in place.places.items()]
+                    self._suspects.add(above)
+                todo += [(hash((above, name)), child) for name, child in place.places.items()]
 
     def _directory(self, parts: Parts, place: Place | None, attributes: Attributes) -> None:
-        self._hidden.pop(parts, None)
+        self._forget(parts)
         if place is None:
             return
         name = parts[-1]
@@ -192,7 +192,7 @@ class TopDown:
                 place.promote(name, child)
         else:
             replaced = name in place.fresh
-            if replaced and parts in self._suspects:
+            if replaced and mark(parts) in self._suspects:
                 raise Entangled
             if not replaced and (name in place.node.entries or name in place.hidden):
                 return
@@ -206,17 +206,24 @@ class TopDown:
         """Merge anything but a directory."""
         found = self._target(member) if member.kind == HARD_LINK else None
         leads = member.kind == SYMLINK or (member.kind == HARD_LINK and (found is None or isinstance(found, Symlink)))
-        if leads and parts in self._suspects:
+        if leads and mark(parts) in self._suspects:
             raise Entangled
-        self._hidden.pop(parts, None)
+        self._forget(parts)
         if place is not None and self._free(parts, place, leads=leads):
             place.fresh[parts[-1]] = self._seen(found) if member.kind == HARD_LINK else self._node(reader, member)
-        elif member.kind == REGULAR:
-            self._hidden[parts] = len(self.contents[-1]) - 1, member
+            return
+        if member.kind == REGULAR:
+            found = len(self.contents[-1]) - 1, member
         elif member.kind != HARD_LINK:
-            self._hidden[parts] = special_node(member)
-        else:
-            self._hidden[parts] = found
+            found = special_node(member)
+        self._hidden[parts] = found
+        self._hidden_marks.add(mark(parts))
+
+    def _forget(self, parts: Parts) -> None:
+        """What this layer had here and nobody saw is replaced."""
+        if self._hidden:
+            self._hidden.pop(parts, None)
+            self._hidden_marks.discard(mark(parts))
 
     def _free(self, parts: Parts, place: Place, *, leads: bool) -> bool:
         """Whether an entry that is no directory is seen; if so nothing of its own layer is left in its place.
@@ -233,7 +240,7 @@ class TopDown:
         if not child.real or name in place.fresh:  # it goes, and what lower layers have below it matters no more, but
             self._suspect(parts, child)
             if above:
-                self._suspects.add(parts)
+                self._suspects.add(mark(parts))
         self._heads.clear()
         if child.real and name not in place.fresh:  # an upper layer's directory
             if child.touched == self._layer:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from queue import SimpleQueue
 from typing import BinaryIO, NamedTuple, Self
 
-from sifmod.image.squashfs.compression import Buffer, Compression
+from sifmod.image.squashfs.compression import Buffer, Compress, Compression
 from sifmod.image.squashfs.superblock import STORED
 from sifmod.image.squashfs.written import Written
 
@@ -101,18 +101,24 @@ class Pipeline:
 
     def _work(self) -> None:
         compress = self._compression.compressor()
-        while (batch := self._queue.get()) is not None:
-            try:
-                if self._failure is None:
-                    blocks = batch.blocks
-                    for i, block in enumerate(blocks):
-                        if type(block) is list:
-                            blocks[i] = b"".join(block)
-                    self._commit(batch, compress(blocks))  # type: ignore[arg-type]
-                    continue
-            except BaseException as error:  # goes to the thread that submits
-                self._failure = error
-            self._room.release(self._processors * 4)  # batches that waited for this one are never written
+        while self._serve(compress):
+            pass
+
+    def _serve(self, compress: Compress) -> bool:
+        """Compress one batch; False at the end. Nothing of it stays in memory while the thread waits for the next."""
+        batch = self._queue.get()
+        if batch is None:
+            return False
+        try:
+            if self._failure is None:
+                whole = [b"".join(block) if type(block) is list else block for block in batch.blocks]
+                batch.blocks[:] = whole
+                self._commit(batch, compress(whole))  # type: ignore[arg-type]
+                return True
+        except BaseException as error:  # goes to the thread that submits
+            self._failure = error
+        self._room.release(self._processors * 4)  # batches that waited for this one are never written
+        return True
 
     def _commit(self, batch: Batch, results: Sequence[Buffer]) -> None:
         """Write all batches whose turn has come, unless another thread is about it."""

@@ -56,11 +56,11 @@ class SquashfsReader:
         links = 0
         while todo:
             name = todo.pop()
+            if way[-1].kind != "d":
+                return None
             if name == b"..":
                 way = way[:-1] or way
                 continue
-            if way[-1].kind != "d":
-                return None
             found = self._find(way[-1], name)
             if found is None:
                 return None
