@@ -13,7 +13,7 @@ from support.conversion import NOW, apptainer_pull, compared, content, push, sif
 from support.departures import CREATED, DEPARTURES, EVERYWHERE
 from support.filesystem import Difference, Listing, mounted
 from support.images import Images, made
-from support.layer_stacks import BASE, MERGED, whiteouts
+from support.layer_stacks import BASE, MERGED, REFUSED_STACKS, whiteouts
 from support.oci import Packed, write_layout
 from support.packing import PACKINGS
 from support.registry import Registry
@@ -84,6 +84,16 @@ def test_forms_that_apptainer_refuses(pair: Pair, name: str) -> None:
     assert (
         compared(pair.ours(refused), pair.theirs(pair.reference(f"{word}-plain", tar((*BASE, *plain))))) == EVERYWHERE
     )
+
+
+@pytest.mark.parametrize("name", REFUSED_STACKS)
+def test_stacks_that_apptainer_refuses(pair: Pair, name: str) -> None:
+    stack, other = REFUSED_STACKS[name]
+    refused = pair.reference(name, *stack)
+    result = apptainer_pull(refused, pair.directory / "refused.sif")
+    assert result.code != 0
+    assert "while unpacking layer" in result.stderr
+    assert compared(pair.ours(refused), pair.theirs(pair.reference(f"{name}-other", *other))) == EVERYWHERE
 
 
 @pytest.mark.parametrize("name", PACKINGS)

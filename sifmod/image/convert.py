@@ -1,5 +1,8 @@
 """An OCI image to a SIF: its layers merged from the top down, straight into a squashfs in its place."""
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from sifmod.digest import sha256_bytes, sha256_file
@@ -78,7 +81,7 @@ def _write(
     shown = f"converting {request.image.filename}"
     offset = partition_offset(metadata.objects)
     stripe(request.incoming, request.settings.striping)
-    with writing(request.incoming), request.incoming.open("w+b") as file:
+    with writing(request.incoming), request.incoming.open("w+b") as file, _no_collector():
         # room and quota, for a SIF is about as large as the compressed layers; before the first byte of them comes
         reserve(file.fileno(), request.incoming, sum(layer.size for layer in image.manifest.layers))
         with SquashfsWriter(file, offset, how, request.settings.processors, epoch) as squashfs:
@@ -95,6 +98,18 @@ def _write(
     if read_sif(request.incoming, request.image.filename).primary.size != size:
         raise ImageError(f"{request.image.filename} was not written as it should be: this is a bug in sifmod")
     return (*merged.warnings, *warnings)
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Without Python's cycle collector: a tree of some 100 000 nodes has no cycles, and is walked again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _origin(image: OciImage, how: Compression) -> ImageOrigin:

@@ -211,6 +211,12 @@ def missing_parents() -> Stack:
     return tar(lower), tar(upper)
 
 
+def files_below_files() -> Stack:
+    """Entries below what is no directory in a lower layer: it becomes one."""
+    lower = (*BASE, *(file(name, "lower", mode=0o640, owner=(5, 6)) for name in ("one", "two")))
+    return tar(lower), tar((file("one/file", "upper"), file("two/directory/file", "upper")))
+
+
 def duplicates() -> Stack:
     """Entries that come twice in one layer: the last one counts."""
     layer = (
@@ -252,8 +258,17 @@ MERGED: Mapping[str, Callable[[], Stack]] = {
     "hard-links": hard_links,
     "symlinked-paths": symlinked_paths,
     "missing-parents": missing_parents,
+    "files-below-files": files_below_files,
     "duplicates": duplicates,
     "forty-layers": forty_layers,
+}
+
+# stacks that apptainer refuses, and others with the same result that it takes
+REFUSED_STACKS: Mapping[str, tuple[Stack, Stack]] = {
+    "hidden-link-to-nothing": (
+        (tar((*BASE, directory("h"), hardlink("h/link", "not/there"))), tar((whiteout("h"),))),
+        (tar(BASE),),
+    ),
 }
 
 

@@ -15,7 +15,7 @@ Block = Buffer | list[bytes]
 """One block: its data, or pieces of it that a thread joins."""
 
 _BLOCKS_AT_ONCE = 256  # in all batches under way, of 128 KiB each
-_SWITCH = 0.00005  # seconds; a thread that has compressed a batch waits at most so long for the GIL (5 ms by default)
+_SWITCH = 0.005  # seconds; a thread that has compressed a batch waits at most so long for the GIL (5 ms by default)
 
 
 class Batch(NamedTuple):
