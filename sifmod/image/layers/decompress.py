@@ -37,8 +37,8 @@ def chunks(blob: Blob, count: Callable[[int], None]) -> Iterator[bytes]:
             else:
                 while chunk := compressed.read(CHUNK):
                     yield chunk
-        except _DAMAGED as error:
-            raise Malformed(f"is cut or damaged: {error}") from error
+        except _DAMAGED as error:  # some of isal's outlive this, and would keep all buffers with their traceback
+            raise Malformed(f"is cut or damaged: {error}") from error.with_traceback(None)
 
 
 def _gzip(compressed: "_Compressed") -> Iterator[bytes]:
