@@ -16,7 +16,7 @@ import pytest
 from sifmod.errors import FetchError
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.settings import Settings
-from sifmod.image.sif import read_sif
+from sifmod.image.sif.header import read_sif
 from sifmod.image.tree import tree_digest
 from sifmod.module.plan import ConversionPlan, Plan, Runtime
 from sifmod.tree.generation import tidy
@@ -124,8 +124,7 @@ def test_a_registry_is_a_source(
     first = one_prefix.fetch(plan(reference))
     assert (variant(first.path), first.source) == ("pushed", reference)
     assert first.notes == (
-        f"no digest was promised; to pin this image write its source as  "
-        f"docker://{registry.address}/tiny@{digest}",
+        f"no digest was promised; to pin this image write its source as  docker://{registry.address}/tiny@{digest}",
     )
     pinned = one_prefix.fetch(plan(f"{reference}@{digest}"))
     assert (pinned.path, pinned.notes) == (first.path, ())
@@ -257,7 +256,7 @@ def damage(layout: Path, change: Callable[[bytes], bytes]) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda content: b"damaged",
+        lambda content: b"damaged" + content[7:],
         lambda content: content[:-1],
         lambda content: content[: len(content) // 2] + b"X" + content[len(content) // 2 + 1 :],
         lambda content: content[:-20] + bytes(range(1, 21)),

@@ -3,7 +3,7 @@
 import pytest
 
 from sifmod.config.easyconfig import Easyconfig
-from sifmod.image.naming import find_name, own_labels
+from sifmod.image.inspect.naming import find_name, own_labels
 from sifmod.image.reference import parse
 
 TORCH = {"torch": "2.7.1+cu126", "numpy": "2.0.0"}

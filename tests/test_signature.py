@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sifmod.errors import ImageError, RuntimeMissingError, SignatureError
-from sifmod.image.clear_sign import DamagedError, parse_clear_signed, public_keys
-from sifmod.image.gpgv import verify
-from sifmod.image.sif import read_sif
-from sifmod.image.sif_table import read_table
-from sifmod.image.signature import Signed, check, signatures
-from sifmod.image.signed_list import parse_list
+from sifmod.image.sif.header import read_sif
+from sifmod.image.sif.table import read_table
+from sifmod.image.signature.check import Signed, check, signatures
+from sifmod.image.signature.clear_sign import DamagedError, parse_clear_signed, public_keys
+from sifmod.image.signature.gpgv import verify
+from sifmod.image.signature.signed_list import parse_list
 from support.command import run
 from support.hand_made import our_metadata, our_sif
 from support.images import Images

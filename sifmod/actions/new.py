@@ -17,11 +17,11 @@ from sifmod.digest import sha256_file
 from sifmod.errors import ConfigError, OptionError
 from sifmod.image.artifact import Artifact
 from sifmod.image.disk import writing
-from sifmod.image.guess import Guess, make_guess
-from sifmod.image.inspect import describe_sif
+from sifmod.image.inspect.guess import Guess, make_guess
+from sifmod.image.inspect.rootfs import open_rootfs
+from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.reference import Reference, parse
-from sifmod.image.rootfs import open_rootfs
-from sifmod.image.sif import read_sif
+from sifmod.image.sif.header import read_sif
 
 _SIF_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]*\.sif")
 

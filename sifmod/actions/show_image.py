@@ -7,9 +7,9 @@ from pathlib import Path
 from sifmod.actions.settings import fetch_settings
 from sifmod.config.site import Site
 from sifmod.errors import FetchError
-from sifmod.image.description import ImageDescription
-from sifmod.image.inspect import describe_sif
-from sifmod.image.inspect_reference import describe_reference
+from sifmod.image.inspect.description import ImageDescription
+from sifmod.image.inspect.reference import describe_reference
+from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.reference import Reference, parse
 from sifmod.tree.layout import Layout
 

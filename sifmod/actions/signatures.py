@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.errors import FetchError, OptionError, PermissionsError
-from sifmod.image.printable import line
-from sifmod.image.sif import read_sif
-from sifmod.image.signature import check
+from sifmod.image.inspect.printable import line
+from sifmod.image.sif.header import read_sif
+from sifmod.image.signature.check import check
 from sifmod.tree.receipt import Installation
 
 

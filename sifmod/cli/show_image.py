@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sifmod.config.site import Site
-    from sifmod.image.description import ImageDescription
+    from sifmod.image.inspect.description import ImageDescription
 
 WIDE = 300  # letters of one value; --json has all of it
 
@@ -21,7 +21,7 @@ def names_image(text: str) -> bool:
 
     That is a text with a scheme, one that ends in .sif, the path of a file, and a bare name where a SIF is called so.
     """
-    from sifmod.image.sif import START, what_it_is
+    from sifmod.image.sif.header import START, what_it_is
 
     if text.endswith((".yaml", ".yml")):
         return False
@@ -95,7 +95,7 @@ def _words(words: tuple[str, ...]) -> str:
 
 
 def _short(text: str) -> str:
-    from sifmod.image.printable import line
+    from sifmod.image.inspect.printable import line
 
     return line(text, WIDE)
 

@@ -16,8 +16,8 @@ from sifmod.image.metadata.graft import graft
 from sifmod.image.metadata.make import Metadata, make_metadata
 from sifmod.image.oci.image import OciImage, open_image
 from sifmod.image.runtime import reads_zstd
-from sifmod.image.sif import read_sif
-from sifmod.image.sif_write import partition_offset, write_header
+from sifmod.image.sif.header import read_sif
+from sifmod.image.sif.write import partition_offset, write_header
 from sifmod.image.squashfs import compression
 from sifmod.image.squashfs.compression import Compression
 from sifmod.image.squashfs.writer import SquashfsWriter

@@ -14,8 +14,8 @@ from sifmod.image.promise import check_promise
 from sifmod.image.reference import Kind, Reference, parse
 from sifmod.image.runtime import build, pull
 from sifmod.image.settings import DEFAULT, Settings
-from sifmod.image.sif import check_sif
-from sifmod.image.trust import check_policy, refuse_unsigned_kind
+from sifmod.image.sif.header import check_sif
+from sifmod.image.signature.policy import check_policy, refuse_unsigned_kind
 from sifmod.module.plan import ImagePlan, Runtime
 
 SOURCES: dict[Kind, Callable[[Request], Fetched]] = {

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from sifmod.errors import FetchError
 from sifmod.image.disk import check_space, reading, writing
 from sifmod.image.fetched import Fetched, Request
-from sifmod.image.sif import check_sif
+from sifmod.image.sif.header import check_sif
 from sifmod.image.sink import Sink
 
 CHUNK = 1 << 20  # bytes

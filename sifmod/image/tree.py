@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sifmod.image.disk import reading
-from sifmod.image.sif import read_sif
+from sifmod.image.sif.header import read_sif
 from sifmod.image.squashfs.reader import SquashfsReader
 
 

@@ -12,7 +12,7 @@ from sifmod.image.inode import Content, Directory, File, Symlink
 from sifmod.image.metadata.graft import graft
 from sifmod.image.metadata.make import Metadata, make_metadata
 from sifmod.image.oci.manifest import parse_config
-from sifmod.image.sif_write import DataObject, partition_offset, write_header
+from sifmod.image.sif.write import DataObject, partition_offset, write_header
 from support.command import run
 from support.images import APPLETS, BUSYBOX, DIRECTORIES
 from support.oci import Entry, layer

@@ -9,7 +9,7 @@ from sifmod.image.download.remote import Remote
 from sifmod.image.download.retry import PATIENCE, Patience
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.fetched import Fetched, Request
-from sifmod.image.sif import what_it_is
+from sifmod.image.sif.header import what_it_is
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 
 _NAME = "image.sif"

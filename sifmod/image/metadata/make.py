@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sifmod.image.metadata import environment, scripts
 from sifmod.image.metadata.describe import definition, inspect_text, labels_text, make_labels
-from sifmod.image.sif_write import DataObject
+from sifmod.image.sif.write import DataObject
 
 _HOME = ".singularity.d"
 _LINKED = ("run", "exec", "test", "shell")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Set
 from typing import NamedTuple
 
-from sifmod.image.python import normalized
+from sifmod.image.inspect.python import normalized
 from sifmod.image.reference import Reference
 
 # words in a reference, the distributions that they mean, and the name that modules have for it

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from sifmod.image.rootfs import Rootfs
+from sifmod.image.inspect.rootfs import Rootfs
 
 USUAL_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 

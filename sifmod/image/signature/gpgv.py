@@ -10,8 +10,8 @@ from typing import Literal
 from urllib.parse import unquote
 
 from sifmod.errors import RuntimeMissingError
-from sifmod.image.clear_sign import ClearSigned
 from sifmod.image.disk import writing
+from sifmod.image.signature.clear_sign import ClearSigned
 
 Outcome = Literal["good", "bad", "unknown-key", "expired-key", "revoked-key", "expired", "weak", "damaged"]
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Literal
 
 from sifmod.errors import SignatureError
-from sifmod.image.clear_sign import DamagedError, parse_clear_signed, public_keys
 from sifmod.image.disk import reading
-from sifmod.image.gpgv import Verdict, verify
-from sifmod.image.sif import SifInfo
-from sifmod.image.sif_table import SIGNATURE, SifObject, SifTable, read_table
-from sifmod.image.signed_list import Digests, SignedList, check_list, parse_list
+from sifmod.image.sif.header import SifInfo
+from sifmod.image.sif.table import SIGNATURE, SifObject, SifTable, read_table
+from sifmod.image.signature.clear_sign import DamagedError, parse_clear_signed, public_keys
+from sifmod.image.signature.gpgv import Verdict, verify
+from sifmod.image.signature.signed_list import Digests, SignedList, check_list, parse_list
 
 Form = Literal["pgp", "legacy", "dsse", "unknown"]
 

@@ -4,11 +4,11 @@ import tempfile
 from pathlib import Path
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.description import Config, ImageDescription, Part, date, of_config, pairs
+from sifmod.image.inspect.description import Config, ImageDescription, Part, date, of_config, pairs
+from sifmod.image.inspect.printable import line
 from sifmod.image.oci.image import open_image
 from sifmod.image.oci.manifest import SIF_LAYER, Manifest
 from sifmod.image.oci.registry import Registry
-from sifmod.image.printable import line
 from sifmod.image.reference import Reference
 from sifmod.image.settings import Settings
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sifmod.image.disk import reading
-from sifmod.image.sif import SifInfo
+from sifmod.image.sif.header import SifInfo
 from sifmod.image.squashfs.reader import SquashfsReader
 from sifmod.image.squashfs.stat import Stat
 

@@ -4,13 +4,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sifmod.image.commands import PYTHON_COMMANDS, find_command, search_path
-from sifmod.image.description import ImageDescription
-from sifmod.image.gpu import Gpu, find_gpu
-from sifmod.image.naming import Named, called, find_name, is_framework, own_labels
-from sifmod.image.python import PythonEnvironment, find_environments
+from sifmod.image.inspect.commands import PYTHON_COMMANDS, find_command, search_path
+from sifmod.image.inspect.description import ImageDescription
+from sifmod.image.inspect.gpu import Gpu, find_gpu
+from sifmod.image.inspect.naming import Named, called, find_name, is_framework, own_labels
+from sifmod.image.inspect.python import PythonEnvironment, find_environments
+from sifmod.image.inspect.rootfs import Rootfs
 from sifmod.image.reference import Reference
-from sifmod.image.rootfs import Rootfs
 
 MAIN_PACKAGES = (
     "torch", "torchvision", "torchaudio", "triton", "pytorch-triton-rocm", "tensorflow", "tensorflow-rocm", "keras",

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sifmod.image.commands import search_path
-from sifmod.image.rootfs import Rootfs
+from sifmod.image.inspect.commands import search_path
+from sifmod.image.inspect.rootfs import Rootfs
 
 Kind = Literal["conda", "venv", "prefix", "system"]
 

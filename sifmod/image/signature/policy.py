@@ -5,8 +5,8 @@ from pathlib import Path
 from sifmod.errors import SignatureError
 from sifmod.image.reference import Kind
 from sifmod.image.settings import Settings
-from sifmod.image.sif import SifInfo
-from sifmod.image.signature import check
+from sifmod.image.sif.header import SifInfo
+from sifmod.image.signature.check import check
 
 _MADE_HERE = ("docker", "oci", "oci-archive", "docker-archive", "build")
 

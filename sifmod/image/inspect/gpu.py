@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from sifmod.config.easyconfig import Accelerator
-from sifmod.image.python import PythonEnvironment
-from sifmod.image.rootfs import Rootfs
+from sifmod.image.inspect.python import PythonEnvironment
+from sifmod.image.inspect.rootfs import Rootfs
 
 _SHORT = re.compile(r"\d{1,4}(?:\.\d{1,9}){0,2}")
 _TORCH = re.compile(r"^(cuda|hip)\b[^=\n]*=\s*['\"]([0-9][0-9.]*)", re.MULTILINE)

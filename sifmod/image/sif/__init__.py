@@ -1,0 +1,1 @@
+"""SIFs: header and descriptors, read and written."""

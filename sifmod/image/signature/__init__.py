@@ -1,0 +1,1 @@
+"""Signatures in a SIF: listed, checked, and held against the site's policy."""
