@@ -1,7 +1,6 @@
 """Pipeline: blocks are compressed by threads, in batches, and written to the file in the order they were given."""
 
 import os
-import sys
 import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
@@ -15,7 +14,6 @@ Block = Buffer | list[bytes]
 """One block: its data, or pieces of it that a thread joins."""
 
 _BLOCKS_AT_ONCE = 256  # in all batches under way, of 128 KiB each
-_SWITCH = 0.005  # seconds; a thread that has compressed a batch waits at most so long for the GIL (5 ms by default)
 
 
 class Batch(NamedTuple):
@@ -51,18 +49,14 @@ class Pipeline:
         self._given = 0
         self._next = 0
         self._failure: BaseException | None = None
-        self._interval = sys.getswitchinterval()
 
     def __enter__(self) -> Self:
-        self._interval = sys.getswitchinterval()
-        sys.setswitchinterval(min(self._interval, _SWITCH))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self._failure = self._failure or RuntimeError("stopped")  # what is queued is not worth compressing
         self._join()
-        sys.setswitchinterval(self._interval)
 
     def submit(self, blocks: list[Block], places: list[int]) -> None:
         """Have blocks compressed and written after all that were given before. Raises what a thread has raised."""
