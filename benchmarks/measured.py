@@ -90,15 +90,16 @@ def _share(pid: int) -> int:
 
 
 def in_directory(directory: Path) -> int:
-    """Bytes of disk below `directory`. Exact, and cheap where there are few files."""
-    total = 0
+    """Bytes of disk below `directory`, each file once whatever its names. Exact, and cheap where there are few files."""
+    sizes: dict[int, int] = {}
     for root, _, names in os.walk(directory):
         for name in names:
             try:
-                total += os.lstat(os.path.join(root, name)).st_blocks * 512
+                status = os.lstat(os.path.join(root, name))
             except FileNotFoundError:  # removed meanwhile
                 continue
-    return total
+            sizes[status.st_ino] = status.st_blocks * 512
+    return sum(sizes.values())
 
 
 def on_file_system(directory: Path) -> int:
