@@ -29,6 +29,7 @@ from support.images import Images
 from support.registry import Registry
 from support.web import make_certificate
 from timing import Timed, ratio, run_once
+from warm import warm_memory
 
 SIZE = 2_000_000_000  # bytes
 THROTTLE = "40m"  # bytes a second and connection, as nginx spells it
@@ -125,6 +126,7 @@ def measured(commands: Mapping[str, Sequence[str]], runs: int, directory: Path) 
             place = directory / "run"
             (place / "home").mkdir(parents=True)
             (place / "tmp").mkdir()
+            warm_memory()
             found = run_once([part.replace("FILE", str(place / "out.sif")) for part in command], around(place))
             if (place / "out.sif").stat().st_size != KEPT.stat().st_size:
                 raise SystemExit(f"{name} gave another file")

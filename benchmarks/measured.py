@@ -90,7 +90,7 @@ def _share(pid: int) -> int:
 
 
 def in_directory(directory: Path) -> int:
-    """Bytes of disk below `directory`, each file once whatever its names. Exact, and cheap where there are few files."""
+    """Bytes of disk below `directory`, each file once, whatever its names. Exact; cheap where there are few files."""
     sizes: dict[int, int] = {}
     for root, _, names in os.walk(directory):
         for name in names:
