@@ -44,7 +44,8 @@ def test_a_sif_that_apptainer_converted(images: Images) -> None:
     assert dict(found.config.environment) == {"PATH": PATH, "GREETING": "good day"}
     assert (found.config.entrypoint, found.config.cmd) == ((), ("/bin/sh",))
     assert found.signers == ()
-    assert [part.kind for part in found.parts] == ["definition", "JSON", "JSON", "primary system partition, squashfs"]
+    documents = ["definition", "JSON inspect-metadata.json", "JSON oci-config.json"]
+    assert [part.kind for part in found.parts] == [*documents, "primary system partition, squashfs"]
     labels = dict(found.config.labels)
     assert labels["org.opencontainers.image.title"] == "Täst"
     assert labels["hostile"] == r"\x1b[31mred\x1b]0;title\x07\u202e" + "\nsecond line"

@@ -71,7 +71,7 @@ def test_what_sifmod_converted(images: Images, capfd: pytest.CaptureFixture[str]
     assert local["config"]["cmd"] == remote["config"]["cmd"]
     assert remote["config"]["labels"].items() <= local["config"]["labels"].items()
     assert local["origin"] == f"oci:{remote['manifest']}"
-    assert {part["kind"] for part in local["parts"]} >= {"definition", "labels", "JSON"}
+    assert {part["kind"] for part in local["parts"]} >= {"definition", "labels", "JSON oci-config.json"}
 
 
 def test_a_reference(images: Images, registry: Registry, capfd: pytest.CaptureFixture[str]) -> None:

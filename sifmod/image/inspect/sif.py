@@ -15,26 +15,13 @@ from sifmod.image.inspect.exports import exported
 from sifmod.image.inspect.printable import LINE, block, line
 from sifmod.image.inspect.rootfs import Rootfs, open_rootfs
 from sifmod.image.oci.manifest import ImageConfig, parse_config
+from sifmod.image.sif.format import DEFFILE, JSON, LABELS, PARTITION, kind_of
 from sifmod.image.sif.header import Descriptor, SifInfo, read_sif
 from sifmod.image.signature.check import signatures
 
-KINDS = {
-    0x4001: "definition",
-    0x4002: "environment",
-    0x4003: "labels",
-    0x4004: "partition",
-    0x4005: "signature",
-    0x4006: "JSON",
-    0x4007: "data",
-    0x4008: "key for an encrypted partition",
-    0x4009: "bill of materials",
-    0x400A: "OCI index",
-    0x400B: "OCI blob",
-}
 _FILE_SYSTEMS = {1: "squashfs", 2: "ext3", 3: "archive", 4: "raw", 5: "encrypted squashfs"}
 _PARTITIONS = {1: "system", 2: "primary system", 3: "data", 4: "overlay"}
 _COMPRESSIONS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
-_DEFFILE, _LABELS, _PARTITION, _JSON = 0x4001, 0x4003, 0x4004, 0x4006
 _LARGEST = 4 << 20  # bytes of one document
 _MOST_DOCUMENTS = 32
 _CREATED = 64  # where the header says it, seconds since 1970
@@ -70,7 +57,7 @@ def describe_sif(path: Path, name: str = "") -> ImageDescription:
         file.seek(info.primary.offset)
         start = file.read(96)
         for entry in info.descriptors[: _MOST_DOCUMENTS * 4]:
-            if entry.type in (_DEFFILE, _LABELS, _JSON) and entry.size <= _LARGEST:
+            if entry.type in (DEFFILE, LABELS, JSON) and entry.size <= _LARGEST:
                 file.seek(entry.offset)
                 _take(found, entry.type, file.read(entry.size))
     try:
@@ -107,11 +94,11 @@ def _description(path: Path, info: SifInfo, found: _Documents, head: tuple[int, 
 
 def _take(found: _Documents, kind: int, raw: bytes) -> None:
     """Note what one data object says; what cannot be read says nothing."""
-    if kind == _DEFFILE:
+    if kind == DEFFILE:
         found.deffile = found.deffile or raw.rstrip(b"\0").decode("utf-8", "replace")
         return
     content = _json(raw)
-    if kind == _LABELS:
+    if kind == LABELS:
         found.labels |= _texts(content)
     elif "rootfs" in content or "architecture" in content or {"Env", "Cmd", "Entrypoint", "Labels"} & set(content):
         whole = raw if "rootfs" in content or "architecture" in content else json.dumps({"config": content}).encode()
@@ -150,9 +137,8 @@ def _environment(found: _Documents, environment: Mapping[str, str]) -> dict[str,
 
 
 def _part(entry: Descriptor) -> str:
-    kind = KINDS.get(entry.type, f"object of type {entry.type:#x}")
-    if entry.type != _PARTITION:
-        return kind
+    if entry.type != PARTITION:
+        return " ".join((kind_of(entry.type), line(entry.name))).strip()
     system, use = struct.unpack_from("<ii", entry.extra)
     return f"{_PARTITIONS.get(use, 'unknown')} partition, {_FILE_SYSTEMS.get(system, 'unknown')}"
 

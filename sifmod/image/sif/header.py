@@ -1,34 +1,33 @@
-"""A SIF's header: read, checked, and a name for what is not a SIF.
-
-The format is that of the Go module github.com/apptainer/sif: 128 bytes of global header, then a table of descriptors of
-585 bytes each, little-endian, then the data objects that they point to.
-"""
+"""A SIF's header: read, checked, and a name for what is not a SIF."""
 
 import os
 import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sifmod.errors import ImageError
 from sifmod.image.disk import reading, size_text
+from sifmod.image.sif.format import (
+    ARCHES,
+    DESCRIPTOR,
+    HEADER,
+    MAGIC,
+    MOST_DESCRIPTORS,
+    OCI_ROOT_INDEX,
+    PARTITION,
+    PRIMARY,
+    SQUASHFS,
+    arch_code,
+)
 
 START = 512  # bytes from the beginning that `what_it_is` needs
 
-_HEADER = struct.Struct("<32s10s3s3s16s8q")
-_DESCRIPTOR = struct.Struct("<iBIIIqqqqqqq128s384s")
 _PARTITION = struct.Struct("<ii3s")
 _SUPERBLOCK = struct.Struct("<4s36xQ")  # of squashfs: magic and bytes used
-_MAGIC = b"SIF_MAGIC\0"
 _LAUNCH = (b"#!/usr/bin/env run-singularity", b"#!/usr/bin/env run-apptainer")
-_MOST_DESCRIPTORS = 4096
-_PARTITION_DATA, _OCI_ROOT_INDEX = 0x4004, 0x400A
-_PRIMARY = 2
-_SQUASHFS = 1
-_ARCHES = {
-    b"01\0": "386", b"02\0": "amd64", b"03\0": "arm", b"04\0": "arm64", b"05\0": "ppc64", b"06\0": "ppc64le",
-    b"07\0": "mips", b"08\0": "mipsle", b"09\0": "mips64", b"10\0": "mips64le", b"11\0": "s390x", b"12\0": "riscv64",
-}  # fmt: skip
+_ARCHES = {arch_code(arch): arch for arch in ARCHES}
 _BEGINNINGS = (
     (b"\x1f\x8b", "a gzip file"),
     (b"\x28\xb5\x2f\xfd", "a zstd file"),
@@ -50,6 +49,7 @@ class Descriptor:
     id: int
     offset: int
     size: int
+    name: str
     extra: bytes
 
 
@@ -75,15 +75,15 @@ def read_sif(path: Path, name: str = "") -> SifInfo:
         start = file.read(START)
         if wrong := what_it_is(start):
             raise ImageError(f"{name} is not a SIF: it is {wrong}")
-        header = _HEADER.unpack_from(start)
+        header = HEADER.unpack_from(start)
         total, offset = header[8], header[9]
-        if not 0 < total <= _MOST_DESCRIPTORS or offset < _HEADER.size:
+        if not 0 < total <= MOST_DESCRIPTORS or offset < HEADER.size:
             raise ImageError(f"{name} is a damaged SIF: its header speaks of {total} descriptors at {offset}")
-        table = total * _DESCRIPTOR.size
+        table = total * DESCRIPTOR.size
         _check_within(name, size, offset + table)
         file.seek(offset)
         info = _describe(name, size, header[3], file.read(table))
-        if _PARTITION.unpack_from(info.primary.extra)[0] == _SQUASHFS:
+        if _PARTITION.unpack_from(info.primary.extra)[0] == SQUASHFS:
             file.seek(info.primary.offset)
             _check_squashfs(name, info.primary, file.read(_SUPERBLOCK.size))
         return info
@@ -102,13 +102,13 @@ def check_sif(path: Path, arch: str, name: str = "") -> SifInfo:
 
 def what_it_is(start: bytes) -> str:
     """What a file that begins with `start` (its first START bytes, or all) is instead of a SIF; "" when it is one."""
-    if start[32:42] == _MAGIC and len(start) >= _HEADER.size:
+    if start[32:42] == MAGIC and len(start) >= HEADER.size:
         version = start[42:44].decode("ascii", "replace")
         return "" if version == "01" else f"a SIF of the unknown version {version!r}"
     if not start:
         return "empty"
     if start.startswith(_LAUNCH):
-        return f"a truncated SIF of {len(start)} bytes" if len(start) < _HEADER.size else "a SIF without its magic"
+        return f"a truncated SIF of {len(start)} bytes" if len(start) < HEADER.size else "a SIF without its magic"
     if not start.strip(b"\0"):
         return "nothing but zero bytes"
     for beginning, name in _BEGINNINGS:
@@ -134,15 +134,15 @@ def _text(start: bytes) -> str:
 
 
 def _describe(name: str, size: int, code: bytes, table: bytes) -> SifInfo:
-    rows = [_DESCRIPTOR.unpack_from(table, at) for at in range(0, len(table), _DESCRIPTOR.size)]
-    used = tuple(Descriptor(row[0], row[2], row[5], row[6], row[13]) for row in rows if row[1])
+    rows = [DESCRIPTOR.unpack_from(table, at) for at in range(0, len(table), DESCRIPTOR.size)]
+    used = tuple(_descriptor(row) for row in rows if row[1])
     for entry in used:
-        if entry.offset < _HEADER.size or entry.size < 0:
+        if entry.offset < HEADER.size or entry.size < 0:
             raise ImageError(f"{name} is a damaged SIF: object {entry.id} has {entry.size} bytes at {entry.offset}")
     _check_within(name, size, max((entry.offset + entry.size for entry in used), default=0))
     primary = [entry for entry in used if _is_primary(entry)]
     if len(primary) != 1:
-        if any(entry.type == _OCI_ROOT_INDEX for entry in used):
+        if any(entry.type == OCI_ROOT_INDEX for entry in used):
             raise ImageError(f"{name} is an OCI-SIF", "pull it again without --oci")
         raise ImageError(f"{name} is a SIF with {len(primary)} primary partitions where one is expected")
     outer, inner = _ARCHES.get(code, ""), _ARCHES.get(_PARTITION.unpack_from(primary[0].extra)[2], "")
@@ -151,8 +151,13 @@ def _describe(name: str, size: int, code: bytes, table: bytes) -> SifInfo:
     return SifInfo(inner or outer or "unknown", size, used, primary[0])
 
 
+def _descriptor(row: tuple[Any, ...]) -> Descriptor:
+    kind, _, number, _, _, offset, size, *_, name, extra = row
+    return Descriptor(kind, number, offset, size, name.rstrip(b"\0").decode("utf-8", "replace"), extra)
+
+
 def _is_primary(entry: Descriptor) -> bool:
-    return entry.type == _PARTITION_DATA and int(_PARTITION.unpack_from(entry.extra)[1]) == _PRIMARY
+    return entry.type == PARTITION and int(_PARTITION.unpack_from(entry.extra)[1]) == PRIMARY
 
 
 def _check_within(name: str, size: int, end: int) -> None:

@@ -6,18 +6,9 @@ from pathlib import Path
 
 from sifmod.errors import ImageError
 from sifmod.image.disk import reading
+from sifmod.image.sif.format import DESCRIPTOR, GROUP_MASK, HEADER, MOST_DESCRIPTORS, kind_of
 
-SIGNATURE = 0x4005
-KINDS = {
-    0x4001: "definition", 0x4002: "environment", 0x4003: "labels", 0x4004: "partition", SIGNATURE: "signature",
-    0x4006: "JSON", 0x4007: "data", 0x4008: "encryption key", 0x4009: "bill of materials",
-}  # fmt: skip
-
-_HEADER = struct.Struct("<32s10s3s3s16s8q")
-_DESCRIPTOR = struct.Struct("<iBIIIqqqqqqq128s384s")
 _COVERED = struct.Struct("<iBIIqqqq128s384s")
-_GROUP_MASK = 0xF0000000
-_MOST_DESCRIPTORS = 4096
 
 
 @dataclass(frozen=True)
@@ -38,16 +29,12 @@ class SifObject:
     @property
     def title(self) -> str:
         """What to call it in a message: `partition (object 4)`."""
-        kind = KINDS.get(self.type, f"data of type {self.type:#x}")
-        return (
-            f"{kind} {self.name} (object {self.id})"
-            if self.name.isprintable() and self.name
-            else (f"{kind} (object {self.id})")
-        )
+        named = f" {self.name}" if self.name and self.name.isprintable() else ""
+        return f"{kind_of(self.type)}{named} (object {self.id})"
 
     def covered(self, relative: int) -> bytes:
         """The bytes of the descriptor that a signature covers, where its number in its group is `relative`."""
-        row = _DESCRIPTOR.unpack(self.raw)
+        row = DESCRIPTOR.unpack(self.raw)
         kind, used, _, _, link, _, size, _, created, _, uid, gid, name, extra = row
         return _COVERED.pack(kind, used, relative, link, size, created, uid, gid, name, extra)
 
@@ -67,26 +54,26 @@ class SifTable:
 def read_table(path: Path) -> SifTable:
     """Read the table of a SIF that read_sif has found in order. Raises what read_sif raises."""
     with reading(path), path.open("rb") as file:
-        start = file.read(_HEADER.size)
-        if len(start) < _HEADER.size:
+        start = file.read(HEADER.size)
+        if len(start) < HEADER.size:
             raise ImageError(f"{path} is truncated: {len(start)} bytes")
-        launch, magic, version, _, identity, *numbers = _HEADER.unpack(start)
+        launch, magic, version, _, identity, *numbers = HEADER.unpack(start)
         total, offset = numbers[3], numbers[4]
-        if not 0 < total <= _MOST_DESCRIPTORS or offset < _HEADER.size:
+        if not 0 < total <= MOST_DESCRIPTORS or offset < HEADER.size:
             raise ImageError(f"{path} is a damaged SIF: its header speaks of {total} descriptors at {offset}")
         file.seek(offset)
-        table = file.read(total * _DESCRIPTOR.size)
-    rows = [table[at : at + _DESCRIPTOR.size] for at in range(0, len(table), _DESCRIPTOR.size)]
-    objects = tuple(_object(row) for row in rows if len(row) == _DESCRIPTOR.size and row[4])
+        table = file.read(total * DESCRIPTOR.size)
+    rows = [table[at : at + DESCRIPTOR.size] for at in range(0, len(table), DESCRIPTOR.size)]
+    objects = tuple(_object(row) for row in rows if len(row) == DESCRIPTOR.size and row[4])
     if len({entry.id for entry in objects}) != len(objects):
         raise ImageError(f"{path} is a damaged SIF: two of its objects have the same number")
     return SifTable(launch + magic + version + identity, objects)
 
 
 def _object(raw: bytes) -> SifObject:
-    row = _DESCRIPTOR.unpack(raw)
+    row = DESCRIPTOR.unpack(raw)
     kind, _, number, group, link, offset, size, *_, name, extra = row
     text = name.rstrip(b"\0").decode("utf-8", "replace")
-    links_group = link & _GROUP_MASK == _GROUP_MASK
-    place = (group & ~_GROUP_MASK, link & ~_GROUP_MASK, links_group, offset, size)
+    links_group = link & GROUP_MASK == GROUP_MASK
+    place = (group & ~GROUP_MASK, link & ~GROUP_MASK, links_group, offset, size)
     return SifObject(kind, number, *place, text, extra, raw)
