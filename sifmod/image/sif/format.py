@@ -6,7 +6,7 @@
 import struct
 
 HEADER = struct.Struct("<32s10s3s3s16s8q")
-"""Launch line, magic, version, architecture, UUID; created, modified, descriptors free and all, places of table and data."""
+"""Launch line, magic, version, architecture, UUID; eight numbers: times, descriptors free and all, table, data."""
 DESCRIPTOR = struct.Struct("<iBIIIqqqqqqq128s384s")
 """Type, used, number, group, link, offset, size, size with padding, created, modified, uid, gid, name, extra."""
 MAGIC, VERSION = b"SIF_MAGIC\0", b"01\0"
