@@ -6,13 +6,12 @@ Prints what it has seen every 10 000 inputs, and ends with 1 at the first input 
 """
 
 import random
-import resource
 import shutil
 import sys
 import tempfile
-import time
-from collections import Counter
 from pathlib import Path
+
+from inputs import change, try_inputs
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -25,8 +24,6 @@ from support.images import Images
 from support.signing import Signer
 from support.squashfs_trees import build, from_directory
 
-SLOWEST = 10.0  # seconds of processor time that an input may take
-LARGEST = 512 << 10  # KiB that the process may have
 DESCRIPTOR, TABLE = 585, 4096
 CHECKED = 200  # one of so many inputs goes through gpgv, which is a process of its own
 CONFIG = b'{"architecture": "amd64", "config": {"Env": ["A=b"], "Cmd": ["sh"], "Labels": {"x": "y"}}, "rootfs": {}}'
@@ -67,24 +64,8 @@ def mutate(chance: random.Random, data: bytearray) -> None:
         low, high = chance.choice(
             ((32, 128), (TABLE, TABLE + 8 * DESCRIPTOR), (TABLE, TABLE + 8 * DESCRIPTOR), (32000, 40000), (-4000, 0))
         )
-        low, high = (len(data) + low, len(data)) if low < 0 else (low, min(high, len(data)))
-        at = chance.randrange(low, max(low + 1, high - 8))
-        what = chance.randrange(6)
-        if what == 0:
-            data[at] ^= 1 << chance.randrange(8)
-        elif what == 1:
-            data[at] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
-        elif what == 2:
-            width = chance.choice((2, 4, 8))
-            number = chance.choice((0, 1, 1 << 15, (1 << 16) - 1, len(data), 1 << 31, 1 << 62))
-            data[at : at + width] = number.to_bytes(8, "little")[:width]
-        elif what == 3:
-            data[at : at + 8] = data[(other := chance.randrange(len(data) - 8)) : other + 8]
-        elif what == 4 and chance.random() < 0.05:
-            del data[at:]
-            return
-        else:
-            data[at : at + 4] = chance.randbytes(4)
+        low, high = (max(0, len(data) + low), len(data)) if low < 0 else (min(low, len(data) - 9), min(high, len(data)))
+        change(chance, data, chance.randrange(low, max(low + 1, high - 8)))
 
 
 def attempt(path: Path, keys: tuple[Path, ...]) -> str:
@@ -102,37 +83,15 @@ def attempt(path: Path, keys: tuple[Path, ...]) -> str:
 
 def main(inputs: int, seed: int) -> int:
     """Run; return the exit status."""
-    ends: Counter[str] = Counter()
-    slowest = 0.0
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         directory = Path(name)
         signer = Signer(directory / "k", "Ada")
         keys = (signer.public(),)
         images = (converted(directory), signed(directory, signer))
         path = directory / "input.sif"
-        for number in range(inputs):
-            chance = random.Random(seed + number)
-            data = bytearray(chance.choice(images))
-            mutate(chance, data)
-            path.write_bytes(data)
-            before = time.process_time()
-            try:
-                ends[attempt(path, () if number % CHECKED else keys)] += 1
-            except Exception as error:
-                broken = f"{type(error).__name__}: {error}"
-            else:
-                broken = ""
-            took = time.process_time() - before
-            slowest = max(slowest, took)
-            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            if broken or took > SLOWEST or memory > LARGEST:
-                Path(f"sif-{seed + number}.bad").write_bytes(data)
-                print(f"input {seed + number}: {broken or 'too much'}: {took:.1f} s, {memory} KiB")
-                return 1
-            if number % 10_000 == 9_999:
-                seen = dict(ends.most_common(8))
-                print(number + 1, f"slowest {slowest:.2f} s, memory {memory >> 10} MiB", seen, flush=True)
-    return 0
+        return try_inputs(
+            path, images, mutate, lambda n: attempt(path, () if n % CHECKED else keys), range(seed, seed + inputs)
+        )
 
 
 if __name__ == "__main__":

@@ -7,23 +7,19 @@ Prints what it has seen every 10 000 inputs, and ends with 1 at the first input 
 
 import os
 import random
-import resource
 import subprocess
 import sys
 import tempfile
-import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+
+from inputs import change, try_inputs
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from sifmod.errors import ImageError
 from sifmod.image.squashfs.reader import SquashfsReader
 from support.squashfs_trees import build, from_directory
-
-SLOWEST = 10.0  # seconds of processor time that an input may take
-LARGEST = 512 << 10  # KiB that the process may have
 
 
 def make_tree(top: Path) -> None:
@@ -60,23 +56,8 @@ def mutate(chance: random.Random, data: bytearray) -> None:
     tables = int.from_bytes(data[64:72], "little")
     for _ in range(chance.choice((1, 1, 2, 3, 8))):
         where = chance.choice((0, tables, tables, tables, tables, tables, tables, 96))
-        at = chance.randrange(min(where, len(data) - 1), min(len(data), 96) if where == 0 else len(data))
-        what = chance.randrange(6)
-        if what == 0:
-            data[at] ^= 1 << chance.randrange(8)
-        elif what == 1:
-            data[at] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
-        elif what == 2:
-            width = chance.choice((2, 4, 8))
-            number = chance.choice((0, 1, 1 << 15, (1 << 16) - 1, len(data), 1 << 31))
-            data[at : at + width] = number.to_bytes(8, "little")[:width]
-        elif what == 3:
-            data[at : at + 8] = data[(other := chance.randrange(len(data) - 8)) : other + 8]
-        elif what == 4 and chance.random() < 0.05:
-            del data[at:]
-            return
-        else:
-            data[at : at + 4] = chance.randbytes(4)
+        first = min(where, len(data) - 1)
+        change(chance, data, chance.randrange(first, min(len(data), 96) if where == 0 else len(data)))
 
 
 def use(image: SquashfsReader) -> None:
@@ -101,34 +82,10 @@ def attempt(path: Path, action: Callable[[SquashfsReader], None]) -> str:
 
 def main(inputs: int, seed: int) -> int:
     """Run; return the exit status."""
-    ends: Counter[str] = Counter()
-    slowest = 0.0
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
         images = seeds(Path(directory))
-        path = Path(directory) / "input"
-        for number in range(inputs):
-            chance = random.Random(seed + number)
-            data = bytearray(chance.choice(images))
-            mutate(chance, data)
-            path.write_bytes(data)
-            before = time.process_time()
-            try:
-                ends[attempt(path, use)] += 1
-            except Exception as error:
-                broken = f"{type(error).__name__}: {error}"
-            else:
-                broken = ""
-            took = time.process_time() - before
-            slowest = max(slowest, took)
-            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            if broken or took > SLOWEST or memory > LARGEST:
-                Path(f"squashfs-{seed + number}.bad").write_bytes(data)
-                print(f"input {seed + number}: {broken or 'too much'}: {took:.1f} s, {memory} KiB")
-                return 1
-            if number % 10_000 == 9_999:
-                seen = dict(ends.most_common(8))
-                print(number + 1, f"slowest {slowest:.2f} s, memory {memory >> 10} MiB", seen, flush=True)
-    return 0
+        path = Path(directory) / "input.squashfs"
+        return try_inputs(path, images, mutate, lambda _: attempt(path, use), range(seed, seed + inputs))
 
 
 if __name__ == "__main__":
