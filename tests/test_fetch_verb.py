@@ -97,7 +97,7 @@ def test_a_wrong_promise_leaves_nothing(
         (("dockr://x:1",), 10, "did you mean docker:?"),
         (("docker://x:1", "--offline"), 10, "--offline was given"),
         (("oci:/no/such",), 10, "there is nothing"),
-        (("nowhere.sif",), 10, "no file of this name"),
+        (("nowhere.sif",), 10, "there is no file nowhere.sif here"),
     ],
 )
 def test_what_cannot_be_done_is_told(
@@ -107,6 +107,25 @@ def test_what_cannot_be_done_is_told(
     assert fetch(prefix, *words) == code
     assert said in capfd.readouterr().err
     assert disk_state(tmp_path) == before
+
+
+def test_only_a_regular_file_is_replaced(
+    images: Images, prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert fetch(prefix, images.tiny_sif, "--force", "-o", pipe) == 10
+    assert "a device, a pipe or a socket" in capfd.readouterr().err
+    assert pipe.is_fifo()
+
+
+def test_a_bare_name_is_a_file_here(
+    images: Images, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "here.sif").write_bytes(images.tiny_sif.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    assert fetch(prefix, "here.sif") == 0
+    assert Path(capfd.readouterr().out.strip()).parent == Layout(prefix).images
 
 
 def test_install_fetch_only_fetches(

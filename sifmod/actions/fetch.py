@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.actions.listener import Listener
+from sifmod.actions.local_sif import local_sif
 from sifmod.actions.nothing_begun import nothing_begun
 from sifmod.actions.ownership import ownership
 from sifmod.actions.settings import fetch_settings
@@ -38,6 +39,8 @@ def fetch(source: str, site: Site, options: FetchOptions, listener: Listener) ->
     """
     reference = parse(source)
     settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force)
+    if (path := local_sif(reference, site)) is not None:
+        source = str(path.absolute())
     image = ImagePlan(
         filename=options.output.name if options.output else reference.location.rpartition("/")[2],
         sources=(source,),

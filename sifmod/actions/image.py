@@ -13,6 +13,8 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import ModuleError
 from sifmod.image.artifact import Artifact
 from sifmod.image.fetch import fetch_image
+from sifmod.image.sif.header import read_sif
+from sifmod.image.signature.policy import check_policy
 from sifmod.module.plan import Plan
 from sifmod.tree.generation import module_lock
 from sifmod.tree.layout import Layout
@@ -30,11 +32,14 @@ def image_request(plan: Plan) -> str:
     return sha256_bytes(repr((image.sources, image.build, image.sha256, image.arch, local)).encode())
 
 
-def kept_image(before: Installation | None, request: Request, store: Store) -> tuple[Artifact, Options] | None:
+def kept_image(
+    before: Installation | None, request: Request, store: Store, listener: Listener
+) -> tuple[Artifact, Options] | None:
     """The image of the live generation and how it was asked for, when the plan asks the same; None: it is fetched.
 
     `--module-only` keeps it whatever the plan asks, but for another promise; how it was asked for stays as it was, so
-    that the next install fetches what the plan asks. Raises ModuleError where it has nothing to keep.
+    that the next install fetches what the plan asks. Raises ModuleError where it has nothing to keep, SignatureError
+    where the site's policy has come to refuse it.
     """
     plan, options = request.plan, request.options
     if options.force:
@@ -47,6 +52,7 @@ def kept_image(before: Installation | None, request: Request, store: Store) -> t
         if path is not None and path.is_file() and promised and (same or options.module_only):
             asked = tuple(pair for pair in before.provenance.options if not pair[0].startswith("--") and pair != KEPT)
             asked = asked if same else (*asked, KEPT)
+            _check_kept(path, request, listener)
             return Artifact(path, record.sha256, record.size, record.source, record.arch, (), record.origin), asked
     if options.module_only:
         raise ModuleError(
@@ -54,6 +60,15 @@ def kept_image(before: Installation | None, request: Request, store: Store) -> t
             f"install it once without --module-only: sifmod install {plan.easyconfig}",
         )
     return None
+
+
+def _check_kept(path: Path, request: Request, listener: Listener) -> None:
+    """The site's policy may have changed since the image was fetched."""
+    settings = fetch_settings(request.site.site)
+    if settings.policy != "off":
+        name = request.plan.image.filename
+        for note in check_policy(path, name, read_sif(path, name), settings):
+            listener.say(note)
 
 
 def fetched_image(request: Request, layout: Layout, store: Store, listener: Listener) -> tuple[Artifact, Options]:

@@ -46,7 +46,7 @@ def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:
                 restore(layout, before, held)
                 return before, True
         store = Store(layout, held, listener.waiting(plan.image.filename))
-        image = kept_image(before, request, store) or fetched_image(request, layout, store, listener)
+        image = kept_image(before, request, store, listener) or fetched_image(request, layout, store, listener)
         with staged_generation(layout, plan.module, held) as stage:
             installation = _fill(stage, request, image, listener)
         if options.sanity:

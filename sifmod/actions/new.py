@@ -10,7 +10,8 @@ from pathlib import Path
 from sifmod.actions.draft import Source, draft
 from sifmod.actions.fetch import FetchOptions, fetch
 from sifmod.actions.listener import Listener
-from sifmod.actions.show_image import local_sif, stored_digest
+from sifmod.actions.local_sif import local_sif
+from sifmod.actions.show_image import stored_digest
 from sifmod.config.load import LoadedEasyconfig, load_easyconfig
 from sifmod.config.settings import LoadedSite
 from sifmod.digest import sha256_file

@@ -4,13 +4,13 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from sifmod.actions.local_sif import local_sif
 from sifmod.actions.settings import fetch_settings
 from sifmod.config.site import Site
-from sifmod.errors import FetchError
 from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.inspect.reference import describe_reference
 from sifmod.image.inspect.sif import describe_sif
-from sifmod.image.reference import Reference, parse
+from sifmod.image.reference import parse
 from sifmod.tree.layout import Layout
 
 
@@ -24,23 +24,6 @@ def describe(text: str, site: Site, arch: str) -> ImageDescription:
     if path is None:
         return describe_reference(reference, arch, fetch_settings(site))
     return replace(describe_sif(path), sha256=stored_digest(path, site))
-
-
-def local_sif(reference: Reference, site: Site) -> Path | None:
-    """The file that `reference` names where it names one; a bare name is one here, or one in the site's image_dirs.
-
-    Raises FetchError for a bare name that no directory has.
-    """
-    if reference.kind == "path":
-        return Path(reference.location)
-    if reference.kind != "name":
-        return None
-    places = (Path(), *map(Path, site.image_dirs))
-    found = next((path for place in places if (path := place / reference.location).is_file()), None)
-    if found is None:
-        where = ", ".join(site.image_dirs) or "no image_dirs are set"
-        raise FetchError(f"there is no file {reference.location} here, nor in the site's image directories ({where})")
-    return found
 
 
 def stored_digest(path: Path, site: Site) -> str:

@@ -1,21 +1,13 @@
-"""What the user sees: messages on standard error, data on standard output, progress for a terminal or a log."""
+"""What the user sees: messages on standard error, data on standard output."""
 
 import json
-import os
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
-
     from sifmod.tree.receipt import Installation
-
-Progress = Callable[[str, int, int | None], None]
 
 
 def say(text: str) -> None:
@@ -60,65 +52,3 @@ def human_size(size: int) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1000
     return f"{amount:.1f} TB"
-
-
-@contextmanager
-def progress(enabled: bool) -> Iterator[Progress]:
-    """A progress bar on a terminal, a line per 10 % in a log, nothing when not enabled."""
-    if not enabled:
-        yield lambda what, done, total: None  # noqa: ARG005
-    elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        with _bars() as update:
-            yield update
-    else:
-        yield _log_lines()
-
-
-@contextmanager
-def _bars() -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-    from rich.progress import (
-        Progress as Bars,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    tasks: dict[str, TaskID] = {}
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-
-        def update(what: str, done: int, total: int | None) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
-            bars.update(tasks[what], completed=done, total=total)
-
-        yield update
-
-
-def _log_lines(interval: float = 60.0) -> Progress:
-    """A line whenever another tenth is done, and every `interval` seconds where the size is not known."""
-    last: dict[str, tuple[int, float]] = {}
-
-    def update(what: str, done: int, total: int | None) -> None:
-        now = time.monotonic()
-        tenth = 10 * done // total if total else 0
-        if what not in last and not total:
-            say(what)
-        shown, when = last.setdefault(what, (0, now))
-        if (total and tenth > shown) or (not total and now - when >= interval):
-            share = f"{10 * tenth} % of {human_size(total)}" if total else human_size(done)
-            say(f"{what}: {share}")
-            last[what] = (tenth, now)
-
-    return update

@@ -126,7 +126,7 @@ def _message(detail: ErrorDetails, model: type[BaseModel], node: Node, location:
         case "string_too_short":
             return "is empty"
         case "greater_than_equal" | "less_than_equal":
-            return f"expected a number from {schema.range(location)}, got {node.raw}"
+            return f"expected {schema.range(location)}, got {node.raw}"
     expected = schema.describe(location)
     near = did_you_mean(node.raw, schema.choices(location)) if isinstance(node.value, str) else ""
     return f"expected {expected}, got {kind(node)}{near}{_quoted_form(expected, node, location)}"
@@ -163,7 +163,10 @@ class _Schema:
 
     def range(self, location: Location) -> str:
         schema = self._at(location)
-        return f"{schema['minimum']:g} to {schema['maximum']:g}"
+        schema = next((one for one in schema.get("anyOf", ()) if "minimum" in one), schema)
+        if "maximum" in schema:
+            return f"a number from {schema['minimum']:g} to {schema['maximum']:g}"
+        return f"at least {schema['minimum']}"
 
     def describe(self, location: Location) -> str:
         return self._words(self._at(location))

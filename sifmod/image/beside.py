@@ -24,6 +24,8 @@ class Beside:
         self._replace = replace
         if target.is_dir():
             raise FetchError(f"{target} is a directory", "name the file: -o DIRECTORY/NAME.sif")
+        if target.exists() and not target.is_file():
+            raise FetchError(f"{target} is a device, a pipe or a socket, which a file would replace", "name a file")
         self._check_way()
 
     def find(self, sha256: str) -> Path | None:  # noqa: ARG002

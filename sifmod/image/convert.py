@@ -10,6 +10,7 @@ from sifmod.errors import ImageError
 from sifmod.image.disk import reserve, writing
 from sifmod.image.download.downloads import Downloads
 from sifmod.image.fetched import Fetched, Request
+from sifmod.image.layers.member import U32
 from sifmod.image.layers.merge import merge_layers
 from sifmod.image.lustre import stripe
 from sifmod.image.metadata.graft import graft
@@ -77,7 +78,7 @@ def _metadata(request: Request, image: OciImage) -> Metadata:
 def _write(
     request: Request, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
 ) -> tuple[str, ...]:
-    epoch = image.config.created or 0
+    epoch = min(max(image.config.created or 0, 0), U32)  # what a squashfs can say
     shown = f"converting {request.image.filename}"
     offset = partition_offset(metadata.objects)
     stripe(request.incoming, request.settings.striping)

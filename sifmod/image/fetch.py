@@ -53,7 +53,7 @@ def fetch_image(
     references = _references(image)
     if image.sha256 and (stored := store.find(image.sha256)):
         info = check_sif(stored, image.arch)
-        notes = check_policy(stored, info, settings)
+        notes = check_policy(stored, image.filename, info, settings)
         return Artifact(stored, image.sha256, info.size, references[0].source, info.arch, notes)
     failures: list[tuple[Reference, FetchError | RuntimeMissingError | PermissionsError]] = []
     for reference in references:
@@ -93,7 +93,7 @@ def _fetch(request: Request) -> Artifact:
         fetched = SOURCES[reference.kind](replace(request, incoming=incoming, partial=partial or incoming))
         info = check_sif(fetched.path, image.arch, image.filename)
         notes = (*fetched.notes, *check_promise(reference, image, fetched))
-        notes += check_policy(fetched.path, info, request.settings)
+        notes += check_policy(fetched.path, reference.source, info, request.settings)
         path = fetched.path
         if path == incoming:
             path = store.add(incoming, fetched.sha256, fetched.origin)

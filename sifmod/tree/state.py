@@ -18,7 +18,7 @@ def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
     links = [f"{root}/{link.path}" for link in installation.links]
     lacks = [f"the modulefile {path} is missing" for path in stubs if not os.path.isfile(path)]
     lacks += [f"the link {path} is missing" for path in links if not os.path.lexists(path)]
-    if not os.path.exists(f"{root}/{installation.image.filename}"):
+    if not os.path.exists(f"{root}/{installation.image.filename}") and not os.path.exists(installation.image.path):
         lacks.append(f"the image {installation.image.path} is missing")
     if live_number(layout, installation.module) != installation.generation:
         lacks.append(f"generation {installation.generation} is not the live one")

@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,10 @@ def read_sif(path: Path, name: str = "") -> SifInfo:
     where it cannot be read.
     """
     name = name or str(path)
+    with reading(path):
+        mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a pipe would wait for ever
+        raise ImageError(f"{name} is not a SIF: it is not a regular file")
     with reading(path), path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         start = file.read(START)

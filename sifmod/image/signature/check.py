@@ -82,7 +82,8 @@ def check(path: Path, info: SifInfo, keys: tuple[Path, ...]) -> Signed:
     """
     table = read_table(path)
     if not (found := _signature_objects(table)):
-        raise SignatureError(f"{path} is not signed", "sign it (`apptainer sign`), or get it from who did")
+        hint = "get a signed one from who made it, or have it signed (`apptainer sign`) before it is installed"
+        raise SignatureError(f"{path} is not signed", hint)
     if len(found) > _MOST_SIGNATURES:
         raise SignatureError(f"{path} has {len(found)} signatures: expected at most {_MOST_SIGNATURES}", _FETCH_AGAIN)
     packets = _read_keys(keys)
