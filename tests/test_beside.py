@@ -81,20 +81,16 @@ def test_what_was_received_stays_until_it_is_finished(place: Path) -> None:
 
 
 def test_one_at_a_time(place: Path) -> None:
-    store = Beside(place / "x.sif")
-    with (
-        store.partial(KEY) as partial,
-        pytest.raises(FetchError, match="another sifmod is fetching"),
-        store.partial(KEY),
-    ):
+    first, second = Beside(place / "x.sif"), Beside(place / "x.sif")
+    with first.incoming(), pytest.raises(FetchError, match="another sifmod is fetching"), second.incoming():
         pass
-    assert not partial.exists()
+    assert list(place.iterdir()) == []
 
 
 def test_a_lock_that_somebody_else_left_is_none(place: Path) -> None:
     store = Beside(place / "x.sif")
     with store.partial(KEY) as partial:
-        descriptor = os.open(partial, os.O_RDONLY)
+        descriptor = os.open(partial.parent, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     os.close(descriptor)
     with store.partial(KEY):
@@ -113,10 +109,28 @@ def test_a_directory_that_cannot_be_written_is_told(place: Path, ordinary_user: 
 
     def fetch() -> str:
         try:
-            with Beside(place / "x.sif").workspace():
-                return "it could be written"
+            Beside(place / "x.sif")
         except PermissionsError as error:
             return error.message
+        return "it could be written"
 
-    assert call_as(ordinary_user.user, fetch).startswith(f"cannot write {place}/.x.sif.workspace-")
+    assert call_as(ordinary_user.user, fetch) == f"cannot write into {place}"
     assert disk_state(place) == before
+
+
+def test_a_directory_that_is_not_there_is_told(place: Path) -> None:
+    with pytest.raises(FetchError, match=f"there is no directory {place}/a"):
+        Beside(place / "a" / "x.sif")
+    assert list(place.iterdir()) == []
+
+
+def test_what_a_killed_run_had_begun_goes(place: Path) -> None:
+    target = place / "x.sif"
+    hidden = place / ".x.sif.fetching"
+    (hidden / KEY).mkdir(parents=True)
+    (hidden / KEY / "blob").write_bytes(b"half")
+    (hidden / "incoming-1234").write_bytes(bytes(1000))
+    (hidden / "workspace-1234" / "inner").mkdir(parents=True)
+    with Beside(target).incoming():
+        assert {path.name for path in hidden.iterdir()} == {KEY}
+    assert [path.name for path in place.rglob("*") if path.is_file()] == ["blob"]

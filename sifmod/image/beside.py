@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sifmod.errors import FetchError
+from sifmod.errors import FetchError, PermissionsError
 from sifmod.image.disk import writing
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 
@@ -16,17 +16,26 @@ from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 class Beside:
     """An artifact.Store for `target` alone; a file that is there is replaced, whole, only with `replace`.
 
-    What a run that failed had received stays in a hidden directory beside the target, and the next one goes on with it.
+    What is not complete lies in a hidden directory beside the target, under its lock: what a run that failed had
+    received, with which the next one goes on, and until the next run what one that was killed had begun.
+    Raises FetchError or PermissionsError where the target cannot be written, before anything is.
     """
 
     def __init__(self, target: Path, *, replace: bool = False) -> None:
         self._target = target
         self._replace = replace
+        self._hidden = target.with_name(f".{target.name}.fetching")
+        self._users = 0
+        self._lock = -1
         if target.is_dir():
             raise FetchError(f"{target} is a directory", "name the file: -o DIRECTORY/NAME.sif")
         if target.exists() and not target.is_file():
             raise FetchError(f"{target} is a device, a pipe or a socket, which a file would replace", "name a file")
+        if not target.parent.is_dir():
+            raise FetchError(f"there is no directory {target.parent}", "make it first, or choose another")
         self._check_way()
+        if not os.access(target.parent, os.W_OK | os.X_OK):
+            raise PermissionsError(f"cannot write into {target.parent}", "choose another place with -o")
 
     def find(self, sha256: str) -> Path | None:  # noqa: ARG002
         """None: nothing is kept here."""
@@ -38,38 +47,38 @@ class Beside:
 
     @contextmanager
     def incoming(self) -> Iterator[Path]:
-        """A fresh path beside the target; what is left there at exit is removed."""
-        path = self._hidden(f"incoming-{secrets.token_hex(4)}")
-        try:
-            yield path
-        finally:
-            path.unlink(missing_ok=True)
+        """A fresh path in the hidden directory; what is left there at exit is removed."""
+        with self._within() as hidden:
+            path = hidden / f"incoming-{secrets.token_hex(4)}"
+            try:
+                yield path
+            finally:
+                path.unlink(missing_ok=True)
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:
-        """A fresh directory beside the target, removed at exit."""
-        path = self._hidden(f"workspace-{secrets.token_hex(4)}")
-        with writing(path):
-            path.mkdir(mode=0o700)
-        try:
-            yield path
-        finally:
-            shutil.rmtree(path, ignore_errors=True)
+        """A fresh directory in the hidden one, removed at exit."""
+        with self._within() as hidden:
+            path = hidden / f"workspace-{secrets.token_hex(4)}"
+            with writing(path):
+                path.mkdir(mode=0o700)
+            try:
+                yield path
+            finally:
+                shutil.rmtree(path, ignore_errors=True)
 
     @contextmanager
     def partial(self, key: str) -> Iterator[Path]:
-        """A directory beside the target that stays for the next run, locked against another one for the same target."""
-        path = self._hidden(f"partial-{key}")
-        with writing(path):
-            path.mkdir(mode=0o700, exist_ok=True)
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            _lock(descriptor, self._target)
-            yield path
-        finally:
-            os.close(descriptor)
-            with suppress(OSError):  # it holds something to go on with
-                path.rmdir()
+        """A directory in the hidden one that stays for the next run."""
+        with self._within() as hidden:
+            path = hidden / key
+            with writing(path):
+                path.mkdir(mode=0o700, exist_ok=True)
+            try:
+                yield path
+            finally:
+                with suppress(OSError):  # it holds something to go on with
+                    path.rmdir()
 
     def finished(self, partial: Path) -> None:
         """Remove what `partial` gave."""
@@ -99,14 +108,42 @@ class Beside:
         if os.path.lexists(self._target) and not self._replace:
             raise FetchError(f"{self._target} exists already; nothing was fetched", "give --force to replace it")
 
-    def _hidden(self, kind: str) -> Path:
-        return self._target.with_name(f".{self._target.name}.{kind}")
+    @contextmanager
+    def _within(self) -> Iterator[Path]:
+        """The hidden directory, locked against another run for the same target."""
+        if not self._users:
+            self._open()
+        self._users += 1
+        try:
+            yield self._hidden
+        finally:
+            self._users -= 1
+            if not self._users:
+                with suppress(OSError):  # something is left to go on with
+                    self._hidden.rmdir()
+                os.close(self._lock)
+
+    def _open(self) -> None:
+        """Lock the hidden directory, and remove what a run that was killed had begun in it."""
+        with writing(self._hidden):
+            while True:
+                self._hidden.mkdir(mode=0o700, exist_ok=True)
+                self._lock = os.open(self._hidden, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                _lock(self._lock, self._target)
+                if self._hidden.exists() and os.path.samestat(os.fstat(self._lock), self._hidden.stat()):
+                    break  # not the one that another run has just removed
+                os.close(self._lock)
+        for path in self._hidden.glob("incoming-*"):
+            path.unlink(missing_ok=True)
+        for path in self._hidden.glob("workspace-*"):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _lock(directory: int, target: Path) -> None:
     try:
         fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        os.close(directory)
         raise FetchError(f"another sifmod is fetching {target} at the moment", "wait for it to end") from None
     except OSError:  # a file system without locks
         return

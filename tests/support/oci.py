@@ -54,6 +54,7 @@ def write_layout(
     labels: Mapping[str, str] | None = None,
     env: Sequence[str] = (),
     arch: str = "amd64",
+    created: str = "2025-01-01T00:00:00Z",
 ) -> Path:
     """Make `directory` an OCI layout of one untagged manifest and return it."""
     blobs = directory / "blobs" / "sha256"
@@ -67,7 +68,7 @@ def write_layout(
     packed = [one if isinstance(one, Packed) else Packed(one, digest_of(one)) for one in layers]
     path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     config = {
-        "created": "2025-01-01T00:00:00Z",
+        "created": created,
         "architecture": arch,
         "os": "linux",
         "config": {"Env": [path, *env], "Cmd": ["/bin/sh"], "Labels": dict(labels or {})},
