@@ -12,6 +12,7 @@ from support.command import run as call
 from support.disk_state import disk_state
 from support.images import Images
 from support.registry import Registry
+from support.victim import Victim
 
 
 @pytest.fixture
@@ -160,3 +161,17 @@ def test_the_site_can_require_signatures(
     settings.write_text(f"signatures: {{policy: require, keys: [{key}]}}\n")
     assert fetch(prefix, f"oci:{images.tiny_layout()}") == 10
     assert "bears no signature" in capfd.readouterr().err
+
+
+def test_what_a_killed_run_had_begun_goes_first(images: Images, own_home: Path, tmp_path: Path) -> None:
+    source = f"oci:{images.tiny_layout()}"
+    with Victim({"PATH": os.environ["PATH"], "HOME": str(own_home)}) as victim:
+        steps = victim.run(("fetch", "--prefix", tmp_path / "whole", source)).steps
+        for step in range(steps, 0, -1):
+            prefix = tmp_path / str(step)
+            assert victim.run(("fetch", "--prefix", prefix, source), "killed", step).code == -9
+            if any(path.stat().st_size for path in prefix.rglob("*.incoming")):
+                break
+    assert any(path.stat().st_size for path in prefix.rglob("*.incoming"))
+    assert fetch(prefix, images.foreign(), "--arch", "arm64") == 0
+    assert list(Layout(prefix).staging.iterdir()) == []

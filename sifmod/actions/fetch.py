@@ -15,6 +15,7 @@ from sifmod.image.beside import Beside
 from sifmod.image.fetch import fetch_image
 from sifmod.image.reference import parse
 from sifmod.module.plan import ImagePlan, Runtime
+from sifmod.tree.generation import tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.store import Store
@@ -58,6 +59,7 @@ def fetch(source: str, site: Site, options: FetchOptions, listener: Listener) ->
             return fetch_image(image, runtime, beside, listener.progress, settings)
         layout = Layout(site.prefix)
         name = f"fetch-{sha256_bytes(f'{source} {image.arch}'.encode())[:16]}"
+        tidy(layout, site.lock_lease, listener.waiting(source))  # a killed run's may be the room that is needed
         with nothing_begun(layout), lock(layout, name, site.lock_lease, listener.waiting(source)) as held:
             store = Store(layout, held, listener.waiting(source))
             return fetch_image(image, runtime, store, listener.progress, settings)

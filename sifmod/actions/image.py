@@ -16,7 +16,7 @@ from sifmod.image.fetch import fetch_image
 from sifmod.image.sif.header import read_sif
 from sifmod.image.signature.policy import check_policy
 from sifmod.module.plan import Plan
-from sifmod.tree.generation import module_lock
+from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.receipt import ImageRecord, Installation
@@ -105,6 +105,7 @@ def fetch_only(request: Request, listener: Listener) -> Artifact:
     plan, site = request.plan, request.site.site
     layout = Layout(Path(plan.prefix))
     waiting = listener.waiting(plan.module)
+    tidy(layout, site.lock_lease, waiting)
     with nothing_begun(layout), ownership(site), module_lock(layout, plan.module, site.lock_lease, waiting) as held:
         store = Store(layout, held, listener.waiting(plan.image.filename))
         return fetched_image(request, layout, store, listener)[0]
