@@ -11,6 +11,7 @@ import pytest
 
 from sifmod import __version__
 from sifmod.cli.main import VERBS, run
+from sifmod.config.site import SiteFile
 from support.identity import call_as
 from support.images import Images
 from support.user import OrdinaryUser
@@ -102,6 +103,37 @@ def test_config_show_says_where_each_value_came_from(
     assert "/from/the/variable" in lines["prefix"]
     assert "SIFMOD_PREFIX" in lines["prefix"]
     assert "--accelerator" in lines["accelerator"]
+
+
+def test_config_show_has_every_key(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "show", "--site", "lumi-g"]) == 0
+    out = capfd.readouterr().out
+    rows = {line.split()[0]: line.split(maxsplit=2)[2] for line in out.splitlines()}
+    missing = [key for key in SiteFile.model_fields if key != "detect" and not any(row.startswith(key) for row in rows)]
+    assert missing == []
+    assert rows["umask"].startswith("- ")
+    assert rows["mirrors"].startswith("- ")
+    assert rows["signatures.keys"].startswith("- ")
+    assert int(rows["processors"].split()[0]) >= 1
+    assert rows["accelerator"].split(maxsplit=1) == ["rocm", "(site lumi-g)"]
+    assert rows["accelerators.cuda"].split() == ["nv", "(default)"]
+    assert "lumi-g.yaml" not in out
+    monkeypatch.setenv("SIFMOD_PROCESSORS", "1")
+    assert run(["config", "show", "--json"]) == 0
+    shown = {row["key"]: row for row in json.loads(capfd.readouterr().out)}
+    assert (shown["umask"]["value"], shown["processors"]["origin"]) == (None, "SIFMOD_PROCESSORS")
+
+
+def test_help_points_to_what_is_there(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    out = capfd.readouterr().out
+    assert "sifmod VERB --help" in out
+    assert "docs/" not in out
+    assert run(["new", "--help"]) == 0
+    out = capfd.readouterr().out
+    assert "--compression" in out
+    assert "--processors" in out
+    assert "--keep-blobs" not in out
 
 
 def test_an_unknown_variable_is_refused_by_every_verb(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
+from sifmod.digest import sha256_file
 from sifmod.tree.layout import Layout
 from support.command import run as call
 from support.disk_state import disk_state
@@ -32,13 +33,69 @@ def test_an_image_comes_into_the_store_and_its_path_is_printed(
     out, err = capfd.readouterr()
     path = Path(out.strip())
     assert path.parent == Layout(prefix).images
-    assert f"== SHA-256 {path.stem}" in err
+    assert err.startswith(f"== fetching {reference}\n")
+    assert "== converting fetched: 100 % of " in err
+    assert path.stem not in err
     assert "to pin this image write its source as  docker://" in err
     before = disk_state(prefix)
     assert fetch(prefix, reference, "--quiet") == 0
     assert capfd.readouterr() == (out, "")
     after = disk_state(prefix)
     assert {name for name in after if ".locks" not in name} == {name for name in before if ".locks" not in name}
+
+
+def test_what_the_store_has_is_told(
+    images: Images, registry: Registry, prefix: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reference = registry.push_layout(images.tiny_layout("again"), "again:1.0")
+    assert fetch(prefix, reference) == 0
+    assert "in the store already" not in capfd.readouterr().err
+    assert fetch(prefix, reference, "--keep-blobs") == 0
+    err = capfd.readouterr().err
+    assert "== the image is in the store already\n" in err
+    assert "--keep-blobs keeps nothing" in err
+    assert "converting" not in err
+    assert not Layout(prefix).partials.exists()
+
+
+def test_blobs_that_are_kept(
+    images: Images, registry: Registry, prefix: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They lie where the help says, verified, and go with the next fetch that does not keep them."""
+    reference = registry.push_layout(images.tiny_layout("kept"), "kept:1.0")
+    assert fetch(prefix, reference, "--keep-blobs") == 0
+    assert "keeps nothing" not in capfd.readouterr().err
+    blobs = [path for path in Layout(prefix).partials.glob("*/sha256-*") if path.suffix != ".journal"]
+    assert blobs
+    assert all(path.name == f"sha256-{sha256_file(path)}" for path in blobs)
+    assert fetch(prefix, reference) == 0
+    assert not Layout(prefix).partials.exists()
+
+
+def test_the_digest_is_said_once(
+    images: Images, registry: Registry, prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sif = registry.push_sif(images.tiny_sif, "lab/once:1.0")
+    layout = f"oci:{images.tiny_layout()}"
+    for words in ([sif], [layout, "-o", str(tmp_path / "1.sif")], [sif, "-o", str(tmp_path / "2.sif")]):
+        assert fetch(prefix, *words) == 0
+        out, err = capfd.readouterr()
+        assert err.count(sha256_file(Path(out.strip()))) == 1
+
+
+def test_the_mode_of_a_file_is_that_of_any_new_one(
+    images: Images, registry: Registry, prefix: Path, tmp_path: Path
+) -> None:
+    before = os.umask(0o027)
+    try:
+        pushed = registry.push_sif(images.tiny_sif, "lab/mode:1.0")
+        sources: tuple[str | Path, ...] = (pushed, f"oci:{images.tiny_layout()}", images.tiny_sif)
+        for number, source in enumerate(sources):
+            target = tmp_path / f"{number}.sif"
+            assert fetch(prefix, source, "-o", target) == 0
+            assert target.stat().st_mode & 0o7777 == 0o640
+    finally:
+        os.umask(before)
 
 
 def test_an_image_goes_into_a_file_and_nowhere_else(images: Images, prefix: Path, tmp_path: Path) -> None:
@@ -95,6 +152,7 @@ def test_a_wrong_promise_leaves_nothing(
         (("docker://x:1", "--sha256", "abc"), 2, "expected 64 hexadecimal digits"),
         (("docker://x:1", "--compression", "zip"), 2, "expected auto, zstd:LEVEL, gzip:LEVEL or lz4"),
         (("docker://x:1", "--processors", "none"), 2, "processors"),
+        (("docker://x:1", "-o", "-"), 2, "-o -: a SIF is not written to standard output"),
         (("dockr://x:1",), 10, "did you mean docker:?"),
         (("docker://x:1", "--offline"), 10, "--offline was given"),
         (("oci:/no/such",), 10, "there is nothing"),

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.actions.listener import Listener
+from sifmod.actions.new import NewOptions, make_draft, write_draft
 from sifmod.cli.main import run
 from sifmod.config.easyconfig import Easyconfig
+from sifmod.errors import OptionError
 from support.command import run as run_command
 from support.config import Configuration
 from support.disk_state import disk_state
@@ -307,6 +310,73 @@ def test_a_registrys_image_is_pinned(
     assert re.fullmatch(re.escape(reference) + "@sha256:[0-9a-f]{64}", source)
     assert made.image.arch == "amd64"
     assert run(["install", "-q", "tiny-1.2.yaml"]) == 0
+
+
+NUMPY = (*python("opt/tool", "3.12", "pip", numpy="2.4.6"), text("opt/tool/lib/python3.12/os.py"))
+
+
+@pytest.mark.parametrize("labels", [{}, {"org.opencontainers.image.title": "numpy"}], ids=["no label", "a title"])
+def test_one_image_is_called_the_same_wherever_it_is(
+    images: Images, registry: Registry, tmp_path: Path, capfd: pytest.CaptureFixture[str], labels: dict[str, str]
+) -> None:
+    layout = images.tiny_layout("numpy", entries=NUMPY, env=(f"PATH=/opt/tool/bin:{SYSTEM}",), labels=labels)
+    first, second = (registry.push_layout(layout, f"w/numpy:{tag}") for tag in ("2.4", "3.12"))
+    sif, pulled = tmp_path / "n.sif", tmp_path / "p.sif"
+    assert run(["fetch", "-q", second, "-o", str(sif)]) == 0
+    run_command(("apptainer", "--silent", "pull", "--no-https", pulled, second), env=dict(os.environ)).ok()
+    capfd.readouterr()
+    for reference in (first, second, str(sif), str(pulled)):
+        assert run(["new", "-q", reference]) == 0
+        assert capfd.readouterr().out == "numpy-2.4.6.yaml\n"
+        content = Path("numpy-2.4.6.yaml").read_text()
+        assert "# from the package numpy\nversion: '2.4.6'" in content
+        assert "numpy: '2.4.6'" in content
+        Path("numpy-2.4.6.yaml").unlink()
+
+
+def test_a_build_upon_an_image_is_not_that_image(images: Images, registry: Registry, tmp_path: Path) -> None:
+    layout = images.tiny_layout("numpy", entries=NUMPY, env=(f"PATH=/opt/tool/bin:{SYSTEM}",))
+    reference = registry.push_layout(layout, "w/numpy:2.4").removeprefix("docker://")
+    definition, sif = tmp_path / "mine.def", tmp_path / "mine.sif"
+    definition.write_text(f"Bootstrap: docker\nFrom: {reference}\n\n%environment\n  export MINE=1\n")
+    build = ("apptainer", "--silent", "build", "--no-https", sif, definition)
+    run_command(build, env={**os.environ, "APPTAINER_NOHTTPS": "1"}).ok()
+    assert run(["new", "-q", str(sif)]) == 0
+    assert [path.name for path in Path.cwd().glob("*.yaml")] == ["mine-1.0.yaml"]
+
+
+def test_a_path_is_written_without_detours(images: Images, tmp_path: Path) -> None:
+    shutil.copy(images.tiny_sif, tmp_path / "n.sif")
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    shutil.copy(images.tiny_sif, tmp_path / "far" / "n.sif")
+    (tmp_path / "link").symlink_to("far/away")
+    shutil.copytree(images.tiny_layout(), tmp_path / "x.oci")
+    for given, expected in (
+        ("../here/.././n.sif", tmp_path / "n.sif"),
+        ("../link/../n.sif", tmp_path / "far" / "n.sif"),
+        ("../link/../../link/../n.sif", tmp_path / "far" / "n.sif"),
+    ):
+        assert run(["new", "-q", given, "-o", "made.yaml"]) == 0
+        assert Configuration(tmp_path / "config").load(Path("made.yaml")).easyconfig.image.sources == (str(expected),)
+        Path("made.yaml").unlink()
+    assert run(["new", "-q", "oci:../here/../x.oci", "-o", "made.yaml"]) == 0
+    (source,) = Configuration(tmp_path / "config").load(Path("made.yaml")).easyconfig.image.sources
+    assert source.startswith(f"oci:{tmp_path / 'x.oci'}@sha256:")
+
+
+def test_nothing_is_hashed_for_a_name_that_is_taken(images: Images, tmp_path: Path) -> None:
+    shutil.copy(images.tiny_sif, tmp_path / "tiny.sif")
+    told: list[str] = []
+    listener = Listener(told.append, lambda what, *_: told.append(what))
+    site = Configuration(tmp_path / "config").site()
+    found = make_draft("../tiny.sif", site, NewOptions(own_name=True), listener)
+    assert set(told) == {"hashing tiny.sif"}
+    write_draft(found, Path(found.filename))
+    told.clear()
+    with pytest.raises(OptionError, match="exists already"):
+        make_draft("../tiny.sif", site, NewOptions(own_name=True), listener)
+    assert told == []
+    assert make_draft("../tiny.sif", site, NewOptions(), listener).text == found.text
 
 
 def test_a_sif_from_a_registry_is_promised(images: Images, registry: Registry, tmp_path: Path) -> None:

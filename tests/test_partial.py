@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from sifmod.module.origin import ImageOrigin
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.partial import partials
-from sifmod.tree.store import Store
+from sifmod.tree.store import Store, entries
 from support.disk_state import disk_state
 from support.tree import LEASE, nobody
 
@@ -89,16 +90,27 @@ def test_gc_leaves_what_a_fetch_wrote_since(layout: Layout) -> None:
     assert (path / "blob").exists()
 
 
-def test_an_image_is_found_again_by_what_it_was_made_from(layout: Layout) -> None:
+def test_an_image_is_found_again_by_what_gave_it(layout: Layout) -> None:
     origin = ImageOrigin("sha256:i", "sha256:m", ("sha256:l",), "zstd:3", (("libzstd", "1.5.7"),))
-    sha256 = "a" * 64
+    place, sha256 = "docker://docker.io/library/x", "a" * 64
     with lock(layout, "any", LEASE, nobody) as held:
         store = Store(layout, held)
         with store.incoming() as incoming:
             incoming.write_bytes(b"an image")
-            store.add(incoming, sha256, origin)
-        assert store.find_made("sha256:m", "zstd:3") == sha256
-        assert store.find_made("sha256:m", "gzip:2") is None
-        assert store.find_made("sha256:i", "zstd:3") is None
-        layout.image(sha256).unlink()
-        assert store.find_made("sha256:m", "zstd:3") is None
+            path = store.add(incoming, sha256, origin, place)
+        added = entries(layout)[0].added
+        assert store.find_made(place, "sha256:i") == ((path, origin),)
+        assert store.find_made(place, "sha256:m") == ((path, replace(origin, index="")),)
+        assert store.find_made(place, "sha256:j") == ()
+        assert store.find_made("docker://ghcr.io/x", "sha256:m") == ()
+        assert store.find_made(place, "") == ()
+        store.gave(path, replace(origin, index="sha256:j"), place)
+        record = path.with_suffix(".json").read_bytes()
+        store.gave(path, replace(origin, index="sha256:j"), place)
+        assert path.with_suffix(".json").read_bytes() == record
+        assert store.find_made(place, "sha256:j") == ((path, replace(origin, index="sha256:j")),)
+        assert store.find_made(place, "sha256:i") == ((path, origin),)
+        assert store.find_made("docker://ghcr.io/x", "sha256:j") == ()
+        assert entries(layout)[0].added == added
+        path.unlink()
+        assert store.find_made(place, "sha256:m") == ()

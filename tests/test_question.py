@@ -18,20 +18,32 @@ def easyconfig(tmp_path: Path) -> Path:
     return path
 
 
-def answered(answer: str, easyconfig: Path) -> tuple[int, str]:
-    """Exit code and all that is said by an install on a terminal where `answer` is typed."""
+def answered(answer: str, easyconfig: Path, terminal: str = "xterm") -> tuple[int, str]:
+    """Exit code and all that is shown by an install on a terminal where `answer` is typed after the question."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "sifmod", "install", str(easyconfig)]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "dumb"})
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": terminal}
+    )
     os.close(theirs)
-    os.write(ours, f"{answer}\n".encode())
-    said = b""
+    said, left = b"", f"{answer}\n".encode()
     try:
         while part := os.read(ours, 4096):
             said += part
+            if left and said.endswith(b": "):
+                os.write(ours, left)
+                left = b""
     except OSError:  # the other side has ended
         pass
     return process.wait(), said.decode()
+
+
+@pytest.mark.parametrize("terminal", ["xterm", "dumb"])
+def test_the_question_and_its_answer_are_on_one_line(easyconfig: Path, own_home: Path, terminal: str) -> None:
+    prefix = own_home / ".local" / "share" / "sifmod"
+    said = answered("n", easyconfig, terminal)[1]
+    assert f"\nFetch it into {prefix} all the same? [y/N]: n\r\n" in said
+    assert "\x1b[?25l" not in said  # no display that lives had begun
 
 
 def test_no_means_no(easyconfig: Path, own_home: Path) -> None:
@@ -39,6 +51,13 @@ def test_no_means_no(easyconfig: Path, own_home: Path) -> None:
     assert code == 2
     assert "of unknown size (most are 2 to 20 GB) and would go to" in said
     assert "nothing was fetched" in said
+    assert not (own_home / ".local").exists()
+
+
+def test_the_end_of_what_is_typed_interrupts(easyconfig: Path, own_home: Path) -> None:
+    code, said = answered("\x04", easyconfig)
+    assert code == 130
+    assert "interrupted; repeat the command to go on where it stopped\r\n" in said
     assert not (own_home / ".local").exists()
 
 

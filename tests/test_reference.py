@@ -32,6 +32,11 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
         ("oci-archive:/a/x.tar:tag", "oci-archive", "/a/x.tar", "tag", ""),
         ("docker-archive:x.tar", "docker-archive", "x.tar", "", ""),
         ("docker-archive:/a/x.tar:b/c:1.0", "docker-archive", "/a/x.tar", "b/c:1.0", ""),
+        ("./http//foo", "path", "./http//foo", "", ""),
+        ("images//foo.sif", "path", "images//foo.sif", "", ""),
+        ("library://user/collection/Name:1.0", "library", "user/collection/Name", "1.0", ""),
+        ("docker://GHCR.io/a/b", "docker", "GHCR.io/a/b", "", ""),
+        ("docker://[::1]:5000/a", "docker", "[::1]:5000/a", "", ""),
         ("docker://ubuntu", "docker", "ubuntu", "", ""),
         ("docker://nvcr.io/nvidia/pytorch:24.01-py3", "docker", "nvcr.io/nvidia/pytorch", "24.01-py3", ""),
         (f"docker://localhost:5000/a/b:t@{DIGEST}", "docker", "localhost:5000/a/b", "t", DIGEST),
@@ -57,7 +62,18 @@ def test_every_kind_is_taken_apart(source: str, kind: str, location: str, tag: s
         ("docker:ubuntu", "expected docker://REGISTRY"),
         ("docker://", "expected docker://REGISTRY"),
         ("docker://a b", "expected docker://REGISTRY"),
-        ("docker://ubuntu@sha256:12", "expected docker://REGISTRY"),
+        ("docker://ubuntu@sha256:12", "source docker://ubuntu@sha256:12: expected docker://REGISTRY"),
+        ("docker://host:5000/a/b:t@sha256:12", "source docker://host:5000/a/b:t@sha256:12: expected"),
+        ("docker://ubuntu@24.04", "source docker://ubuntu@24.04: expected docker://REGISTRY"),
+        ("docker://Foo/bar", "no registry has a repository 'Foo/bar'"),
+        ("docker://ubuntU:24.04", "no registry has a repository 'ubuntU'"),
+        ("oras://ghcr.io/a/B", "no registry has a repository 'a/B'"),
+        ("docker://a//b", "expected docker://REGISTRY"),
+        ("docker://ghcr..io/a", "no registry is called 'ghcr..io'"),
+        ("docker://host:port/a", "no registry is called 'host:port'"),
+        ("http//foo", "a colon is missing after http"),
+        ("docker//ghcr.io/a/b", "a colon is missing after docker"),
+        ("HTTPS//host/x.sif", "a colon is missing after HTTPS"),
         ("docker://host/x:bad tag", "expected docker://REGISTRY"),
         ("docker://https://host/x", "expected docker://REGISTRY"),
         ("oras:///x", "expected oras://REGISTRY"),
@@ -89,6 +105,30 @@ def test_credentials_in_a_url_are_refused_and_not_repeated() -> None:
     assert "cret" not in caught.value.message + caught.value.hint
     assert "https://host:8443/x.sif" in caught.value.message
     assert ".netrc" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("docker://me:secret@host/x", "docker://host/x"),
+        ("docker://me:secret@host", "docker://host"),
+        ("docker://me:sec/ret@host/x", "docker://host/x"),
+        ("docker://me:se@cret@host/x", "docker://host/x"),
+        ("docker://host:5000/a/b@24.04", "docker://host:5000/a/b@24.04"),
+        ("docker://me:secret@host:5000", "docker://host:5000"),
+        ("docker://secret@ghcr.io/x", "docker://ghcr.io/x"),
+        (f"docker://me:secret@host/x@{DIGEST}", f"docker://host/x@{DIGEST}"),
+        ("oras://me:secret@host/x@sha256:12", "oras://host/x@sha256:12"),
+        ("https://secret@host", "https://host"),
+        ("https//me:secret@host/x.sif", "https//host/x.sif"),
+        ("https://me:secret@sha256:12", "https://sha256:12"),
+    ],
+)
+def test_credentials_are_told_from_a_digest(source: str, shown: str) -> None:
+    with pytest.raises(FetchError) as caught:
+        parse(source)
+    assert caught.value.message.startswith(f"source {shown}: ")
+    assert "ret" not in caught.value.message + caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import os
 import re
 import secrets
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.actions.draft import Source, draft
@@ -35,6 +35,7 @@ class NewOptions:
     version: str | None = None
     arch: str | None = None
     offline: bool = False
+    own_name: bool = False  # it goes under its own name here: where that is taken, nothing is hashed
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,12 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, listener: Liste
     """The first easyconfig for the image that `text` names.
 
     A SIF on this machine is read where it is; any other image is fetched into the store. Raises what `fetch` does,
-    ImageError for what cannot be read, OptionError for a name or a version that a module cannot have.
+    ImageError for what cannot be read, OptionError for a name or a version that a module cannot have, and with
+    `own_name` where a file of the draft's name is here already.
     """
     reference = parse(text)
     path = local_sif(reference, site.site)
+    is_local = path is not None
     if path is None:
         wanted = FetchOptions(arch=options.arch, offline=options.offline)
         artifact = fetch(_absolute(reference), site.site, wanted, listener)
@@ -68,13 +71,23 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, listener: Liste
         for note in artifact.notes:
             listener.say(note)
     else:
-        source = _of_file(reference, path, site, listener)
+        source = _of_file(reference, path)
     described = describe_sif(path)
     with open_rootfs(path, read_sif(path)) as rootfs:
         guess = make_guess(reference, described, rootfs)
     named = (options.name or guess.named.name, options.version or guess.named.version)
-    drafted = draft(guess, source, text, named)
-    return Draft(drafted, _loaded(drafted, site, options), guess, path)
+    drafted = _drafted(draft(guess, source, text, named), site, options, (guess, path))
+    if options.own_name:
+        check_target(Path(drafted.filename))
+    if not is_local:
+        return drafted
+    source = replace(source, sha256=_hashed(path, site, listener))  # last, for it may take minutes
+    return _drafted(draft(guess, source, text, named), site, options, (guess, path))
+
+
+def _drafted(text: str, site: LoadedSite, options: NewOptions, of: tuple[Guess, Path]) -> Draft:
+    guess, image = of
+    return Draft(text, _loaded(text, site, options), guess, image)
 
 
 def write_draft(draft: Draft, target: Path) -> None:
@@ -135,7 +148,16 @@ def _absolute(reference: Reference) -> str:
     if reference.kind not in ("oci", "oci-archive", "docker-archive"):
         return reference.source
     _, _, rest = reference.source.partition(":")
-    return f"{reference.kind}:{Path(reference.location).absolute()}{rest[len(reference.location) :]}"
+    return f"{reference.kind}:{_plain(Path(reference.location))}{rest[len(reference.location) :]}"
+
+
+def _plain(path: Path) -> Path:
+    """The absolute path without `..`, through the same links where that is the same file."""
+    plain = Path(os.path.normpath(path.absolute()))
+    try:
+        return plain if plain.samefile(path) else path.resolve()
+    except OSError:  # it is not there: whoever opens it says so
+        return path.absolute()
 
 
 def _of_artifact(reference: Reference, artifact: Artifact) -> Source:
@@ -158,13 +180,20 @@ def _of_artifact(reference: Reference, artifact: Artifact) -> Source:
     )
 
 
-def _of_file(reference: Reference, path: Path, site: LoadedSite, listener: Listener) -> Source:
-    info = read_sif(path)
-    listener.progress(f"hashing {path.name}", 0, info.size)
-    sha256 = stored_digest(path, site.site) or sha256_file(path)
-    listener.progress(f"hashing {path.name}", info.size, info.size)
+def _hashed(path: Path, site: LoadedSite, listener: Listener) -> str:
+    if known := stored_digest(path, site.site):
+        return known
+    size = path.stat().st_size
+    listener.progress(f"hashing {path.name}", 0, size)
+    sha256 = sha256_file(path)
+    listener.progress(f"hashing {path.name}", size, size)
+    return sha256
+
+
+def _of_file(reference: Reference, path: Path) -> Source:
+    """The source of a SIF on this machine, without its digest."""
     in_image_dirs = reference.kind == "name" and not path.is_relative_to(Path.cwd()) and path.is_absolute()
-    source = path.name if in_image_dirs else str(path.absolute())
+    source = path.name if in_image_dirs else str(_plain(path))
     why = "a name that is looked up in the site's image directories" if in_image_dirs else "a file of this machine"
     filename = path.name if _SIF_NAME.fullmatch(path.name) and ".." not in path.name else ""
-    return Source(source, why, info.arch, sha256, filename)
+    return Source(source, why, read_sif(path).arch, filename=filename)

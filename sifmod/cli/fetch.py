@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.options import conversion_options, json_option, site_options
+from sifmod.cli.options import conversion_options, json_option, keep_blobs_option, site_options
+from sifmod.errors import OptionError
 
 if TYPE_CHECKING:
     from sifmod.image.artifact import Artifact
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 @click.option("--offline", is_flag=True, help="Use only what is on this machine.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @conversion_options
+@keep_blobs_option
 @site_options
 @json_option
 def command(reference: str, **given: str | bool | Path | None) -> None:
@@ -31,10 +33,13 @@ def command(reference: str, **given: str | bool | Path | None) -> None:
     from sifmod.actions.fetch import FetchOptions, fetch
     from sifmod.actions.listener import Listener
     from sifmod.cli.context import load_context
-    from sifmod.cli.output import print_json, progress, quiet, say
+    from sifmod.cli.output import print_json, quiet, say
+    from sifmod.cli.progress import NOTHING_KEPT, progress
 
     site = load_context({name: value for name, value in given.items() if isinstance(value, str)}).site
     output, sha256, arch = given["output"], given["sha256"], given["arch"]
+    if output == Path("-"):
+        raise OptionError("-o -: a SIF is not written to standard output", "name a file: -o FILE.sif")
     options = FetchOptions(
         sha256=_digest(str(sha256)) if sha256 else None,
         arch=str(arch) if arch else None,
@@ -43,16 +48,22 @@ def command(reference: str, **given: str | bool | Path | None) -> None:
         offline=bool(given["offline"]),
         keep_blobs=bool(given["keep_blobs"]),
     )
-    show = not given["quiet"]
-    with progress(show) as update:
-        artifact = fetch(reference, site, options, Listener(say if show else quiet, update))
+    speak = quiet if given["quiet"] else say
+    speak(f"fetching {reference}")
+    with progress(speak is say) as update:
+        artifact = fetch(reference, site, options, Listener(speak, update))
     if given["as_json"]:
         print_json(_data(artifact))
         return
-    if show:
-        for note in artifact.notes:
-            say(note)
-        say(f"SHA-256 {artifact.sha256}")
+    if not update.used:
+        speak("the image is in the store already")
+    if options.keep_blobs and not update.used:
+        speak(NOTHING_KEPT)
+    for note in artifact.notes:
+        speak(note)
+    # once: the store's paths have it, and so has the line that pins a SIF
+    if not any(artifact.sha256 in text for text in (*artifact.notes, str(artifact.path))):
+        speak(f"SHA-256 {artifact.sha256}")
     click.echo(artifact.path)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.options import conversion_options, json_option, site_options
+from sifmod.cli.options import conversion_options, json_option, keep_blobs_option, site_options
 from sifmod.errors import OptionError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ LARGE = 2 * 10**9  # bytes
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before a large image goes to the home directory.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors and the commands to type next.")
 @conversion_options
+@keep_blobs_option
 @site_options
 @json_option
 def command(easyconfigs: tuple[str, ...], **given: str | bool | None) -> int:
@@ -120,7 +121,8 @@ def _fetch_only(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None
     """Fetch the images of the easyconfigs into the store, and print their paths."""
     from sifmod.actions.image import fetch_only
     from sifmod.actions.listener import Listener
-    from sifmod.cli.output import print_json, progress, quiet, say
+    from sifmod.cli.output import print_json, quiet, say
+    from sifmod.cli.progress import NOTHING_KEPT, progress
 
     speak = quiet if given["quiet"] else say
     rows = []
@@ -130,7 +132,10 @@ def _fetch_only(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None
             artifact = fetch_only(request, Listener(speak, update, _asker(request, bool(given["yes"]))))
         rows.append({"module": str(request.plan.module), "path": str(artifact.path), "sha256": artifact.sha256})
         if not given["as_json"]:
-            speak(f"{request.plan.module}: the image is in the store, {artifact.source}")
+            state = "is in the store" if update.used else "is in the store already"
+            speak(f"{request.plan.module}: the image {state}, {artifact.source}")
+            if given["keep_blobs"] and not update.used:
+                speak(NOTHING_KEPT)
             click.echo(artifact.path)
     if given["as_json"]:
         print_json(rows)
@@ -140,7 +145,8 @@ def _fetch_only(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None
 def _install(name: str, given: dict[str, str | bool | None]) -> "tuple[Installation, bool]":
     from sifmod.actions.install import install
     from sifmod.actions.listener import Listener
-    from sifmod.cli.output import progress, quiet, say
+    from sifmod.cli.output import quiet, say
+    from sifmod.cli.progress import NOTHING_KEPT, progress
 
     request = _request(name, given)
     show = not given["quiet"]
@@ -151,6 +157,8 @@ def _install(name: str, given: dict[str, str | bool | None]) -> "tuple[Installat
     with progress(show) as update:
         listener = Listener(speak, update, _asker(request, bool(given["yes"])))
         installation, changed = install(request, listener)
+    if given["keep_blobs"] and not update.used:
+        speak(NOTHING_KEPT)
     return installation, changed
 
 
@@ -171,7 +179,7 @@ def _asker(request: "Request", yes: bool) -> "Callable[[Plan, int | None], None]
         if not sys.stdin.isatty():
             raise OptionError(f"{question}; nothing was fetched", choice)
         click.echo(f"== {question}", err=True)
-        if not click.confirm("Put it there", default=False, err=True):
+        if not click.confirm(f"Fetch it into {plan.prefix} all the same?", default=False, err=True):
             raise OptionError("nothing was fetched", choice)
 
     return may_fetch

@@ -69,7 +69,8 @@ class Verbs(click.Group):
 @click.group(
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Guide: docs/guide.md. Exit codes follow EasyBuild 5 (docs/guide.md, exit codes).",
+    epilog="`sifmod VERB --help` explains a verb. Exit codes are EasyBuild 5's: 0 ok, 1 failure, 2 bad option,"
+    " 5 bad easyconfig, 10 no image, 18 the tree could not be changed, 24 no such module, 25 permissions.",
 )
 @click.version_option(package_name="sifmod", message="sifmod %(version)s")
 def cli() -> None:
@@ -82,7 +83,7 @@ def run(arguments: list[str]) -> int:
     try:
         result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
-        show_error("interrupted; nothing was changed that the next run does not put right")
+        show_error("interrupted; repeat the command to go on where it stopped")
         return 130
     except click.ClickException as error:
         error.show()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from sifmod.cli.options import json_option, site_options
+from sifmod.cli.options import conversion_options, json_option, site_options
 
 
 @click.command("new")
@@ -15,6 +15,7 @@ from sifmod.cli.options import json_option, site_options
 @click.option("--arch", type=click.Choice(["amd64", "arm64"]), help="Architecture (default: the site's).")
 @click.option("--offline", is_flag=True, help="Use only what is on this machine.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@conversion_options
 @site_options
 @json_option
 def command(reference: str, **given: str | bool | None) -> None:
@@ -27,7 +28,8 @@ def command(reference: str, **given: str | bool | None) -> None:
     from sifmod.actions.listener import Listener
     from sifmod.actions.new import NewOptions, check_target, make_draft, write_draft
     from sifmod.cli.context import load_context
-    from sifmod.cli.output import print_json, progress, quiet, say
+    from sifmod.cli.output import print_json, quiet, say
+    from sifmod.cli.progress import progress
 
     texts = {name: value for name, value in given.items() if isinstance(value, str)}
     output, show = texts.pop("output", None), not given["quiet"]

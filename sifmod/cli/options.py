@@ -51,12 +51,21 @@ def site_options(function: Decorated) -> Decorated:
 def conversion_options(function: Decorated) -> Decorated:
     """The options of verbs that may convert an image."""
     for option in (
-        click.option("--keep-blobs", is_flag=True, help="Keep what was downloaded for a conversion."),
         click.option("--processors", metavar="N", help="Threads that convert an image (default: all, at most 8)."),
         click.option("--compression", metavar="KIND", help="Of a converted image: auto, zstd:N, gzip:N, lz4."),
     ):
         function = option(function)
     return function
+
+
+def keep_blobs_option(function: Decorated) -> Decorated:
+    """`--keep-blobs`."""
+    return click.option(
+        "--keep-blobs",
+        is_flag=True,
+        help="Keep the layers that a conversion downloaded, in PREFIX/images/partial, until `sifmod gc --yes` finds"
+        " them 14 days old or the image is fetched without this option.",
+    )(function)
 
 
 def json_option(function: Decorated) -> Decorated:

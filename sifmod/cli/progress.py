@@ -18,6 +18,8 @@ Show = Callable[[str, int, int | None], None]
 """Called as (what, bytes done, bytes in all or None)."""
 Clock = Callable[[], float]
 
+NOTHING_KEPT = "nothing was downloaded, and --keep-blobs keeps nothing: --force fetches the image again"
+
 _SAMPLE = 0.1  # seconds between two samples of a Pace
 _SHORTEST = 0.5  # seconds over which a rate says something
 

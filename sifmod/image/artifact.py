@@ -31,8 +31,11 @@ class Store(Protocol):
     def incoming(self) -> AbstractContextManager[Path]:
         """A fresh path on the store's file system; what is left there at exit is removed."""
 
-    def find_made(self, manifest: str, compression: str) -> str | None:
-        """The SHA-256 of the stored image that was converted from this manifest, with this compression; or None."""
+    def find_made(self, source: str, digest: str) -> tuple[tuple[Path, ImageOrigin], ...]:
+        """The stored images that `source` gave for `digest`, which is of an index or a manifest, and their origins."""
+
+    def gave(self, path: Path, origin: ImageOrigin, source: str) -> None:
+        """Note that `source` gave the stored image at `path` too; idempotent."""
 
     def workspace(self) -> AbstractContextManager[Path]:
         """A fresh directory inside the prefix for the runtime's cache and temporary files, removed at exit."""
@@ -46,8 +49,11 @@ class Store(Protocol):
     def finished(self, partial: Path) -> None:
         """Remove what `partial` gave."""
 
-    def add(self, incoming: Path, sha256: str, origin: ImageOrigin = NO_ORIGIN) -> Path:
-        """Put a complete file under its digest (fsync, read-only, rename) and return its path; idempotent."""
+    def add(self, incoming: Path, sha256: str, origin: ImageOrigin = NO_ORIGIN, source: str = "") -> Path:
+        """Put a complete file that `source` gave under its digest (fsync, read-only, rename) and return its path.
+
+        Idempotent. `source` is what `find_made` wants.
+        """
 
 
 Progress = Callable[[str, int, int | None], None]

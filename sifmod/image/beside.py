@@ -41,9 +41,12 @@ class Beside:
         """None: nothing is kept here."""
         return None
 
-    def find_made(self, manifest: str, compression: str) -> str | None:  # noqa: ARG002
+    def find_made(self, source: str, digest: str) -> tuple[tuple[Path, ImageOrigin], ...]:  # noqa: ARG002
         """None: nothing is kept here."""
-        return None
+        return ()
+
+    def gave(self, path: Path, origin: ImageOrigin, source: str) -> None:
+        """Nothing is noted: nothing is kept here."""
 
     @contextmanager
     def incoming(self) -> Iterator[Path]:
@@ -84,7 +87,13 @@ class Beside:
         """Remove what `partial` gave."""
         shutil.rmtree(partial, ignore_errors=True)
 
-    def add(self, incoming: Path, sha256: str, origin: ImageOrigin = NO_ORIGIN) -> Path:  # noqa: ARG002
+    def add(
+        self,
+        incoming: Path,
+        sha256: str,  # noqa: ARG002
+        origin: ImageOrigin = NO_ORIGIN,  # noqa: ARG002
+        source: str = "",  # noqa: ARG002
+    ) -> Path:
         """Put a complete file in the target's place (fsync, rename) and return its path."""
         with writing(self._target):
             descriptor = os.open(incoming, os.O_RDONLY | os.O_CLOEXEC)

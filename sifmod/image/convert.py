@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from sifmod.digest import sha256_bytes, sha256_file
@@ -16,23 +17,25 @@ from sifmod.image.lustre import stripe
 from sifmod.image.metadata.graft import graft
 from sifmod.image.metadata.make import Metadata, make_metadata
 from sifmod.image.oci.image import OciImage, open_image
+from sifmod.image.oci.place import own_place, source_of
 from sifmod.image.runtime import reads_zstd
 from sifmod.image.sif.header import read_sif
 from sifmod.image.sif.write import partition_offset, write_header
 from sifmod.image.squashfs import compression
 from sifmod.image.squashfs.compression import Compression
 from sifmod.image.squashfs.writer import SquashfsWriter
+from sifmod.image.stored import stored
 from sifmod.module.origin import ImageOrigin
 
-FORMAT = 1  # of everything in a converted SIF beside its squashfs: raised by every change of those bytes
+FORMAT = 2  # of everything in a converted SIF beside its squashfs: raised by every change of those bytes
 
 
 def convert(request: Request) -> Fetched:
     """The image of a registry, an OCI layout or an archive, as a SIF at `incoming`.
 
-    An image that was converted from the same manifest with the same compression before is taken from the store.
-    The same manifest, reference and compression give the same bytes. Raises FetchError for what the source or the
-    network does, ImageError for what is wrong with the image, NoSpaceError.
+    An image that was converted before from the same manifest of the same place, with the same compression, is taken
+    from the store. The same manifest, place and compression give the same bytes. Raises FetchError for what the source
+    or the network does, ImageError for what is wrong with the image, NoSpaceError.
     """
     with request.store.workspace() as workspace:
         image = open_image(request.reference, request.image.arch, request.settings, workspace)
@@ -48,13 +51,26 @@ def convert(request: Request) -> Fetched:
     return Fetched(request.incoming, sha256, size, (*metadata.warnings, *warnings), _origin(image, how))
 
 
-def _made_before(request: Request, image: OciImage, how: Compression) -> Fetched | None:
-    store = request.store
-    sha256 = store.find_made(image.manifest.digest, how.text) if image.manifest.digest else None
-    path = store.find(sha256) if sha256 else None
-    if sha256 is None or path is None:
+def pinned(request: Request) -> Fetched | None:
+    """The SIF of a reference with a digest, where the store has it as it would be made now; nobody is asked.
+
+    None: it is to be converted.
+    """
+    digest = request.reference.digest
+    if request.settings.fresh or not request.store.find_made(source_of(request.reference), digest):
         return None
-    return Fetched(path, sha256, path.stat().st_size, (), _origin(image, how))
+    with request.store.workspace() as workspace:
+        return stored(request, digest, _compression(request, workspace).text)
+
+
+def _made_before(request: Request, image: OciImage, how: Compression) -> Fetched | None:
+    digest, index = image.manifest.digest, image.manifest.index_digest
+    made = stored(request, digest, how.text)
+    if made is None:
+        return None
+    origin = replace(made.origin, index=index)
+    request.store.gave(made.path, origin, source_of(request.reference))
+    return replace(made, origin=origin)
 
 
 def _compression(request: Request, workspace: Path) -> Compression:
@@ -71,7 +87,7 @@ def _metadata(request: Request, image: OciImage) -> Metadata:
     """Where it came from is said without a path of this machine and without a tag, which may move."""
     reference, manifest = request.reference, image.manifest
     digest = manifest.digest or f"sha256:{sha256_bytes(image.config.raw)}"
-    where = f"{reference.location}@{digest}" if reference.kind == "docker" else digest
+    where = f"{own_place(reference)}@{digest}" if reference.kind == "docker" else digest
     return make_metadata(image.config, manifest.raw, reference.kind, where)
 
 
@@ -79,19 +95,14 @@ def _write(
     request: Request, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
 ) -> tuple[str, ...]:
     epoch = min(max(image.config.created or 0, 0), U32)  # what a squashfs can say
-    shown = f"converting {request.image.filename}"
     offset = partition_offset(metadata.objects)
     stripe(request.incoming, request.settings.striping)
     with writing(request.incoming), request.incoming.open("w+b") as file, _no_collector():
         # room and quota, for a SIF is about as large as the compressed layers; before the first byte of them comes
         reserve(file.fileno(), request.incoming, sum(layer.size for layer in image.manifest.layers))
         with SquashfsWriter(file, offset, how, request.settings.processors, epoch) as squashfs:
-            merged = merge_layers(
-                downloads.blobs,
-                squashfs,
-                epoch=epoch,
-                progress=lambda done, total: request.progress(shown, done, total),
-            )
+            with downloads.telling(request.image.filename, request.progress) as telling:
+                merged = merge_layers(downloads.blobs, squashfs, epoch=epoch, progress=telling.converted)
             warnings = graft(merged.root, metadata.entries, squashfs.add, epoch)
             size = squashfs.close(merged.root)
         write_header(file, metadata.objects, size, image.config.arch or request.image.arch, epoch)

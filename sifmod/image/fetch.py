@@ -10,6 +10,7 @@ from sifmod.image import convert, https, local, oras
 from sifmod.image.artifact import Artifact, Progress, Store, no_progress
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.fetched import Fetched, Request
+from sifmod.image.oci.place import source_of
 from sifmod.image.promise import check_promise
 from sifmod.image.reference import Kind, Reference, parse
 from sifmod.image.runtime import build, pull
@@ -33,6 +34,9 @@ SOURCES: dict[Kind, Callable[[Request], Fetched]] = {
 }
 """How each kind of source gives its image. Whatever it gives is checked here, in one place."""
 
+_PINNED: dict[Kind, Callable[[Request], Fetched | None]] = {"docker": convert.pinned, "oras": oras.pinned}
+"""What a digest names is taken from the store, where it is there, without asking anybody."""
+
 _RESUMED = ("https", "http", "oras", "docker")  # what arrived stays for the next run
 
 
@@ -45,8 +49,9 @@ def fetch_image(
 ) -> Artifact:
     """The image that `image` asks for, verified and in `store` (or where it is, when it is only referenced).
 
-    An image that the store holds under the promised digest is taken as it is; otherwise the sources are tried in
-    order and the first that works and verifies wins. Idempotent.
+    An image that the store holds under the promised digest, or was given before for the digest in a docker or oras
+    source, is taken as it is and nobody is asked; otherwise the sources are tried in order and the first that works and
+    verifies wins. Idempotent.
     On any failure the store is as before, but for what had arrived, with which the next run goes on: FetchError names
     each source with its reason, NoSpaceError ends the search at once.
     """
@@ -84,19 +89,22 @@ def _references(image: ImagePlan) -> tuple[Reference, ...]:
 
 def _fetch(request: Request) -> Artifact:
     reference, image, store = request.reference, request.image, request.store
-    if image.offline and not reference.is_local:
-        raise FetchError("not tried: it needs the network, and --offline was given")
     refuse_unsigned_kind(reference.kind, request.settings)
+    there = _PINNED[reference.kind](request) if reference.kind in _PINNED else None
+    if there is None and image.offline and not reference.is_local:
+        raise FetchError("not tried: it needs the network, and --offline was given")
     with ExitStack() as stack:
-        partial = stack.enter_context(store.partial(_key(reference, image))) if reference.kind in _RESUMED else None
+        resumed = there is None and reference.kind in _RESUMED
+        partial = stack.enter_context(store.partial(_key(reference, image))) if resumed else None
         incoming = stack.enter_context(store.incoming())
-        fetched = SOURCES[reference.kind](replace(request, incoming=incoming, partial=partial or incoming))
+        request = replace(request, incoming=incoming, partial=partial or incoming)
+        fetched = there or SOURCES[reference.kind](request)
         info = check_sif(fetched.path, image.arch, image.filename)
         notes = (*fetched.notes, *check_promise(reference, image, fetched))
         notes += check_policy(fetched.path, reference.source, info, request.settings)
         path = fetched.path
         if path == incoming:
-            path = store.add(incoming, fetched.sha256, fetched.origin)
+            path = store.add(incoming, fetched.sha256, fetched.origin, source_of(reference))
         if partial is not None and not request.settings.keep_blobs:
             store.finished(partial)
     return Artifact(path, fetched.sha256, fetched.size, reference.source, info.arch, notes, fetched.origin)

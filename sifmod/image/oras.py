@@ -1,12 +1,16 @@
 """A SIF that lies in a registry as an artifact (`oras:`)."""
 
+from dataclasses import replace
+
 from sifmod.errors import FetchError
 from sifmod.image.download.remote import Remote
 from sifmod.image.download.retry import PATIENCE, Patience
 from sifmod.image.download.sif import download_sif, refuse_other_files
 from sifmod.image.fetched import Fetched, Request
 from sifmod.image.oci.manifest import SIF_LAYER, Descriptor, Manifest
+from sifmod.image.oci.place import source_of
 from sifmod.image.oci.registry import Registry
+from sifmod.image.stored import stored
 from sifmod.module.origin import ImageOrigin
 
 
@@ -21,12 +25,22 @@ def download(request: Request, patience: Patience = PATIENCE) -> Fetched:
     layer = sif_layer(manifest, reference.source)
     origin = ImageOrigin(manifest.index_digest, manifest.digest, (layer.digest,))
     sha256 = layer.digest.removeprefix("sha256:")
-    if not settings.fresh and (stored := request.store.find(sha256)):
-        return Fetched(stored, sha256, layer.size, (), origin)
+    if not settings.fresh and (there := request.store.find(sha256)):
+        request.store.gave(there, origin, source_of(reference))
+        return Fetched(there, sha256, layer.size, (), origin)
     get = registry.blob(layer)
     name = request.image.filename
     remote = Remote(name, get, layer.size, layer.digest, by_digest=True, check=refuse_other_files)
     return download_sif(request, remote, origin, patience)
+
+
+def pinned(request: Request) -> Fetched | None:
+    """The SIF of a reference with a digest, where the store has it; nobody is asked. None: it is to be downloaded."""
+    found = None if request.settings.fresh else stored(request, request.reference.digest)
+    if found is None:
+        return None
+    origin = ImageOrigin(found.origin.index, found.origin.manifest, (f"sha256:{found.sha256}",))
+    return replace(found, origin=origin)  # the same SIF may have been converted here
 
 
 def sif_layer(manifest: Manifest, name: str) -> Descriptor:

@@ -17,6 +17,11 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(/(?!/).*)")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*)(:[0-9]{1,5})?")
+_PART = r"[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*"
+_REPOSITORY = re.compile(f"{_PART}(/{_PART})*")
+# an @ of a registry's reference that ends no credentials: before something like a digest, or behind a repository
+_NO_CREDENTIALS = re.compile(r"(@sha[0-9]+(:[^/@]*)?|(?<=//)[^/:@]+(:[0-9]+(?=/))?(/[^:@]*)?@[^/:@]*)$")
 _LOCAL: tuple[Kind, ...] = ("name", "path", "oci", "oci-archive", "docker-archive")
 _SCHEMES = ("file", *(kind for kind in get_args(Kind) if kind not in ("name", "path", "build")))
 
@@ -61,6 +66,9 @@ def parse(source: str) -> Reference:
         raise FetchError(f"source {source!r} is empty, or has a blank at an end or a control character in it")
     scheme = _SCHEME.match(source)
     if scheme is None:
+        first, slashes, _ = source.partition("//")
+        if slashes and first.lower() in _SCHEMES:
+            raise _bad(source, f"a colon is missing after {first}", f"for a file of that name write ./{first}//…")
         return Reference("path" if "/" in source else "name", source, source)
     kind, rest = scheme[1], source[scheme.end() :]
     match kind:
@@ -139,7 +147,19 @@ def _registry(kind: Literal["docker", "oras", "library"], source: str, rest: str
     good = rest.startswith("//") and before and not re.search(r"\s|[?#&]|//|/$|^/", before)
     if not good or (at and not _DIGEST.fullmatch(digest)) or (tag and not _TAG.fullmatch(tag)):
         raise _bad(source, expected)
-    return Reference(kind, source, before, tag, digest)
+    reference = Reference(kind, source, before, tag, digest)
+    if kind != "library":
+        _check_name(reference)
+    return reference
+
+
+def _check_name(reference: Reference) -> None:
+    repository = reference.location.removeprefix(f"{reference.host}/")
+    if not _HOST.fullmatch(reference.host):
+        raise _bad(reference.source, f"no registry is called {reference.host!r}")
+    if not _REPOSITORY.fullmatch(repository):
+        hint = "names of repositories are lower-case letters and digits, separated by . _ - and /"
+        raise _bad(reference.source, f"no registry has a repository {repository!r}", hint)
 
 
 def _unknown(source: str, scheme: str) -> FetchError:
@@ -150,4 +170,8 @@ def _unknown(source: str, scheme: str) -> FetchError:
 
 def _bad(source: str, what: str, hint: str = "") -> FetchError:
     """The error for a source; a password in it is not repeated."""
-    return FetchError(f"source {re.sub('//[^/]*@', '//', source)}: {what}", hint)
+    of_registry = source.startswith(("docker:", "oras:", "library:"))
+    kept = _NO_CREDENTIALS.search(source) if of_registry else None
+    end = kept.start() if kept else len(source)
+    shown = re.sub("//.*@" if of_registry else "//[^/]*@", "//", source[:end])
+    return FetchError(f"source {shown}{source[end:]}: {what}", hint)

@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,15 @@ from sifmod.tree.use import all_used_images
 _PIN = ".pin"
 
 
+@dataclass(frozen=True)
+class Given:
+    """What gave an image: a source in its one spelling, without tag and digest, and what it stood for there."""
+
+    source: str
+    index: str
+    manifest: str
+
+
 class StoredImage(NamedTuple):
     """An image that the store has a receipt of."""
 
@@ -33,6 +43,7 @@ class StoredImage(NamedTuple):
     added: float  # seconds since 1970
     path: Path  # it may have been removed by hand
     origin: ImageOrigin = NO_ORIGIN
+    given: tuple[Given, ...] = ()
 
 
 class Store:
@@ -52,13 +63,18 @@ class Store:
             path = self._layout.image(sha256)
             return path if known and path.is_file() and path.stat().st_size == known.size else None
 
-    def find_made(self, manifest: str, compression: str) -> str | None:
-        """The SHA-256 of the stored image that was converted from this manifest, with this compression; or None."""
+    def find_made(self, source: str, digest: str) -> tuple[tuple[Path, ImageOrigin], ...]:
+        """The stored images that `source` gave for `digest`, which is of an index or a manifest, and their origins.
+
+        Several were made in several ways, or for several architectures.
+        """
+        found = []
         for image in entries(self._layout):
-            origin = image.origin
-            if (origin.manifest, origin.compression) == (manifest, compression) and self.find(image.sha256):
-                return image.sha256
-        return None
+            given = [one for one in image.given if one.source == source and digest in (one.index, one.manifest)]
+            if digest and given and (path := self.find(image.sha256)):
+                index = digest if digest != given[0].manifest else ""
+                found.append((path, replace(image.origin, index=index, manifest=given[0].manifest)))
+        return tuple(found)
 
     @contextmanager
     def partial(self, key: str) -> Iterator[Path]:
@@ -107,25 +123,44 @@ class Store:
             with suppress(OSError):  # else it goes with the holder's directory
                 remove_tree(path)
 
-    def add(self, incoming: Path, sha256: str, origin: ImageOrigin = NO_ORIGIN) -> Path:
+    def add(self, incoming: Path, sha256: str, origin: ImageOrigin = NO_ORIGIN, source: str = "") -> Path:
         """Put a complete file under its digest (fsync, read-only, rename), with what it was made from; gives its path.
 
-        Idempotent: an image that is there already stays, and `incoming` goes. Nothing is hashed: that the file has this
-        digest is for the caller to know. Raises InstallError when a file that is not ours is in the way.
+        `source` is what gave it, as `find_made` wants it. Idempotent: an image that is there already stays, and
+        `incoming` goes. Nothing is hashed: that the file has this digest is for the caller to know. Raises InstallError
+        when a file that is not ours is in the way.
         """
         path = self._layout.image(sha256)
         with self._held.changing("cannot put the image into the store"):
             if self.find(sha256) is not None:
                 incoming.unlink()
+                self.gave(path, origin, source)
                 return path
             self._check_way(path, sha256)
             size = _seal(incoming)
-            record = self._held.path("record")
-            fields = {"sha256": sha256, "size": size, **({"origin": origin.as_data()} if origin.manifest else {})}
-            write(record, json.dumps(fields).encode())
-            move(record, path.with_suffix(".json"))
+            self._record(StoredImage(sha256, size, 0, path, origin, _given(source, origin)))
             move(incoming, path)
         return path
+
+    def gave(self, path: Path, origin: ImageOrigin, source: str) -> None:
+        """Note that `source` gave the stored image at `path` too; idempotent."""
+        known = _read(self._layout, path.stem)
+        if known is None or not set(_given(source, origin)) - set(known.given):
+            return
+        given = (*known.given, *_given(source, origin))
+        made_here = origin if origin.compression or not known.origin.manifest else known.origin
+        with self._held.changing("cannot note what gave the image"):
+            record = self._record(known._replace(origin=made_here, given=given))
+            os.utime(record, (known.added, known.added))  # it is as old as its image
+
+    def _record(self, image: StoredImage) -> Path:
+        """Write the receipt of an image; gives its path."""
+        made_from = {"origin": image.origin.as_data(), "given": [asdict(one) for one in image.given]}
+        fields = {"sha256": image.sha256, "size": image.size, **(made_from if image.origin.manifest else {})}
+        unfinished, record = self._held.path("record"), image.path.with_suffix(".json")
+        write(unfinished, json.dumps(fields).encode())
+        move(unfinished, record)
+        return record
 
     def _pin(self, sha256: str) -> None:
         (self._held.directory / (sha256 + _PIN)).touch()
@@ -169,14 +204,19 @@ def pinned(layout: Layout) -> frozenset[str]:
     return frozenset(path.name.removesuffix(_PIN) for path in layout.staging.glob(f"*/*{_PIN}"))
 
 
+def _given(source: str, origin: ImageOrigin) -> tuple[Given, ...]:
+    return (Given(source, origin.index, origin.manifest),) if source and origin.manifest else ()
+
+
 def _read(layout: Layout, sha256: str) -> StoredImage | None:
     path = layout.image(sha256)
     record = path.with_suffix(".json")
     try:
         fields = json.loads(record.read_text(encoding="utf-8"))
         origin = from_fields(fields["origin"]) if "origin" in fields else NO_ORIGIN
-        return StoredImage(fields["sha256"], fields["size"], record.stat().st_mtime, path, origin)
-    except (OSError, ValueError, KeyError, TypeError):
+        given = tuple(Given(**{key: str(value) for key, value in one.items()}) for one in fields.get("given", ()))
+        return StoredImage(fields["sha256"], fields["size"], record.stat().st_mtime, path, origin, given)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

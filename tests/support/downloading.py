@@ -14,6 +14,7 @@ from sifmod.image.download.coverage import Coverage
 from sifmod.image.download.pool import Pool
 from sifmod.image.download.remote import Remote
 from sifmod.image.download.retry import Patience
+from sifmod.image.download.telling import Arrival
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.oci.credentials import Netrc
 from sifmod.image.oci.http import Get, Http
@@ -82,11 +83,11 @@ class Place:
         transfer.prepare()
         notes: list[str] = []
 
-        def progress(done: int, total: int | None, note: str) -> None:
-            assert total is None or done <= total
-            notes.extend([note] if note and note not in notes else [])
+        def progress(now: Arrival) -> None:
+            assert now.total is None or now.done <= now.total
+            notes.extend([now.note] if now.note and now.note not in notes else [])
             if told is not None:
-                told(done)
+                told(now.done)
 
         with Pool(board, (transfer,), self.connections) as pool:
             pool.wait((transfer,), progress)

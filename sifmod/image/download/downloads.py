@@ -8,13 +8,14 @@ from types import TracebackType
 from typing import BinaryIO
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.artifact import Progress, no_progress
+from sifmod.image.artifact import Progress
 from sifmod.image.disk import reading
 from sifmod.image.download.board import Board
 from sifmod.image.download.growing import Growing
 from sifmod.image.download.pool import Pool
 from sifmod.image.download.remote import Remote
 from sifmod.image.download.retry import PATIENCE, Patience
+from sifmod.image.download.telling import Telling
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.oci.image import BlobSource
 from sifmod.image.settings import Settings
@@ -51,13 +52,11 @@ class Downloads:
         sources: Sequence[BlobSource],
         directory: Path,
         connections: int,
-        progress: Progress = no_progress,
         patience: Patience = PATIENCE,
     ) -> None:
         self._sources = tuple(sources)
         self._directory = directory
         self._connections = connections
-        self._progress = progress
         self._patience = patience
         self._board = Board()
         self._stack = ExitStack()
@@ -92,20 +91,20 @@ class Downloads:
             self._stack.__exit__(kind, error, trace)
 
     def complete(self) -> None:
-        """Wait until every blob is there and verified. Raises what went wrong first: FetchError, ImageError.
+        """Wait until every blob is there and verified. Raises what went wrong first: FetchError, ImageError."""
+        self._wait(self._files())
 
-        Calls `progress` from this thread.
-        """
-        self._wait(list({id(blob.growing): blob.growing for blob in self.blobs}.values()))
+    def telling(self, name: str, progress: Progress) -> Telling:
+        """Tells `progress` how far the image `name` is while its blobs arrive and are converted."""
+        return Telling(self._board, self._files(), name, progress)
+
+    def _files(self) -> list[Growing]:
+        return list({id(blob.growing): blob.growing for blob in self.blobs}.values())
 
     def _wait(self, files: list[Growing]) -> None:
         if self._pool is None:
             raise FetchError("the downloads were not begun")
-        count = len(files)
-        shown = f"downloading {count} layer{'s' if count != 1 else ''}"
-        self._pool.wait(
-            files, lambda done, total, note: self._progress(f"{shown} ({note})" if note else shown, done, total)
-        )
+        self._pool.wait(files, lambda _: None)
 
     def _growing(self, source: BlobSource, name: str) -> Growing:
         wanted = source.descriptor

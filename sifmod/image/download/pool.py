@@ -8,14 +8,11 @@ from sifmod.image.disk import NoSpaceError
 from sifmod.image.download.board import Board
 from sifmod.image.download.growing import STEP, Growing
 from sifmod.image.download.remote import Piece
+from sifmod.image.download.telling import TELL_EVERY, Arrival, arrival
 from sifmod.image.download.transfer import Transfer
 
 _SAVE_EVERY = 1.0  # seconds between two journals; what is synced then need not be synced at the end
-_TELL_EVERY = 0.1  # seconds between two calls of a progress
 _LINGER = 1.0  # seconds for threads to end; one that waits for a silent server ends by itself, and writes nothing
-
-Told = Callable[[int, int | None, str], None]
-"""Called as (bytes that have arrived, bytes in all or None, what is waited for)."""
 
 
 class Pool:
@@ -48,19 +45,17 @@ class Pool:
                     transfer.save()
             transfer.close(self._board.failure)
 
-    def wait(self, files: Sequence[Growing], told: Told) -> None:
-        """Wait until all of `files` are there and verified. Raises whatever ended it."""
+    def wait(self, files: Sequence[Growing], told: Callable[[Arrival], None]) -> None:
+        """Wait until all of `files` are there and verified, and say how far they are. Raises whatever ended it."""
         board = self._board
         while True:
             with board.changed:
-                board.changed.wait_for(lambda: board.failure or all(file.finished for file in files), _TELL_EVERY)
+                board.changed.wait_for(lambda: board.failure or all(file.finished for file in files), TELL_EVERY)
                 if board.failure is not None:
                     raise board.failure
-                done = sum(file.received for file in files)
-                sizes = [file.size for file in files]
                 finished = all(file.finished for file in files)
-                note = next((file.note for file in files if isinstance(file, Transfer) and file.note), "")
-            told(done, None if None in sizes else sum(size or 0 for size in sizes), note)
+                now = arrival(files)
+            told(now)
             if finished:
                 return
 

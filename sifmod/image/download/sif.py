@@ -1,5 +1,9 @@
 """A SIF from a server: into the partial directory, and from there, whole and verified, to its place."""
 
+import os
+import stat
+from pathlib import Path
+
 from sifmod.errors import ImageError
 from sifmod.image.disk import writing
 from sifmod.image.download import journal
@@ -7,6 +11,7 @@ from sifmod.image.download.board import Board
 from sifmod.image.download.pool import Pool
 from sifmod.image.download.remote import Remote
 from sifmod.image.download.retry import PATIENCE, Patience
+from sifmod.image.download.telling import Arrival
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.fetched import Fetched, Request
 from sifmod.image.sif.header import what_it_is
@@ -31,17 +36,25 @@ def download_sif(
     except BaseException:
         transfer.close(None)
         raise
-    shown = f"downloading {request.image.filename}"
 
-    def told(done: int, total: int | None, note: str) -> None:
-        request.progress(f"{shown} ({note})" if note else shown, done, total)
+    def told(now: Arrival) -> None:
+        request.progress(now.label(f"downloading {request.image.filename}"), now.done, now.total)
 
+    told(Arrival(transfer.received, transfer.size, "", complete=False))  # before the server's first word
     with Pool(board, (transfer,), request.settings.connections) as pool:
         pool.wait((transfer,), told)
     with writing(request.incoming):
-        path.replace(request.incoming)
+        _publish(path, request.incoming)
     journal.forget(path)
     return Fetched(request.incoming, transfer.sha256, transfer.size or 0, (), origin)
+
+
+def _publish(partial: Path, incoming: Path) -> None:
+    """Move what was nobody else's to `incoming`, with the mode that a new file gets there (umask, default ACL)."""
+    with incoming.open("xb") as new:
+        mode = stat.S_IMODE(os.fstat(new.fileno()).st_mode)
+    partial.chmod(mode)
+    partial.replace(incoming)
 
 
 def refuse_other_files(start: bytes) -> None:

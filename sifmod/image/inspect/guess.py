@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from sifmod.errors import FetchError
 from sifmod.image.inspect.commands import PYTHON_COMMANDS, find_command, search_path
 from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.inspect.gpu import Gpu, find_gpu
-from sifmod.image.inspect.naming import Named, called, find_name, is_framework, own_labels
+from sifmod.image.inspect.naming import CALLED, Named, called, find_name, is_framework, own_labels
 from sifmod.image.inspect.python import PythonEnvironment, find_environments
 from sifmod.image.inspect.rootfs import Rootfs
-from sifmod.image.reference import Reference
+from sifmod.image.reference import Reference, parse
 
 MAIN_PACKAGES = (
     "torch", "torchvision", "torchaudio", "triton", "pytorch-triton-rocm", "tensorflow", "tensorflow-rocm", "keras",
@@ -24,6 +25,8 @@ _NO_WRAPPER = re.compile(
     r"(ba|da|z|k|a|c|tc|fi)?sh|env|tini|dumb-init|busybox|apptainer|singularity|.*entrypoint.*|.*\.sh"
 )
 _WRAPPER = re.compile(r"[A-Za-z0-9](?:[._+-]?[A-Za-z0-9]){0,60}")
+_FILES = ("name", "path", "https", "http")
+_DEFINED = "the image that its definition names"
 _VERSION = re.compile(r"[0-9](?:[._+-]?[A-Za-z0-9]){0,60}")
 
 
@@ -52,7 +55,31 @@ class Guess:
 
 
 def make_guess(reference: Reference, described: ImageDescription, rootfs: Rootfs) -> Guess:
-    """What the image of `reference` seems to be, as it is described and by its files; raises ImageError for damage."""
+    """What the image of `reference` seems to be, as it is described and by its files; raises ImageError for damage.
+
+    A SIF whose file's name leads to no version is called as the image that it is a conversion of.
+    """
+    guess = _guess(reference, described, rootfs)
+    source = None if guess.named.is_known or reference.kind not in _FILES else _converted_from(described)
+    if source is None:
+        return guess
+    guess = _guess(source, described, rootfs)
+    called_from = _DEFINED if guess.named.name_from == CALLED else guess.named.name_from
+    return replace(guess, named=guess.named._replace(name_from=called_from))
+
+
+def _converted_from(described: ImageDescription) -> Reference | None:
+    """The image that a SIF is a mere conversion of, as its definition says: one without a section that changes it."""
+    if any(text.lstrip().startswith("%") for text in described.definition.splitlines()):
+        return None
+    try:
+        source = parse(described.origin)
+    except FetchError:
+        return None
+    return source if source.kind in ("docker", "oras", "library") else None
+
+
+def _guess(reference: Reference, described: ImageDescription, rootfs: Rootfs) -> Guess:
     environment, labels = dict(described.config.environment), own_labels(dict(described.config.labels))
     directories = search_path(environment.get("PATH", ""))
     environments = find_environments(rootfs, environment)

@@ -26,7 +26,7 @@ _FRAMEWORKS = (
 )
 _UNASKED = frozenset(("torch", "tensorflow", "jax", "paddle"))  # that an image may be called after by themselves
 _NOTHING = "nothing: the image does not say one"
-_CALLED = "what the image is called"
+CALLED = "what the image is called"
 _SPELLED = {"python": "Python", "julia": "Julia", "r-base": "R", "r-ver": "R"}
 _MODULES = {"PyTorch": "torch", "TensorFlow": "tensorflow", "jax": "jax"}  # that import without a GPU
 _SAYS_NOTHING = (
@@ -72,25 +72,30 @@ def find_name(reference: Reference, packages: Mapping[str, str], labels: Mapping
     """Name and version of the software in the image of `reference`, whose Python packages and own labels these are.
 
     A framework that the reference is called after wins, then a package of the reference's own name, then the label
-    `title`, then what the reference is called, then any framework that is there.
+    `title`, then what the reference is called, then any framework that is there. Where a package has that name, its
+    version is the one that counts; then a label's, a tag's, and one in what the reference is called.
     """
     text = called(reference)
     words = [word for word in re.split(r"[-_. +]+", text.lower()) if word]
     title = labels.get(_TITLE, "").strip()
-    for said, origin in ((words, _CALLED), (re.split(r"\W+", title.lower()), f"the label {_TITLE}")):
+    for said, origin in ((words, CALLED), (re.split(r"\W+", title.lower()), f"the label {_TITLE}")):
         if found := _framework(packages, set(said), origin):
             return found
-    own = normalized(text)
-    if own in packages:
-        return Named(_clean(text), _CALLED, _clean(packages[own].partition("+")[0]), f"the package {own}")
+    if normalized(text) in packages:
+        return Named(_clean(text), CALLED, *_of_package(text, packages))
     telling = any(not _NUMBER.fullmatch(word) and word not in _SAYS_NOTHING for word in words)
     if not telling and not title and (found := _framework(packages, _UNASKED, "the packages in the image")):
         return found
-    version, origin = _version(reference, labels, text)
-    if name := _clean(title):
-        return Named(_SPELLED.get(name, name), f"the label {_TITLE}", version, origin)
-    name = _clean(_without_version(text)) or "image"
-    return Named(_SPELLED.get(name, name), _CALLED, version, origin)
+    called_from = f"the label {_TITLE}" if _clean(title) else CALLED
+    name = _clean(title) or _clean(_without_version(text)) or "image"
+    known = normalized(name) in packages
+    version, origin = _of_package(name, packages) if known else _version(reference, labels, text)
+    return Named(_SPELLED.get(name, name), called_from, version, origin)
+
+
+def _of_package(name: str, packages: Mapping[str, str]) -> tuple[str, str]:
+    package = normalized(name)
+    return _clean(packages[package].partition("+")[0]), f"the package {package}"
 
 
 def _framework(packages: Mapping[str, str], words: Set[str], origin: str) -> Named | None:
@@ -122,7 +127,7 @@ def _version(reference: Reference, labels: Mapping[str, str], text: str) -> tupl
         return tag, "the tag"
     numbers = [match[1] for word in re.split(r"[-_ ]+", text) if (match := _NUMBER.fullmatch(word))]
     if numbers:
-        return numbers[0], _CALLED
+        return numbers[0], CALLED
     return "1.0", _NOTHING
 
 

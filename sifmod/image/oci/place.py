@@ -1,9 +1,7 @@
 """A Place: one repository in one registry; and the places where a reference may be had, mirrors first."""
 
-import re
 from dataclasses import dataclass
 
-from sifmod.errors import FetchError
 from sifmod.image.reference import Reference
 
 DOCKER_HUB = "docker.io"
@@ -13,8 +11,6 @@ Mirrors = tuple[tuple[str, tuple[str, ...]], ...]
 
 _HUB = (DOCKER_HUB, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com")
 _HUB_SERVER = "registry-1.docker.io"
-_PART = "[a-z0-9]+((\\.|__?|-+)[a-z0-9]+)*"
-_REPOSITORY = re.compile(f"{_PART}(/{_PART})*")
 
 
 @dataclass(frozen=True)
@@ -41,16 +37,9 @@ class Place:
 def places(reference: Reference, mirrors: Mirrors) -> tuple[Place, ...]:
     """Where `reference` (docker, oras) may be had: every mirror whose prefix covers it, in order, then its registry.
 
-    Docker Hub's official images get their `library/`. Raises FetchError for a name that no registry can have.
+    Docker Hub's official images get their `library/`.
     """
-    host = hub_or(reference.host)
-    rest = reference.location.removeprefix(f"{reference.host}/")
-    origin = Place(host, _official(host, rest), named=True)
-    if not _REPOSITORY.fullmatch(origin.repository):
-        raise FetchError(
-            f"source {reference.source}: no registry has a repository {origin.repository!r}",
-            "names of repositories are lower-case letters and digits, separated by . _ - and /",
-        )
+    origin = own_place(reference)
     found = [
         _place(replacement, str(origin)[len(start) :])
         for prefix, replacements in mirrors
@@ -59,6 +48,22 @@ def places(reference: Reference, mirrors: Mirrors) -> tuple[Place, ...]:
     ]
     same = (origin.host, origin.repository)
     return (*dict.fromkeys(place for place in found if (place.host, place.repository) != same), origin)
+
+
+def own_place(reference: Reference) -> Place:
+    """Where `reference` (docker, oras) belongs: one place for all of its spellings."""
+    host = hub_or(reference.host.lower())
+    rest = reference.location.removeprefix(f"{reference.host}/")
+    return Place(host, _official(host, rest), named=True)
+
+
+def source_of(reference: Reference) -> str:
+    """What gives the image of `reference`, in one spelling, without tag and digest: `docker://docker.io/library/python`.
+
+    Where an image is on this machine says nothing about it: then it is the kind alone, `oci:`.
+    """
+    has_place = reference.kind in ("docker", "oras")
+    return f"{reference.kind}://{own_place(reference)}" if has_place else f"{reference.kind}:"
 
 
 def hub_or(host: str) -> str:

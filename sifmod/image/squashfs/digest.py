@@ -7,7 +7,7 @@ a file seen before is recorded as that. Data is digested in units of 1 MiB, thos
 
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from sifmod.image.inode import Xattrs
@@ -32,12 +32,14 @@ class Tree(Protocol):
         """Extended attributes."""
 
 
-def tree_digest(tree: Tree) -> str:
-    """Return the digest in hexadecimal. Raises what the reader raises."""
+def tree_digest(tree: Tree, left_out: Collection[int] = ()) -> str:
+    """Return the digest in hexadecimal, without the inodes of the numbers `left_out`. Raises what the reader raises."""
     whole = hashlib.sha256(b"sifmod squashfs tree 1\n")
     whole.update(_record(tree, b"", tree.root, b""))
     names: dict[int, int] = {}  # index of the first name of files with several
     for index, (path, stat, reference) in enumerate(tree.walk()):
+        if stat.number in left_out:
+            continue
         if stat.kind != "d" and stat.links > 1 and names.setdefault(reference, index) != index:
             whole.update(struct.pack("<IcQ", len(path), b"h", names[reference]) + path)
             continue

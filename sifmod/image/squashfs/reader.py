@@ -178,9 +178,13 @@ class SquashfsReader:
             return ()
         return read_xattrs(self._blocks, inode.xattrs)
 
-    def tree_digest(self) -> str:
-        """A sha256 of everything in the file system, the same for all compressions and layouts; see digest.py."""
-        return tree_digest(self)
+    def tree_digest(self, *left_out: Path) -> str:
+        """A sha256 of everything in the file system but the files `left_out`, where they are; see digest.py.
+
+        It is the same for all compressions and layouts.
+        """
+        found = (self.lookup(path, follow=False) for path in left_out)
+        return tree_digest(self, {stat.number for stat in found if stat and stat.kind == "f"})
 
     def _find(self, directory: Stat, wanted: bytes) -> Stat | None:
         for name, reference in self.entries(directory):
