@@ -129,6 +129,12 @@ def test_what_is_there_instead_is_told() -> None:
         chosen("amd64", attestation)
 
 
+def test_of_many_platforms_some_are_told() -> None:
+    with pytest.raises(ImageError) as caught:
+        chosen("amd64", *(platform("arm64", f"v{number:04}") for number in range(3000)))
+    assert caught.value.message.endswith("linux/arm64/v0019 and 2980 more")
+
+
 def test_an_image_that_does_not_say_its_platform_is_taken_when_it_is_the_only_one() -> None:
     assert chosen("amd64", descriptor(mediaType=OCI), platform("arm64")).platform == "unknown"
     with pytest.raises(ImageError, match="it has: unknown"):

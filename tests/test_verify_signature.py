@@ -106,9 +106,20 @@ def test_the_sites_keys_and_an_installed_module(
     assert ann.fingerprint in capfd.readouterr().out
 
 
-def test_what_cannot_be_asked(sif: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_a_key_it_is_said_who_is_to_have_signed(
+    sif: Path, people: tuple[Signer, Signer], capfd: pytest.CaptureFixture[str]
+) -> None:
+    ann, _ = people
+    assert run(["verify", "--signature", str(sif)]) == 1
+    assert capfd.readouterr().out.startswith(f"{sif} is not signed\n")
+    ann.sign(sif)
     assert run(["verify", "--signature", str(sif)]) == 2
-    assert "no public key is known" in capfd.readouterr().err
+    error = capfd.readouterr().err
+    assert f"{sif} says that it is signed by {ann.fingerprint}" in error
+    assert "no public key is known" in error
+
+
+def test_what_cannot_be_asked(sif: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["verify", "--signature", "--keys", str(tmp_path / "none.asc"), str(sif)]) == 2
     assert f"there is no file {tmp_path / 'none.asc'}" in capfd.readouterr().err
     assert run(["verify", "--keys", str(sif)]) == 2

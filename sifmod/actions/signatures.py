@@ -6,7 +6,7 @@ from pathlib import Path
 from sifmod.errors import FetchError, OptionError, PermissionsError
 from sifmod.image.inspect.printable import line
 from sifmod.image.sif.header import read_sif
-from sifmod.image.signature.check import check
+from sifmod.image.signature.check import check, signatures
 from sifmod.tree.receipt import Installation
 
 
@@ -23,16 +23,18 @@ class Outcome:
 def check_image(path: Path, keys: tuple[Path, ...]) -> Outcome:
     """Check that owners of `keys` signed all of the SIF at `path`; reads all of it.
 
-    Raises RuntimeMissingError where there is no gpgv, OptionError without a key or for a file of keys that is none.
+    Raises RuntimeMissingError where there is no gpgv, OptionError where it is signed and no key is given, or for a file
+    of keys that is none.
     """
-    if not keys:
-        raise OptionError(
-            "no public key is known that a signature could be checked with",
-            "name a file with one: --keys FILE, or signatures: {keys: [FILE]} in the site file",
-        )
     if missing := next((key for key in keys if not key.is_file()), None):
         raise OptionError(f"there is no file {missing} with public keys")
     try:
+        if not keys and (claimed := signatures(path)):
+            raise OptionError(
+                f"{path} says that it is signed by {', '.join(one.fingerprint or 'somebody' for one in claimed)};"
+                " no public key is known that this could be checked with",
+                "name a file with one: --keys FILE, or signatures: {keys: [FILE]} in the site file",
+            )
         signed = check(path, read_sif(path), keys)
     except (FetchError, PermissionsError) as error:  # SignatureError among them
         return Outcome(path, problem=error.message, hint=error.hint)

@@ -79,7 +79,10 @@ def cli() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line; returns its exit code (0 ok, 130 for ^C, 70 for a bug, else the error's own)."""
+    _open_standard_streams()
     signal.signal(signal.SIGTERM, _terminated)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
+        signal.signal(signal.SIGHUP, _terminated)
     try:
         result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
@@ -119,6 +122,17 @@ def _counted(problems: int) -> str:
     return "a problem" if problems == 1 else f"{problems} problems"
 
 
+def _open_standard_streams() -> None:
+    """Give what was closed (`2>&-`) somewhere to go, before a file of ours takes its number."""
+    for number, stream in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, stream) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)  # the lowest one that is free
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, stream, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8"))
+
+
 def _terminated(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     raise SystemExit(128 + number)
 
@@ -134,6 +148,9 @@ def _operating_system_error(error: OSError) -> int:
             "free space or choose another place with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what can go",
         )
         return 18
+    if error.errno == errno.ENOENT and not error.filename:  # what os.getcwd says
+        show_error("the current directory has been removed", "go to another one and repeat the command")
+        return 1
     if error.filename:
         show_error(f"{error.filename}: {error.strerror}", "repeat the command when that is mended")
         return 18

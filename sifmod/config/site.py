@@ -143,7 +143,9 @@ def _compression(text: str) -> str:
 
 
 def _place(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9._/-]+)?|\[[0-9a-fA-F:]+\](:[0-9]+)?", text):
+    host = r"[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\]"
+    found = re.fullmatch(rf"({host})(:(?P<port>[0-9]{{1,5}}))?(/[A-Za-z0-9._/-]+)?", text)
+    if found is None or int(found["port"] or 1) not in range(1, 65536):
         raise ValueError(
             f"expected a registry and perhaps a path, such as docker.io or mirror.site:5000/hub, got {text!r}"
         )

@@ -17,7 +17,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(/(?!/).*)")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*)(:[0-9]{1,5})?")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*)(?P<port>:[0-9]{1,5})?")
 _PART = r"[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*"
 _REPOSITORY = re.compile(f"{_PART}(/{_PART})*")
 # an @ of a registry's reference that ends no credentials: before something like a digest, or behind a repository
@@ -63,7 +63,9 @@ def parse(source: str) -> Reference:
     the digest decides. Credentials in a URL are refused: they would end in receipts and messages.
     """
     if not source or source != source.strip() or not source.isprintable():
-        raise FetchError(f"source {source!r} is empty, or has a blank at an end or a control character in it")
+        raise FetchError(
+            f"source {source!r} is empty, has a blank at an end or a control character in it, or is not UTF-8"
+        )
     scheme = _SCHEME.match(source)
     if scheme is None:
         first, slashes, _ = source.partition("//")
@@ -144,7 +146,7 @@ def _registry(kind: Literal["docker", "oras", "library"], source: str, rest: str
     before, colon, tag = name.rpartition(":")
     if not colon or "/" in tag:
         before, tag = name, ""
-    good = rest.startswith("//") and before and not re.search(r"\s|[?#&]|//|/$|^/", before)
+    good = rest.startswith("//") and before and not re.search(r"\s|[?#&]|//|/$|^/|:$", name)
     if not good or (at and not _DIGEST.fullmatch(digest)) or (tag and not _TAG.fullmatch(tag)):
         raise _bad(source, expected)
     reference = Reference(kind, source, before, tag, digest)
@@ -155,7 +157,7 @@ def _registry(kind: Literal["docker", "oras", "library"], source: str, rest: str
 
 def _check_name(reference: Reference) -> None:
     repository = reference.location.removeprefix(f"{reference.host}/")
-    if not _HOST.fullmatch(reference.host):
+    if not (host := _HOST.fullmatch(reference.host)) or int((host["port"] or ":1")[1:]) not in range(1, 65536):
         raise _bad(reference.source, f"no registry is called {reference.host!r}")
     if not _REPOSITORY.fullmatch(repository):
         hint = "names of repositories are lower-case letters and digits, separated by . _ - and /"

@@ -67,11 +67,15 @@ class RegistryAuthority:
 
     def _is_ours(self, url: str) -> bool:
         """Whether `url` is of this registry itself, or of its https where it was asked over http."""
-        parts, own = urlsplit(url), urlsplit(f"//{self._place.server}")
+        try:
+            parts, own = urlsplit(url), urlsplit(f"//{self._place.server}")
+            port = parts.port
+        except ValueError:  # nobody's: no such port
+            return False
         if parts.hostname != own.hostname or not (parts.scheme == "https" or self._http.is_insecure(parts.netloc)):
             return False
         usual = {"http": 80, "https": 443}
-        return parts.port == own.port or (own.port is None and parts.port == usual.get(parts.scheme))
+        return port == own.port or (own.port is None and port == usual.get(parts.scheme))
 
     def _answer(self, challenge: Challenge | None) -> str:
         if challenge is None:

@@ -25,6 +25,7 @@ ACCEPTED = (OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_INDEX)
 _INDEXES = (OCI_INDEX, DOCKER_INDEX)
 _TAG = "org.opencontainers.image.ref.name"  # an annotation in the index of a layout
 _MOST_ENTRIES = 10_000
+_LISTED = 20  # platforms in a message
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,9 @@ def choose(entries: tuple[Entry, ...], arch: str, name: str) -> Entry:
     silent = [entry for entry in images if not entry.arch]
     if len(silent) == 1 or (silent and all(entry.is_index for entry in silent)):
         return silent[0]
-    have = ", ".join(sorted({entry.platform for entry in images})) or "no image at all"
+    platforms = sorted({entry.platform for entry in images})
+    more = f" and {len(platforms) - _LISTED} more" if len(platforms) > _LISTED else ""
+    have = f"{', '.join(platforms[:_LISTED])}{more}" or "no image at all"
     raise ImageError(
         f"{name} does not exist for linux/{arch}; it has: {have}",
         "name a source for this machine, or give the image's own `arch:` in the easyconfig",
