@@ -5,12 +5,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from sifmod.digest import sha256_bytes
-from sifmod.errors import FetchError, PermissionsError, RuntimeMissingError
+from sifmod.errors import FetchError, ImageError, PermissionsError, RuntimeMissingError, SignatureError
 from sifmod.image import convert, https, local, oras
 from sifmod.image.artifact import Artifact, Progress, Store, no_progress
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.fetched import Fetched, Request
-from sifmod.image.oci.place import source_of
+from sifmod.image.oci.place import mirrors_of, own_place, source_of
 from sifmod.image.promise import check_promise
 from sifmod.image.reference import Kind, Reference, parse
 from sifmod.image.runtime import build, pull
@@ -63,7 +63,7 @@ def fetch_image(
     failures: list[tuple[Reference, FetchError | RuntimeMissingError | PermissionsError]] = []
     for reference in references:
         try:
-            return _fetch(Request(reference, image, runtime, store, progress, settings))
+            return _fetch_past_mirrors(Request(reference, image, runtime, store, progress, settings))
         except NoSpaceError:
             raise
         except (FetchError, RuntimeMissingError, PermissionsError) as error:
@@ -85,6 +85,27 @@ def _references(image: ImagePlan) -> tuple[Reference, ...]:
             f"the easyconfig names no source of the image {image.filename}", "give one: --source PATH or URL"
         )
     return tuple(parse(source) for source in image.sources)
+
+
+def _fetch_past_mirrors(request: Request) -> Artifact:
+    """As `_fetch`; where a mirror gave something that is not the image, its own registry is asked."""
+    try:
+        return _fetch(request)
+    except SignatureError:
+        raise
+    except ImageError as error:
+        reference, settings = request.reference, request.settings
+        mirrors = mirrors_of(reference, settings.mirrors)
+        if not mirrors:
+            raise
+        names = ", ".join(str(mirror) for mirror in mirrors)
+        try:
+            artifact = _fetch(replace(request, settings=replace(settings, mirrors=())))
+        except FetchError as second:
+            second.message += f"\n    before that, with the mirror {names}: {error.message}"
+            raise
+        note = f"taken from {own_place(reference).host}, for with the mirror {names}: {error.message}"
+        return replace(artifact, notes=(note, *artifact.notes))
 
 
 def _fetch(request: Request) -> Artifact:

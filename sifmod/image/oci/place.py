@@ -50,6 +50,11 @@ def places(reference: Reference, mirrors: Mirrors) -> tuple[Place, ...]:
     return (*dict.fromkeys(place for place in found if (place.host, place.repository) != same), origin)
 
 
+def mirrors_of(reference: Reference, mirrors: Mirrors) -> tuple[Place, ...]:
+    """The mirrors that are asked for `reference`; none for what is in no registry."""
+    return places(reference, mirrors)[:-1] if reference.kind in ("docker", "oras") else ()
+
+
 def own_place(reference: Reference) -> Place:
     """Where `reference` (docker, oras) belongs: one place for all of its spellings."""
     host = hub_or(reference.host.lower())

@@ -1,0 +1,73 @@
+"""A mirror that gives something else than what was asked for: its own registry is asked, and it is told."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sifmod.errors import FetchError
+from sifmod.image.settings import Settings
+from support.fetching import Prefix, plan
+from support.images import Images
+from support.registry import Registry
+
+
+@contextmanager
+def mirror(registry: Registry, directory: Path, digest: str) -> Iterator[Registry]:
+    """Another registry with what `registry` has, but for a blob that has one wrong byte at its end."""
+    storage = directory / "storage"
+    shutil.copytree(registry.storage, storage)
+    (blob,) = storage.glob(f"docker/registry/v2/blobs/sha256/*/{digest.removeprefix('sha256:')}/data")
+    content = blob.read_bytes()
+    blob.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    server = Registry(directory / "mirror", storage=storage)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def layer_of(source: str, directory: Path) -> str:
+    found = Prefix(directory).fetch(plan(source))
+    return found.origin.layers[0]
+
+
+@pytest.mark.parametrize("kind", ["docker", "oras"])
+def test_its_own_registry_is_asked(images: Images, registry: Registry, tmp_path: Path, kind: str) -> None:
+    if kind == "docker":
+        source = registry.push_layout(images.tiny_layout("mirrored"), "mirrored:1.0")
+    else:
+        source = registry.push_sif(images.tiny(), "mirrored-sif:1.0")
+    good = Prefix(tmp_path / "good").fetch(plan(source))
+    prefix = Prefix(tmp_path / "prefix")
+    with mirror(registry, tmp_path / "other", good.origin.layers[0]) as other:
+        found = prefix.fetch(plan(source), settings=Settings(mirrors=((registry.address, (other.address,)),)))
+    assert found.sha256 == good.sha256
+    (note,) = (note for note in found.notes if "with the mirror" in note)
+    assert note.startswith(f"taken from {registry.address}, for with the mirror {other.address}/mirrored")
+    assert good.origin.layers[0].removeprefix("sha256:") in note
+    assert prefix.images() == [f"{good.sha256}.sif"]
+
+
+def test_where_it_has_nothing_better_both_are_told(images: Images, tmp_path: Path) -> None:
+    origin = Registry(tmp_path / "origin")
+    origin.start()
+    try:
+        source = origin.push_layout(images.tiny_layout("unlucky"), "unlucky:1.0")
+        digest = layer_of(source, tmp_path / "first")
+        prefix = Prefix(tmp_path / "prefix")
+        before = prefix.state()
+        with mirror(origin, tmp_path / "other", digest) as other:
+            settings = Settings(mirrors=((origin.address, (other.address,)),))
+            (blob,) = origin.storage.glob(f"docker/registry/v2/blobs/sha256/*/{digest.removeprefix('sha256:')}")
+            shutil.rmtree(blob)
+            with pytest.raises(FetchError, match=r"404(.|\n)*before that, with the mirror") as caught:
+                prefix.fetch(plan(source), settings=settings)
+        assert f"{other.address}/unlucky" in caught.value.message
+        left = {path: found for path, found in prefix.state().items() if path not in before}
+        assert not [path for path in left if path.endswith((".sif", ".json"))]
+    finally:
+        origin.stop()
