@@ -8,6 +8,7 @@ import pytest
 
 from sifmod.errors import InstallError
 from sifmod.image.artifact import Store as StoreProtocol
+from sifmod.module.origin import ImageOrigin
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
 from sifmod.tree.store import Store, discard, entries, pinned
@@ -115,6 +116,79 @@ def test_a_truncated_image_is_not_found_and_is_replaced(store: Store) -> None:
     assert path.read_bytes() == image_bytes("a")
 
 
+def rot(path: Path) -> None:
+    """Its last byte is another."""
+    path.chmod(0o644)
+    with path.open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"?")
+    path.chmod(0o444)
+
+
+def test_a_damaged_image_of_the_right_size_is_replaced_by_a_good_one(layout: Layout, store: Store) -> None:
+    sha256, path = put_image(store, "a")
+    record = path.with_suffix(".json").read_bytes()
+    rot(path)
+    assert store.find(sha256) == path, "it is not read to be found"
+    assert store.damaged(sha256)
+    assert store.find(sha256) is None, "now that it is known"
+    with path.open("rb") as running, store.incoming() as incoming:
+        incoming.write_bytes(image_bytes("a"))
+        assert store.add(incoming, sha256) == path
+        assert not incoming.exists()
+        assert running.read() != image_bytes("a"), "who runs it keeps what he has"
+    assert path.read_bytes() == image_bytes("a")
+    assert path.stat().st_mode & 0o777 == 0o444
+    assert path.with_suffix(".json").read_bytes() == record
+    assert not store.damaged(sha256)
+    assert store.find(sha256) == path
+    assert sorted(layout.images.iterdir()) == sorted((path, path.with_suffix(".json")))
+
+
+def test_what_had_given_a_damaged_image_is_not_forgotten(layout: Layout, store: Store) -> None:
+    data, origin = b"x" * 1000, ImageOrigin("", "sha256:m", (), "zstd:3", (("libzstd", "1"),))
+    for source in ("docker://one/x", "docker://two/x"):
+        with store.incoming() as incoming:
+            incoming.write_bytes(data)
+            path = store.add(incoming, digest(data), origin, source)
+        rot(path)
+    assert [given.source for given in entries(layout)[0].given] == ["docker://one/x", "docker://two/x"]
+
+
+def test_a_hard_link_to_what_is_stored_changes_nothing(tmp_path: Path, store: Store) -> None:
+    mine = tmp_path / "mine.sif"
+    mine.write_bytes(b"x")
+    mine.chmod(0o444)
+    for _ in range(2):
+        with store.incoming() as incoming:
+            incoming.hardlink_to(mine)
+            path = store.add(incoming, digest(b"x"))
+    assert path.samefile(mine)
+    assert mine.stat().st_nlink == 2
+
+
+def test_a_store_that_fetches_again_offers_nothing_and_keeps_what_is_good(layout: Layout, store: Store) -> None:
+    sha256, path = put_image(store, "a")
+    before = file_state(path)
+    again = store.refetching()
+    assert again.find(sha256) is None
+    assert pinned(layout) == {sha256}
+    with again.incoming() as incoming:
+        incoming.write_bytes(image_bytes("a"))
+        assert again.add(incoming, sha256) == path
+    assert file_state(path) == before
+
+
+def test_nothing_is_no_damage(store: Store) -> None:
+    sha256, path = put_image(store, "a")
+    assert not store.damaged(ABSENT)
+    assert not store.damaged(sha256)
+    path.unlink()
+    assert not store.damaged(sha256)
+    path.mkdir()
+    assert store.damaged(sha256)
+
+
 def test_a_file_of_somebody_else_is_not_replaced(layout: Layout, store: Store) -> None:
     sha256 = digest(b"x")
     layout.images.mkdir(parents=True)
@@ -199,4 +273,19 @@ def test_a_full_disk_is_an_error_and_leaves_the_store_as_it_was(tmp_path: Path) 
                 Store(layout, held).add(incoming, ABSENT)
             assert "sifmod gc" in error.value.hint
             incoming.unlink()
+        assert disk_state(layout.images) == before
+
+
+def test_a_full_disk_leaves_a_damaged_image_as_it_was(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1 << 20) as disk:
+        layout = Layout(disk / "prefix")
+        with lock(layout, "image-1", LEASE, nobody) as held:
+            sha256, path = put_image(Store(layout, held), "a")
+        rot(path)
+        before = disk_state(layout.images)
+        with lock(layout, "image-1", LEASE, nobody) as held, Store(layout, held).incoming() as incoming:
+            incoming.write_bytes(image_bytes("a"))
+            Store(layout, held).find(sha256)
+            with filled(disk / "ballast", 0), pytest.raises(InstallError, match="No space left on device"):
+                Store(layout, held).add(incoming, sha256)
         assert disk_state(layout.images) == before

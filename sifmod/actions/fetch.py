@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from sifmod.actions.into_store import into_store
 from sifmod.actions.listener import Listener
 from sifmod.actions.local_sif import local_sif
 from sifmod.actions.nothing_begun import nothing_begun
@@ -62,4 +63,4 @@ def fetch(source: str, site: Site, options: FetchOptions, listener: Listener) ->
         tidy(layout, site.lock_lease, listener.waiting(source))  # a killed run's may be the room that is needed
         with nothing_begun(layout), lock(layout, name, site.lock_lease, listener.waiting(source)) as held:
             store = Store(layout, held, listener.waiting(source))
-            return fetch_image(image, runtime, store, listener.progress, settings)
+            return into_store(image, runtime, store, listener, settings)

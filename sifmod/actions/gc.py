@@ -16,7 +16,8 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
 from sifmod.tree.partial import Partial, discard_partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
-from sifmod.tree.store import StoredImage, discard, entries
+from sifmod.tree.store import discard, entries
+from sifmod.tree.stored_image import StoredImage
 from sifmod.tree.use import used_images
 
 DAYS = 14.0

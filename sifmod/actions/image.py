@@ -2,17 +2,20 @@
 
 from pathlib import Path
 
+from sifmod.actions.into_store import into_store
 from sifmod.actions.listener import Listener
 from sifmod.actions.nothing_begun import nothing_begun
 from sifmod.actions.ownership import ownership
+from sifmod.actions.remote_size import remote_size
 from sifmod.actions.request import Request
 from sifmod.actions.settings import fetch_settings
 from sifmod.actions.sources import announced_size, local_files
 from sifmod.actions.unchanged import KEPT, Options, file_state
 from sifmod.digest import sha256_bytes
-from sifmod.errors import ModuleError
-from sifmod.image.artifact import Artifact
-from sifmod.image.fetch import fetch_image
+from sifmod.errors import ImageError, ModuleError
+from sifmod.image.artifact import Artifact, no_progress
+from sifmod.image.fetched import Request as FetchRequest
+from sifmod.image.settings import Settings
 from sifmod.image.sif.header import read_sif
 from sifmod.image.signature.policy import check_policy
 from sifmod.module.plan import Plan
@@ -52,7 +55,8 @@ def kept_image(
         if path is not None and path.is_file() and promised and (same or options.module_only):
             asked = tuple(pair for pair in before.provenance.options if not pair[0].startswith("--") and pair != KEPT)
             asked = asked if same else (*asked, KEPT)
-            _check_kept(path, request, listener)
+            if not _passes(path, record, request, store, listener):
+                return None
             return Artifact(path, record.sha256, record.size, record.source, record.arch, (), record.origin), asked
     if options.module_only:
         raise ModuleError(
@@ -62,29 +66,51 @@ def kept_image(
     return None
 
 
-def _check_kept(path: Path, request: Request, listener: Listener) -> None:
-    """The site's policy may have changed since the image was fetched."""
+def _passes(path: Path, record: ImageRecord, request: Request, store: Store, listener: Listener) -> bool:
+    """Whether the site's policy, which may have changed since, passes it; False where it is damaged."""
     settings = fetch_settings(request.site.site)
-    if settings.policy != "off":
-        name = request.plan.image.filename
-        for note in check_policy(path, name, read_sif(path, name), settings):
-            listener.say(note)
+    if settings.policy == "off":
+        return True
+    name = request.plan.image.filename
+    try:
+        notes = check_policy(path, name, read_sif(path, name), settings)
+    except ImageError:
+        if request.options.module_only or record.link == "reference" or not store.damaged(record.sha256):
+            raise
+        listener.say(f"the stored image {record.sha256[:12]}… is damaged, and is fetched again")
+        return False
+    for note in notes:
+        listener.say(note)
+    return True
 
 
 def fetched_image(request: Request, layout: Layout, store: Store, listener: Listener) -> tuple[Artifact, Options]:
-    plan = request.plan
-    stored = plan.image.sha256 and store.find(plan.image.sha256)
-    listener.may_fetch(plan, 0 if stored else announced_size(plan.image))
+    """The image of the plan, fetched into the store unless it is there, and how it was asked for.
+
+    Raises what `fetch_image` does, and what the listener does who does not want it.
+    """
+    plan, options = request.plan, request.options
+    settings = fetch_settings(request.site.site, keep_blobs=options.keep_blobs, fresh=options.force)
+    listener.may_fetch(plan, lambda: _size(plan, store, settings))
     # before the fetch: what changes meanwhile is noticed by the next install
     asked = ((IMAGE_REQUEST, image_request(plan)), *(file_state(path) for path in local_files(plan.image)))
     name = f"image-{plan.image.sha256 or image_request(plan)}"
     with lock(layout, name, request.site.site.lock_lease, listener.waiting(plan.image.filename)):
-        options = request.options
-        settings = fetch_settings(request.site.site, keep_blobs=options.keep_blobs, fresh=options.force)
-        artifact = fetch_image(plan.image, plan.runtime, store, listener.progress, settings)
+        artifact = into_store(plan.image, plan.runtime, store, listener, settings)
     for note in artifact.notes:
         listener.say(note)
     return artifact, asked
+
+
+def _size(plan: Plan, store: Store, settings: Settings) -> int | None:
+    """Bytes that the image will bring; 0 where the store has it, None where that is not known before."""
+    image = plan.image
+    if image.sha256 and not settings.fresh and store.find(image.sha256):
+        return 0
+    return announced_size(
+        image,
+        lambda reference: remote_size(FetchRequest(reference, image, plan.runtime, store, no_progress, settings)),
+    )
 
 
 def image_record(plan: Plan, artifact: Artifact) -> ImageRecord:

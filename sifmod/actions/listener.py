@@ -13,8 +13,8 @@ class Listener:
 
     say: Callable[[str], None]
     progress: Progress = no_progress
-    # asked before an image of this many bytes (None: not known) goes where the user has not said it may
-    may_fetch: Callable[[Plan, int | None], None] = field(default=lambda plan, size: None)  # noqa: ARG005
+    # asked before an image goes where the user has not said it may; the second finds out how large it is, in bytes
+    may_fetch: Callable[[Plan, Callable[[], int | None]], None] = field(default=lambda plan, size: None)  # noqa: ARG005
 
     def waiting(self, what: object) -> Callable[[str], None]:
         """Says who works on `what` while a lock is waited for."""

@@ -1,5 +1,6 @@
 """The sources of an image: whether each can be one, where those on this machine are, how much they will bring."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from sifmod.config.load import LoadedEasyconfig
@@ -37,10 +38,14 @@ def local_files(image: ImagePlan) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def announced_size(image: ImagePlan) -> int | None:
+def announced_size(
+    image: ImagePlan,
+    remote: Callable[[Reference], int | None] = lambda reference: None,  # noqa: ARG005
+) -> int | None:
     """Bytes that the first source which can work will bring; None where that is not known before it is fetched.
 
-    0 when nothing will be brought: a SIF that is only referred to, or nothing that could be had offline.
+    `remote` says it of a source that is not on this machine. 0 when nothing will be brought: a SIF that is only
+    referred to, one that is there, or nothing that could be had offline.
     """
     if image.build:
         return None
@@ -48,7 +53,7 @@ def announced_size(image: ImagePlan) -> int | None:
         if not reference.is_local:
             if image.offline:
                 continue
-            return None
+            return remote(reference)
         if found := next((path for path in map(Path, _places(reference, image)) if path.exists()), None):
             if image.link == "reference" and reference.kind in ("name", "path"):
                 return 0

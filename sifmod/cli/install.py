@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.options import conversion_options, json_option, keep_blobs_option, site_options
-from sifmod.errors import OptionError
+from sifmod.errors import OptionError, SifmodError
 
 if TYPE_CHECKING:
     from sifmod.actions.request import InstallOptions, Request
@@ -162,25 +162,29 @@ def _install(name: str, given: dict[str, str | bool | None]) -> "tuple[Installat
     return installation, changed
 
 
-def _asker(request: "Request", yes: bool) -> "Callable[[Plan, int | None], None]":
-    """The question before a large image, or one of unknown size, goes to a home directory that nobody chose."""
+def _asker(request: "Request", yes: bool) -> "Callable[[Plan, Callable[[], int | None]], None]":
+    """The question before a large image, or one of unknown size, goes to a home directory that nobody chose.
 
-    def may_fetch(plan: "Plan", size: int | None) -> None:
+    Where nobody can be asked, an option has to answer: OptionError. A "no" is a SifmodError.
+    """
+
+    def may_fetch(plan: "Plan", how_large: "Callable[[], int | None]") -> None:
         from sifmod.cli.output import human_size
 
         home = Path.home()
         if yes or not request.site.site.prefix_is_default or not Path(plan.prefix).is_relative_to(home):
             return
+        size = how_large()
         if size is not None and size <= LARGE:
             return
         large = f"{human_size(size)} large" if size else "of unknown size (most are 2 to 20 GB)"
         question = f"the image of {plan.module} is {large} and would go to {plan.prefix}, in your home directory"
         choice = "choose a larger place with --prefix DIR or SIFMOD_PREFIX=DIR, or repeat the command with --yes"
         if not sys.stdin.isatty():
-            raise OptionError(f"{question}; nothing was fetched", choice)
+            raise OptionError(f"{question}, and there is no terminal to ask at; nothing was fetched", choice)
         click.echo(f"== {question}", err=True)
         if not click.confirm(f"Fetch it into {plan.prefix} all the same?", default=False, err=True):
-            raise OptionError("nothing was fetched", choice)
+            raise SifmodError("nothing was fetched, as you chose", choice)
 
     return may_fetch
 

@@ -8,23 +8,25 @@ from pathlib import Path
 
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import ImageError
-from sifmod.image.disk import reserve, writing
+from sifmod.image.disk import writing
 from sifmod.image.download.downloads import Downloads
+from sifmod.image.download.retry import ONCE
 from sifmod.image.fetched import Fetched, Request
 from sifmod.image.layers.member import U32
 from sifmod.image.layers.merge import merge_layers
-from sifmod.image.lustre import stripe
 from sifmod.image.metadata.graft import graft
 from sifmod.image.metadata.make import Metadata, make_metadata
 from sifmod.image.oci.image import OciImage, open_image
 from sifmod.image.oci.place import own_place, source_of
+from sifmod.image.oci.registry import Registry
+from sifmod.image.preflight import preflight
 from sifmod.image.runtime import reads_zstd
 from sifmod.image.sif.header import read_sif
 from sifmod.image.sif.write import partition_offset, write_header
 from sifmod.image.squashfs import compression
 from sifmod.image.squashfs.compression import Compression
 from sifmod.image.squashfs.writer import SquashfsWriter
-from sifmod.image.stored import stored
+from sifmod.image.stored import Tools, stored
 from sifmod.module.origin import ImageOrigin
 
 FORMAT = 2  # of everything in a converted SIF beside its squashfs: raised by every change of those bytes
@@ -33,9 +35,10 @@ FORMAT = 2  # of everything in a converted SIF beside its squashfs: raised by ev
 def convert(request: Request) -> Fetched:
     """The image of a registry, an OCI layout or an archive, as a SIF at `incoming`.
 
-    An image that was converted before from the same manifest of the same place, with the same compression, is taken
-    from the store. The same manifest, place and compression give the same bytes. Raises FetchError for what the source
-    or the network does, ImageError for what is wrong with the image, NoSpaceError.
+    An image that was converted before from the same manifest of the same place, with the same compression and format,
+    is taken from the store, and said to be made by what made it. The same manifest, place, compression and tools give
+    the same bytes. Raises FetchError for what the source or the network does, ImageError for what is wrong with the
+    image, NoSpaceError before the first byte of a layer comes.
     """
     with request.store.workspace() as workspace:
         image = open_image(request.reference, request.image.arch, request.settings, workspace)
@@ -43,6 +46,7 @@ def convert(request: Request) -> Fetched:
         if not request.settings.fresh and (made := _made_before(request, image, how)):
             return made
         metadata = _metadata(request, image)
+        preflight(request, image, unpacked=any(workspace.iterdir()))
         with Downloads(image.sources, request.partial, request.settings.connections) as downloads:
             warnings = _write(request, image, downloads, metadata, how)
             downloads.complete()
@@ -60,12 +64,30 @@ def pinned(request: Request) -> Fetched | None:
     if request.settings.fresh or not request.store.find_made(source_of(request.reference), digest):
         return None
     with request.store.workspace() as workspace:
-        return stored(request, digest, _compression(request, workspace).text)
+        how = _compression(request, workspace)
+    return stored(request, digest, how.text, _tools(how))
+
+
+def announced(request: Request) -> int:
+    """Bytes of the layers that a docker reference names; 0 where the store has the image as it would be made now.
+
+    Asks once, for manifests alone. Raises FetchError or ImageError.
+    """
+    if pinned(request) is not None:
+        return 0
+    settings = request.settings
+    arch = request.image.arch
+    manifest = Registry(request.reference, settings.mirrors, settings.insecure_registries, arch, ONCE).manifest()
+    with request.store.workspace() as workspace:
+        how = _compression(request, workspace)
+    if not settings.fresh and stored(request, manifest.digest, how.text, _tools(how)):
+        return 0
+    return sum({layer.digest: layer.size for layer in manifest.layers}.values())
 
 
 def _made_before(request: Request, image: OciImage, how: Compression) -> Fetched | None:
     digest, index = image.manifest.digest, image.manifest.index_digest
-    made = stored(request, digest, how.text)
+    made = stored(request, digest, how.text, _tools(how))
     if made is None:
         return None
     origin = replace(made.origin, index=index)
@@ -96,10 +118,7 @@ def _write(
 ) -> tuple[str, ...]:
     epoch = min(max(image.config.created or 0, 0), U32)  # what a squashfs can say
     offset = partition_offset(metadata.objects)
-    stripe(request.incoming, request.settings.striping)
-    with writing(request.incoming), request.incoming.open("w+b") as file, _no_collector():
-        # room and quota, for a SIF is about as large as the compressed layers; before the first byte of them comes
-        reserve(file.fileno(), request.incoming, sum(layer.size for layer in image.manifest.layers))
+    with writing(request.incoming), request.incoming.open("r+b") as file, _no_collector():
         with SquashfsWriter(file, offset, how, request.settings.processors, epoch) as squashfs:
             with downloads.telling(request.image.filename, request.progress) as telling:
                 merged = merge_layers(downloads.blobs, squashfs, epoch=epoch, progress=telling.converted)
@@ -127,5 +146,9 @@ def _no_collector() -> Iterator[None]:
 def _origin(image: OciImage, how: Compression) -> ImageOrigin:
     manifest = image.manifest
     layers = tuple(layer.digest for layer in manifest.layers)
-    tools = (("sif-format", str(FORMAT)), *how.versions())
-    return ImageOrigin(manifest.index_digest, manifest.digest, layers, how.text, tools)
+    return ImageOrigin(manifest.index_digest, manifest.digest, layers, how.text, _tools(how))
+
+
+def _tools(how: Compression) -> Tools:
+    """What decides the bytes of a conversion now."""
+    return (("sif-format", str(FORMAT)), *how.versions())

@@ -11,8 +11,10 @@ from sifmod.errors import FetchError, InstallError, PermissionsError
 
 _HINT = (
     "free some space (`sifmod gc` shows what it could remove), or choose another place with --prefix PATH"
-    " or the variable SIFMOD_PREFIX"
+    " or the variable SIFMOD_PREFIX; for a file of its own with -o FILE"
 )
+NOTHING_WRITTEN = "nothing was written"
+KEPT = "what had arrived is kept"
 _KEEP_SIZE = 1  # linux/falloc.h: blocks for a file, whose size stays
 _NO_FALLOCATE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV, errno.EPERM)
 
@@ -33,7 +35,7 @@ def size_text(size: int) -> str:
     return f"{value:.1f} {unit}" if unit else f"{size} bytes"
 
 
-def check_space(directory: Path, needed: int) -> None:
+def check_space(directory: Path, needed: int, parts: str = "", done: str = NOTHING_WRITTEN) -> None:
     """Raise NoSpaceError when `needed` bytes do not fit into the file system of `directory`.
 
     A quota is not seen here; running into it is told by `writing`.
@@ -42,38 +44,39 @@ def check_space(directory: Path, needed: int) -> None:
         status = os.statvfs(directory)
     free = status.f_bavail * status.f_frsize
     if needed > free:
-        raise NoSpaceError(
-            f"not enough space in {directory}: {size_text(needed)} needed, {size_text(free)} free; nothing was written",
-            _HINT,
-        )
+        raise _no_space(directory, needed, f"{size_text(free)} free", parts, done)
 
 
-def reserve(file: int, path: Path, size: int) -> None:
+def reserve(file: int, path: Path, size: int, parts: str = "", done: str = "") -> None:
     """Take `size` bytes of disk and quota for the file `path`, open as `file`, before the first one is written.
 
     Where the file system cannot, only its free space is looked at. The file's size stays; idempotent. Raises
-    NoSpaceError, and then has taken nothing.
+    NoSpaceError, and then has taken nothing; `parts` says what the bytes are for, `done` what has become of what was
+    written before.
     """
     if size <= 0:
         return
     status = os.fstat(file)
-    wanting = size - status.st_blocks * 512
+    wanting = max(0, size - status.st_blocks * 512)
+    done = done or (KEPT if status.st_size else NOTHING_WRITTEN)
     number = _fallocate(file, size)
     if number in _NO_FALLOCATE:
-        check_space(path.parent, max(0, wanting))
+        check_space(path.parent, wanting, parts, done)
     elif number in (errno.ENOSPC, errno.EDQUOT):
         with writing(path):
             os.ftruncate(file, status.st_size)  # gives back what was taken of it
         free = os.statvfs(path.parent)
         limit = f"{size_text(free.f_bavail * free.f_frsize)} free"
         limit = limit if number == errno.ENOSPC else "your quota allows less"
-        raise NoSpaceError(
-            f"not enough space in {path.parent}: {size_text(max(0, wanting))} needed, {limit}; nothing was written",
-            _HINT,
-        )
+        raise _no_space(path.parent, wanting, limit, parts, done)
     elif number:
         with writing(path):
             raise OSError(number, os.strerror(number))
+
+
+def _no_space(directory: Path, needed: int, limit: str, parts: str, done: str) -> NoSpaceError:
+    wanted = f"{size_text(needed)} needed{f' ({parts})' if parts else ''}"
+    return NoSpaceError(f"not enough space in {directory}: {wanted}, {limit}; {done}", _HINT)
 
 
 def _fallocate(file: int, size: int) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sifmod.errors import FetchError
-from sifmod.image.disk import check_space, reading, writing
+from sifmod.image.disk import reading, reserve, writing
 from sifmod.image.fetched import Fetched, Request
 from sifmod.image.sif.header import check_sif
 from sifmod.image.sink import Sink
@@ -85,7 +85,7 @@ def _copy(path: Path, request: Request, notes: tuple[str, ...]) -> Fetched:
     with reading(path), path.open("rb") as file, Sink(request.incoming) as sink:
         cloned = _clone(file, sink)
         if not cloned:
-            check_space(request.incoming.parent, os.fstat(file.fileno()).st_size)
+            reserve(sink.fileno(), request.incoming, os.fstat(file.fileno()).st_size)
             for chunk in _chunks(file, f"copying {path.name}", request):
                 sink.write(chunk)
     return hashed(request.incoming, request, notes) if cloned else Fetched(sink.path, sink.sha256, sink.size, notes)

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 from sifmod.errors import FetchError
 from sifmod.image.download.remote import Remote
-from sifmod.image.download.retry import PATIENCE, Patience
+from sifmod.image.download.retry import ONCE, PATIENCE, Patience
 from sifmod.image.download.sif import download_sif, refuse_other_files
 from sifmod.image.fetched import Fetched, Request
 from sifmod.image.oci.manifest import SIF_LAYER, Descriptor, Manifest
 from sifmod.image.oci.place import source_of
 from sifmod.image.oci.registry import Registry
-from sifmod.image.stored import stored
+from sifmod.image.stored import stored, whole
 from sifmod.module.origin import ImageOrigin
 
 
@@ -25,7 +25,7 @@ def download(request: Request, patience: Patience = PATIENCE) -> Fetched:
     layer = sif_layer(manifest, reference.source)
     origin = ImageOrigin(manifest.index_digest, manifest.digest, (layer.digest,))
     sha256 = layer.digest.removeprefix("sha256:")
-    if not settings.fresh and (there := request.store.find(sha256)):
+    if not settings.fresh and (there := request.store.find(sha256)) and whole(there):
         request.store.gave(there, origin, source_of(reference))
         return Fetched(there, sha256, layer.size, (), origin)
     get = registry.blob(layer)
@@ -41,6 +41,20 @@ def pinned(request: Request) -> Fetched | None:
         return None
     origin = ImageOrigin(found.origin.index, found.origin.manifest, (f"sha256:{found.sha256}",))
     return replace(found, origin=origin)  # the same SIF may have been converted here
+
+
+def announced(request: Request) -> int:
+    """Bytes of the SIF that the reference names; 0 where the store has it. Asks once, for manifests alone.
+
+    Raises FetchError or ImageError.
+    """
+    if pinned(request) is not None:
+        return 0
+    reference, settings = request.reference, request.settings
+    registry = Registry(reference, settings.mirrors, settings.insecure_registries, request.image.arch, ONCE)
+    layer = sif_layer(registry.manifest(), reference.source)
+    there = not settings.fresh and request.store.find(layer.digest.removeprefix("sha256:"))
+    return 0 if there else layer.size
 
 
 def sif_layer(manifest: Manifest, name: str) -> Descriptor:

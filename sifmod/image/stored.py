@@ -1,16 +1,53 @@
 """An image that the store holds already: by what gave it, and the digest that it stood for."""
 
+from pathlib import Path
+
+from sifmod.digest import sha256_file
+from sifmod.errors import ImageError
+from sifmod.image.disk import reading
 from sifmod.image.fetched import Fetched, Request
 from sifmod.image.oci.place import source_of
 from sifmod.image.sif.header import read_sif
+from sifmod.module.origin import ImageOrigin
+
+Tools = tuple[tuple[str, str], ...]
+"""What decides the bytes of a conversion, with versions; sifmod's own are called `…-format`."""
 
 
-def stored(request: Request, digest: str, compression: str | None = None) -> Fetched | None:
+def stored(request: Request, digest: str, compression: str = "", tools: Tools = ()) -> Fetched | None:
     """The SIF that the source of `request` gave for `digest` before, for its architecture; None where there is none.
 
-    With a `compression` it is one that was converted with that. Raises ImageError for one that is damaged.
+    With a `compression` it is one that was converted with that, by these `tools`, or by ones that differ only in the
+    versions of libraries: its origin names those. But where the easyconfig promises a SIF that `tools` may make, what
+    other ones made will not do. One that is damaged is passed over, so that it is brought again.
     """
-    for path, origin in request.store.find_made(source_of(request.reference), digest):
-        if compression in (None, origin.compression) and read_sif(path).arch == request.image.arch:
+    candidates = request.store.find_made(source_of(request.reference), digest)
+    for path, origin in sorted(candidates, key=lambda made: made[1].tools != tools):
+        good = not compression or _made_alike(request, path, origin, compression, tools)
+        if good and whole(path) and read_sif(path).arch == request.image.arch:
             return Fetched(path, path.stem, path.stat().st_size, (), origin)
     return None
+
+
+def whole(path: Path) -> bool:
+    """Whether the stored image at `path` is what its name says, as far as its header shows; else it is read."""
+    try:
+        read_sif(path)
+    except ImageError:
+        with reading(path):
+            return sha256_file(path) == path.stem
+    return True
+
+
+def _made_alike(request: Request, path: Path, origin: ImageOrigin, compression: str, tools: Tools) -> bool:
+    if origin.compression != compression or _formats(origin.tools) != _formats(tools):
+        return False
+    image, promised = request.image, request.image.conversion
+    if image.sha256 in (None, path.stem) or origin.tools == tools:
+        return True
+    # else the files in it are compared, as they would be of what is converted now
+    return promised is not None and (promised.compression, sorted(promised.tools)) != (compression, sorted(tools))
+
+
+def _formats(tools: Tools) -> dict[str, str]:
+    return {name: version for name, version in tools if name.endswith("-format")}

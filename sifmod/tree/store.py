@@ -10,58 +10,62 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError
-from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
+from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree.disk import move, prune, remove_tree, sync_directory, take, write
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
 from sifmod.tree.partial import lock_name
+from sifmod.tree.stored_image import StoredImage, given_by, has_its_size, is_whole, read_stored
 from sifmod.tree.use import all_used_images
 
 _PIN = ".pin"
 
 
-@dataclass(frozen=True)
-class Given:
-    """What gave an image: a source in its one spelling, without tag and digest, and what it stood for there."""
-
-    source: str
-    index: str
-    manifest: str
-
-
-class StoredImage(NamedTuple):
-    """An image that the store has a receipt of."""
-
-    sha256: str
-    size: int  # bytes, as it was put in
-    added: float  # seconds since 1970
-    path: Path  # it may have been removed by hand
-    origin: ImageOrigin = NO_ORIGIN
-    given: tuple[Given, ...] = ()
-
-
 class Store:
-    """The store for one run; what it finds or adds stays until `held`, a lock of the run, is given up."""
+    """The store for one run; what it finds or adds stays until `held`, a lock of the run, is given up.
 
-    def __init__(self, layout: Layout, held: Held, on_wait: Callable[[str], None] = lambda who: None) -> None:  # noqa: ARG005
+    A `fresh` one offers nothing that is there: all is brought again, and `add` compares.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        held: Held,
+        on_wait: Callable[[str], None] = lambda who: None,  # noqa: ARG005
+        *,
+        fresh: bool = False,
+    ) -> None:
         self._layout = layout
         self._held = held
         self._on_wait = on_wait
+        self._fresh = fresh
+        self._damaged: set[str] = set()
 
     def find(self, sha256: str) -> Path | None:
-        """The stored image of this digest, or None; its content is not read (`verify` does), its size is checked."""
+        """The stored image of this digest, or None; its content is not read (`damaged` does), its size is checked."""
         with self._held.changing("cannot use the store"):
             # The pin comes first: either gc sees it, or the image is gone before it is looked for.
             self._pin(sha256)
-            known = _read(self._layout, sha256)
-            path = self._layout.image(sha256)
-            return path if known and path.is_file() and path.stat().st_size == known.size else None
+            known = read_stored(self._layout, sha256)
+            offered = not self._fresh and sha256 not in self._damaged
+            return known.path if known and offered and has_its_size(known) else None
+
+    def refetching(self) -> "Store":
+        """The same store, which offers nothing that is there."""
+        return Store(self._layout, self._held, self._on_wait, fresh=True)
+
+    def damaged(self, sha256: str) -> bool:
+        """Whether another image is stored under this digest, which is not found any more; reads all of it."""
+        known = read_stored(self._layout, sha256)
+        if known is None or not os.path.lexists(known.path) or is_whole(known):
+            return False
+        self._damaged.add(sha256)
+        return True
 
     def find_made(self, source: str, digest: str) -> tuple[tuple[Path, ImageOrigin], ...]:
         """The stored images that `source` gave for `digest`, which is of an index or a manifest, and their origins.
@@ -127,30 +131,32 @@ class Store:
         """Put a complete file under its digest (fsync, read-only, rename), with what it was made from; gives its path.
 
         `source` is what gave it, as `find_made` wants it. Idempotent: an image that is there already stays, and
-        `incoming` goes. Nothing is hashed: that the file has this digest is for the caller to know. Raises InstallError
-        when a file that is not ours is in the way.
+        `incoming` goes; but one that is damaged, for which it is read, is replaced. `incoming` is not hashed: that it
+        has this digest is for the caller to know. Raises InstallError when a file that is not ours is in the way.
         """
         path = self._layout.image(sha256)
         with self._held.changing("cannot put the image into the store"):
-            if self.find(sha256) is not None:
+            self._pin(sha256)
+            known = read_stored(self._layout, sha256)
+            # It is read, for replacing a good one would take it away from the jobs of other nodes that run it (NFS).
+            if known and has_its_size(known) and (path.samefile(incoming) or is_whole(known)):
                 incoming.unlink()
                 self.gave(path, origin, source)
                 return path
             self._check_way(path, sha256)
-            size = _seal(incoming)
-            self._record(StoredImage(sha256, size, 0, path, origin, _given(source, origin)))
+            image = StoredImage(sha256, _seal(incoming), 0, path, given=known.given if known else ())
+            self._record(given_by(image, origin, source))
             move(incoming, path)
+            self._damaged.discard(sha256)
         return path
 
     def gave(self, path: Path, origin: ImageOrigin, source: str) -> None:
-        """Note that `source` gave the stored image at `path` too; idempotent."""
-        known = _read(self._layout, path.stem)
-        if known is None or not set(_given(source, origin)) - set(known.given):
+        """Note that `source` gave the stored image at `path` too, and what makes the same bytes now; idempotent."""
+        known = read_stored(self._layout, path.stem)
+        if known is None or (noted := given_by(known, origin, source)) == known:
             return
-        given = (*known.given, *_given(source, origin))
-        made_here = origin if origin.compression or not known.origin.manifest else known.origin
         with self._held.changing("cannot note what gave the image"):
-            record = self._record(known._replace(origin=made_here, given=given))
+            record = self._record(noted)
             os.utime(record, (known.added, known.added))  # it is as old as its image
 
     def _record(self, image: StoredImage) -> Path:
@@ -166,7 +172,7 @@ class Store:
         (self._held.directory / (sha256 + _PIN)).touch()
 
     def _check_way(self, path: Path, sha256: str) -> None:
-        if os.path.lexists(path) and _read(self._layout, sha256) is None and sha256_file(path) != sha256:
+        if os.path.lexists(path) and read_stored(self._layout, sha256) is None and sha256_file(path) != sha256:
             raise InstallError(
                 f"{path} was not put there by sifmod and is not what its name says, so it is not replaced",
                 "move it away, then repeat the command",
@@ -175,7 +181,7 @@ class Store:
 
 def entries(layout: Layout) -> tuple[StoredImage, ...]:
     """Every image that the store has a receipt of, sorted by digest."""
-    found = (_read(layout, path.stem) for path in sorted(layout.images.glob("*.json")))
+    found = (read_stored(layout, path.stem) for path in sorted(layout.images.glob("*.json")))
     return tuple(image for image in found if image is not None)
 
 
@@ -202,22 +208,6 @@ def discard(layout: Layout, image: StoredImage, held: Held) -> bool:
 def pinned(layout: Layout) -> frozenset[str]:
     """The digests of images that runs use just now."""
     return frozenset(path.name.removesuffix(_PIN) for path in layout.staging.glob(f"*/*{_PIN}"))
-
-
-def _given(source: str, origin: ImageOrigin) -> tuple[Given, ...]:
-    return (Given(source, origin.index, origin.manifest),) if source and origin.manifest else ()
-
-
-def _read(layout: Layout, sha256: str) -> StoredImage | None:
-    path = layout.image(sha256)
-    record = path.with_suffix(".json")
-    try:
-        fields = json.loads(record.read_text(encoding="utf-8"))
-        origin = from_fields(fields["origin"]) if "origin" in fields else NO_ORIGIN
-        given = tuple(Given(**{key: str(value) for key, value in one.items()}) for one in fields.get("given", ()))
-        return StoredImage(fields["sha256"], fields["size"], record.stat().st_mtime, path, origin, given)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
 
 
 def _seal(path: Path) -> int:

@@ -124,6 +124,19 @@ class Downloads:
         return local
 
 
+def missing(sources: Sequence[BlobSource], directory: Path) -> int:
+    """How many bytes of disk a Downloads of `sources` will take in `directory` beyond those that it has already."""
+    wanted = {_name(source): source.descriptor.size for source in sources if source.get is not None}
+    return sum(max(0, size - _taken(directory / name)) for name, size in wanted.items())
+
+
+def _taken(path: Path) -> int:
+    try:
+        return path.stat().st_blocks * 512
+    except FileNotFoundError:
+        return 0
+
+
 def _name(source: BlobSource) -> str:
     if source.get is None:
         return f"{source.path}@{source.offset}"

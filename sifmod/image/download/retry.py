@@ -18,6 +18,7 @@ class Patience:
 
 
 PATIENCE = Patience()
+ONCE = Patience(attempts=1, first_attempts=1)
 
 
 class Attempts:

@@ -1,0 +1,65 @@
+"""A StoredImage: what the store's receipt says of an image, and whether the image is still that."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from sifmod.digest import sha256_file
+from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
+from sifmod.tree.layout import Layout
+
+
+@dataclass(frozen=True)
+class Given:
+    """What gave an image: a source in its one spelling, without tag and digest, and what it stood for there."""
+
+    source: str
+    index: str
+    manifest: str
+
+
+class StoredImage(NamedTuple):
+    """An image that the store has a receipt of."""
+
+    sha256: str
+    size: int  # bytes, as it was put in
+    added: float  # seconds since 1970
+    path: Path  # it may have been removed by hand
+    origin: ImageOrigin = NO_ORIGIN
+    given: tuple[Given, ...] = ()
+
+
+def read_stored(layout: Layout, sha256: str) -> StoredImage | None:
+    """What the store's receipt says of the image of this digest; None where there is none that can be read."""
+    path = layout.image(sha256)
+    record = path.with_suffix(".json")
+    try:
+        fields = json.loads(record.read_text(encoding="utf-8"))
+        origin = from_fields(fields["origin"]) if "origin" in fields else NO_ORIGIN
+        given = tuple(Given(**{key: str(value) for key, value in one.items()}) for one in fields.get("given", ()))
+        return StoredImage(fields["sha256"], fields["size"], record.stat().st_mtime, path, origin, given)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def given_by(image: StoredImage, origin: ImageOrigin, source: str) -> StoredImage:
+    """The image with `source` among what gave it. Of two origins that of a conversion counts, of two such the new."""
+    new = Given(source, origin.index, origin.manifest)
+    given = image.given if new in image.given or not (source and origin.manifest) else (*image.given, new)
+    before = image.origin
+    made_anew = origin.compression and (origin.compression, origin.tools) != (before.compression, before.tools)
+    return image._replace(origin=origin if made_anew or not before.manifest else before, given=given)
+
+
+def has_its_size(image: StoredImage) -> bool:
+    """Whether it is there, as large as it was put in; raises OSError."""
+    return image.path.is_file() and image.path.stat().st_size == image.size
+
+
+def is_whole(image: StoredImage) -> bool:
+    """Whether it is what its name says; one that the disk cannot give back is not."""
+    try:
+        return has_its_size(image) and sha256_file(image.path) == image.path.stem
+    except OSError:
+        return False
