@@ -269,7 +269,7 @@ def test_a_large_image_goes_to_the_home_directory_only_after_a_question(
     before = disk_state(own_home)
     assert run(["install", str(path)]) == 2
     error = capfd.readouterr().err
-    assert "in your home directory; nothing was fetched" in error
+    assert "in your home directory, and there is no terminal to ask at; nothing was fetched" in error
     assert "--yes" in error
     assert not list(own_home.rglob("*.sif"))
     assert not (own_home / ".local" / "share" / "sifmod").exists()

@@ -153,11 +153,10 @@ def _absolute(reference: Reference) -> str:
 
 def _plain(path: Path) -> Path:
     """The absolute path without `..`, through the same links where that is the same file."""
-    plain = Path(os.path.normpath(path.absolute()))
-    try:
-        return plain if plain.samefile(path) else path.resolve()
-    except OSError:  # it is not there: whoever opens it says so
+    if not path.exists():  # whoever opens it says so
         return path.absolute()
+    plain = Path(os.path.normpath(path.absolute()))
+    return plain if plain.exists() and plain.samefile(path) else path.resolve()
 
 
 def _of_artifact(reference: Reference, artifact: Artifact) -> Source:
