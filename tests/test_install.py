@@ -6,7 +6,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from sifmod.cli.main import run
 from support.disk_state import disk_state
 from support.images import Images
 from support.module_tool import ModuleTool
+from support.processes import marked, wait_until, with_mark
 
 Sifmod = Callable[..., int]
 
@@ -338,23 +338,13 @@ def test_a_prefix_in_the_place_of_a_file(easyconfig: Path, tmp_path: Path, capfd
 def test_kill_9_during_the_sanity_check_leaves_no_process(easyconfig: Path, prefix: Path) -> None:
     mark = "17.17017"  # in the command line of that sleep alone
     easyconfig.write_text(easyconfig.read_text() + f"sanity_check: {{commands: ['sleep {mark}']}}\n")
-    process = subprocess.Popen([sys.executable, "-m", "sifmod", "install", "-q", str(easyconfig)])
-    wait_until(lambda: running(mark))
+    command = (sys.executable, "-m", "sifmod", "install", "-q", str(easyconfig))
+    process = subprocess.Popen(command, env=with_mark(mark))
+    wait_until(lambda: any(mark in line for line in marked(mark)))
     process.kill()
     process.wait()
-    wait_until(lambda: not running(mark))
+    wait_until(lambda: not marked(mark))
     assert not (prefix / "modules").exists()
-
-
-def running(mark: str) -> bool:
-    return any(mark.encode() in path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_hostile_labels_of_an_image_reach_nobody(
