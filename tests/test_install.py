@@ -336,7 +336,7 @@ def test_a_prefix_in_the_place_of_a_file(easyconfig: Path, tmp_path: Path, capfd
 
 
 def test_kill_9_during_the_sanity_check_leaves_no_process(easyconfig: Path, prefix: Path) -> None:
-    mark = "17.17017"  # in the command line of that sleep alone
+    mark = "117.17017"  # in the command line of that sleep alone
     easyconfig.write_text(easyconfig.read_text() + f"sanity_check: {{commands: ['sleep {mark}']}}\n")
     command = (sys.executable, "-m", "sifmod", "install", "-q", str(easyconfig))
     process = subprocess.Popen(command, env=with_mark(mark))
