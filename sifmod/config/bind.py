@@ -7,13 +7,21 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema, model_vali
 
 from sifmod.config.model import Model
 from sifmod.config.node import shown
-from sifmod.config.text import BindPath, can_be_bound
+from sifmod.config.text import BindPath, can_be_bound, is_root
 
 _OPTION = re.compile(r"ro|rw|id=[0-9]+|image-src=/?[^,:\"\\\x00-\x1f\x7f]*")
 
 
 def _options(value: object) -> object:
     return tuple(value.split(",")) if isinstance(value, str) else value
+
+
+def _not_the_root(target: str) -> str:
+    if is_root(target):
+        raise ValueError(
+            f"{shown(target)} as target would hide the whole image: bind single directories, or give a target"
+        )
+    return target
 
 
 def _known_options(options: tuple[str, ...]) -> tuple[str, ...]:
@@ -24,10 +32,13 @@ def _known_options(options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class BindSpec(Model):
-    """One bind path; `target` is where it appears inside, an `optional` one is left out where its source is missing."""
+    """One bind path; `target` is where it appears inside, an `optional` one is left out where its source is missing.
+
+    With `links`, the places that the source or the links directly in it lead to are bound too (expand.expand).
+    """
 
     source: BindPath
-    target: BindPath = ""
+    target: Annotated[BindPath, AfterValidator(_not_the_root)] = ""
     options: Annotated[
         tuple[str, ...],
         BeforeValidator(_options),
@@ -35,6 +46,7 @@ class BindSpec(Model):
         WithJsonSchema({"type": "string", "description": "comma-separated: ro, rw, id=NUMBER, image-src=PATH"}),
     ] = ()
     optional: bool = False
+    links: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -60,6 +72,7 @@ BindItem = Annotated[
                         "target": {"type": "string"},
                         "options": {"type": "string"},
                         "optional": {"type": "boolean"},
+                        "links": {"type": "boolean"},
                     },
                     "required": ["source"],
                     "additionalProperties": False,

@@ -7,7 +7,10 @@ _MARK = Mark("default", 0, 0)
 # Empty, so that what the host has does not reach the container; `PYTHONPATH: null` lets it through.
 _ENV = {"PYTHONNOUSERSITE": "1", "PIP_USER": "0", "PYTHONPATH": "", "LD_PRELOAD": ""}
 _WRAPPERS = ("start-shell",)  # of an image nothing else is known
-_RUNSCRIPTS = ("conda-python-simple", "conda-python-distributed", "get-master", "start-shell", "list-packages")
+_RUNSCRIPTS = (
+    *("conda-python-simple", "conda-python-distributed", "get-master", "start-shell", "list-packages"),
+    *("torchrun-distributed", "gpu-check"),
+)
 
 
 def defaults(site: Site) -> Node:

@@ -1,6 +1,7 @@
 """The site a machine is: named, or recognised by the paths that exist there. Never runs a program."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -8,12 +9,14 @@ from sifmod.config.check import check_layer, did_you_mean
 from sifmod.config.find import shipped
 from sifmod.config.input import Input, read_input
 from sifmod.config.node import Node, tree
+from sifmod.config.place import is_pattern, matches
 from sifmod.config.site import SiteFile
 from sifmod.config.variables import expand_paths, texts
 from sifmod.config.yaml import load_yaml
-from sifmod.errors import ConfigError, OptionError
+from sifmod.errors import ConfigError, OptionError, Problem
 
 FALLBACK = "generic"
+KEPT = "the site of the install"
 EXPANDED = ("site", "prefix", "image_dirs", "robot_paths", "runtime", "binds", "signatures", "detect")
 """The keys in which `${NAME}` and `~/` are replaced."""
 
@@ -25,6 +28,7 @@ class BaseSite:
     node: Node
     inputs: tuple[Input, ...]
     how: str  # `named by …`, `recognised by …`
+    left_out: tuple[Problem, ...] = ()  # of files that cannot be read, of which one may be this machine's
 
 
 def site_directories(*config_directories: Path) -> tuple[Path, ...]:
@@ -59,34 +63,72 @@ def named_site(name: str, by: str, directories: tuple[Path, ...], environ: Mappi
     raise OptionError(f"{by}: no site is called {name!r}{did_you_mean(name, known)}", f"known are {', '.join(known)}")
 
 
+def site_names(directories: tuple[Path, ...], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What the sites are called that there are, by their files and by what these say, sorted."""
+    names: set[str] = set()
+    for path in (path for directory in directories for path in directory.glob("*.yaml")):
+        names.add(path.stem)
+        with suppress(ConfigError):
+            names.add(_read_site(path, environ)[0].entries["name"].text)
+    return tuple(sorted(names))
+
+
 def detected_site(directories: tuple[Path, ...], environ: Mapping[str, str]) -> BaseSite:
     """The site with the most detection paths, all of which exist; the directories' order decides between equals."""
     inputs: list[Input] = []
+    left_out: list[Problem] = []
     best: tuple[int, Node, str] | None = None
     fallback: Node | None = None
     for directory in directories:
         inputs.append(read_input(f"{directory}/", environ))
         for path in sorted(directory.glob("*.yaml")):
-            node, read = _read_site(path, environ)
+            try:
+                node, read = _read_site(path, environ)
+            except ConfigError as error:
+                left_out += error.problems
+                inputs.append(read_input(str(path), environ))
+                continue
             inputs.append(read)
             if path.stem == FALLBACK and fallback is None:
                 fallback = node
             paths = _detection_paths(node)
-            seen = [read_input(f"?{place}", environ) for place in paths]
+            seen = [read_input(f"{'*' if is_pattern(place) else '?'}{place}", environ) for place in paths]
             inputs += seen
-            if paths and all(look.sha256 for look in seen) and (best is None or len(paths) > best[0]):
+            if paths and all(map(_was_there, seen)) and (best is None or len(paths) > best[0]):
                 best = (len(paths), node, f"recognised by {', '.join(paths)}")
     if best is not None:
-        return BaseSite(best[1], tuple(inputs), best[2])
+        return BaseSite(best[1], tuple(inputs), best[2], tuple(left_out))
     if fallback is None:
         raise OptionError(f"no site is called {FALLBACK!r} in {shipped() / 'sites'}", "is sifmod installed completely?")
-    return BaseSite(fallback, tuple(inputs), "no other site was recognised")
+    return BaseSite(fallback, tuple(inputs), "no other site was recognised", tuple(left_out))
+
+
+def kept_site(name: str, directories: tuple[Path, ...], environ: Mapping[str, str]) -> BaseSite:
+    """The site that a module was installed with: a name or a path as `--site` takes it, or what its file says it is.
+
+    Raises OptionError where there is none any more.
+    """
+    if "/" not in name and not any((directory / f"{name}.yaml").exists() for directory in directories):
+        for path in (path for directory in directories for path in sorted(directory.glob("*.yaml"))):
+            with suppress(ConfigError):
+                node, read = _read_site(path, environ)
+                if node.entries["name"].text == name:
+                    return BaseSite(node, (read,), KEPT)
+    try:
+        return replace(named_site(name, KEPT, directories, environ), how=KEPT)
+    except OptionError as error:
+        raise OptionError(error.message, f"--site NAME chooses another; {error.hint}") from error
 
 
 def _read_site(path: Path, environ: Mapping[str, str]) -> tuple[Node, Input]:
     """A site file, which is called like its file where it does not say otherwise."""
     node, read = read_site_file(path, environ)
     return replace(node, value={"name": tree(path.stem, node.mark), **node.entries}), read
+
+
+def _was_there(seen: Input) -> bool:
+    """A path that exists, or a pattern with a match."""
+    return bool(matches(seen.path[1:])) if seen.path.startswith("*") else bool(seen.sha256)
 
 
 def _detection_paths(node: Node) -> tuple[str, ...]:

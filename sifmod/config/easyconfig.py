@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from sifmod.config.bind import BindItem
@@ -24,12 +24,23 @@ from sifmod.config.text import (
     Text,
     Version,
     VersionSuffix,
-    WrapperName,
+    wrapper_item,
 )
 
 Accelerator = Literal["rocm", "cuda", "none"]
 Arch = Literal["amd64", "arm64"]
-Runscript = Literal["conda-python-simple", "conda-python-distributed", "get-master", "list-packages", "start-shell"]
+Verb = Literal["exec", "run"]
+GpuSelection = Literal["slurm", "localid", "none"]
+Runscript = Literal[
+    "conda-python-simple",
+    "conda-python-distributed",
+    "torchrun-distributed",
+    "get-master",
+    "gpu-check",
+    "init-conda-venv",
+    "list-packages",
+    "start-shell",
+]
 Pairs = tuple[tuple[str, str], ...]
 
 
@@ -117,6 +128,30 @@ def _host_variable(name: str) -> None:
         raise ValueError(f"{name} belongs to the module itself or to the module system and cannot be set here")
 
 
+AUTO = "auto"  # among the wrappers: those that are found in the image
+
+
+def _items(value: object) -> object:
+    """`auto` alone is a list of it."""
+    if isinstance(value, str) and value != AUTO:
+        raise ValueError(f"expected a list of commands, or auto, got {value!r}")
+    return (AUTO,) if value == AUTO else value
+
+
+_COMMAND = {"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1, "maxProperties": 1}
+WrapperItems = Annotated[
+    tuple[Annotated[tuple[str, str], PlainValidator(wrapper_item)], ...],
+    BeforeValidator(_items),
+    PlainSerializer(lambda items: [{name: command} if command else name for name, command in items]),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "array", "items": {"anyOf": [{"type": "string"}, _COMMAND]}},
+                {"type": "string", "enum": [AUTO]},
+            ]
+        }
+    ),
+]
 ContainerEnv = Annotated[Pairs, Items(EnvName, EnvValue, _container_variable)]
 HostEnv = Annotated[Pairs, Items(EnvName, EnvValue, _host_variable)]
 RunscriptEnv = Annotated[Pairs, Items(EnvName, EnvValue)]
@@ -169,8 +204,15 @@ class Easyconfig(Model):
     """Variables that conda-python-distributed sets where the user has not."""
     path: tuple[SearchDirectory, ...] = ()
     """Directories in front of PATH inside."""
-    wrappers: tuple[WrapperName, ...] = ()
-    """Commands of the image that become executables on the host."""
+    wrapper_items: Annotated[WrapperItems, Field(alias="wrappers")] = ()
+    """Commands of the image that become executables on the host: a name, or name: command line where they differ;
+    `auto` stands for those that are found in it."""
+    verb: Verb = "exec"
+    """How wrappers start the image; `run` goes through its entrypoint."""
+    user_software: bool = False
+    """Bind what the user has added to the module, a directory or a squashfs, at /user-software."""
+    gpu_selection: GpuSelection | None = None
+    """Who picks the GPU of each task: Slurm, the task's number on its node, or nobody; the site says it otherwise."""
     runscripts: tuple[Runscript, ...] = ()
     """Scripts in the directory that is bound at /runscripts."""
     conflict: tuple[ModuleSpec, ...] = ()
@@ -184,6 +226,21 @@ class Easyconfig(Model):
     def module(self) -> ModuleName:
         """`<name>/<version><versionsuffix>`."""
         return ModuleName(self.name, self.version + self.versionsuffix)
+
+    @property
+    def wrappers(self) -> tuple[str, ...]:
+        """The wrappers that are named."""
+        return tuple(name for name, _ in self.wrapper_items if name != AUTO)
+
+    @property
+    def wrapper_commands(self) -> Pairs:
+        """Those that run another command than their own name: name and command line, split into words as sh does."""
+        return tuple((name, command) for name, command in self.wrapper_items if command)
+
+    @property
+    def wrappers_auto(self) -> bool:
+        """Whether wrappers are found in the image, beside those that are named."""
+        return (AUTO, "") in self.wrapper_items
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

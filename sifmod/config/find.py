@@ -7,7 +7,7 @@ from pathlib import Path
 from sifmod.errors import EasyconfigNotFoundError
 
 _SUFFIXES = (".yaml", ".yml")
-_NOT_EASYCONFIGS = ("presets", "sites")
+_NOT_EASYCONFIGS = ("presets", "sites", "quirks")
 
 
 def shipped() -> Path:

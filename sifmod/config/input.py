@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sifmod.config.place import matches, tops_of_links
 from sifmod.digest import sha256_bytes, sha256_file
 
 PRESENT = "present"
@@ -29,8 +30,9 @@ class Input:
     """One thing that was looked at.
 
     `path` is a file's path (digest: of its content), a directory's path with a `/` at its end (digest: of the names
-    in it), `$NAME` (digest: of the variable's value), or `?` and a path of which only the existence counts (the word
-    `present`). `sha256` is None for what was looked for and was not there, or could not be read.
+    in it), `$NAME` (digest: of the variable's value), `?` and a path of which only the existence counts (the word
+    `present`), `*` and a pattern (digest: of its matches), or `@` and a directory (digest: of where its links lead, see
+    place.tops_of_links). `sha256` is None for what was looked for and was not there, or could not be read.
     """
 
     path: str
@@ -42,6 +44,9 @@ def read_input(path: str, environ: Mapping[str, str]) -> Input:
     if path.startswith("$"):
         value = environ.get(path[1:])
         return Input(path, None if value is None else sha256_bytes(os.fsencode(value)))
+    if path.startswith(("*", "@")):
+        found = matches(path[1:]) if path.startswith("*") else tops_of_links(path[1:])
+        return Input(path, sha256_bytes(os.fsencode("\n".join(found))))
     try:
         if path.endswith("/"):
             return Input(path, sha256_bytes(os.fsencode("\n".join(sorted(os.listdir(path))))))  # noqa: PTH208 (plain names)

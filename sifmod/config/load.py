@@ -7,12 +7,14 @@ from pathlib import Path
 from sifmod.config.check import build
 from sifmod.config.defaults import defaults, filename
 from sifmod.config.easyconfig import Easyconfig
+from sifmod.config.expand import expand
 from sifmod.config.input import Input, read_input
 from sifmod.config.layers import Layers, read_layers
 from sifmod.config.merge import merge
 from sifmod.config.node import Mark, Node, problem_at
 from sifmod.config.option import easyconfig_layer
 from sifmod.config.origin import Origin, of_tree
+from sifmod.config.quirk import Quirk, applicable
 from sifmod.config.settings import LoadedSite
 from sifmod.config.site import Site
 from sifmod.config.source import settle_path, settle_sources
@@ -34,6 +36,9 @@ class LoadedEasyconfig:
     inputs: tuple[Input, ...]  # the site's are not among them
     origins: tuple[Origin, ...]
     notes: tuple[str, ...]  # what the user should know: a source left out because its variable is not set
+    layers: Layers  # what it was merged from
+    quirks: tuple[Quirk, ...]  # those that apply
+    tree: Node  # the layers merged
 
 
 def load_easyconfig(
@@ -46,7 +51,14 @@ def load_easyconfig(
     """
     site = loaded_site.site
     layers = _layers(path, site, overrides)
-    return _load(path, layers, choose_variant(path, layers, site, variant), environ)
+    return _load(path, layers, choose_variant(path, layers, site, variant), _Surroundings(loaded_site, environ))
+
+
+def with_digests(
+    loaded: LoadedEasyconfig, loaded_site: LoadedSite, digests: tuple[str, ...], environ: Mapping[str, str]
+) -> LoadedEasyconfig:
+    """The same, with the quirks of an image of which these digests (`sha256:…`) are known."""
+    return _load(loaded.path, loaded.layers, loaded.variant, _Surroundings(loaded_site, environ, digests))
 
 
 def all_variants(path: Path, loaded_site: LoadedSite, environ: Mapping[str, str]) -> tuple[LoadedEasyconfig, ...]:
@@ -59,7 +71,7 @@ def all_variants(path: Path, loaded_site: LoadedSite, environ: Mapping[str, str]
     problems: list[Problem] = []
     for name in layers.variants or (None,):
         try:
-            loaded.append(_load(path, layers, name, environ))
+            loaded.append(_load(path, layers, name, _Surroundings(loaded_site, environ)))
         except ConfigError as error:
             problems += error.problems
     first: dict[str, str | None] = {}
@@ -80,9 +92,46 @@ def _layers(path: Path, site: Site, overrides: Overrides) -> Layers:
     return replace(layers, first=(defaults(site),), last=last)
 
 
-def _load(path: Path, layers: Layers, variant: str | None, environ: Mapping[str, str]) -> LoadedEasyconfig:
+@dataclass(frozen=True)
+class _Surroundings:
+    """What an easyconfig is loaded for."""
+
+    site: LoadedSite
+    environ: Mapping[str, str]
+    digests: tuple[str, ...] = ()  # of the image
+
+
+@dataclass(frozen=True)
+class _Merged:
+    """An easyconfig merged of layers: its value, as it is and as it was written, and the notes about its sources."""
+
+    easyconfig: Easyconfig
+    complete: Node
+    written: Node
+    notes: tuple[str, ...]
+
+
+def _load(path: Path, layers: Layers, variant: str | None, around: _Surroundings) -> LoadedEasyconfig:
+    made = _merged(path, layers.of(variant), around.environ)
+    quirks = applicable(around.site.quirks, made.easyconfig, around.site.site.name, around.digests)
+    if quirks:
+        upper = replace(layers, last=(*(quirk.layer for quirk in quirks), *layers.last))
+        made = _merged(path, upper.of(variant), around.environ)
+    easyconfig, binds = made.easyconfig, expand(made.easyconfig.binds, around.environ)
+    image = made.written.entries["image"].entries
+    read = variables_read([node for key in ("sources", "build") if (node := image.get(key))], around.environ)
+    if easyconfig.image.build is not None:
+        read = (*read, read_input(easyconfig.image.build, around.environ))
+    origins = [origin for key, node in made.complete.entries.items() for origin in of_tree(node, key)]
+    origins += [origin for quirk in quirks for origin in quirk.origins]
+    inputs = tuple(dict.fromkeys((*layers.inputs, *read, *binds.inputs)))
+    easyconfig = easyconfig.model_copy(update={"binds": binds.binds})
+    return LoadedEasyconfig(easyconfig, variant, path, inputs, tuple(origins), made.notes, layers, quirks, made.written)
+
+
+def _merged(path: Path, layers: tuple[Node, ...], environ: Mapping[str, str]) -> _Merged:
     start = Mark(str(path), 1, 1)
-    merged = merge(layers.of(variant), start)
+    merged = merge(layers, start)
     image, notes = _settled(merged, environ)
     complete = replace(merged, value={**merged.entries, "image": image})
     easyconfig = build(Easyconfig, complete)
@@ -90,12 +139,7 @@ def _load(path: Path, layers: Layers, variant: str | None, environ: Mapping[str,
         # What a default lacks is missing from the beginning of the file.
         found = (problem if problem.line else problem_at(start, problem.key, problem.message) for problem in easyconfig)
         raise ConfigError(tuple(sorted(found)))
-    written = [node for key in ("sources", "build") if (node := merged.entries["image"].entries.get(key))]
-    read = variables_read(written, environ)
-    if easyconfig.image.build is not None:
-        read = (*read, read_input(easyconfig.image.build, environ))
-    origins = tuple(origin for key, node in complete.entries.items() for origin in of_tree(node, key))
-    return LoadedEasyconfig(easyconfig, variant, path, tuple(dict.fromkeys((*layers.inputs, *read))), origins, notes)
+    return _Merged(easyconfig, complete, merged, notes)
 
 
 def _settled(merged: Node, environ: Mapping[str, str]) -> tuple[Node, tuple[str, ...]]:

@@ -18,15 +18,20 @@ _NUMBERS = ("lock_lease", "connections", "processors", "memory")
 _PATHS = ("prefix", *_LISTS)
 
 
+def refuse_unknown(environ: Mapping[str, str]) -> None:
+    """Raise OptionError for an unknown SIFMOD_* variable, which is a known one misspelled."""
+    for name in sorted(environ):
+        if name.startswith("SIFMOD_") and name not in VARIABLES:
+            near = did_you_mean(name, VARIABLES)
+            raise OptionError(f"{name}: unknown variable{near}", f"known are {', '.join(sorted(VARIABLES))}")
+
+
 def option_layers(overrides: Mapping[str, str], environ: Mapping[str, str]) -> tuple[Node, Node]:
     """The layer of the variables and the layer of the command line, where a relative path is one of this directory.
 
     Raises OptionError for an unknown SIFMOD_* variable and for every value that cannot be used.
     """
-    for name in sorted(environ):
-        if name.startswith("SIFMOD_") and name not in VARIABLES:
-            near = did_you_mean(name, VARIABLES)
-            raise OptionError(f"{name}: unknown variable{near}", f"known are {', '.join(sorted(VARIABLES))}")
+    refuse_unknown(environ)
     variables = {key: value for key in OPTION_KEYS if (value := environ.get(f"SIFMOD_{key.upper()}"))}
     layers = (
         _layer({f"SIFMOD_{key.upper()}": (key, value) for key, value in variables.items()}, environ),

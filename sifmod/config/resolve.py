@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from sifmod.config.easyconfig import Accelerator, Arch
-from sifmod.config.input import DEVICES, RUNTIMES
+from sifmod.config.expand import expand
+from sifmod.config.input import DEVICES, RUNTIMES, Input
 from sifmod.config.prefix import default_prefix
 from sifmod.config.site import RuntimeKind, Site, SiteFile, Syntax
 from sifmod.errors import OptionError
@@ -22,6 +23,7 @@ class Resolved:
 
     site: Site
     how: dict[str, str]
+    inputs: tuple[Input, ...]
 
     def found(self, key: str) -> str:
         """What was found for a key of `how`, as text."""
@@ -40,6 +42,7 @@ def resolve(
     prefix = Path(file.prefix) if file.prefix else None
     if prefix is None:
         prefix, how["prefix"] = default_prefix(environ)
+    expanded = expand(tuple(bind for _, group in file.binds for bind in group), environ)
     site = Site(
         name=file.name,
         description=file.description,
@@ -51,10 +54,13 @@ def resolve(
         prefix_is_default=file.prefix is None,
         image_dirs=file.image_dirs,
         robot_paths=robot_paths,
-        binds=tuple(bind for _, group in file.binds for bind in group),
+        binds=expanded.binds,
         env=file.env,
         host_env=file.host_env,
         runscript_env=file.runscript_env,
+        gpu_selection=file.gpu_selection,
+        gpus_per_node=file.gpus_per_node,
+        cache_directory=file.cache_directory,
         module_syntax=_syntax(file.module_syntax, facts, how),
         link=file.link,
         lock_lease=file.lock_lease,
@@ -70,7 +76,7 @@ def resolve(
         striping=file.striping,
         signatures=file.signatures,
     )
-    return Resolved(site, how)
+    return Resolved(site, how, expanded.inputs)
 
 
 def _accelerator(

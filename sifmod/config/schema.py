@@ -29,8 +29,10 @@ def _layer(schema: JSON) -> JSON:
     for name, value in schema.get("properties", {}).items():
         plain = {key: inner for key, inner in value.items() if key not in ("title", "default")}
         properties[name] = _or_null(plain)
-        if plain.get("type") == "array":
-            properties[f"{name}+"] = {**plain, "description": f"Appended to {name}. {plain.get('description', '')}"}
+        for appended in (plain, *plain.get("anyOf", ())):
+            if appended.get("type") == "array":
+                description = f"Appended to {name}. {plain.get('description', '')}"
+                properties[f"{name}+"] = {**appended, "description": description}
     kept = {key: value for key, value in schema.items() if key not in ("properties", "required")}
     return {**kept, "properties": properties}
 

@@ -2,18 +2,28 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from sifmod.config.check import build
-from sifmod.config.detect import EXPANDED, BaseSite, detected_site, named_site, read_site_file, site_directories
+from sifmod.config.detect import (
+    EXPANDED,
+    BaseSite,
+    detected_site,
+    kept_site,
+    named_site,
+    read_site_file,
+    site_directories,
+)
 from sifmod.config.find import shipped
-from sifmod.config.input import Input, current_facts, read_input
+from sifmod.config.input import RUNTIMES, Input, current_facts, read_input
 from sifmod.config.merge import merge
 from sifmod.config.node import Node, problem_at
 from sifmod.config.option import option_layers
 from sifmod.config.origin import Origin, of_default, of_tree
 from sifmod.config.prefix import SITE_FILES, config_home
+from sifmod.config.quirk import Quirk, read_quirks
 from sifmod.config.resolve import Resolved, resolve
 from sifmod.config.site import Site, SiteFile
 from sifmod.config.variables import names_in, texts, variables_read
@@ -28,18 +38,51 @@ class LoadedSite:
     origins: tuple[Origin, ...]
     inputs: tuple[Input, ...]
     facts: tuple[tuple[str, str], ...]  # input.current_facts
+    tree: Node  # the settings merged
+    left_out: tuple[Problem, ...]  # of site files that cannot be read, where one of them may be this machine's
+    quirk_directories: tuple[Path, ...]  # a later one hides a file of an earlier one
+
+    @cached_property
+    def quirks(self) -> tuple[Quirk, ...]:
+        """Those that there are, for whichever site; read when they are first asked for.
+
+        Raises ConfigError with every problem of every quirk, and where it is not certain which site this is.
+        """
+        return self._read_quirks[0]
+
+    @property
+    def quirk_inputs(self) -> tuple[Input, ...]:
+        """What was looked at to find the quirks."""
+        return self._read_quirks[1]
+
+    @cached_property
+    def _read_quirks(self) -> tuple[tuple[Quirk, ...], tuple[Input, ...]]:
+        if self.left_out:
+            raise ConfigError(self.left_out)
+        return read_quirks(self.quirk_directories, os.environ)
+
+    def without_quirks(self) -> "LoadedSite":
+        """The same for what does not ask which quirks there are."""
+        return replace(self, left_out=(), quirk_directories=())
 
 
-def load_site(overrides: Mapping[str, str], environ: Mapping[str, str]) -> LoadedSite:
+@dataclass(frozen=True)
+class Kept:
+    """What a module was installed with, which counts where no option, variable or settings file says otherwise."""
+
+    site: str  # a name or a path
+    facts: Mapping[str, str]  # of its machine
+
+
+def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Kept | None = None) -> LoadedSite:
     """The site in force. `overrides` are the command line's, by key of option.OPTION_KEYS.
 
     Raises OptionError for what the command line or a SIFMOD_* variable says, ConfigError for every problem of every
     settings file. Runs no program; reads only settings files and looks whether detection paths exist.
     """
-    facts = current_facts(environ)
     options = option_layers(overrides, environ)
     files, inputs = _settings_files(environ)
-    base = _base_site((*files, *options), environ)
+    base = _base_site((*files, *options), environ, kept)
     layers = (base.node, *files, *options)
     merged = merge(layers, base.node.mark)
     robot_paths = _robot_paths(layers)
@@ -48,14 +91,41 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Loade
     if isinstance(file, tuple):
         raise ConfigError(file)
     directories = (*dict.fromkeys(Path(str(node.value)) for node in robot_paths), shipped())
+    facts = _facts(environ, kept, _names_site((*files, *options)), file.runtime)
     resolved = resolve(file, directories, environ, dict(facts))
-    read = (*inputs, *base.inputs, *variables_read(layers, environ))
-    return LoadedSite(resolved.site, _origins(merged, robot_paths, resolved, base), tuple(dict.fromkeys(read)), facts)
+    read = dict.fromkeys((*inputs, *base.inputs, *variables_read(layers, environ), *resolved.inputs))
+    origins = _origins(merged, robot_paths, resolved, base)
+    return LoadedSite(resolved.site, origins, tuple(read), facts, merged, base.left_out, _quirk_directories(environ))
+
+
+def _names_site(layers: tuple[Node, ...]) -> Node | None:
+    """What names the site, if anything does: the last layer's."""
+    named = (layer.entries.get("site") for layer in reversed(layers))
+    return next((node for node in named if node is not None and node.value is not None), None)
+
+
+def _facts(
+    environ: Mapping[str, str], kept: Kept | None, named: Node | None, runtime: str
+) -> tuple[tuple[str, str], ...]:
+    """What is found on this machine, or was on that of the install: its devices, its runtime, its module tool.
+
+    The runtime is looked for again where there was none, or not the one that is wanted. Variables are those of now, but
+    for one that named the site.
+    """
+    now = dict(current_facts(environ))
+    if kept is None:
+        return tuple(now.items())
+    before = {name: value for name, value in kept.facts.items() if not name.startswith("variable ")}
+    programs = [f"program {name}" for name in RUNTIMES if runtime in (name, "auto")]
+    if not any(before.get(name) for name in programs):
+        before |= {name: now[name] for name in programs}
+    site = {"variable SIFMOD_SITE": kept.site} if named is None and "/" in kept.site else {}
+    return tuple(sorted({**now, **before, **site}.items()))
 
 
 def _settings_files(environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple[Input, ...]]:
     """The machine's files in the order of their names, then the user's."""
-    directory, user = _directories(environ)
+    directory, user = settings_directories(environ)
     inputs = [read_input(f"{directory}/", environ)]
     nodes: list[Node] = []
     problems: list[Problem] = []
@@ -75,18 +145,22 @@ def _settings_files(environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple
     return tuple(nodes), tuple(inputs)
 
 
-def _directories(environ: Mapping[str, str]) -> tuple[Path, Path]:
+def settings_directories(environ: Mapping[str, str]) -> tuple[Path, Path]:
+    """Of the machine and of the user."""
     return Path(environ.get("SIFMOD_CONFIG_DIR") or SITE_FILES), config_home(environ) / "sifmod"
 
 
-def _base_site(layers: tuple[Node, ...], environ: Mapping[str, str]) -> BaseSite:
-    machine, user = _directories(environ)
+def _quirk_directories(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """The shipped quirks, the machine's, the user's: a later one hides an earlier one of its name."""
+    return tuple(directory / "quirks" for directory in (shipped(), *settings_directories(environ)))
+
+
+def _base_site(layers: tuple[Node, ...], environ: Mapping[str, str], kept: Kept | None) -> BaseSite:
+    machine, user = settings_directories(environ)
     directories = site_directories(user, machine)
-    for layer in reversed(layers):
-        named = layer.entries.get("site")
-        if named is not None and named.value is not None:
-            return named_site(str(named.value), str(named.mark), directories, environ)
-    return detected_site(directories, environ)
+    if (named := _names_site(layers)) is not None:
+        return named_site(str(named.value), str(named.mark), directories, environ)
+    return detected_site(directories, environ) if kept is None else kept_site(kept.site, directories, environ)
 
 
 def _robot_paths(layers: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sifmod.config.bind import BindItem, BindSpec
-from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, HostEnv, Pairs, RunscriptEnv
+from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, Pairs, RunscriptEnv
 from sifmod.config.model import Model
 from sifmod.config.node import Number
 from sifmod.config.text import BindPath, Items, Line, Name, SearchDirectory, Text
@@ -70,7 +70,7 @@ class Signatures(Model):
 
 
 class Detect(Model):
-    """A site is this one when every path exists."""
+    """A site is this one when every path exists; of a pattern, one match."""
 
     paths: tuple[Line, ...] = ()
 
@@ -93,6 +93,9 @@ class Site:
     env: Pairs
     host_env: Pairs
     runscript_env: Pairs
+    gpu_selection: GpuSelection
+    gpus_per_node: int
+    cache_directory: str  # of compilers and kernels, on the node; "" when it is decided at run time
     module_syntax: tuple[Syntax, ...]
     link: Link
     lock_lease: float  # seconds
@@ -136,6 +139,12 @@ def _runtime(text: str) -> str:
     raise ValueError(f"expected auto, apptainer, singularity or an absolute path, got {text!r}")
 
 
+def _cache_directory(text: str) -> str:
+    if text and not (text.startswith("/") and "$" not in text):
+        raise ValueError(f"expected an absolute path without variables, got {text!r}")
+    return text
+
+
 def _compression(text: str) -> str:
     if not re.fullmatch("auto|(zstd|gzip)(:[0-9]{1,2})?|lz4", text):
         raise ValueError(f"expected auto, zstd:LEVEL, gzip:LEVEL or lz4, got {text!r}")
@@ -172,6 +181,9 @@ class SiteFile(Model):
     env: ContainerEnv = ()
     host_env: HostEnv = ()
     runscript_env: RunscriptEnv = ()
+    gpu_selection: GpuSelection = "slurm"
+    gpus_per_node: Annotated[int, Field(ge=1, le=64), BeforeValidator(_whole)] = 4
+    cache_directory: Annotated[Line, AfterValidator(_cache_directory)] = ""
     module_syntax: Literal["auto", "lua", "tcl", "both"] = "auto"
     link: Link = "copy"
     lock_lease: Annotated[float, Field(ge=1, le=3600), BeforeValidator(_seconds)] = 30.0

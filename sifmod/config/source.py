@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.config.node import Node
-from sifmod.config.variables import expand, names_in
+from sifmod.config.variables import expand, unset_in
 
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
 _WITH_PATH = re.compile(r"(file|oci|oci-archive|docker-archive):(?://)?(?=[^/])")
@@ -30,7 +30,7 @@ def settle_sources(nodes: tuple[Node, ...], environ: Mapping[str, str]) -> Sourc
     settled: list[Node] = []
     notes: list[str] = []
     for node in nodes:
-        unset = [name for name in names_in(str(node.value)) if not environ.get(name)]
+        unset = unset_in(str(node.value), environ)
         if isinstance(node.value, str) and not unset:
             source = expand(node.value, environ)
             if not node.mark.line and os.path.exists(source):  # noqa: PTH110 (any text may be asked)

@@ -1,13 +1,15 @@
 """The kinds of text that configuration may hold, each with the rule that keeps it harmless."""
 
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from posixpath import normpath
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from sifmod.config.node import Number, shown
 
@@ -32,6 +34,10 @@ def _text(text: str) -> str:
 
 
 def _matching(pattern: str, rule: str) -> AfterValidator:
+    return AfterValidator(_match(pattern, rule))
+
+
+def _match(pattern: str, rule: str) -> Callable[[str], str]:
     compiled = re.compile(pattern)
 
     def check(text: str) -> str:
@@ -39,7 +45,7 @@ def _matching(pattern: str, rule: str) -> AfterValidator:
             raise ValueError(f"{shown(text)} cannot be used: {rule}")
         return text
 
-    return AfterValidator(check)
+    return check
 
 
 def _version(text: str) -> str:
@@ -56,13 +62,19 @@ def _absolute(text: str) -> str:
 
 def _bind_path(text: str) -> str:
     if bad := _NOT_IN_BINDS.search(text):
-        raise ValueError(f"a path with {bad.group()} cannot be bound into a container: {shown(text)}")
+        several = "; several bind paths are several items of the list" if ",/" in text else ""
+        raise ValueError(f"a path with {bad.group()} cannot be bound into a container: {shown(text)}{several}")
     return _absolute(text)
 
 
 def can_be_bound(path: str) -> bool:
     """Tell whether a path can stand in a bind path."""
     return path.startswith("/") and not _NOT_IN_BINDS.search(path) and not _CONTROL.search(path)
+
+
+def is_root(path: str) -> bool:
+    """Tell whether an absolute path is `/`, however it is spelled."""
+    return not normpath(path).strip("/")
 
 
 def _search_directory(text: str) -> str:
@@ -94,6 +106,29 @@ def _wrapper(text: str) -> str:
     return text
 
 
+def wrapper_item(value: object) -> tuple[str, str]:
+    """A wrapper as (name, command line): `name`, whose command line is empty, or a map of one `name: command line`."""
+    name, command = value, ""
+    if isinstance(value, dict) and len(value) == 1:
+        name, command = next(iter(value.items()))
+        if not isinstance(command, str):
+            raise ValueError(f"expected {shown(str(name))}: COMMAND, with the command as text")
+        _command_line(command)
+    if not isinstance(name, str):
+        raise PydanticCustomError("wrapper", "expected a name, or one name: command")
+    return _wrapper(_match(_NAME, _NAME_RULE)(name)), command
+
+
+def _command_line(text: str) -> None:
+    _line(text)
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        raise ValueError(f"a quotation mark in {shown(text)} is not closed") from None
+    if not words or not words[0] or words[0].startswith("-"):
+        raise ValueError(f"expected a command with its first words, got {shown(text)}")
+
+
 _NAME_RULE = "use letters, digits and . _ + -, a letter or digit first, no '..'"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
 
@@ -110,7 +145,6 @@ SifName = Annotated[
     Field(max_length=200),
     _matching(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]*\.sif", "use letters, digits and . _ + - @ =, with .sif at the end"),
 ]
-WrapperName = Annotated[str, _matching(_NAME, _NAME_RULE), AfterValidator(_wrapper)]
 ModuleSpec = Annotated[
     str, _matching(r"[A-Za-z0-9][A-Za-z0-9._+/-]*", "use a module's name: letters, digits and . _ + - /")
 ]

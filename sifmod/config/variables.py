@@ -1,4 +1,4 @@
-"""`${NAME}` and `~/` in configuration, replaced from the environment."""
+"""`${NAME}`, `${NAME:-DEFAULT}` and `~/` in configuration, replaced from the environment."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,7 +7,7 @@ from dataclasses import replace
 from sifmod.config.input import Input, read_input
 from sifmod.config.node import Node
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 
 
 def _spelled(text: str) -> str:
@@ -19,9 +19,22 @@ def names_in(text: str) -> tuple[str, ...]:
     return tuple(match.group(1) for match in _VARIABLE.finditer(_spelled(text)))
 
 
+def unset_in(text: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of the variables in a text that are not set, or empty, and have no default."""
+    found = _VARIABLE.finditer(_spelled(text))
+    return tuple(match[1] for match in found if not environ.get(match[1]) and match[2] is None)
+
+
 def expand(text: str, environ: Mapping[str, str]) -> str:
-    """Replace each `${NAME}`, and a `~/` at the start by HOME; what is not set or empty stays as written."""
-    return _VARIABLE.sub(lambda match: environ.get(match.group(1)) or match.group(), _spelled(text))
+    """Replace each `${NAME}` and `${NAME:-DEFAULT}`, and a `~/` at the start by HOME.
+
+    What is not set, or empty, becomes its default, and stays as written where it has none.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        return environ.get(match[1]) or (match.group() if match[2] is None else match[2])
+
+    return _VARIABLE.sub(value, _spelled(text))
 
 
 def expand_paths(node: Node, environ: Mapping[str, str]) -> Node:

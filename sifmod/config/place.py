@@ -1,0 +1,64 @@
+"""What is on this machine where a bind path points: the matches of a pattern, and the places that links lead to.
+
+Imports neither pydantic nor a YAML parser.
+"""
+
+# Paths as text, many of them, of which most are never looked at:
+# ruff: noqa: PTH110, PTH114, PTH115, PTH118, PTH119, PTH120, PTH207
+
+import glob
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from os.path import basename, dirname, exists, islink, join, normpath, realpath
+
+_SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "root", "run", "sbin", "sys", "usr", "var")
+
+
+def is_pattern(path: str) -> bool:
+    """Tell whether a path is a pattern: it holds `*`, `?` or `[`."""
+    return glob.has_magic(path)
+
+
+def matches(pattern: str) -> tuple[str, ...]:
+    """The paths that fit a pattern, sorted."""
+    return tuple(sorted(glob.glob(pattern)))
+
+
+def tops_of_links(path: str) -> tuple[str, ...]:
+    """Where `path`, if it is a link, and the links directly in it lead, as far as that is outside: the tops, sorted.
+
+    The top of a place is its first two directories, as /pfs/lustrep1 of /pfs/lustrep1/scratch/project_1. Links into
+    the operating system, and those that lead nowhere, do not count. Of each link only its text is read.
+    """
+    real = realpath(path)
+    places = {normpath(join(real, text)) for text in _links_in(path)}
+    parents = {parent: realpath(parent) for parent in {dirname(place) for place in places}}
+    places |= {join(parents[dirname(place)], basename(place)) for place in places}  # links on the way to it
+    inside: tuple[str, ...] = (path, real)
+    if islink(path):
+        places.add(real)
+        inside = (path,)
+    tops = {_top(place) for place in places if not within(place, inside)}
+    return tuple(sorted(top for top in tops if top and exists(top)))
+
+
+def within(place: str, directories: Iterable[str]) -> bool:
+    """Tell whether a path is one of the directories, or below one; by their spelling alone."""
+    return any(place == directory or place.startswith(f"{directory.rstrip('/')}/") for directory in directories)
+
+
+def _links_in(directory: str) -> Iterator[str]:
+    """The texts of the links in a directory; none where it cannot be read."""
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                with suppress(OSError):
+                    yield os.readlink(entry.path)
+
+
+def _top(place: str) -> str:
+    first, _, rest = place.lstrip("/").partition("/")
+    if not first or first in _SYSTEM:
+        return ""
+    return join("/", first, rest.partition("/")[0]).rstrip("/")

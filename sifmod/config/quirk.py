@@ -1,0 +1,184 @@
+"""A quirk: variables that one image, or one site, needs to have set or unset, with the reason and where it is told."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, model_validator
+from pydantic_core import PydanticCustomError
+
+from sifmod.config.check import build, check_layer
+from sifmod.config.easyconfig import ContainerEnv, Easyconfig, HostEnv, RunscriptEnv
+from sifmod.config.input import Input, read_input
+from sifmod.config.merge import merge
+from sifmod.config.model import Model
+from sifmod.config.node import Node, Number, join_key, problem_at
+from sifmod.config.origin import Origin
+from sifmod.config.text import Name, NotEmpty
+from sifmod.config.version import is_range, within
+from sifmod.config.yaml import load_yaml
+from sifmod.errors import ConfigError, Problem
+
+Variables = Literal["env", "host_env", "runscript_env"]
+VARIABLES: tuple[Variables, ...] = ("env", "host_env", "runscript_env")
+_DIGEST = re.compile("sha256:[0-9a-f]{64}")
+
+
+def _alone(value: object) -> object:
+    """One text is a list of it; so is a number, of which the message then is that it wants quotes."""
+    return (value,) if isinstance(value, str | Number) else value
+
+
+def _ranges(ranges: tuple[str, ...]) -> tuple[str, ...]:
+    for text in ranges:
+        if not is_range(text):
+            raise ValueError(f"expected a version, perhaps behind >=, <=, ==, !=, > or <, got {text!r}")
+    return ranges
+
+
+def _images(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    for text in patterns:
+        if text.startswith("sha256:") and not _DIGEST.fullmatch(text):
+            raise ValueError(f"expected sha256: and 64 lower-case hexadecimal digits, got {text!r}")
+    return patterns
+
+
+class Match(Model):
+    """What a quirk is for; all that is given must fit."""
+
+    name: Name | None = None
+    """The module's name."""
+    versions: Annotated[tuple[NotEmpty, ...], BeforeValidator(_alone), AfterValidator(_ranges)] = ()
+    """Ranges that the easyconfig's version lies in, all of them."""
+    image: Annotated[tuple[NotEmpty, ...], BeforeValidator(_alone), AfterValidator(_images)] = ()
+    """The SIF's file name, with wildcards, or `sha256:…` of the SIF or of its manifest; one of them fits."""
+    site: Annotated[tuple[Name, ...], BeforeValidator(_alone)] = ()
+    """The site's name, one of them."""
+
+    @model_validator(mode="after")
+    def _something(self) -> "Match":
+        if not (self.name or self.versions or self.image or self.site):
+            raise PydanticCustomError("combination", "expected one of name, versions, image and site")
+        return self
+
+
+class QuirkFile(Model):
+    """What a quirk's file may hold; `null` unsets a variable."""
+
+    description: NotEmpty
+    reason: NotEmpty
+    link: NotEmpty
+    match: Match
+    env: ContainerEnv = ()
+    host_env: HostEnv = ()
+    runscript_env: RunscriptEnv = ()
+
+
+@dataclass(frozen=True)
+class Quirk:
+    """A quirk and the layer that it adds to an easyconfig."""
+
+    name: str  # of its file, without .yaml
+    path: Path
+    file: QuirkFile
+    layer: Node  # env, host_env and runscript_env; a null removes, and one in env does so in all three
+
+    def unset(self, variables: Variables) -> tuple[str, ...]:
+        """The names that it unsets."""
+        entries = self.layer.entries[variables].entries if variables in self.layer.entries else {}
+        return tuple(name for name, value in entries.items() if value.value is None)
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """That it applies, and what it unsets; what it sets comes with the easyconfig's values."""
+        unset = [
+            Origin(join_key(kind, name), "(unset)", str(self.layer.entries[kind].entries[name].mark))
+            for kind in VARIABLES
+            for name in self.unset(kind)
+        ]
+        return (Origin(join_key("quirks", self.name), self.file.description, str(self.path)), *unset)
+
+    def __str__(self) -> str:
+        """One line for people: its name, what it is, and what it does."""
+        done = [f"{name}={value}" for kind in VARIABLES for name, value in getattr(self.file, kind)]
+        done += [f"no {name}" for kind in VARIABLES for name in self.unset(kind)]
+        return f"{self.name}: {self.file.description} ({', '.join(dict.fromkeys(done))})"
+
+
+def read_quirks(directories: Iterable[Path], environ: Mapping[str, str]) -> tuple[tuple[Quirk, ...], tuple[Input, ...]]:
+    """The quirks of `directories`, and what was looked at; a file hides one of the same name in an earlier directory.
+
+    Sorted by name. Raises ConfigError with every problem of every file.
+    """
+    found: dict[str, Quirk] = {}
+    inputs: list[Input] = []
+    problems: list[Problem] = []
+    for directory in directories:
+        inputs.append(read_input(f"{directory}/", environ))
+        for path in sorted(directory.glob("*.yaml")):
+            try:
+                found[path.stem], read = read_quirk(path)
+            except ConfigError as error:
+                problems += error.problems
+            else:
+                inputs.append(read)
+    if problems:
+        raise ConfigError(tuple(problems))
+    return tuple(found[name] for name in sorted(found)), tuple(inputs)
+
+
+def read_quirk(path: Path) -> tuple[Quirk, Input]:
+    """The quirk of one file; raises ConfigError with all of its problems."""
+    document = load_yaml(path)
+    problems = {*document.problems, *check_layer(QuirkFile, document.node)}
+    file = build(QuirkFile, merge((document.node,), document.node.mark))
+    if problems or isinstance(file, tuple):
+        raise ConfigError(tuple(sorted(problems | set(file if isinstance(file, tuple) else ()))))
+    entries = document.node.entries
+    if not any(key in entries for key in VARIABLES):
+        message = f"expected variables under {', '.join(VARIABLES[:-1])} or {VARIABLES[-1]}; env: {{}} switches it off"
+        raise ConfigError((problem_at(document.node.mark, "", message),))
+    layer: dict[str, Node] = {key: entries[key] for key in VARIABLES if key in entries and entries[key].entries}
+    return Quirk(path.stem, path, file, replace(document.node, value=_everywhere(layer))), document.input
+
+
+def _everywhere(layer: dict[str, Node]) -> dict[str, Node]:
+    """What is unset inside the container comes from the host's variables and the runscripts neither.
+
+    Where one of these two says something else about the variable, that counts.
+    """
+    if "env" not in layer:
+        return layer
+    unset = {name: value for name, value in layer["env"].entries.items() if value.value is None}
+    if not unset:
+        return layer
+    said = {key: layer[key].entries if key in layer else {} for key in VARIABLES}
+    return {key: replace(layer.get(key, layer["env"]), value={**unset, **said[key]}) for key in VARIABLES}
+
+
+def applicable(
+    quirks: tuple[Quirk, ...], easyconfig: Easyconfig, site: str, digests: tuple[str, ...]
+) -> tuple[Quirk, ...]:
+    """The quirks that fit and do something.
+
+    `digests` are those of the image (`sha256:…`) that the easyconfig does not state.
+    """
+    stated = [f"sha256:{easyconfig.image.sha256}"] if easyconfig.image.sha256 else []
+    stated += [digest for source in easyconfig.image.sources for digest in _DIGEST.findall(source)]
+    known = (*stated, *digests)
+    return tuple(quirk for quirk in quirks if quirk.layer.entries and _fits(quirk.file.match, easyconfig, site, known))
+
+
+def _fits(match: Match, easyconfig: Easyconfig, site: str, digests: tuple[str, ...]) -> bool:
+    return (
+        match.name in (None, easyconfig.name)
+        and within(easyconfig.version, match.versions)
+        and (not match.site or site in match.site)
+        and (
+            not match.image
+            or any(text in digests or fnmatchcase(easyconfig.image.filename, text) for text in match.image)
+        )
+    )
