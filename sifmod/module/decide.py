@@ -1,11 +1,13 @@
 """An easyconfig and a site to a Plan: every decision of an install, without looking at disk or network."""
 
+import shlex
 from dataclasses import dataclass
 
 from sifmod.config.bind import BindSpec
 from sifmod.config.easyconfig import Easyconfig
+from sifmod.config.quirk import Quirk, Variables
 from sifmod.config.site import Site
-from sifmod.module.launch import RUNSCRIPTS_TARGET
+from sifmod.module.launch import PACKERS, RUNSCRIPTS_TARGET
 from sifmod.module.plan import (
     Accelerator,
     Activation,
@@ -37,10 +39,13 @@ class Choices:
     offline: bool = False
 
 
-def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices) -> Plan:
-    """Decide everything. Where easyconfig and site name one bind target or one variable, the easyconfig wins."""
+def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices, quirks: tuple[Quirk, ...] = ()) -> Plan:
+    """Decide everything. Where easyconfig and site name one bind target or one variable, the easyconfig wins.
+
+    What the `quirks` set is in the easyconfig already; what they unset, the site does not set either.
+    """
     activation, activation_env, activation_path = _activation(easyconfig)
-    wrappers = tuple(_wrapper(name) for name in dict.fromkeys(easyconfig.wrappers))
+    wrappers = _wrappers(easyconfig)
     gpu_flags, gpu_binds = _accelerator(easyconfig.accelerator, site)
     return Plan(
         module=easyconfig.module,
@@ -54,22 +59,34 @@ def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices) -> Plan:
         image=_image(easyconfig, site, choices),
         activation=activation,
         binds=_binds((*_spelled(easyconfig.binds), *_spelled(site.binds), *gpu_binds)),
-        env=_merged(site.env, activation_env, easyconfig.env),
-        host_env=_merged(site.host_env, easyconfig.host_env),
+        env=_merged(_without(site.env, quirks, "env"), activation_env, easyconfig.env),
+        host_env=_merged(_without(site.host_env, quirks, "host_env"), easyconfig.host_env),
         path=(*easyconfig.path, *activation_path),
         wrappers=wrappers,
         runscripts=_runscripts(easyconfig, wrappers),
-        runscript_env=_merged(site.runscript_env, easyconfig.runscript_env),
+        runscript_env=_merged(_without(site.runscript_env, quirks, "runscript_env"), easyconfig.runscript_env),
         conflict=easyconfig.conflict,
         family=easyconfig.family,
-        help=_help(easyconfig),
+        help=_help(easyconfig, quirks),
         sanity_check=SanityCheck(easyconfig.sanity_check.commands, easyconfig.sanity_check.paths),
+        verb=easyconfig.verb,
+        user_software=easyconfig.user_software,
+        gpu_selection=easyconfig.gpu_selection or site.gpu_selection,
+        gpus_per_node=site.gpus_per_node,
+        cache_directory=site.cache_directory,
+        wrappers_auto=easyconfig.wrappers_auto,
     )
 
 
 def _merged(*layers: Pairs) -> Pairs:
     """One value a name, later layers win; sorted by name."""
     return tuple(sorted({name: value for layer in layers for name, value in layer}.items()))
+
+
+def _without(variables: Pairs, quirks: tuple[Quirk, ...], kind: Variables) -> Pairs:
+    """The site's variables without those that a quirk unsets."""
+    unset = {name for quirk in quirks for name in quirk.unset(kind)}
+    return tuple((name, value) for name, value in variables if name not in unset)
 
 
 def _spelled(binds: tuple[BindSpec, ...]) -> tuple[Bind, ...]:
@@ -114,7 +131,19 @@ def _accelerator(accelerator: Accelerator, site: Site) -> tuple[tuple[str, ...],
     return (() if resolved == "none" else (resolved,)), ()
 
 
-def _wrapper(name: str) -> Wrapper:
+def _wrappers(easyconfig: Easyconfig) -> tuple[Wrapper, ...]:
+    """Those named, without what comes with the user's own place anyway."""
+    commands = dict(easyconfig.wrapper_commands)
+    anyway = {name for name in PACKERS if easyconfig.user_software and name not in commands}
+    return tuple(
+        _wrapper(name, commands.get(name, "")) for name in dict.fromkeys(easyconfig.wrappers) if name not in anyway
+    )
+
+
+def _wrapper(name: str, command: str) -> Wrapper:
+    """A wrapper runs the command line given for it, its words as sh splits them, else the command of its own name."""
+    if command:
+        return Wrapper(name, tuple(shlex.split(command)))
     return Wrapper(name, (f"{RUNSCRIPTS_TARGET}/{name}",) if name in SCRIPT_WRAPPERS else (name,))
 
 
@@ -140,7 +169,7 @@ def _image(easyconfig: Easyconfig, site: Site, choices: Choices) -> ImagePlan:
     )
 
 
-def _help(easyconfig: Easyconfig) -> Help:
+def _help(easyconfig: Easyconfig, quirks: tuple[Quirk, ...]) -> Help:
     image = easyconfig.image
     origin = image.sources[0] if image.sources else f"built from {image.build}"
     return Help(
@@ -150,4 +179,5 @@ def _help(easyconfig: Easyconfig) -> Help:
         whatis=easyconfig.whatis,
         contents=easyconfig.contents,
         origin=f"{origin} (sha256 {image.sha256})" if image.sha256 else origin,
+        quirks=tuple((str(quirk), f"{quirk.file.reason} ({quirk.file.link})") for quirk in quirks),
     )

@@ -3,6 +3,8 @@
 from sifmod.module.plan import Activation, Bind, Plan, Runtime
 
 RUNSCRIPTS_TARGET = "/runscripts"
+USER_SOFTWARE_TARGET = "/user-software"
+PACKERS = ("make-squashfs", "unmake-squashfs")  # commands of the host, for what is at USER_SOFTWARE_TARGET
 _EVALUATED = str.maketrans({sign: f"\\{sign}" for sign in "\\$`"})
 
 
@@ -33,6 +35,23 @@ def literal(text: str) -> str:
 def binds(plan: Plan, root: str) -> tuple[Bind, ...]:
     """Every bind of the module, the generation's runscripts (read-only) first."""
     return (Bind(f"{root}/runscripts", RUNSCRIPTS_TARGET, ("ro",)), *plan.binds)
+
+
+def user_software(plan: Plan, root: str) -> tuple[Bind, ...]:
+    """Where the user's additions to the module may be: a squashfs, else a directory. The first that exists is bound."""
+    if not plan.user_software:
+        return ()
+    place = f"{root}{USER_SOFTWARE_TARGET}"
+    return (
+        Bind(f"{place}.squashfs", USER_SOFTWARE_TARGET, ("ro", "image-src=/")),  # without ro Apptainer warns
+        Bind(place, USER_SOFTWARE_TARGET),
+    )
+
+
+def packers(plan: Plan) -> tuple[str, ...]:
+    """The commands that pack the user's additions and unpack them; a wrapper of the easyconfig's own goes first."""
+    own = {wrapper.name for wrapper in plan.wrappers}
+    return tuple(name for name in PACKERS if plan.user_software and name not in own)
 
 
 def plain_env(plan: Plan) -> tuple[tuple[str, str], ...]:

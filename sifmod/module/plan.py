@@ -8,6 +8,8 @@ from sifmod.config.name import ModuleName
 Accelerator = Literal["rocm", "cuda", "none"]
 Link = Literal["copy", "hardlink", "reference"]
 Syntax = Literal["lua", "tcl"]
+Verb = Literal["exec", "run"]
+GpuSelection = Literal["slurm", "localid", "none"]
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class Help:
     whatis: tuple[str, ...]
     contents: tuple[tuple[str, str], ...]  # package, version
     origin: str  # where the image comes from: the first source, with its digest if stated
+    quirks: tuple[tuple[str, str], ...] = ()  # each that applies, in one line, and its reason
 
 
 @dataclass(frozen=True)
@@ -120,3 +123,9 @@ class Plan:
     family: str | None
     help: Help
     sanity_check: SanityCheck
+    verb: Verb = "exec"  # how wrappers start the image; `run` goes through its entrypoint
+    user_software: bool = False  # bind what the user has added at /user-software
+    gpu_selection: GpuSelection = "slurm"  # whose choice the GPU of each task of a node is
+    gpus_per_node: int = 4  # as Slurm counts them; for the job script in the help
+    cache_directory: str = ""  # of compilers and kernels, on the node; "": decided at run time
+    wrappers_auto: bool = False  # more wrappers are found in the image

@@ -1,9 +1,10 @@
 """A plan to the files of a generation and to the stub in the module tree: pure text, the same for the same plan."""
 
 import re
+from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
@@ -38,7 +39,7 @@ def render_stub(plan: Plan) -> tuple[File, ...]:
     return tuple(
         File(
             f"{plan.module}{_SUFFIX[syntax]}",
-            _templates(syntax, "")
+            _templates(syntax)
             .get_template(f"stub.{syntax}.j2")
             .render(
                 module=str(plan.module),
@@ -81,7 +82,7 @@ def _modulefiles(plan: Plan, root: str) -> tuple[File, ...]:
     _check(plan, root)
     files: list[File] = []
     for syntax in plan.syntaxes:
-        text = _templates(syntax, root).get_template(f"modulefile.{syntax}.j2").render(_values(plan, root, syntax))
+        text = _templates(syntax).get_template(f"modulefile.{syntax}.j2").render(_values(plan, root, syntax))
         files.append(File(f"modulefile.{syntax}", text))
         shared = (f"share/module.{syntax}", f"share/environment.{syntax}")
         files.extend(File(path, (_TEMPLATES / path).read_text("utf-8")) for path in shared)
@@ -111,6 +112,7 @@ def _values(plan: Plan, root: str, syntax: Syntax) -> dict[str, object]:
         "image_variables": image_variables(plan.module),
         "images": launch.images(plan, root),
         "binds": launch.binds(plan, root),
+        "user_software": launch.user_software(plan, root),
         "flags": tuple(flag.upper() for flag in plan.gpu_flags),
         "path_inside": launch.prepend_path(plan),
         "env_inside": launch.container_env(plan),
@@ -129,25 +131,20 @@ def _whatis(plan: Plan) -> tuple[str, ...]:
 
 def _help(plan: Plan) -> str:
     """What the module says about itself to a person."""
-    text = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 (plain text, which the modulefile's template quotes)
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    distributed = f'{plan.runtime.kind} exec "$SIF" conda-python-distributed'
-    return text.get_template("help.txt.j2").render(
+    distributed = f'{plan.runtime.kind} {plan.verb} "$SIF" conda-python-distributed'
+    return _help_template().render(
         description=plan.help.description.strip(),
         commands=", ".join(wrapper.name for wrapper in plan.wrappers),
-        runtime=plan.runtime.kind,
-        gpus=plan.accelerator != "none",
+        start=f"{plan.runtime.kind} {plan.verb}",
+        gpus=plan.gpus_per_node if plan.accelerator != "none" else 0,
         modules=quote.shell(f"{plan.prefix}/modules"),
         module=str(plan.module),
         job=distributed if "conda-python-distributed" in plan.runscripts else "python",
         bind_variable=f"{launch.prefixes(plan.runtime)[-1]}_BIND",
+        user_software=plan.user_software,
         contents=", ".join(f"{name} {version}" for name, version in plan.help.contents),
         origin=plan.help.origin,
+        quirks=plan.help.quirks,
         reinstall=_reinstall(plan),
         urls=tuple(url for url in (plan.help.homepage, *plan.help.docurls) if url),
     )
@@ -179,7 +176,20 @@ def _match(pattern: str, name: str, what: str) -> None:
         raise ModuleError(f"{name!r} cannot be {what}")
 
 
-def _templates(syntax: Syntax, root: str) -> Environment:
+@cache
+def _help_template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701 (plain text, which the modulefile's template quotes)
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("help.txt.j2")
+
+
+@cache  # compiling them takes longer than everything else that is rendered
+def _templates(syntax: Syntax) -> Environment:
     """Templates that print nothing but literals of the language: a value without a filter is an error."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
@@ -207,7 +217,7 @@ def _templates(syntax: Syntax, root: str) -> Environment:
         # a name in lower case might be a word of Lua
         "name": lambda name: Literal(f'["{name}"]' if syntax == "lua" and name.islower() else name),
         "comment": lambda text: Literal(re.sub(r"[^ -\[\]^-z|~]", "?", text)),
-        "here": lambda path: Literal(_below(path, root, syntax)),
+        "here": lambda path, root: Literal(_below(path, root, syntax)),
     }
     return environment
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from sifmod.digest import sha256_bytes
 from sifmod.errors import ModuleError
 from sifmod.module import launch
 from sifmod.module.file import File
@@ -16,7 +17,20 @@ LAUNCHER = "share/launch.sh"
 NO_RUNSCRIPTS = "The easyconfig of this module asks for no runscripts.\n"
 _KEPT_OUT = ("PYTHONPATH", "LD_PRELOAD")  # the host's do not reach the container when the plan has them
 _DEVICES = {"nv": "/dev/nvidiactl", "nvccli": "/dev/nvidiactl", "rocm": "/dev/kfd"}
-_NEEDS = {"conda-python-distributed": "get-master"}  # a runscript that calls another
+_NEEDS = {"conda-python-distributed": "get-master", "torchrun-distributed": "get-master"}  # one that calls another
+_SOURCED = ("init-conda-venv",)  # by a shell, and not to be run
+# where libraries keep what they compile at run time, and the directory for it
+_CACHES = {
+    "any": (("TRITON_CACHE_DIR", "triton"), ("TORCHINDUCTOR_CACHE_DIR", "inductor")),
+    "rocm": (("MIOPEN_USER_DB_PATH", "miopen"), ("MIOPEN_CUSTOM_CACHE_DIR", "miopen"), ("AITER_JIT_DIR", "aiter")),
+    "cuda": (("CUDA_CACHE_PATH", "cuda"),),
+    "none": (),
+}
+# what gives each task of a node one GPU: on AMD as LUMI does; for CUDA only where a site asks for it
+_MASKS = {("slurm", "rocm"): "ROCR_VISIBLE_DEVICES", ("localid", "rocm"): "ROCR_VISIBLE_DEVICES"} | {
+    ("localid", "cuda"): "CUDA_VISIBLE_DEVICES"
+}
+_VENDORS = {"rocm": "amd", "cuda": "nvidia", "none": "any"}
 
 
 def _here(path: str, root: str) -> str:
@@ -45,8 +59,9 @@ def scripts(plan: Plan, root: str) -> tuple[File, ...]:
     runscripts = dict.fromkeys((*plan.runscripts, *(_NEEDS[name] for name in plan.runscripts if name in _NEEDS)))
     return (
         *(_wrapper(plan, root, wrapper.name, wrapper.command) for wrapper in plan.wrappers),
+        *(_packer(plan, root, name) for name in launch.packers(plan)),
         File(LAUNCHER, _launcher(plan, root)),
-        *(File(f"runscripts/{name}", _runscript(plan, name), executable=True) for name in runscripts),
+        *(File(f"runscripts/{name}", _runscript(plan, root, name), name not in _SOURCED) for name in runscripts),
         *(() if runscripts else (File("runscripts/README", NO_RUNSCRIPTS),)),
     )
 
@@ -57,6 +72,20 @@ def _wrapper(plan: Plan, root: str, name: str, command: tuple[str, ...]) -> File
     return File(f"bin/{name}", text, executable=True)
 
 
+def _packer(plan: Plan, root: str, name: str) -> File:
+    text = _TEMPLATES.get_template(f"scripts/{name}").render(
+        module=str(plan.module),
+        user_software=f"{root}{launch.USER_SOFTWARE_TARGET}",
+        reinstall=_reinstall(plan),
+        start=f"{plan.runtime.kind} {plan.verb}",
+    )
+    return File(f"bin/{name}", text, executable=True)
+
+
+def _reinstall(plan: Plan) -> str:
+    return f"sifmod install {plan.easyconfig} brings it back"
+
+
 def _launcher(plan: Plan, root: str) -> str:
     plain = dict(launch.plain_env(plan))
     return _TEMPLATES.get_template("scripts/launch.sh").render(
@@ -64,23 +93,37 @@ def _launcher(plan: Plan, root: str) -> str:
         root=root,
         stable_bin=f"{launch.stable_root(plan)}/bin",
         images=launch.images(plan, root),
-        reinstall=f"sifmod install {plan.easyconfig} brings it back",
+        reinstall=_reinstall(plan),
         runtimes=launch.runtimes(plan.runtime),
         binds=launch.binds(plan, root),
+        user_software=launch.user_software(plan, root),
+        verb=plan.verb,
         path=":".join(launch.prepend_path(plan)),
+        plain_path=":".join(plan.path),
         kept_out=tuple(name for name in _KEPT_OUT if name in plain),
         env=tuple((name, value, plain[name]) for name, value in launch.container_env(plan)),
         gpus=tuple((flag.upper(), _DEVICES[flag]) for flag in plan.gpu_flags),
     )
 
 
-def _runscript(plan: Plan, name: str) -> str:
+def _runscript(plan: Plan, root: str, name: str) -> str:
     return _TEMPLATES.get_template(f"runscripts/{name}").render(
-        accelerator=plan.accelerator,
         python=launch.activated(plan.activation, ("python",)),
+        torchrun=launch.activated(plan.activation, ("python", "-m", "torch.distributed.run")),
         bash=launch.activated(plan.activation, ("bash",)),
         runscript_env=plan.runscript_env,
+        gpu_mask=_MASKS.get((plan.gpu_selection, plan.accelerator), ""),
+        vendors=_VENDORS[plan.accelerator],
+        cache_directory=plan.cache_directory,
+        cache_key=_cache_key(plan, root),
+        caches=(*_CACHES["any"], *_CACHES[plan.accelerator]),
     )
+
+
+def _cache_key(plan: Plan, root: str) -> str:
+    """What tells the caches of one image from those of another: a digest of the generation and of what it asks for."""
+    image = plan.image
+    return sha256_bytes(repr((root, image.sha256, image.sources, image.build)).encode())[:12]
 
 
 def _check_names(plan: Plan) -> None:

@@ -18,7 +18,7 @@ launch() {
   sifmod_forget_modules
   sifmod_set_binds
   sifmod_set_environment
-  exec "$sifmod_runtime" -q exec "$sifmod_image" "$@"
+  exec "$sifmod_runtime" -q {{ verb }} "$sifmod_image" "$@"
 }
 
 # In a container already: the command itself, found without the wrappers.
@@ -120,6 +120,14 @@ sifmod_set_binds() {
   {% for bind in binds %}
   {{ "sifmod_bind_if_there" if bind.optional else "sifmod_bind" }} {{ bind.source | here(root) }} {{ bind | string | here(root) }}
   {% endfor %}
+  {% if user_software %}
+  # what the user has added to the module, as it is now: a squashfs, else a directory
+  {% for bind in user_software %}
+  {{ "if" if loop.first else "elif" }} [ -e {{ bind.source | here(root) }} ]; then
+    sifmod_add_bind {{ bind | string | here(root) }}
+  {% endfor %}
+  fi
+  {% endif %}
   unset SINGULARITY_BIND APPTAINER_BIND
   export SINGULARITY_BINDPATH="${sifmod_binds#,}" APPTAINER_BINDPATH="${sifmod_binds#,}"
 }
@@ -170,8 +178,12 @@ sifmod_set_environment() {
   {% if kept_out %}
   unset {{ kept_out | join(" ") }}
   {% endif %}
+  {% if verb == "run" %}
+  # what OCI images run would otherwise evaluate the arguments
+  export SINGULARITY_NO_EVAL=1 APPTAINER_NO_EVAL=1
+  {% endif %}
   {% if path %}
-  sifmod_set_path {{ path | shell }}
+  sifmod_set_path {{ path | shell }}{{ " " ~ plain_path | shell if plain_path != path }}
   {% endif %}
   {% for name, value, plain in env %}
   sifmod_set ENV_{{ name }} {{ value | shell }}{{ " " ~ plain | shell if plain != value }}
@@ -193,8 +205,9 @@ sifmod_set() {
   export "SINGULARITY$1=$sifmod_value" "APPTAINER$1=$sifmod_value"
 }
 
-# sifmod_set_path DIRECTORIES: the module's go in front of PATH, and the user's own in front of them.
+# sifmod_set_path DIRECTORIES [PLAIN]: the module's go in front of PATH, and the user's own in front of them.
 sifmod_set_path() {
+  if [ -n "${APPTAINER_NO_EVAL-}${SINGULARITY_NO_EVAL-}" ]; then set -- "${2-$1}"; fi
   sifmod_path=
   sifmod_users=${SINGULARITYENV_PREPEND_PATH-}:${APPTAINERENV_PREPEND_PATH-}
   IFS=:

@@ -11,14 +11,25 @@ local function first_file(paths)
    end
 end
 
--- The binds whose sources are there, and the sources of required ones that are not.
-local function existing(binds)
-   local there, missing = {}, {}
-   for _, bind in ipairs(binds) do
-      local source = bind[1]:match("^[^:]*")
-      if lfs.attributes(source, "mode") then there[#there + 1] = bind[1]
-      elseif not bind.optional then missing[#missing + 1] = source end
+local function exists(bind)
+   return lfs.attributes(bind:match("^[^:]*"), "mode") ~= nil
+end
+
+-- The bind of the user's own software: of the places where it may be the first that is there.
+local function user_software(module)
+   for _, bind in ipairs(module.user_software or {}) do
+      if exists(bind) then return bind end
    end
+end
+
+-- The binds whose sources are there, and the sources of required ones that are not.
+local function existing(module)
+   local there, missing = {}, {}
+   for _, bind in ipairs(module.binds) do
+      if exists(bind[1]) then there[#there + 1] = bind[1]
+      elseif not bind.optional then missing[#missing + 1] = bind[1]:match("^[^:]*") end
+   end
+   there[#there + 1] = user_software(module)
    return there, missing
 end
 
@@ -48,7 +59,7 @@ local function load(module)
       LmodError(("the image of %s is missing; looked for %s; nothing was changed; `%s` brings it back"):format(
          myModuleFullName(), table.concat(module.image, ", "), module.reinstall))
    end
-   local binds, missing = existing(module.binds)
+   local binds, missing = existing(module)
    if #missing > 0 then
       LmodError(("%s needs %s, which this machine does not have; nothing was changed"):format(
          myModuleFullName(), table.concat(missing, ", ")))
@@ -67,11 +78,13 @@ end
 -- What a load would do, in Lmod's own words.
 local function show(module)
    local values, names = variables(module, first_file(module.image) or module.image[1]), {}
+   local users = user_software(module)
    for name in pairs(values) do names[#names + 1] = name end
    table.sort(names)
    for _, name in ipairs(names) do setenv(name, values[name]) end
    for _, prefix in ipairs(prefixes(module)) do
       for _, bind in ipairs(module.binds) do append_path(prefix .. "_BINDPATH", bind[1], ",") end
+      if users then append_path(prefix .. "_BINDPATH", users, ",") end
       for _, directory in ipairs(module.path_inside) do append_path(prefix .. "ENV_PREPEND_PATH", directory) end
    end
    prepend_path("PATH", module.root .. "/bin")

@@ -29,6 +29,13 @@ proc sifmod_first_file {paths} {
     }
 }
 
+# The bind of the user's own software, in a list: of the places where it may be the first that is there.
+proc sifmod_user_software {module} {
+    foreach bind [sifmod_or $module {} user_software] {
+        if {[file exists [lindex [split $bind :] 0]]} {return [list $bind]}
+    }
+}
+
 # What is wanted of a module as it is on this machine now; fails when something is missing.
 proc sifmod_want {module} {
     set image [sifmod_first_file [dict get $module image]]
@@ -42,6 +49,7 @@ proc sifmod_want {module} {
         set source [lindex [split $bind :] 0]
         if {[file exists $source]} {lappend binds $bind} elseif {$need eq "required"} {lappend missing $source}
     }
+    lappend binds {*}[sifmod_user_software $module]
     if {[llength $missing]} {
         sifmod_fail "[module-info name] needs [join $missing {, }], which this machine does not have; nothing was changed"
     }
@@ -71,7 +79,7 @@ proc sifmod_show {module} {
     foreach list [sifmod_lists] {
         lassign $list separator field
         set entries [dict get $module $field]
-        if {$field eq "binds"} {set entries [dict keys $entries]}
+        if {$field eq "binds"} {set entries [concat [dict keys $entries] [sifmod_user_software $module]]}
         foreach name [lrange $list 2 end] - [sifmod_prefixes $module] {
             if {${-} ne {}} {
                 foreach entry $entries {append-path -d $separator $name $entry}

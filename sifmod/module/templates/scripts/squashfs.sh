@@ -1,0 +1,85 @@
+set -u
+
+module={{ module | shell }}
+place={{ user_software | shell }} # links, to where a reinstall changes nothing
+PATH=$PATH:/usr/sbin:/sbin
+part= # what is being written, beside the place that it is for
+child=
+
+# refuse CODE MESSAGE HINT
+refuse() {
+  printf '%s: %s\n\nhint: %s\n' "$module" "$2" "$3" >&2
+  exit "$1"
+}
+
+# drop: nothing that was begun stays.
+drop() {
+  if [ -n "$part" ] && [ -e "$part" ]; then
+    chmod -R u+rwX "$part"
+    rm -rf "$part"
+  fi
+}
+
+# stop SIGNAL: ends as the signal would have.
+stop() {
+  trap '' HUP INT TERM
+  if [ -n "$child" ]; then
+    kill "$child"
+    wait "$child"
+  fi 2>/dev/null
+  drop
+  trap - EXIT "$1"
+  kill -s "$1" $$
+}
+trap drop EXIT
+trap 'stop HUP' HUP
+trap 'stop INT' INT
+trap 'stop TERM' TERM
+
+# begin PLACE: names `part`, and what a killed run has left, which nobody else can tell from one that still goes on.
+begin() {
+  for left in "$1".part-*; do
+    if [ -e "$left" ]; then printf 'note: %s is not finished; remove it if nobody is writing it\n' "$left" >&2; fi
+  done
+  part=$1.part-$(uname -n)-$$
+}
+
+# run PROGRAM ARGUMENT...: one that a signal to this script ends too.
+run() {
+  "$@" </dev/null >/dev/null &
+  child=$!
+  wait "$child" || refuse 4 "$1 failed with exit code $?; nothing has changed" 'what it said is above'
+  child=
+}
+
+# quoted TEXT: as one word of a shell.
+quoted() {
+  printf "'%s'" "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"
+}
+
+is_empty() {
+  [ ! -d "$1" ] || [ -z "$(ls -A "$1")" ]
+}
+
+# end PATH: of the links, which need not exist.
+end() {
+  path=$1
+  while [ -L "$path" ]; do
+    link=$(readlink "$path")
+    case $link in
+      /*) path=$link ;;
+      *) path=${path%/*}/$link ;;
+    esac
+  done
+  above=$(cd -P "${path%/*}" && pwd) && printf '%s/%s' "$above" "${path##*/}"
+}
+
+if [ -d /.singularity.d ] && [ -n "${APPTAINER_CONTAINER-}${SINGULARITY_CONTAINER-}" ]; then
+  refuse 1 "$name does not work inside a container" 'leave it first'
+fi
+if ! command -v "$program" >/dev/null; then
+  refuse 127 "$program is not installed here" 'it is in the package squashfs-tools (squashfs on some systems); another node may have it'
+fi
+if ! { directory=$(end "$place") && squashfs=$(end "$place.squashfs"); } 2>/dev/null; then
+  refuse 4 "what $place leads to is missing" {{ reinstall | shell }}
+fi
