@@ -44,6 +44,14 @@ def normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def activated_environment(command: str) -> str:
+    """The directory of the environment that a command like `source …/bin/activate NAME` activates; "" for any other."""
+    match = _ACTIVATE.search(command)
+    if match is None:
+        return ""
+    return f"{match[1]}/envs/{match[2]}" if match[2] and match[2] != "base" else match[1]
+
+
 def find_environments(rootfs: Rootfs, environment: Mapping[str, str]) -> tuple[PythonEnvironment, ...]:
     """Every environment: first what the image's variables and PATH name, then the usual places, the system's last.
 
@@ -60,8 +68,9 @@ def find_environments(rootfs: Rootfs, environment: Mapping[str, str]) -> tuple[P
 
 
 def _candidates(rootfs: Rootfs, environment: Mapping[str, str]) -> Iterator[str]:
-    if match := _ACTIVATE.search(environment.get("WITH_CONDA", "")):
-        yield f"{match[1]}/envs/{match[2]}" if match[2] and match[2] != "base" else match[1]
+    command = environment.get("WITH_CONDA", "")
+    if match := _ACTIVATE.search(command):
+        yield activated_environment(command)
         yield match[1]
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if (value := environment.get(name, "").rstrip("/")).startswith("/"):

@@ -1,0 +1,150 @@
+"""The commands of an image that are worth a wrapper: its software's, and none that would hide the host's own."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sifmod.errors import ImageError
+from sifmod.image.inspect.commands import PYTHON_COMMANDS, search_path
+from sifmod.image.inspect.description import ImageDescription
+from sifmod.image.inspect.guess import Guess, make_guess
+from sifmod.image.inspect.host_commands import HOST_COMMANDS
+from sifmod.image.inspect.python import PythonEnvironment, activated_environment
+from sifmod.image.inspect.rootfs import Rootfs
+from sifmod.image.reference import Reference
+
+MOST = 2000  # wrappers of one module
+SCRIPTS = ("start-shell", "list-packages")  # that sifmod has for every image
+_BASE = ("/bin", "/usr/bin", "/sbin", "/usr/sbin")  # the distribution's
+_NOT_OF_THE_IMAGE = re.compile(r"/runscripts|/user-software(/.*)?|.*/condabin")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+_DIRECTORY = re.compile(r"/[A-Za-z0-9_@+./-]{0,200}")  # without what a script would have to quote
+_TOOLCHAIN = re.compile(r".*-(linux-gnu|linux-musl|conda)-.*")  # x86_64-conda-linux-gnu-ld
+_LABELS = ("org.opencontainers.image.title", "org.label-schema.name", "software", "name")
+_EXEC = re.compile(r"^[ \t]*exec[ \t]+([^\s\"'$;&|]+)", re.MULTILINE)
+_BEFORE_A_COMMAND = ("tini", "dumb-init", "env", "--", "-g", "-s")  # words of an entrypoint
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is known before the image is looked at."""
+
+    image: Reference  # what the image is called
+    path: tuple[str, ...]  # in front of the image's PATH, the first one first
+    activate: str  # a command that activates an environment; "" where `path` does it all
+    named: frozenset[str]  # what the easyconfig names itself, and is not looked for
+
+
+class Found(NamedTuple):
+    """Commands, each with its path where PATH does not lead to it (else ""); names left to the host; and no names."""
+
+    commands: tuple[tuple[str, str], ...]
+    refused: tuple[str, ...]
+    unusable: tuple[str, ...] = ()  # programs whose names no wrapper can have
+
+
+def find_wrappers(rootfs: Rootfs, described: ImageDescription, search: Search) -> Found:
+    """What is in the conda or venv environment, else in the image's PATH, and what entrypoint and labels speak of.
+
+    The environment is the one of `search`, else the one that the image's software is in. Programs of the distribution
+    are left out, unless it is the image's Python, its entrypoint or what it is labelled with; names that everybody
+    expects to be the host's are never given. Raises ImageError for a damaged image, and for one with too many.
+    """
+    inside = _Programs(rootfs)
+    front = _front(rootfs, search)
+    path = (*front, *search_path(dict(described.config.environment).get("PATH", "")))
+    guess = make_guess(search.image, described, rootfs)
+    places = _places(front, path, guess.python)
+    spoken = [word.rpartition("/") for word in _spoken_of(described)]
+    elsewhere = [directory for directory, _, _ in spoken if directory.startswith("/")]
+    software = _of_software(inside, places)
+    wanted = [
+        *_of_python(inside, guess, places),
+        *(name for _, _, name in spoken if name not in HOST_COMMANDS),
+        *software,
+    ]
+    names = [name for name in dict.fromkeys(wanted) if _is_name(name, search)]
+    if len(names) > MOST:
+        raise ImageError(
+            f"the image has {len(names)} commands, which are too many for wrappers (at most {MOST})",
+            "name those that are wanted in `wrappers`, instead of auto",
+        )
+    found = [(name, place) for name in names if (place := inside.place(name, (*places, *path, *_BASE, *elsewhere)))]
+    commands = [
+        (name, "" if inside.place(name, path) == place else f"{place}/{name}")
+        for name, place in found
+        if name not in HOST_COMMANDS
+    ]
+    scripts = SCRIPTS if {"pip", "pip3", "python", "python3"} & {name for name, _ in commands} else SCRIPTS[:1]
+    return Found(
+        (*commands, *((name, "") for name in scripts if name not in search.named)),
+        tuple(name for name, _ in found if name in HOST_COMMANDS),
+        tuple(name for name in software if not _NAME.fullmatch(name)),
+    )
+
+
+def _places(front: tuple[str, ...], path: tuple[str, ...], python: PythonEnvironment | None) -> tuple[str, ...]:
+    """The directories of the image's own software: never those of the distribution."""
+    if given := tuple(place for place in front if place not in _BASE):
+        return given
+    if python and python.kind != "system":
+        return (f"{python.directory}/bin",)
+    return tuple(place for place in path if place not in _BASE)
+
+
+def _of_python(inside: "_Programs", guess: Guess, places: tuple[str, ...]) -> list[str]:
+    """Python and what belongs to it: the environment's even where the distribution has it too; in a fixed order."""
+    python = guess.python
+    if python and (python.kind == "system" or f"{python.directory}/bin" in places):
+        return list(guess.wrappers)
+    return [name for name in PYTHON_COMMANDS if inside.place(name, places)]
+
+
+def _of_software(inside: "_Programs", places: tuple[str, ...]) -> list[str]:
+    distribution = {name for place in _BASE for name in inside.names(place)}
+    return sorted({name for place in places for name in inside.names(place)} - distribution)
+
+
+class _Programs:
+    """The programs of each directory, read once."""
+
+    def __init__(self, rootfs: Rootfs) -> None:
+        self._rootfs = rootfs
+        self._names: dict[str, frozenset[str]] = {}
+
+    def names(self, directory: str) -> frozenset[str]:
+        if directory not in self._names:
+            good = _DIRECTORY.fullmatch(directory)
+            self._names[directory] = frozenset(self._rootfs.programs(directory) if good else ())
+        return self._names[directory]
+
+    def place(self, name: str, directories: Iterable[str]) -> str:
+        """The first of the directories that has it, "" where none has."""
+        return next((directory for directory in directories if name in self.names(directory)), "")
+
+
+def _front(rootfs: Rootfs, search: Search) -> tuple[str, ...]:
+    """The image's directories in front of its PATH: those that the activation puts there, then the plan's."""
+    given = [place.rstrip("/") for place in search.path if not _NOT_OF_THE_IMAGE.fullmatch(place)]
+    activated = activated_environment(search.activate)
+    front = ([f"{activated}/bin"] if activated else []) + given
+    return tuple(place for place in dict.fromkeys(front) if rootfs.is_directory(place))
+
+
+def _spoken_of(described: ImageDescription) -> Iterator[str]:
+    """The commands that entrypoint, command, runscript and labels speak of, by name or path."""
+    config = described.config
+    for words in (config.entrypoint, config.cmd, tuple(_EXEC.findall(described.runscript)[:1])):
+        command = (word for word in words if word.rpartition("/")[2] not in _BEFORE_A_COMMAND and "=" not in word)
+        if first := next(command, ""):
+            yield first
+    labels = dict(config.labels)
+    for name in _LABELS:
+        called = labels.get(name, "").strip().rpartition("/")[2]
+        yield from (called, called.lower())
+
+
+def _is_name(name: str, search: Search) -> bool:
+    is_one = _NAME.fullmatch(name) and not _TOOLCHAIN.fullmatch(name)
+    return bool(is_one) and name not in search.named and name not in SCRIPTS and "entrypoint" not in name
