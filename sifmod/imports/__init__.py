@@ -1,0 +1,1 @@
+"""Other tools' files to what an easyconfig can say of them: read, never run."""

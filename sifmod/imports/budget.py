@@ -1,0 +1,69 @@
+"""How much reading one file may cost: steps, depth and letters, so that no file makes it slow or large."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sifmod.imports.imported import CannotImportError
+
+MAX_BYTES = 1 << 20
+MAX_STEPS = 200_000
+MAX_DEPTH = 80
+MAX_LETTERS = 16 << 20  # made while evaluating, all together
+MAX_TEXT = 1 << 20  # of one text
+
+
+class Budget:
+    """What is left of it; each method raises CannotImportError where that is not enough."""
+
+    def __init__(self) -> None:
+        """Begin with everything."""
+        self._steps = MAX_STEPS
+        self._letters = MAX_LETTERS
+        self._depth = 0
+
+    def step(self) -> None:
+        """One statement or expression more."""
+        self._steps -= 1
+        if self._steps < 0:
+            raise CannotImportError(f"it takes more than {MAX_STEPS} steps to evaluate")
+
+    def letters(self, count: int) -> None:
+        """A text (or a list) of `count` letters (or items) is about to be made."""
+        self._letters -= count
+        if count > MAX_TEXT or self._letters < 0:
+            raise CannotImportError("it makes a text or a list that is too long")
+
+    @contextmanager
+    def level(self) -> Iterator[None]:
+        """One level deeper while it lasts."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise CannotImportError(f"its expressions are nested more than {MAX_DEPTH} deep")
+        try:
+            yield
+        finally:
+            self._depth -= 1
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """No level deeper."""
+        yield
+
+
+def read_text(path: Path) -> str:
+    """A file's text; raises CannotImportError for what is no regular file of at most 1 MiB of UTF-8."""
+    try:
+        if path.exists() and not path.is_file():
+            raise CannotImportError("is not a regular file")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CannotImportError(f"cannot be read: {reason[:1].lower()}{reason[1:]}") from error
+    if len(data) > MAX_BYTES:
+        raise CannotImportError("is larger than 1 MiB")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CannotImportError("is not UTF-8 text") from error

@@ -1,0 +1,131 @@
+"""Variables that tell a container runtime something, as keys of an easyconfig."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sifmod.imports.command import binds_of
+from sifmod.imports.imported import Value
+
+_INSIDE = re.compile("(?:SINGULARITYENV|APPTAINERENV)_(.+)")
+_BINDS = re.compile("(?:SINGULARITY|APPTAINER)_BIND(?:PATH)?")
+_FLAGS = re.compile("(?:SINGULARITY|APPTAINER)_(NV|NVCCLI|ROCM)")
+_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_OWN = re.compile("(SIF|RUNSCRIPTS|EBROOT|EBVERSION|EBDEVEL)[A-Z0-9_]*|CONTAINERROOT")
+_ACTIVATES = re.compile(r"(?:source|\.) (/[A-Za-z0-9_./-]+)/bin/activate(?: ([A-Za-z0-9]+(?:[._-][A-Za-z0-9_]+)*))?")
+_EVALUATED = re.compile(r"[$`]")
+_OFF = ("", "0", "false", "False", "no")
+OPTIONAL = "binds: each is optional here, left out where its source is missing"
+_CONDA = ("CONDA_DEFAULT_ENV", "CONDA_EXE", "CONDA_PREFIX")
+
+
+@dataclass
+class Found:
+    """The keys in the making."""
+
+    binds: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    host_env: dict[str, str] = field(default_factory=dict)
+    path: list[str] = field(default_factory=list)
+    gpus: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    user_software: bool = False
+    activate: str = ""  # the command of WITH_CONDA
+
+    def bind(self, text: str) -> None:
+        """The bind paths of a list with commas; sifmod's own are left out."""
+        good, bad = binds_of(text)
+        for one in good:
+            if one.endswith(":/runscripts"):
+                continue
+            if ":/user-software" in one:
+                self.user_software = True
+            elif one not in self.binds:
+                self.binds.append(one)
+        self.notes.extend(f"bind path {one[:80]!r} is not the same for everybody, or none" for one in bad)
+
+    def search(self, text: str) -> None:
+        """Directories in front of PATH inside; an empty one is the current directory, which nobody means."""
+        for directory in text.split(":"):
+            if not directory.startswith("/") or _EVALUATED.search(directory):
+                self.notes.append(f"PATH inside: {directory[:80]!r} is no directory to look in, and was left out")
+            elif directory not in ("/runscripts", *self.path):
+                self.path.append(directory)
+
+    def set(self, name: str, value: str) -> None:
+        """A variable that the module sets, under the key that means it."""
+        if _OWN.fullmatch(name):
+            return  # every module of sifmod sets these
+        if name.removeprefix("SINGULARITYENV_").removeprefix("APPTAINERENV_") == "WITH_CONDA":
+            self.activate = "" if value.strip() in ("", "true", ":") else value.strip()
+        elif _BINDS.fullmatch(name):
+            self.bind(value)
+        elif flag := _FLAGS.fullmatch(name):
+            self.gpus |= set() if value in _OFF else {"rocm" if flag[1] == "ROCM" else "cuda"}
+        elif inside := _INSIDE.fullmatch(name):
+            if inside[1] in ("PREPEND_PATH", "PATH"):
+                self.search(value)
+            elif _EVALUATED.search(value):
+                self.notes.append(
+                    f"variable {inside[1][:60]}: {value[:80]!r} is evaluated inside, and not carried over"
+                )
+            else:
+                self._into(self.env, inside[1], value)
+        else:
+            self._into(self.host_env, name, value)
+
+    def _into(self, env: dict[str, str], name: str, value: str) -> None:
+        if not _NAME.fullmatch(name):
+            self.notes.append(f"variable {name[:60]!r}: this cannot be a name")
+        elif "\n" in value or value.startswith("~") or ":~" in value:
+            self.notes.append(f"variable {name}: a value of several lines, or with ~, is not carried over")
+        else:
+            env[name] = value
+
+    def keys(self) -> dict[str, Value]:
+        """What was found, as keys of an easyconfig."""
+        keys: dict[str, Value] = {}
+        conda, path = self._conda()
+        if conda:
+            keys["conda"] = conda
+        elif self.activate:
+            keys |= self._activated()
+        if path:
+            keys["path+"] = tuple(path)
+        if self.user_software:
+            keys["user_software"] = True
+        env = {name: value for name, value in self.env.items() if not (conda and name in _CONDA)}
+        keys |= {"env": env} if env else {}
+        keys |= {"host_env": dict(self.host_env)} if self.host_env else {}
+        if self.binds:  # what a host lacks is left out, where the runtimes would refuse to start
+            keys["binds"] = tuple(optional(bind) for bind in self.binds)
+            self.notes.append(OPTIONAL)
+        return keys
+
+    def _activated(self) -> Mapping[str, Value]:
+        """What WITH_CONDA says: an environment of conda where it names one, else the command as it is."""
+        found = _ACTIVATES.fullmatch(self.activate)
+        if found and found[2]:
+            return {"conda": {"prefix": found[1], "env": found[2]}}
+        if not self.activate.isprintable():
+            self.notes.append("WITH_CONDA: a value of several lines is not carried over")
+            return {}
+        self.notes.append("activate: WITH_CONDA as it was; `conda` or `venv` costs no start of a shell, if it is one")
+        return {"activate": self.activate}
+
+    def _conda(self) -> tuple[Mapping[str, Value], list[str]]:
+        """`conda: {prefix, env}` where the three variables of an activation say just that, and the rest of PATH."""
+        env, executable, home = (self.env.get(name, "") for name in _CONDA)
+        prefix = executable.removesuffix("/bin/conda")
+        if not env or prefix == executable or home != (prefix if env == "base" else f"{prefix}/envs/{env}"):
+            return {}, self.path
+        rest = [directory for directory in self.path if directory not in (f"{home}/bin", f"{prefix}/condabin")]
+        return {"prefix": prefix, "env": env}, rest
+
+
+def optional(bind: str) -> Value:
+    """A bind path as an item of `binds`; OPTIONAL is the note that goes with it."""
+    source, target, options = (*bind.split(":"), "", "")[:3]
+    spelled: dict[str, Value] = {"source": source}
+    spelled |= {"target": target} if target not in ("", source) else {}
+    return spelled | ({"options": options} if options else {}) | {"optional": True}

@@ -1,0 +1,223 @@
+"""An EasyBuild easyconfig that installs a container, as LUMI's do, to an easyconfig of sifmod."""
+
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from sifmod.imports.budget import Budget, read_text
+from sifmod.imports.container import Found
+from sifmod.imports.easybuild_scripts import Scripts, sanity_commands, take_commands
+from sifmod.imports.imported import CannotImportError, Imported, Value
+from sifmod.imports.lua import HOLE, read_lua, text_of
+from sifmod.imports.python import Constants, evaluate
+from sifmod.imports.python_text import Python
+
+INSTALLDIR = "/%(installdir)s"  # as a path, so that what is in it can be told apart
+_TEMPLATE = re.compile(r"%\(([a-z_]+)\)s|%%")
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+_CONTENTS = re.compile("local_c_([A-Za-z][A-Za-z0-9_]*)_version")
+# what needs no word: how EasyBuild installs, which sifmod does in its own way
+_HOW = (
+    *("easyblock", "toolchain", "skipsteps", "files_to_copy", "sanity_check_paths", "name", "version", "versionsuffix"),
+    *("sources", "source_urls", "checksums", "description", "homepage", "docurls", "whatis", "moduleclass"),
+    *("modextravars", "modluafooter", "postinstallcmds", "sanity_check_commands"),
+)
+
+
+def read_easybuild(path: Path) -> Imported:
+    """The easyconfig of the SIF among the sources; raises CannotImportError with the reason where there is none."""
+    file = _File(evaluate(read_text(path)))
+    scripts = take_commands(file.texts("postinstallcmds", raw=True), file.notes)
+    if scripts.builds:
+        raise CannotImportError(
+            "makes an image of its own from the one it names (a `build` in postinstallcmds): write the definition "
+            "into a file and name that in image.build"
+        )
+    filename, image = file.image()
+    found = Found(notes=file.notes)
+    for name, value in file.map("modextravars").items():
+        if INSTALLDIR in value and not _is_own(name):
+            file.notes.append(f"modextravars.{name}: a path in EasyBuild's directory is not carried over")
+        else:
+            found.set(name, value)
+    conflicts = _footer(file, found)
+    found.user_software = found.user_software or scripts.user_software
+    inside = [bind for bind in found.binds if INSTALLDIR in bind]
+    found.binds = [bind for bind in found.binds if bind not in inside]
+    file.notes.extend(f"bind path {bind}: in EasyBuild's directory, not carried over" for bind in inside)
+    keys = file.described() | file.named_by(path.stem) | found.keys() | {"image": image}
+    keys |= _accelerator(file, filename, found.gpus)
+    keys |= _conda(file, scripts, keys, filename)
+    keys |= {"wrappers": tuple(scripts.wrappers)} if scripts.wrappers else {}
+    keys |= {"runscripts": tuple(scripts.runscripts)} if scripts.runscripts else {}
+    keys |= {"conflict": conflicts} if conflicts else {}
+    commands = sanity_commands(file.texts("sanity_check_commands"), scripts, file.notes)
+    keys |= {"sanity_check": {"commands": commands}} if commands else {}
+    file.rest()
+    return Imported(keys, tuple(dict.fromkeys(file.notes)))
+
+
+class _File:
+    """The constants of a file, with EasyBuild's templates filled in, and the notes made on the way."""
+
+    def __init__(self, constants: Constants) -> None:
+        self.constants = constants
+        self.notes: list[str] = []
+        self._budget = Budget()
+        self.templates: dict[str, str] = {"installdir": INSTALLDIR}
+        name, version = self.needed("name"), self.needed("version")
+        major, _, rest = version.partition(".")
+        minor = rest.partition(".")[0]
+        self.templates |= {"name": name, "namelower": name.lower(), "nameletter": name[:1], "version": version}
+        self.templates |= {"version_major": major, "version_minor": minor, "version_major_minor": f"{major}.{minor}"}
+        self.templates["versionsuffix"] = self.text("versionsuffix")
+
+    def needed(self, key: str) -> str:
+        if not (text := self.text(key)):
+            raise CannotImportError(f"{key}: {self.constants.unknown.get(key, 'is missing, or no text')}")
+        return text
+
+    def text(self, key: str) -> str:
+        value = self.constants.values.get(key, "")
+        return self.filled(value) if isinstance(value, str) else ""
+
+    def filled(self, text: str) -> str:
+        """With the templates that are known; others stay."""
+        self._budget.letters(len(text) + text.count("%(") * max(map(len, self.templates.values())))
+        return _TEMPLATE.sub(lambda found: self.templates.get(found[1], found[0]) if found[1] else "%", text)
+
+    def texts(self, key: str, *, raw: bool = False) -> tuple[str, ...]:
+        value = self.constants.values.get(key, ())
+        items: tuple[Python, ...] = value if isinstance(value, tuple) else (value,)
+        self._budget.letters(sum(len(item) for item in items if isinstance(item, str)))
+        found = tuple(item if raw else self.filled(item) for item in items if isinstance(item, str))
+        if len(found) < len(items):
+            self.notes.append(f"{key}: only its texts are read")
+        return found
+
+    def map(self, key: str) -> Mapping[str, str]:
+        value = self.constants.values.get(key, {})
+        entries = value if isinstance(value, dict) else {}
+        found: dict[str, str] = {}
+        for name, item in entries.items():
+            inner = item.get("value") if isinstance(item, dict) else item
+            if isinstance(name, str) and isinstance(inner, str | int | float):
+                found[name] = self.filled(str(inner).replace("%(installdir)s", INSTALLDIR).replace("//%(", "/%("))
+            else:
+                self.notes.append(f"{key}.{str(name)[:60]}: its value is no text")
+        return found
+
+    def image(self) -> tuple[str, Mapping[str, Value]]:
+        """The SIF's name and the key `image`."""
+        value = self.constants.values.get("sources", ())
+        names: list[str] = []
+        for item in value if isinstance(value, tuple) else ():
+            name = item.get("filename") if isinstance(item, dict) else item
+            names.append(self.filled(name) if isinstance(name, str) else "")
+        sifs = [name for name in names if name.endswith(".sif")]
+        if len(sifs) != 1:
+            reason = self.constants.unknown.get("sources", f"expected one SIF, got {len(sifs)}")
+            raise CannotImportError(f"sources: {reason}")
+        self.notes.extend(f"sources: {name} is not carried over" for name in names if name and name not in sifs)
+        urls = tuple(f"{url.rstrip('/')}/{sifs[0]}" for url in self.texts("source_urls"))
+        image: dict[str, Value] = {"filename": sifs[0], "sources": (sifs[0], *urls)}
+        checksums = self.constants.values.get("checksums", ())
+        at = names.index(sifs[0])
+        checksum = checksums[at] if isinstance(checksums, tuple) and len(checksums) > at else ""
+        if isinstance(checksum, str) and re.fullmatch("[0-9a-f]{64}", checksum):
+            image["sha256"] = checksum
+        else:
+            self.notes.append("the SIF has no checksum; install prints one to add")
+        return sifs[0], image
+
+    def described(self) -> dict[str, Value]:
+        """Everything that is for people."""
+        keys: dict[str, Value] = {
+            key: text.strip()
+            for key in ("name", "version", "versionsuffix", "description", "homepage", "moduleclass")
+            if (text := self.text(key))
+        }
+        for key in ("whatis", "docurls"):
+            if texts := tuple(" ".join(text.split()) for text in self.texts(key)):
+                keys[key] = texts
+        contents: dict[str, Value] = {
+            found[1].replace("_", "-"): value.strip()
+            for name, value in self.constants.values.items()
+            if (found := _CONTENTS.fullmatch(name))
+            and isinstance(value, str)
+            and _VERSION.fullmatch(value[:200].strip())
+        }
+        return keys | ({"contents": contents} if contents else {})
+
+    def named_by(self, stem: str) -> dict[str, Value]:
+        """The versionsuffix that the file's name says, where the file says another: two of LUMI's give one module."""
+        own, said = (
+            self.text("versionsuffix"),
+            stem.removeprefix(f"{self.templates['name']}-{self.templates['version']}"),
+        )
+        if said in (stem, own) or not re.fullmatch("[-A-Za-z0-9._+]*", said):
+            return {}
+        self.notes.append(f"versionsuffix: {said} as in the file's name, for the file says {own or 'none'}")
+        return {"versionsuffix": said}
+
+    def rest(self) -> None:
+        """Notes for what is read by nobody."""
+        for key in self.constants.values:
+            if key not in _HOW and not key.startswith("local_"):
+                self.notes.append(f"{key[:60]} is not carried over")
+        for key, reason in self.constants.unknown.items():
+            if key in _HOW and key not in ("toolchain", "skipsteps", "easyblock"):
+                self.notes.append(f"{key} could not be read: {reason}")
+
+
+def _is_own(name: str) -> bool:
+    return bool(re.fullmatch("(SIF|RUNSCRIPTS)[A-Z0-9_]*|CONTAINERROOT|(SINGULARITY|APPTAINER)_BIND(PATH)?", name))
+
+
+def _footer(file: _File, found: Found) -> tuple[str, ...]:
+    """What the Lua at the end of the modulefile adds; gives the modules that conflict."""
+    value = file.constants.values.get("modluafooter", "")
+    text = file.filled(value.replace("%(installdir)s", INSTALLDIR)) if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        file.notes.append("modluafooter: its value is no text")
+    conflicts: list[str] = []
+    for call in read_lua(text, file.templates["name"], file.templates["version"]).calls:
+        texts = tuple(text_of(value) for value in call.arguments)
+        if call.function == "conflict":
+            conflicts += [one for one in call.texts if HOLE not in one]
+        elif call.function == "create_container_vars":
+            if len(texts) > 3:  # LUMI's function binds the user's additions where it is given binds
+                found.bind(texts[3])
+                found.user_software = True
+        elif call.function in ("setenv", "pushenv", "prepend_path", "append_path") and HOLE not in "".join(texts):
+            found.set(texts[0], texts[1] if len(texts) > 1 else "")
+        else:
+            file.notes.append(f"modluafooter: {call.function[:60]} is not carried over")
+    return tuple(dict.fromkeys(conflicts))
+
+
+def _accelerator(file: _File, filename: str, gpus: Collection[str]) -> dict[str, Value]:
+    """Whose GPUs the names say, else the runtime's flags."""
+    said = f"{filename} {file.text('versionsuffix')} {file.text('name')}".lower()
+    if "rocm" in said:
+        return {"accelerator": "rocm"}
+    if "cuda" in said:
+        return {"accelerator": "cuda"}
+    if len(gpus) == 1:
+        return {"accelerator": next(iter(gpus))}
+    file.notes.append("the file does not say for whose GPUs: without `accelerator` the site's is meant")
+    return {}
+
+
+def _conda(file: _File, scripts: Scripts, keys: Mapping[str, Value], filename: str) -> dict[str, Value]:
+    """Where conda is: said by variables, by a script, or guessed for the images of LUMI, which say it inside only."""
+    if "conda" in keys or "activate" in keys or not scripts.uses_conda:
+        return {}
+    if scripts.conda:
+        return {"conda": dict(zip(("prefix", "env"), scripts.conda, strict=True))}
+    if not filename.startswith("lumi-"):
+        file.notes.append("the image activates conda by its own WITH_CONDA: write `conda: {prefix: …, env: …}`")
+        return {}
+    env = file.text("local_conda_env") or file.templates["namelower"]
+    file.notes.append(f"conda: guessed, /opt/miniconda3 and {env} as in LUMI's images; the file says only WITH_CONDA")
+    return {"conda": {"prefix": "/opt/miniconda3", "env": env}}

@@ -1,0 +1,157 @@
+"""Lua's expressions: the whole grammar is read, the part that modulefiles are made of is kept."""
+
+from abc import ABC, abstractmethod
+
+from sifmod.imports.budget import Budget
+from sifmod.imports.imported import CannotImportError
+from sifmod.imports.lua_syntax import Call, Chain, Constant, Expression, Items, Name, Not, Other, Statement, Token
+
+# from the loosest to the tightest
+_BINARY = (("or",), ("and",), ("<", ">", "<=", ">=", "~=", "=="), ("..",), ("+", "-"), ("*", "/", "%"), ("^",))
+_CONSTANTS = {"nil": None, "true": True, "false": False}
+
+
+class Expressions(ABC):
+    """Reads expressions off a file's tokens."""
+
+    def __init__(self, found: tuple[Token, ...], budget: Budget) -> None:
+        self.tokens = found
+        self.at = 0
+        self.budget = budget
+
+    def peek(self) -> Token:
+        return self.tokens[self.at]
+
+    def next(self) -> Token:
+        token = self.tokens[self.at]
+        self.at = min(self.at + 1, len(self.tokens) - 1)
+        return token
+
+    def accept(self, *texts: str) -> bool:
+        token = self.peek()
+        if token.kind in ("word", "sign") and token.text in texts:
+            self.next()
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        token = self.peek()
+        if (text == "" and token.kind == "end") or (text and self.accept(text)):
+            return
+        raise CannotImportError(
+            f"line {token.line}: not Lua: expected {text or 'the end'}, got {token.text[:40] or 'the end'}"
+        )
+
+    @abstractmethod
+    def block(self, *ends: str) -> tuple[Statement, ...]:
+        """The statements up to one of these words."""
+
+    def function_body(self) -> None:
+        self.expect("(")
+        while not self.accept(")"):
+            if self.next().kind == "end":
+                self.expect(")")
+        self.block("end")
+        self.expect("end")
+
+    def expressions(self) -> tuple[Expression, ...]:
+        found = [self.expression()]
+        while self.accept(","):
+            found.append(self.expression())
+        return tuple(found)
+
+    def expression(self, tightness: int = 0) -> Expression:
+        if tightness == len(_BINARY):
+            return self.unary()
+        with self.budget.level() if tightness == 0 else self.budget.here():
+            self.budget.step()
+            operands = [self.expression(tightness + 1)]
+            operators = set()
+            while self.peek().kind in ("word", "sign") and self.peek().text in _BINARY[tightness]:
+                operators.add(self.next().text)
+                operands.append(self.expression(tightness + 1))
+        if not operators:
+            return operands[0]
+        return Chain(operators.pop(), tuple(operands)) if len(operators) == 1 else Other("a calculation")
+
+    def unary(self) -> Expression:
+        with self.budget.level():
+            if self.accept("not"):
+                return Not(self.unary())
+            if self.accept("-", "#"):
+                self.unary()
+                return Other("a calculation")
+            return self.suffixed()
+
+    def suffixed(self) -> Expression:
+        found = self.primary()
+        while True:
+            line = self.peek().line
+            if self.accept("."):
+                part = self.next().text
+                found = Name(f"{found.name}.{part}"[:200]) if isinstance(found, Name) else Other("a part of a table")
+            elif self.accept("["):
+                self.expression()
+                self.expect("]")
+                found = Other("a part of a table")
+            elif self.accept(":"):
+                self.next()
+                self.arguments()
+                found = Other("a method of a text")
+            elif self.peek().kind == "text" or (self.peek().kind == "sign" and self.peek().text in ("(", "{")):
+                given = self.arguments()
+                found = Call(found.name, given, line) if isinstance(found, Name) else Other("a call")
+            else:
+                return found
+
+    def arguments(self) -> tuple[Expression, ...]:
+        if self.accept("("):
+            given = () if self.peek().text == ")" and self.peek().kind == "sign" else self.expressions()
+            self.expect(")")
+            return given
+        return (self.primary(),)
+
+    def primary(self) -> Expression:
+        token = self.next()
+        match token.kind:
+            case "name":
+                return Name(token.text)
+            case "text":
+                return Constant(token.text)
+            case "number":
+                return Constant(float(int(token.text, 16)) if token.text[:2] in ("0x", "0X") else float(token.text))
+            case "word" if token.text in _CONSTANTS:
+                return Constant(_CONSTANTS[token.text])
+            case "word" if token.text == "function":
+                self.function_body()
+                return Other("a function of its own")
+            case "sign" if token.text == "(":
+                inner = self.expression()
+                self.expect(")")
+                return inner
+            case "sign" if token.text == "{":
+                return self.table()
+            case "sign" if token.text == "...":
+                return Other("the arguments of the file")
+        raise CannotImportError(f"line {token.line}: not Lua: unexpected {token.text[:40] or 'end'}")
+
+    def table(self) -> Items:
+        values: list[Expression] = []
+        named: list[tuple[str, Expression]] = []
+        while not self.accept("}"):
+            self.budget.step()
+            if self.accept("["):
+                self.expression()
+                self.expect("]")
+                self.expect("=")
+                named.append(("", self.expression()))
+            elif self.peek().kind == "name" and self.tokens[self.at + 1][:2] == ("sign", "="):
+                name = self.next().text
+                self.next()
+                named.append((name, self.expression()))
+            else:
+                values.append(self.expression())
+            if not self.accept(",", ";"):
+                self.expect("}")
+                break
+        return Items(tuple(values), tuple(named))

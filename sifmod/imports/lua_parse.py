@@ -1,0 +1,117 @@
+"""Lua's statements: the whole grammar is read, the part that modulefiles are made of is kept."""
+
+from sifmod.imports.budget import Budget
+from sifmod.imports.imported import CannotImportError
+from sifmod.imports.lua_expression import Expressions
+from sifmod.imports.lua_syntax import Assign, Call, Expression, ForEach, If, Name, Other, Skipped, Statement, tokens
+
+
+def parse(text: str, budget: Budget) -> tuple[Statement, ...]:
+    """The statements of a file; raises CannotImportError for what is not Lua or nested too deep."""
+    parser = _Statements(tokens(text), budget)
+    block = parser.block()
+    parser.expect("")
+    return block
+
+
+class _Statements(Expressions):
+    def block(self, *ends: str) -> tuple[Statement, ...]:
+        found: list[Statement] = []
+        with self.budget.level():
+            while self.peek().kind != "end" and not (self.peek().kind == "word" and self.peek().text in ends):
+                self.budget.step()
+                if not self.accept(";"):
+                    found += self.statement()
+        return tuple(found)
+
+    def statement(self) -> tuple[Statement, ...]:
+        token = self.peek()
+        if token.kind != "word":
+            return (self.assignment_or_call(),)
+        match self.next().text:
+            case "if":
+                return (self.conditional(),)
+            case "for":
+                return (self.loop(token.line),)
+            case "do":
+                inner = self.block("end")
+                self.expect("end")
+                return inner
+            case "while" | "repeat" as word:
+                return (self.unbounded(word, token.line),)
+            case "function":
+                name = self.suffixed()
+                self.function_body()
+                names = (name.name,) if isinstance(name, Name) else ()
+                return (Skipped("a function of its own", names, token.line),)
+            case "local":
+                return self.local(token.line)
+            case "return" | "break":
+                if not (self.peek().kind == "end" or self.peek().text in ("end", "else", "elseif", "until", ";")):
+                    self.expressions()
+                return (Skipped(f"{token.text}, what follows is read all the same", (), token.line),)
+        raise CannotImportError(f"line {token.line}: not Lua: unexpected {token.text}")
+
+    def local(self, line: int) -> tuple[Statement, ...]:
+        if self.accept("function"):
+            name = self.next().text
+            self.function_body()
+            return (Skipped("a function of its own", (name,), line),)
+        names = [self.next().text]
+        while self.accept(","):
+            names.append(self.next().text)
+        return (Assign(tuple(names), self.expressions() if self.accept("=") else ()),)
+
+    def assignment_or_call(self) -> Statement:
+        line = self.peek().line
+        targets = [self.suffixed()]
+        while self.accept(","):
+            targets.append(self.suffixed())
+        if self.accept("="):
+            names = tuple(target.name for target in targets if isinstance(target, Name))
+            values = self.expressions()
+            return Assign(names, values) if len(names) == len(targets) else Skipped("such an assignment", names, line)
+        if isinstance(targets[0], Call):
+            return targets[0]
+        if isinstance(targets[0], Other):
+            return Skipped(targets[0].what, (), line)
+        raise CannotImportError(f"line {line}: not Lua: a statement is expected")
+
+    def conditional(self) -> If:
+        branches: list[tuple[Expression, tuple[Statement, ...]]] = []
+        otherwise: tuple[Statement, ...] = ()
+        while True:
+            condition = self.expression()
+            self.expect("then")
+            branches.append((condition, self.block("elseif", "else", "end")))
+            if self.accept("elseif"):
+                continue
+            if self.accept("else"):
+                otherwise = self.block("end")
+            self.expect("end")
+            return If(tuple(branches), otherwise)
+
+    def loop(self, line: int) -> Statement:
+        names = [self.next().text]
+        while self.accept(","):
+            names.append(self.next().text)
+        counted = self.accept("=")
+        if not counted:
+            self.expect("in")
+        over = self.expressions()
+        self.expect("do")
+        body = self.block("end")
+        self.expect("end")
+        if counted or len(over) != 1:
+            return Skipped("a loop", (), line)
+        return ForEach(tuple(names), over[0], body)
+
+    def unbounded(self, word: str, line: int) -> Skipped:
+        if word == "while":
+            self.expression()
+            self.expect("do")
+        self.block("end" if word == "while" else "until")
+        self.expect("end" if word == "while" else "until")
+        if word == "repeat":
+            self.expression()
+        return Skipped("a loop", (), line)

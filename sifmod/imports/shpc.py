@@ -1,0 +1,168 @@
+"""A container.yaml of singularity-hpc to an easyconfig: a map from key to key."""
+
+import re
+import shlex
+from pathlib import Path
+
+from sifmod.config.node import Node
+from sifmod.config.yaml import load_yaml
+from sifmod.errors import ConfigError
+from sifmod.imports.container import OPTIONAL, optional
+from sifmod.imports.imported import CannotImportError, Imported, Value
+from sifmod.imports.shpc_wrappers import wrappers
+
+_SHA256 = re.compile("sha256:[0-9a-f]{64}")
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
+_PLACES = ("docker", "oras", "gh", "path")
+_CARRIED = (
+    "docker",
+    "oras",
+    "path",
+    "url",
+    "maintainer",
+    "description",
+    "latest",
+    "tags",
+    "aliases",
+    "env",
+    "features",
+)
+# what an override's file may replace
+_OVERRIDABLE = ("aliases", "env", "features", "description", "docker_scripts", "singularity_scripts")
+_WHY_NOT = {
+    "filter": "filter chooses the tags of singularity-hpc's own updates",
+    "test": "test is a script for singularity-hpc; write its commands under sanity_check",
+    "docker_scripts": "docker_scripts are for docker",
+    "singularity_scripts": "singularity_scripts stand in files of their own, which are programs",
+}
+
+
+def read_shpc(path: Path) -> Imported:
+    """The easyconfig of the tag under `latest`; raises CannotImportError with the reason where there is none."""
+    recipe = _document(path)
+    name, tag, source, notes = _image(recipe)
+    others = [other for other in _entries(recipe, "tags") if other != tag]
+    if others:
+        notes.append(f"tags: {', '.join(others[:20])}{' …' if len(others) > 20 else ''}: an easyconfig is for one tag")
+    if override := _entries(recipe, "overrides").get(tag):
+        replaced = _document(_beside(path, override.text))
+        recipe |= {key: replaced[key] for key in _OVERRIDABLE if key in replaced}
+    keys: dict[str, Value] = {"name": name, "version": tag, "description": _text(recipe, "description")}
+    if (url := _text(recipe, "url")).startswith(("http://", "https://")):
+        keys["homepage"] = url
+    if maintainer := _text(recipe, "maintainer"):
+        keys["whatis"] = (f"Maintainer: {maintainer}",)
+    keys |= _accelerator(recipe, source, notes)
+    keys["image"] = {"sources": (source,)}
+    keys |= _env(recipe, notes)
+    made, binds = wrappers(recipe.get("aliases"), notes)
+    keys |= {"wrappers": made} if made else {}
+    if binds:
+        keys["binds"] = tuple(map(optional, binds))
+        notes.append(OPTIONAL)
+    if not made:
+        notes.append(
+            "no aliases, so no wrappers but start-shell: `wrappers: auto` finds the commands that are in the image"
+        )
+    for key in recipe:
+        if key not in (*_CARRIED, "overrides", *(("gh",) if source.startswith("https:") else ())):
+            notes.append(_WHY_NOT.get(key, f"{key[:60]} is no key that sifmod knows"))
+    return Imported(keys, tuple(notes), publisher=_publisher(recipe))
+
+
+def _document(path: Path) -> dict[str, Node]:
+    try:
+        document = load_yaml(path)
+    except ConfigError as error:
+        raise CannotImportError("; ".join(f"line {found.line}: {found.message}" for found in error.problems)) from error
+    if document.problems:
+        problem = document.problems[0]
+        raise CannotImportError(f"line {problem.line}: {problem.key}: {problem.message}")
+    return dict(document.node.entries)
+
+
+def _beside(path: Path, name: str) -> Path:
+    if name.startswith("/") or ".." in name.split("/") or not name:
+        raise CannotImportError(f"the override {name!r} is no file beside it")
+    return path.parent / name
+
+
+def _entries(recipe: dict[str, Node], key: str) -> dict[str, Node]:
+    return recipe[key].entries if key in recipe else {}
+
+
+def _text(recipe: dict[str, Node], key: str) -> str:
+    return " ".join(recipe[key].raw.split()) if key in recipe else ""
+
+
+def _image(recipe: dict[str, Node]) -> tuple[str, str, str, list[str]]:
+    """Name, tag, source, and the first notes."""
+    kind = next((kind for kind in _PLACES if _text(recipe, kind)), "")
+    if not kind:
+        raise CannotImportError(f"names no image: expected one of {', '.join(_PLACES)}")
+    latest = _entries(recipe, "latest")
+    if len(latest) != 1:
+        raise CannotImportError(f"expected one tag under latest, got {len(latest)}")
+    tag, node = next(iter(latest.items()))
+    digest, place = node.raw.strip(), _text(recipe, kind)
+    if not _TAG.fullmatch(tag) or ".." in tag:
+        raise CannotImportError(f"latest: {tag[:60]!r} cannot be a tag and a version")
+    if kind == "path":
+        return _local(place, tag, digest)
+    if not _REPOSITORY.fullmatch(place):
+        raise CannotImportError(f"{kind}: {place[:60]!r} cannot be a repository")
+    name = place.rpartition("/")[2]
+    if kind == "gh":
+        release = f"https://github.com/{place}/releases/download/{digest}/{place.replace('/', '-')}.{tag}.sif"
+        return name, tag, release, ["gh: the SIF of a release has no digest here; install prints one to add"]
+    if not _SHA256.fullmatch(digest):
+        raise CannotImportError(f"latest.{tag}: expected sha256: and 64 hexadecimal digits, got {digest[:60]!r}")
+    notes = ["version: the tag latest says no version; the digest decides"] if tag == "latest" else []
+    return name, tag, f"{kind}://{place}:{tag}@{digest}", notes
+
+
+def _local(place: str, tag: str, digest: str) -> tuple[str, str, str, list[str]]:
+    name = re.sub(r"([-:_]?sha256[-:_][0-9a-f]{64})?\.sif$", "", place.rpartition("/")[2]).removesuffix(f"-{tag}")
+    note = "path: a SIF beside the container.yaml; put the easyconfig there, or its path into image.sources"
+    if _SHA256.fullmatch(digest):
+        note += f" (its digest there: {digest})"
+    return name, tag, place if "/" in place else f"./{place}", [note]
+
+
+def _publisher(recipe: dict[str, Node]) -> str:
+    """`autamus` of ghcr.io/autamus/samtools."""
+    place = next((_text(recipe, kind) for kind in _PLACES if _text(recipe, kind)), "")
+    return place.rpartition("/")[0].rpartition("/")[2]
+
+
+def _accelerator(recipe: dict[str, Node], source: str, notes: list[str]) -> dict[str, Value]:
+    features = {name: node.value for name, node in _entries(recipe, "features").items()}
+    for name, value in features.items():
+        if value is True and name in ("home", "x11"):
+            notes.append(f"features.{name}: a directory of singularity-hpc's settings; the runtime binds home and /tmp")
+        elif name not in ("gpu", "home", "x11"):
+            notes.append(f"features.{name[:60]} is no feature that sifmod knows")
+    if features.get("gpu") is not True:
+        return {"accelerator": "none"}
+    if re.search(r"rocm|amdih|\bamd\b", source):
+        return {"accelerator": "rocm"}
+    if re.search(r"nvcr\.io|nvidia|cuda", source):
+        return {"accelerator": "cuda"}
+    notes.append("features.gpu does not say for whose GPUs: without `accelerator` the site's is meant")
+    return {}
+
+
+def _env(recipe: dict[str, Node], notes: list[str]) -> dict[str, Value]:
+    env: dict[str, Value] = {}
+    path: tuple[str, ...] = ()
+    for name, node in _entries(recipe, "env").items():
+        value = node.raw
+        if name == "PATH" and value.endswith((":$PATH", ":${PATH}")):
+            path = tuple(directory for directory in value.split(":")[:-1] if directory.startswith("/"))
+        elif name == "PATH" or "$" in value or "`" in value or node.items or node.entries:
+            notes.append(f"env.{name[:60]}: {shlex.quote(value[:80])} is for a shell to expand; write the value")
+        else:
+            env[name] = value
+    keys: dict[str, Value] = {"env": env} if env else {}
+    return keys | {"path+": path} if path else keys
