@@ -100,12 +100,16 @@ def _publication(layout: Layout, installation: Installation, held: Held) -> Chan
 
 
 def restore(layout: Layout, installation: Installation, held: Held) -> None:
-    """Bring back the links and the stubs of a live installation, without a new generation. Idempotent."""
+    """Bring back the links and the stubs of a live installation, without a new generation. Idempotent.
+
+    The image's link stays away where the image is gone too: its user gave it up for the site's copy.
+    """
     root = Path(installation.root)
+    gone = None if Path(installation.image.path).exists() else installation.image.filename
     with held.changing(f"cannot restore {installation.module}"):
         change = Change(held, layout.prefix)
         for link in installation.links:
-            if not os.path.lexists(root / link.path):
+            if link.path != gone and not os.path.lexists(root / link.path):
                 change.link(root / link.path, link.target)
         change.apply()
     publish(layout, installation, held)
