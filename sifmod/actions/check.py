@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.actions.sources import check_sources
+from sifmod.config.lint import lint_binds
 from sifmod.config.load import all_variants
 from sifmod.config.settings import LoadedSite
 from sifmod.errors import ConfigError, Problem
@@ -22,6 +23,7 @@ class Checked:
     variant: str | None
     module: str
     files: int  # rendered
+    warnings: tuple[Problem, ...]  # what is odd about its binds
 
 
 def check(path: Path, site: LoadedSite) -> tuple[Checked, ...]:
@@ -35,9 +37,10 @@ def check(path: Path, site: LoadedSite) -> tuple[Checked, ...]:
             problems |= dict.fromkeys(error.problems)
     if problems:
         raise ConfigError(tuple(problems))
-    plans = [make_plan(one.easyconfig, site.site, Choices(path.stem, site.site.link)) for one in loaded]
+    plans = [make_plan(one.easyconfig, site.site, Choices(path.stem, site.site.link), one.quirks) for one in loaded]
     return tuple(
-        Checked(path, one.variant, str(plan.module), _rendered(plan)) for one, plan in zip(loaded, plans, strict=True)
+        Checked(path, one.variant, str(plan.module), _rendered(plan), lint_binds(one.tree))
+        for one, plan in zip(loaded, plans, strict=True)
     )
 
 

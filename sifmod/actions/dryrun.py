@@ -4,10 +4,13 @@ from pathlib import Path
 
 from sifmod.actions.install import plan_digest
 from sifmod.actions.request import Request
+from sifmod.actions.wrappers import with_recorded_wrappers
+from sifmod.module.launch import packers
+from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
 from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import live, numbers
+from sifmod.tree.receipt import Installation, live, numbers
 from sifmod.tree.state import missing
 
 
@@ -39,14 +42,24 @@ def overview(request: Request) -> tuple[str, ...]:
         *(f"image        {source}" for source in plan.image.sources or (f"build {plan.image.build}",)),
         f"sha256       {plan.image.sha256 or 'not stated: install prints it'}",
         *(f"bind         {bind}{' (optional)' if bind.optional else ''}" for bind in plan.binds),
-        f"wrappers     {' '.join(wrapper.name for wrapper in plan.wrappers)}",
+        f"wrappers     {_wrappers(plan, live(layout, plan.module))}",
     )
 
 
+def _wrappers(plan: Plan, before: Installation | None) -> str:
+    """Their names; those that `auto` finds as they were found in the image that is installed."""
+    known = with_recorded_wrappers(plan, before)
+    later = ("(auto: those found in the image)",) if plan.wrappers_auto and known is plan else ()
+    return " ".join((*(wrapper.name for wrapper in known.wrappers), *later, *packers(known)))
+
+
 def texts(request: Request) -> tuple[tuple[str, str], ...]:
-    """Every file that would be written, as (path, text); exact, since rendering needs no image."""
-    plan = request.plan
-    layout = Layout(Path(plan.prefix))
+    """Every file that would be written, as (path, text); exact, since rendering needs no image.
+
+    But for the wrappers that `auto` stands for: those of an image that is not there yet are not among them.
+    """
+    layout = Layout(Path(request.plan.prefix))
+    plan = with_recorded_wrappers(request.plan, live(layout, request.plan.module))
     used = {event.generation or 0 for event in read_history(layout, plan.module)}
     root = layout.generation(plan.module, 1 + max((*used, *numbers(layout, plan.module)), default=0))
     files = [(str(root / file.path), file.text) for file in render(plan, str(root))]

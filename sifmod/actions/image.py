@@ -1,5 +1,7 @@
 """The image of an install: the one that is there, or fetched."""
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 from sifmod.actions.into_store import into_store
@@ -41,8 +43,8 @@ def kept_image(
     """The image of the live generation and how it was asked for, when the plan asks the same; None: it is fetched.
 
     `--module-only` keeps it whatever the plan asks, but for another promise; how it was asked for stays as it was, so
-    that the next install fetches what the plan asks. Raises ModuleError where it has nothing to keep, SignatureError
-    where the site's policy has come to refuse it.
+    that the next install fetches what the plan asks. An image that was released stays so: its path leads nowhere.
+    Raises ModuleError where there is nothing to keep, SignatureError where the site's policy has come to refuse it.
     """
     plan, options = request.plan, request.options
     if options.force:
@@ -52,18 +54,33 @@ def kept_image(
         path = Path(record.path) if record.link == "reference" else store.find(record.sha256)
         same = (IMAGE_REQUEST, image_request(plan)) in before.provenance.options and record.link == plan.image.link
         promised = plan.image.sha256 in (None, record.sha256)
+        asked = tuple(pair for pair in before.provenance.options if not pair[0].startswith("--") and pair != KEPT)
+        asked = asked if same else (*asked, KEPT)
         if path is not None and path.is_file() and promised and (same or options.module_only):
-            asked = tuple(pair for pair in before.provenance.options if not pair[0].startswith("--") and pair != KEPT)
-            asked = asked if same else (*asked, KEPT)
             if not _passes(path, record, request, store, listener):
                 return None
-            return Artifact(path, record.sha256, record.size, record.source, record.arch, (), record.origin), asked
+            return replace(recorded_image(before), path=path), asked
+        if options.module_only and promised and released(before, plan):
+            return recorded_image(before), asked
     if options.module_only:
         raise ModuleError(
             f"{plan.module} has no image installed that --module-only could keep",
             f"install it once without --module-only: sifmod install {plan.easyconfig}",
         )
     return None
+
+
+def recorded_image(installation: Installation) -> Artifact:
+    """The image of an installation, from its receipt."""
+    record = installation.image
+    return Artifact(Path(record.path), record.sha256, record.size, record.source, record.arch, (), record.origin)
+
+
+def released(installation: Installation, plan: Plan) -> bool:
+    """Tell whether its user gave the image up for the site's copy, as on LUMI: its link is gone, and the copy there."""
+    own = Path(installation.root, installation.image.filename)
+    copies = (Path(directory, plan.image.filename) for directory in plan.image.image_dirs)
+    return not os.path.lexists(own) and any(copy.is_file() for copy in copies)
 
 
 def _passes(path: Path, record: ImageRecord, request: Request, store: Store, listener: Listener) -> bool:

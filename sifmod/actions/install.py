@@ -4,13 +4,15 @@ import os
 from pathlib import Path
 
 from sifmod import __version__
-from sifmod.actions.image import IMAGE_REQUEST, fetched_image, image_record, image_request, kept_image
+from sifmod.actions.difference import difference
+from sifmod.actions.image import IMAGE_REQUEST, fetched_image, image_record, image_request, kept_image, released
 from sifmod.actions.listener import Listener
 from sifmod.actions.nothing_begun import nothing_begun
 from sifmod.actions.ownership import ownership
-from sifmod.actions.request import Request
+from sifmod.actions.request import Request, with_image
 from sifmod.actions.sanity import sanity_check
-from sifmod.actions.unchanged import Options
+from sifmod.actions.unchanged import IMAGE_DIRS, Options
+from sifmod.actions.wrappers import with_found_wrappers
 from sifmod.config.input import Input, read_input
 from sifmod.digest import sha256_bytes
 from sifmod.image.artifact import Artifact
@@ -47,9 +49,19 @@ def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:
                 return before, True
         store = Store(layout, held, listener.waiting(plan.image.filename))
         image = kept_image(before, request, store, listener) or fetched_image(request, layout, store, listener)
+        plan = (request := with_image(request, image[0])).plan
+        plan, image, found = with_found_wrappers(plan, before, image)
+        if options.if_different and before and before.provenance.site == site.name and not difference(before, plan):
+            return before, False  # another run has done it while we waited
+        for note in (*(f"quirk {quirk}" for quirk in request.loaded.quirks), *((found,) if found else ())):
+            listener.say(note)
+        # where its user gave the image up (see image.kept_image) the site's copy stays in use
+        own = image[0].path.is_file() and not (options.module_only and before and released(before, plan))
         with staged_generation(layout, plan.module, held) as stage:
-            installation = _fill(stage, request, image, listener)
-        if options.sanity:
+            installation = _fill(stage, request, plan, image, listener)
+            if not own:
+                (stage.directory / plan.image.filename).unlink()
+        if options.sanity and own:
             with store.workspace() as workspace:
                 sanity_check(installation, plan, workspace, listener.say)
         publish(layout, installation, held)
@@ -61,9 +73,14 @@ def _is_current(before: Installation, plan: Plan) -> bool:
     return made.plan_digest == plan_digest(plan) and (IMAGE_REQUEST, image_request(plan)) in made.options
 
 
-def _fill(stage: Stage, request: Request, image: tuple[Artifact, Options], listener: Listener) -> Installation:
-    """Write a generation: what the plan renders, the links, what the user had added to the last one, the receipt."""
-    plan, (artifact, asked) = request.plan, image
+def _fill(
+    stage: Stage, request: Request, plan: Plan, image: tuple[Artifact, Options], listener: Listener
+) -> Installation:
+    """Write a generation: what the plan renders, the links, what the user had added to the last one, the receipt.
+
+    `plan` is the request's with the wrappers that were found in the image; the receipt has the digest of the request's.
+    """
+    artifact, asked = image
     easyconfig = File("easyconfig.yaml", request.loaded.path.read_text(encoding="utf-8"))
     stage.write((*render(plan, stage.root), easyconfig))
     stage.stubs(render_stub(plan))
@@ -95,6 +112,8 @@ def _nearer_places(request: Request) -> tuple[Input, ...]:
 
 def _provenance(request: Request, asked: Options) -> Provenance:
     plan = request.plan
+    asked = tuple(pair for pair in asked if pair[0] != IMAGE_DIRS)  # of the last generation
+    places = ((IMAGE_DIRS, ":".join(plan.image.image_dirs)),) if plan.image.image_dirs else ()
     return Provenance(
         sifmod=__version__,
         easyconfig=os.path.realpath(request.loaded.path),
@@ -102,8 +121,12 @@ def _provenance(request: Request, asked: Options) -> Provenance:
         variant=request.loaded.variant,
         site=request.site.site.name,
         accelerator=plan.accelerator,
-        inputs=(*request.site.inputs, *request.loaded.inputs, *_nearer_places(request)),
+        inputs=tuple(
+            dict.fromkeys(
+                (*request.site.inputs, *request.site.quirk_inputs, *request.loaded.inputs, *_nearer_places(request))
+            )
+        ),
         facts=request.site.facts,
-        options=(*request.options.recorded, *asked),
+        options=(*request.options.recorded, *asked, *places),
         plan_digest=plan_digest(plan),
     )

@@ -91,7 +91,12 @@ def _drafted(text: str, site: LoadedSite, options: NewOptions, of: tuple[Guess, 
 
 
 def write_draft(draft: Draft, target: Path) -> None:
-    """Put the text at `target`, whole or not at all.
+    """Put the draft's text at `target`: see write_text."""
+    write_text(draft.text, target)
+
+
+def write_text(text: str, target: Path) -> None:
+    """Put a text at `target`, whole or not at all.
 
     Raises OptionError where there is something already, PermissionsError or NoSpaceError where it cannot be written.
     """
@@ -100,7 +105,7 @@ def write_draft(draft: Draft, target: Path) -> None:
     with writing(target):
         try:
             with unfinished.open("xb") as file:
-                file.write(draft.text.encode())
+                file.write(text.encode())
                 file.flush()
                 os.fsync(file.fileno())
             _publish(unfinished, target)

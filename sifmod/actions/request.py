@@ -7,9 +7,11 @@ from pathlib import Path
 
 from sifmod.actions.sources import check_sources
 from sifmod.actions.unchanged import Options
-from sifmod.config.load import LoadedEasyconfig, Overrides, load_easyconfig
+from sifmod.config.load import LoadedEasyconfig, Overrides, load_easyconfig, with_digests
 from sifmod.config.settings import LoadedSite
+from sifmod.image.artifact import Artifact
 from sifmod.module.decide import Choices, make_plan
+from sifmod.module.origin import ImageOrigin
 from sifmod.module.plan import Plan, Syntax
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live
@@ -22,6 +24,7 @@ class InstallOptions:
     variant: str | None = None
     source: str | None = None
     rebuild: bool = False  # a new generation even where nothing has changed
+    if_different: bool = False  # with rebuild: not where what is installed has the same files
     force: bool = False  # the same, and the image is fetched again
     module_only: bool = False  # render again, with the image that is there
     offline: bool = False
@@ -45,10 +48,28 @@ def decide(easyconfig: Path, site: LoadedSite, options: InstallOptions) -> Reque
     source: Overrides = {"image.sources": (options.source,)} if options.source is not None else {}
     loaded = load_easyconfig(easyconfig, site, options.variant, source, os.environ)
     check_sources(loaded)
-    again = _again(loaded, site, options)
-    plan = make_plan(loaded.easyconfig, site.site, Choices(again, site.site.link, options.offline))
-    layout = Layout(Path(plan.prefix))  # a prefix that cannot be one is refused before anything is done
-    return Request(replace(plan, syntaxes=_syntaxes(layout, plan)), loaded, site, options)
+    layout = Layout(site.site.prefix)  # a prefix that cannot be one is refused before anything is done
+    before = live(layout, loaded.easyconfig.module)
+    if before is not None:  # most likely the image that it will be
+        loaded = with_digests(loaded, site, _digests(before.image.sha256, before.image.origin), os.environ)
+    return _request(loaded, site, options)
+
+
+def with_image(request: Request, artifact: Artifact) -> Request:
+    """The request for this image: quirks may be for its digest, which is known only now."""
+    digests = _digests(artifact.sha256, artifact.origin)
+    loaded = with_digests(request.loaded, request.site, digests, os.environ)
+    return request if loaded.quirks == request.loaded.quirks else _request(loaded, request.site, request.options)
+
+
+def _digests(sha256: str, origin: ImageOrigin) -> tuple[str, ...]:
+    return tuple(digest for digest in (f"sha256:{sha256}", origin.manifest, origin.index) if digest)
+
+
+def _request(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> Request:
+    choices = Choices(_again(loaded, site, options), site.site.link, options.offline)
+    plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks)
+    return Request(replace(plan, syntaxes=_syntaxes(Layout(site.site.prefix), plan)), loaded, site, options)
 
 
 def _syntaxes(layout: Layout, plan: Plan) -> tuple[Syntax, ...]:
@@ -63,7 +84,7 @@ def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) 
     """The words after `sifmod install` that bring this module back: a name where that finds the file, else its path."""
     path = Path(os.path.realpath(loaded.path))
     found = any(path.is_relative_to(os.path.realpath(directory)) for directory in site.site.robot_paths)
-    given = {"--variant": loaded.variant, **dict(options.recorded)}
+    given = {"--variant": loaded.variant, **dict(options.recorded)}  # flags have no value, and are left out
     words = [path.name if found else str(path)]
     for name, value in given.items():
         words += [name, value] if value else []

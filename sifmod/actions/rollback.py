@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
+from sifmod.actions.unchanged import IMAGE_DIRS
 from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError, ModuleError
 from sifmod.tree.generation import module_lock, restore, tidy
@@ -43,10 +45,18 @@ def _target(layout: Layout, module: ModuleName, to: int | None) -> Installation:
 
 def _check_complete(installation: Installation) -> None:
     names = [f"{installation.root}/{file.path}" for file in installation.files]
-    lacking = [name for name in (*names, installation.image.path) if not os.path.exists(name)]  # noqa: PTH110 (texts)
+    if not _has_copy(installation):
+        names.append(installation.image.path)
+    lacking = [name for name in names if not os.path.exists(name)]  # noqa: PTH110 (texts)
     if lacking:
         raise InstallError(
             f"generation {installation.generation} of {installation.module} is no longer complete:"
             f" {', '.join(lacking)} is missing; nothing was changed",
             f"`sifmod install {installation.provenance.easyconfig}` makes a new generation",
         )
+
+
+def _has_copy(installation: Installation) -> bool:
+    """Tell whether the site keeps a copy of the image where the generation looks for one."""
+    directories = dict(installation.provenance.options).get(IMAGE_DIRS, "").split(":")
+    return any(Path(directory, installation.image.filename).is_file() for directory in directories if directory)

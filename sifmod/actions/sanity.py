@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sifmod.errors import SanityCheckError
 from sifmod.image.child import Ended, run_child
-from sifmod.module.launch import activated, binds, container_env, prefixes, prepend_path
+from sifmod.module.launch import activated, binds, container_env, plain_env, prefixes, prepend_path
 from sifmod.module.plan import Plan
 from sifmod.tree.receipt import Installation
 
@@ -14,6 +14,7 @@ Run = Callable[..., Ended]
 # what a user may have set for his own runs
 USERS = tuple(f"{prefix}_{name}" for prefix in ("SINGULARITY", "APPTAINER") for name in ("BIND", "NO_EVAL"))
 MISSING = "not there: "
+SHELL = "/bin/sh"  # by its path: an environment inside may have a `sh` of its own
 # names what is missing; the words after it are the commands and the paths
 LOOK = f'for c; do case $c in /*) [ -e "$c" ] ;; *) command -v "$c" >/dev/null ;; esac || echo "{MISSING}$c"; done'
 
@@ -36,7 +37,7 @@ def sanity_check(installation: Installation, plan: Plan, workspace: Path, say: C
     run = _runner(directory / installation.image.filename, _environment(directory, workspace, plan), plan)
     _look(run, plan, say)
     for command in plan.sanity_check.commands:
-        result = run("sh", "-c", command)
+        result = run(SHELL, "-c", command)
         if result.code != 0:
             output = result.said.decode(errors="replace").strip()[-2000:]
             raise SanityCheckError(
@@ -50,7 +51,7 @@ def _look(run: Run, plan: Plan, say: Callable[[str], None]) -> None:
     wanted = [*commands, *(path for path in plan.sanity_check.paths if path.startswith("/"))]
     if not wanted:
         return
-    result = run("sh", "-c", LOOK, "sh", *wanted)
+    result = run(SHELL, "-c", LOOK, "sh", *wanted)
     lines = result.said.decode(errors="replace").splitlines()
     if result.code != 0:
         why = lines[-1:] or [f"exit code {result.code}"]
@@ -66,7 +67,7 @@ def _look(run: Run, plan: Plan, say: Callable[[str], None]) -> None:
 def _runner(image: Path, environment: dict[str, str], plan: Plan) -> Run:
     def run(*command: str) -> Ended:
         words = activated(plan.activation, command)
-        return run_child((plan.runtime.path, "-q", "exec", str(image), *words), cwd=Path.cwd(), env=environment)
+        return run_child((plan.runtime.path, "-q", plan.verb, str(image), *words), cwd=Path.cwd(), env=environment)
 
     return run
 
@@ -80,9 +81,13 @@ def _environment(directory: Path, workspace: Path, plan: Plan) -> dict[str, str]
         if not name.startswith(("SINGULARITYENV_", "APPTAINERENV_", *USERS))
         and name not in ("PYTHONPATH", "LD_PRELOAD")
     }
+    evaluated = plan.verb == "exec"
+    path, variables = (prepend_path(plan), container_env(plan)) if evaluated else (plan.path, plain_env(plan))
     for prefix in prefixes(plan.runtime):
         environment |= {f"{prefix}_{name}": str(workspace) for name in ("CONFIGDIR", "CACHEDIR", "TMPDIR")}
         environment[f"{prefix}_BINDPATH"] = ",".join(map(str, bound))
-        environment[f"{prefix}ENV_PREPEND_PATH"] = ":".join(prepend_path(plan))
-        environment |= {f"{prefix}ENV_{name}": value for name, value in container_env(plan)}
+        if not evaluated:  # see launch.sh
+            environment[f"{prefix}_NO_EVAL"] = "1"
+        environment[f"{prefix}ENV_PREPEND_PATH"] = ":".join(path)
+        environment |= {f"{prefix}ENV_{name}": value for name, value in variables}
     return environment

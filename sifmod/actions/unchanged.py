@@ -14,6 +14,8 @@ from sifmod.tree.state import missing
 
 Options = tuple[tuple[str, str], ...]
 FILE_STATE = "state of "
+UNCHECKED = ("--skip-sanity-check", "")  # an option of an install without the check, which changes no file
+IMAGE_DIRS = "image directories"  # an option of a receipt: where the generation looks for a copy of its image
 KEPT = ("image", "kept by --module-only, whatever the easyconfig asks")  # an option of such a receipt
 
 
@@ -31,9 +33,10 @@ def find_unchanged(
 ) -> Installation | None:
     """The live installation of this easyconfig if nothing it was made from has changed and all of it is there."""
     facts: Options | None = None
+    options = tuple(pair for pair in options if pair != UNCHECKED)
     for installation in _candidates(layout, Path(easyconfig).name):
         made = installation.provenance
-        asked = tuple(pair for pair in made.options if pair[0].startswith("--"))
+        asked = tuple(pair for pair in made.options if pair[0].startswith("--") and pair != UNCHECKED)
         if not _same_easyconfig(made.easyconfig, easyconfig) or asked != options or KEPT in made.options:
             continue
         facts = current_facts(environ) if facts is None else facts

@@ -1,10 +1,15 @@
 """`sifmod check`."""
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sifmod.cli.options import json_option, site_options
+
+if TYPE_CHECKING:
+    from sifmod.config.settings import LoadedSite
 
 
 @click.command("check")
@@ -12,8 +17,10 @@ from sifmod.cli.options import json_option, site_options
 @site_options
 @json_option
 def command(files: tuple[str, ...], as_json: bool, **site: str | None) -> int:
-    """Validate easyconfigs and render what they would install; every problem as file:line:column: key: message."""
-    from sifmod.actions.check import check
+    """Validate easyconfigs and render what they would install; every problem as file:line:column: key: message.
+
+    Site files and quirks are checked too; binds that are allowed and odd are a warning.
+    """
     from sifmod.cli.context import load_context
     from sifmod.cli.output import print_json
     from sifmod.config.find import find_easyconfig
@@ -26,19 +33,31 @@ def command(files: tuple[str, ...], as_json: bool, **site: str | None) -> int:
         path = Path(file)
         try:
             path = find_easyconfig(file, context.site.robot_paths)
-            checked = check(path, context)
+            result, lines = _checked(path, context)
         except SifmodError as error:
             worst = max(worst, error.exit_code)
-            problems = [str(problem) for problem in error.problems] if isinstance(error, ConfigError) else [str(error)]
-            results.append({"path": str(path), "problems": problems, "modules": []})
-            if not as_json:
-                click.echo("\n".join(problems))
-            continue
-        modules = [{"module": one.module, "variant": one.variant, "files": one.files} for one in checked]
-        results.append({"path": str(path), "problems": [], "modules": modules})
+            lines = [str(problem) for problem in error.problems] if isinstance(error, ConfigError) else [str(error)]
+            result = {"path": str(path), "problems": lines, "modules": []}
+        results.append(result)
         if not as_json:
-            for one in checked:
-                click.echo(f"{path}: ok: {one.module}{f' (variant {one.variant})' if one.variant else ''}")
+            click.echo("\n".join(lines))
     if as_json:
         print_json(results)
     return worst
+
+
+def _checked(path: Path, context: "LoadedSite") -> tuple[dict[str, object], list[str]]:
+    """What `--json` says of a file that can be used, and the lines for people."""
+    from sifmod.actions.check import check
+    from sifmod.actions.check_settings import check_settings, settings_kind
+
+    if kind := settings_kind(path):
+        warnings = [str(problem) for problem in check_settings(path, kind, os.environ).warnings]
+        result: dict[str, object] = {"path": str(path), "problems": [], "modules": [], "warnings": warnings}
+        return result, [*(f"{warning} (warning)" for warning in warnings), f"{path}: ok: a {kind}"]
+    checked = check(path, context)
+    modules = [{"module": one.module, "variant": one.variant, "files": one.files} for one in checked]
+    warnings = [str(problem) for problem in dict.fromkeys(problem for one in checked for problem in one.warnings)]
+    lines = [f"{warning} (warning)" for warning in warnings]
+    lines += [f"{path}: ok: {one.module}{f' (variant {one.variant})' if one.variant else ''}" for one in checked]
+    return {"path": str(path), "problems": [], "modules": modules, "warnings": warnings}, lines

@@ -35,10 +35,10 @@ def show(as_json: bool, **site: str | None) -> None:
     Precedence: command line > SIFMOD_* variables > ~/.config/sifmod/config.yaml > /etc/sifmod.d/*.yaml > the site >
     defaults.
     """
-    from sifmod.cli.context import load_context
+    from sifmod.cli.context import load_facts
     from sifmod.cli.output import print_json, print_rows
 
-    loaded = load_context(site)
+    loaded = load_facts(site)
     origins = tuple(_every(loaded))
     if as_json:
         print_json([{"key": key, "value": value or None, "origin": origin} for key, value, origin in origins])

@@ -21,6 +21,16 @@ def load_context(options: Mapping[str, str | None]) -> "LoadedSite":
     return load_site(overrides, os.environ)
 
 
+def load_facts(options: Mapping[str, str | None]) -> "LoadedSite":
+    """The same for a verb that installs nothing: quirks are not read, and a site file that cannot be is a warning."""
+    from sifmod.cli.output import say
+
+    loaded = load_context(options)
+    for problem in loaded.left_out:
+        say(f"warning: {problem}")
+    return loaded.without_quirks()
+
+
 def tree(prefix: Path) -> Layout:
     """The tree of a prefix; raises OptionError where a file is in its place or in its way."""
     in_the_way = next((place for place in (prefix, *prefix.parents) if place.exists()), prefix)

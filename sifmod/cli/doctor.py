@@ -15,10 +15,12 @@ def command(as_json: bool, **site: str | None) -> int:
     from dataclasses import asdict
 
     from sifmod.actions.doctor import diagnose
+    from sifmod.actions.doctor_settings import diagnose_settings
     from sifmod.cli.context import load_context
     from sifmod.cli.output import print_json
 
-    findings = diagnose(load_context(site).site, os.environ)
+    loaded = load_context(site)
+    findings = (*diagnose(loaded.site, os.environ), *diagnose_settings(os.environ))
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:

@@ -18,13 +18,13 @@ def command(yes: bool, days: float, ignore_jobs: bool, prefix: str | None, as_js
     """
     from sifmod.actions.gc import apply_gc, plan_gc
     from sifmod.actions.ownership import ownership
-    from sifmod.cli.context import load_context
+    from sifmod.cli.context import load_facts
     from sifmod.cli.output import human_size, print_json, say, waiting
     from sifmod.tree.layout import Layout
 
     if not days >= 0:
         raise click.BadParameter(f"expected 0 or more days, got {days}", param_hint="--days")
-    site = load_context({"prefix": prefix}).site
+    site = load_facts({"prefix": prefix}).site
     layout = Layout(site.prefix)
     plan = plan_gc(layout, days, ask_jobs=not ignore_jobs)
     rows = [

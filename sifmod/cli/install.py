@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.options import conversion_options, json_option, keep_blobs_option, site_options
+from sifmod.cli.options import conversion_options, in_full, json_option, keep_blobs_option, site_options
 from sifmod.errors import OptionError, SifmodError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ LARGE = 2 * 10**9  # bytes
 
 
 @click.command("install")
-@click.argument("easyconfigs", nargs=-1, required=True, metavar="FILE|NAME...")
+@click.argument("easyconfigs", nargs=-1, metavar="FILE|NAME...")
 @click.option("-D", "--dry-run-short", is_flag=True, help="Show what would be done, a line each: [ ] [x] [R] [F].")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, with every path.")
 @click.option("-x", "--extended-dry-run", is_flag=True, help="Show every file that would be written, with its text.")
@@ -29,6 +29,7 @@ LARGE = 2 * 10**9  # bytes
 @click.option("--rebuild", is_flag=True, help="Install again even where nothing has changed.")
 @click.option("-f", "--force", is_flag=True, help="As --rebuild, and fetch the image again.")
 @click.option("--module-only", is_flag=True, help="Render modulefile and scripts again, keep the installed image.")
+@click.option("--installed", is_flag=True, help="With --module-only: everything that is installed; shows a diff first.")
 @click.option("--fetch", is_flag=True, help="Only fetch the images into the store; install nothing.")
 @click.option("--variant", metavar="NAME", help="Which variant (default: the one for this site's accelerator).")
 @click.option("--source", metavar="REFERENCE", help="Take the image from here instead.")
@@ -46,7 +47,16 @@ def command(easyconfigs: tuple[str, ...], **given: str | bool | None) -> int:
 
     FILE is a path; a NAME such as PyTorch-2.2.0 is looked up on the easyconfig path. What is installed already and
     unchanged is left as it is. The commands to type next go to standard output, everything else to standard error.
+    `--module-only` without a FILE applies a changed site, preset or quirk to everything that is installed.
     """
+    if given["installed"] and (easyconfigs or not given["module_only"]):
+        raise click.UsageError("--installed goes with --module-only, and without easyconfigs")
+    if given["module_only"] and not easyconfigs:
+        from sifmod.cli.reapply import reapply
+
+        return reapply(given)
+    if not easyconfigs:
+        raise click.UsageError("missing argument: FILE or NAME of an easyconfig")
     if any(given[name] for name in ("dry_run_short", "dry_run", "extended_dry_run")):
         return _dry_runs(easyconfigs, given)
     if given["fetch"]:
@@ -68,9 +78,13 @@ def command(easyconfigs: tuple[str, ...], **given: str | bool | None) -> int:
 
 
 def _recorded(given: dict[str, str | bool | None]) -> tuple[tuple[str, str], ...]:
-    """The options that decide what is installed, as the receipt keeps them."""
-    deciding = ("variant", "source", "link", "site", "prefix", "image_dirs", "accelerator", "runtime", "module_syntax")
-    return tuple((f"--{name.replace('_', '-')}", str(given[name])) for name in deciding if given[name] is not None)
+    """The options that decide what is installed, as the receipt keeps them: true in every directory."""
+    from sifmod.actions.unchanged import UNCHECKED
+
+    deciding = ("variant", "source", "link", "site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime")
+    named = (name for name in (*deciding, "module_syntax") if given[name] is not None)
+    options = tuple((f"--{name.replace('_', '-')}", in_full(name, str(given[name]))) for name in named)
+    return (*options, UNCHECKED) if given["skip_sanity_check"] else options
 
 
 def _unchanged(name: str, given: dict[str, str | bool | None]) -> "Installation | None":
@@ -151,7 +165,7 @@ def _install(name: str, given: dict[str, str | bool | None]) -> "tuple[Installat
     request = _request(name, given)
     show = not given["quiet"]
     speak = say if show else quiet
-    for note in request.loaded.notes:
+    for note in (*request.loaded.notes, *_warnings(request)):
         speak(note)
     speak(f"{request.plan.module}: installing from {request.loaded.path}")
     with progress(show) as update:
@@ -160,6 +174,14 @@ def _install(name: str, given: dict[str, str | bool | None]) -> "tuple[Installat
     if given["keep_blobs"] and not update.used:
         speak(NOTHING_KEPT)
     return installation, changed
+
+
+def _warnings(request: "Request") -> tuple[str, ...]:
+    """What is odd about the binds of the site and of the easyconfig."""
+    from sifmod.config.lint import lint_binds
+
+    problems = (*lint_binds(request.site.tree), *lint_binds(request.loaded.tree))
+    return tuple(f"warning: {problem}" for problem in problems)
 
 
 def _asker(request: "Request", yes: bool) -> "Callable[[Plan, Callable[[], int | None]], None]":

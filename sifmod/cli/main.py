@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from types import FrameType
 
 import click
@@ -17,6 +18,7 @@ VERBS = {
     "install": ("install", "Install the modules of one or more easyconfigs."),
     "fetch": ("fetch", "Fetch an image by its reference, verified, into the store or a file."),
     "new": ("new", "Write a first easyconfig for an image."),
+    "import": ("import_easyconfig", "Turn EasyBuild, singularity-hpc and NGC files into easyconfigs."),
     "list": ("list", "List the installed modules."),
     "show": ("show", "Show an installed module, an easyconfig as it would be installed, or an image."),
     "search": ("search", "Search the easyconfigs on the easyconfig path."),
@@ -27,11 +29,16 @@ VERBS = {
     "check": ("check", "Validate easyconfigs and render what they would install."),
     "schema": ("schema", "Print the JSON Schema of an easyconfig."),
     "config": ("config", "Show the configuration and where each value came from."),
+    "site": ("site", "Name, show or write the facts of this machine."),
     "doctor": ("doctor", "Look at this machine: runtime, module tool, GPUs, Slurm, space."),
     "init": ("init", "Print the shell lines that make modules and completion available."),
 }
 BUG = 70
 BUG_REPORT = "this is a bug in sifmod: please report it with the lines above and the command that you ran"
+
+
+class Terminated(SystemExit):
+    """A signal that asks to end: it unwinds all that was begun."""
 
 
 class Verbs(click.Group):
@@ -88,6 +95,10 @@ def run(arguments: list[str]) -> int:
     except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
         show_error("interrupted; repeat the command to go on where it stopped")
         return 130
+    except Terminated:
+        with suppress(OSError):  # the terminal may be gone
+            show_error("terminated; repeat the command to go on where it stopped")
+        raise
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -134,7 +145,7 @@ def _open_standard_streams() -> None:
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    raise SystemExit(128 + number)
+    raise Terminated(128 + number)
 
 
 def _operating_system_error(error: OSError) -> int:

@@ -14,13 +14,13 @@ def command(name: str, to: int | None, prefix: str | None, as_json: bool) -> Non
     """Switch a module back to the generation that was live before; also brings an uninstalled module back."""
     from sifmod.actions.ownership import ownership
     from sifmod.actions.rollback import rollback
-    from sifmod.cli.context import load_context
+    from sifmod.cli.context import load_facts
     from sifmod.cli.names import resolve
     from sifmod.cli.output import print_json, receipt_data, say, waiting
     from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules
 
-    site = load_context({"prefix": prefix}).site
+    site = load_facts({"prefix": prefix}).site
     layout = Layout(site.prefix)
     module = resolve(name, known_modules(layout))
     with ownership(site):

@@ -1,8 +1,15 @@
 """`sifmod search`."""
 
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from sifmod.cli.options import json_option, site_options
+
+if TYPE_CHECKING:
+    from sifmod.config.settings import LoadedSite
 
 
 @click.command("search")
@@ -10,17 +17,33 @@ from sifmod.cli.options import json_option, site_options
 @site_options
 @json_option
 def command(pattern: str, as_json: bool, **site: str | None) -> int:
-    """List the easyconfigs whose file name holds PATTERN (any case; a regular expression or plain text)."""
-    from sifmod.cli.context import load_context
+    """List the easyconfigs whose file name holds PATTERN (any case; a regular expression or plain text).
+
+    With --json also the modules that each can install.
+    """
+    from sifmod.cli.context import load_facts
     from sifmod.cli.output import print_json
     from sifmod.config.find import search_easyconfigs
 
-    found = search_easyconfigs(pattern, load_context(site).site.robot_paths)
+    context = load_facts(site)
+    found = search_easyconfigs(pattern, context.site.robot_paths)
     if as_json:
-        print_json([{"path": str(path)} for path in found])
+        print_json([_as_json(path, context) for path in found])
     else:
         for path in found:
             click.echo(path)
     if not found and not as_json:
         click.echo(f"no easyconfig matches {pattern!r}", err=True)
     return 0 if found else 1
+
+
+def _as_json(path: Path, context: "LoadedSite") -> dict[str, object]:
+    """A file's path and variants; `problems` only where it has some."""
+    from sifmod.actions.search import describe
+
+    found = describe(path, context, os.environ)
+    variants = [
+        {"variant": each.variant, "module": each.module, "accelerator": each.accelerator} for each in found.variants
+    ]
+    problems = {"problems": [str(problem) for problem in found.problems]} if found.problems else {}
+    return {"path": str(path), "variants": variants, **problems}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,9 +41,13 @@ def command(name: str, origins: bool, variant: str | None, arch: str | None, as_
         show_image(name, load_context(site).site, arch, as_json)
         return
     layout = layout_for(site["prefix"])
-    if not origins and variant is None and not name.endswith((".yaml", ".yml")):
+    of_easyconfigs = "--origins" if origins else "--variant" if variant is not None else ""
+    if not name.endswith((".yaml", ".yml")):
         modules = [module for module, _ in live_modules(layout)]
-        if any(
+        if of_easyconfigs:
+            if "/" in name and not Path(name).exists() and any(str(module).startswith(name) for module in modules):
+                raise _of_a_module(installed(layout, resolve(name, modules)), of_easyconfigs)
+        elif any(
             str(module).startswith(name) or f"{module.name}-{module.version}".startswith(name) for module in modules
         ):
             found = installed(layout, resolve(name, modules))
@@ -52,6 +57,18 @@ def command(name: str, origins: bool, variant: str | None, arch: str | None, as_
                 print_rows(_rows(layout, found))
             return
     _show_easyconfig(name, variant, site, as_json, origins)
+
+
+def _of_a_module(found: "Installation", option: str) -> Exception:
+    """The error for an option of easyconfigs that is given with an installed module."""
+    from sifmod.errors import OptionError
+
+    made = found.provenance
+    variant = f" --variant {made.variant}" if made.variant else ""
+    return OptionError(
+        f"{option} takes an easyconfig, and {found.module} is an installed module",
+        f"its easyconfig: `sifmod show {shlex.quote(made.easyconfig)}{variant} --origins`",
+    )
 
 
 def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str]]:
@@ -82,7 +99,7 @@ def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None]
 
     context = load_context(site)
     loaded = load_easyconfig(find_easyconfig(name, context.site.robot_paths), context, variant, {}, os.environ)
-    data = json.loads(loaded.easyconfig.model_dump_json(exclude_none=True))
+    data = json.loads(loaded.easyconfig.model_dump_json(exclude_none=True, by_alias=True))
     if origins and as_json:
         print_json([origin._asdict() for origin in loaded.origins])
     elif origins:

@@ -12,13 +12,13 @@ def command(names: tuple[str, ...], prefix: str | None) -> None:
     """Take modules out of sight; files stay for `rollback` and running jobs until `gc`, what you added for ever."""
     from sifmod.actions.ownership import ownership
     from sifmod.actions.uninstall import uninstall
-    from sifmod.cli.context import load_context
+    from sifmod.cli.context import load_facts
     from sifmod.cli.names import resolve
     from sifmod.cli.output import say, waiting
     from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules
 
-    site = load_context({"prefix": prefix}).site
+    site = load_facts({"prefix": prefix}).site
     layout = Layout(site.prefix)
     known = known_modules(layout)
     for module in [resolve(name, known) for name in names]:

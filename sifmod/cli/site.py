@@ -1,0 +1,84 @@
+"""`sifmod site`."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sifmod.cli.options import json_option, site_options
+
+if TYPE_CHECKING:
+    from sifmod.config.settings import LoadedSite
+
+
+@click.group("site")
+def command() -> None:
+    """Name, show or write the facts of this machine."""
+
+
+@command.command("detect")
+@json_option
+def detect(as_json: bool) -> None:
+    """Print which site this machine is, by the paths and devices that it has; runs no program."""
+    from sifmod.actions.site import detect as look
+    from sifmod.cli.output import print_json, say
+
+    found = look(os.environ)
+    if as_json:
+        print_json({"site": found.name, "how": found.how, "warnings": [str(problem) for problem in found.left_out]})
+        return
+    for problem in found.left_out:
+        say(f"warning: {problem}")
+    say(found.how)
+    click.echo(found.name)
+
+
+@command.command("show")
+@click.argument("name", required=False, metavar="[NAME|FILE]")
+@site_options
+@json_option
+def show(name: str | None, as_json: bool, **site: str | None) -> None:
+    """Print what is true of a site (default: the one in force), where each value came from, and what is odd."""
+    from sifmod.actions.site import origins
+    from sifmod.cli.context import load_facts
+    from sifmod.cli.output import print_json, print_rows
+    from sifmod.config.lint import lint_binds
+
+    loaded = load_facts({**site, "site": name} if name else site)
+    rows = origins(loaded)
+    if as_json:
+        warnings = [str(problem) for problem in lint_binds(loaded.tree)]
+        print_json({"origins": [row._asdict() for row in rows], "warnings": warnings})
+        return
+    print_rows([(key, "=", value, f"({origin})") for key, value, origin in rows])
+    warn(loaded)
+
+
+@command.command("new")
+@click.argument("name", metavar="NAME")
+@click.option("-o", "--output", metavar="FILE", help="Write it here; - for standard output.")
+def new(name: str, output: str | None) -> None:
+    """Write a first site file, with what was found on this machine, and print its path.
+
+    By default it goes to ~/.config/sifmod/sites/NAME.yaml, where --site NAME finds it; none is ever overwritten.
+    """
+    from sifmod.actions.site import hidden_by, site_text, write_site
+    from sifmod.cli.output import say
+
+    if output == "-":
+        click.echo(site_text(name, os.environ), nl=False)
+    else:
+        path = write_site(name, Path(output) if output else None, os.environ)[1]
+        if hidden := hidden_by(path, os.environ):
+            say(f"from now on it is the site {name} for you, in the place of {hidden}")
+        click.echo(path)
+
+
+def warn(loaded: "LoadedSite") -> None:
+    """Say what is odd about the binds of a site."""
+    from sifmod.cli.output import say
+    from sifmod.config.lint import lint_binds
+
+    for problem in lint_binds(loaded.tree):
+        say(f"warning: {problem}")
