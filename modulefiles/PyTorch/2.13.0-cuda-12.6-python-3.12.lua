@@ -31,7 +31,6 @@ Image: docker://pytorch/pytorch:2.13.0-cuda12.6-cudnn9-runtime
 Installed again by: sifmod install PyTorch-2.13.0.yaml --variant cuda
 More information:
   https://pytorch.org
-  https://pytorch.org/docs/2.13/
 ]==])
 whatis("Description: PyTorch, a machine learning framework, in a container.")
 whatis("Keywords: PyTorch, machine learning, deep learning")

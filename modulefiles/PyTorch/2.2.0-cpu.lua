@@ -4,11 +4,8 @@ local root = "/opt/sifmod/software/PyTorch/.generations/2.2.0-cpu/1"
 help([==[
 PyTorch, a machine learning framework, in a container.
 
-The rocm variant is the container that AMD built for LUMI, with the RCCL plugin for its network; the cuda variant is
-NVIDIA's of January 2024; the cpu variant is PyTorch's own, for machines without a GPU.
-
 Commands, which run inside the container image:
-  python, python3, pip, pip3, torchrun, start-shell, list-packages
+  python, python3, pip, torchrun, start-shell, list-packages
 and any other one:
   apptainer exec "$SIF" COMMAND
 
@@ -27,19 +24,18 @@ A job script:
 More directories inside:
   export APPTAINER_BIND=SOURCE:TARGET
 
-Contents: torch 2.2.0, torchvision 0.17.0, torchaudio 2.2.0
+Contents: torch 2.2.0
 
 Image: docker://pytorch/pytorch:2.2.0-cuda12.1-cudnn8-runtime
 Installed again by: sifmod install PyTorch-2.2.0.yaml --variant cpu
 More information:
   https://pytorch.org
-  https://pytorch.org/docs/2.2/
 ]==])
 whatis("Description: PyTorch, a machine learning framework, in a container.")
 whatis("Keywords: PyTorch, machine learning, deep learning")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
-   extensions("torch/2.2.0, torchvision/0.17.0, torchaudio/2.2.0")
+   extensions("torch/2.2.0")
 end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then

@@ -4,11 +4,8 @@ local root = "/opt/sifmod/software/PyTorch/.generations/2.2.0-cuda-12.3-python-3
 help([==[
 PyTorch, a machine learning framework, in a container.
 
-The rocm variant is the container that AMD built for LUMI, with the RCCL plugin for its network; the cuda variant is
-NVIDIA's of January 2024; the cpu variant is PyTorch's own, for machines without a GPU.
-
 Commands, which run inside the container image:
-  python, python3, pip, pip3, torchrun, start-shell, list-packages
+  python, python3, pip, torchrun, start-shell, list-packages
 and any other one:
   apptainer exec "$SIF" COMMAND
 
@@ -28,20 +25,18 @@ A job script:
 More directories inside:
   export APPTAINER_BIND=SOURCE:TARGET
 
-Contents: torch 2.2.0a0
+Contents: torch 2.2.0a0+81ea7a4
 
 Image: docker://nvcr.io/nvidia/pytorch:24.01-py3
 Installed again by: sifmod install PyTorch-2.2.0.yaml --variant cuda
 More information:
   https://pytorch.org
-  https://pytorch.org/docs/2.2/
-  https://docs.nvidia.com/deeplearning/frameworks/pytorch-release-notes/rel-24-01.html
 ]==])
 whatis("Description: PyTorch, a machine learning framework, in a container.")
 whatis("Keywords: PyTorch, machine learning, deep learning")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
-   extensions("torch/2.2.0a0")
+   extensions("torch/2.2.0a0+81ea7a4")
 end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then

@@ -4,19 +4,16 @@ local root = "/opt/sifmod/software/PyTorch/.generations/2.2.0-rocm-5.6.1-python-
 help([==[
 PyTorch, a machine learning framework, in a container.
 
-The rocm variant is the container that AMD built for LUMI, with the RCCL plugin for its network; the cuda variant is
-NVIDIA's of January 2024; the cpu variant is PyTorch's own, for machines without a GPU.
-
 Commands, which run inside the container image:
-  python, python3, pip, pip3, torchrun, start-shell, list-packages
+  python, python3, pip, pip3, start-shell, list-packages
 and any other one:
   singularity exec "$SIF" COMMAND
 
 A job script:
   #!/bin/bash
   #SBATCH --nodes=2
-  #SBATCH --ntasks-per-node=4
-  #SBATCH --gpus-per-node=4
+  #SBATCH --ntasks-per-node=8
+  #SBATCH --gpus-per-node=8
   #SBATCH --cpus-per-task=7
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
@@ -28,20 +25,19 @@ A job script:
 More directories inside:
   export SINGULARITY_BIND=SOURCE:TARGET
 
-Contents: torch 2.2.0, torchvision 0.17.0
+Contents: torch 2.2.0
 
 Image: lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-f72ddd8ef883.sif
 Installed again by: sifmod install PyTorch-2.2.0.yaml --variant rocm
 More information:
   https://pytorch.org
-  https://pytorch.org/docs/2.2/
-  https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/p/PyTorch/
+  https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
 ]==])
 whatis("Description: PyTorch, a machine learning framework, in a container.")
 whatis("Keywords: PyTorch, machine learning, deep learning")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
-   extensions("torch/2.2.0, torchvision/0.17.0")
+   extensions("torch/2.2.0")
 end
 conflict("singularity-AI-bindings")
 

@@ -1,0 +1,93 @@
+-- PyTorch/2.0.1-rocm-5.5.1-python-3.10-singularity-20231110: written by sifmod from PyTorch-2.0.1-rocm-5.5.1-python-3.10-singularity-20231110.yaml; a reinstall replaces it.
+local root = "/opt/sifmod/software/PyTorch/.generations/2.0.1-rocm-5.5.1-python-3.10-singularity-20231110/1"
+
+help([==[
+PyTorch with ROCm, in the container that AMD built for LUMI.
+
+Commands, which run inside the container image:
+  python, python3, pip, pip3, start-shell, list-packages, torchrun
+and any other one:
+  singularity exec "$SIF" COMMAND
+
+A job script:
+  #!/bin/bash
+  #SBATCH --nodes=2
+  #SBATCH --ntasks-per-node=8
+  #SBATCH --gpus-per-node=8
+  #SBATCH --cpus-per-task=7
+  #SBATCH --time=00:30:00
+  #SBATCH --account=PROJECT
+  #SBATCH --partition=PARTITION
+  module use /opt/sifmod/modules
+  module load PyTorch/2.0.1-rocm-5.5.1-python-3.10-singularity-20231110
+  srun singularity exec "$SIF" conda-python-distributed train.py
+
+More directories inside:
+  export SINGULARITY_BIND=SOURCE:TARGET
+
+Contents: torch 2.0.1
+
+Image: lumi-pytorch-rocm-5.5.1-python-3.10-pytorch-v2.0.1-dockerhash-765f7f6ebd2f.sif
+Installed again by: sifmod install PyTorch-2.0.1-rocm-5.5.1-python-3.10-singularity-20231110.yaml
+More information:
+  https://pytorch.org
+  https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
+]==])
+whatis("Description: PyTorch with ROCm, in the container that AMD built for LUMI.")
+whatis("Keywords: PyTorch, DeepSpeed, flash-attention, xformers, vllm")
+whatis("URL: https://pytorch.org")
+if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
+   extensions("torch/2.0.1")
+end
+conflict("singularity-AI-bindings")
+
+if mode() == "load" or mode() == "unload" or mode() == "show" then
+   assert(loadfile(root .. "/share/module.lua"))() {
+      key = "PyTorch",
+      root = root,
+      runtime = "singularity",
+      reinstall = "sifmod install PyTorch-2.0.1-rocm-5.5.1-python-3.10-singularity-20231110.yaml",
+      image = { -- the first that exists
+         root .. "/lumi-pytorch-rocm-5.5.1-python-3.10-pytorch-v2.0.1-dockerhash-765f7f6ebd2f.sif",
+         "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.5.1-python-3.10-pytorch-v2.0.1-dockerhash-765f7f6ebd2f.sif",
+      },
+      image_variables = { "SIF", "SIFPYTORCH" },
+      binds = {
+         { root .. "/runscripts:/runscripts:ro" },
+         { "/usr/lib64/libjansson.so.4", optional = true },
+         { "/var/spool/slurmd", optional = true },
+         { "/opt/cray", optional = true },
+         { "/usr/lib64/libcxi.so.1", optional = true },
+         { "/pfs", optional = true },
+         { "/scratch", optional = true },
+         { "/projappl", optional = true },
+         { "/project", optional = true },
+         { "/flash", optional = true },
+         { "/appl", optional = true },
+      },
+      flags = {},
+      path_inside = {
+         "/runscripts",
+         "/opt/miniconda3/envs/pytorch/bin",
+         "/opt/miniconda3/condabin",
+      },
+      env_inside = {
+         CONDA_DEFAULT_ENV = "pytorch",
+         CONDA_EXE = "/opt/miniconda3/bin/conda",
+         CONDA_PREFIX = "/opt/miniconda3/envs/pytorch",
+         LD_PRELOAD = "",
+         PIP_USER = "0",
+         PYTHONNOUSERSITE = "1",
+         PYTHONPATH = "",
+         WITH_CONDA = "source /opt/miniconda3/bin/activate pytorch",
+      },
+      env = {
+         RUNSCRIPTS = root .. "/runscripts",
+         RUNSCRIPTSPYTORCH = root .. "/runscripts",
+         WITH_CONDA = "source /opt/miniconda3/bin/activate pytorch",
+         CONTAINERROOT = root,
+         EBROOTPYTORCH = root,
+         EBVERSIONPYTORCH = "2.0.1",
+      },
+   }
+end

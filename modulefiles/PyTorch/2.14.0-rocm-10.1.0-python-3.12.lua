@@ -1,0 +1,85 @@
+-- PyTorch/2.14.0-rocm-10.1.0-python-3.12: written by sifmod from PyTorch-2.14.0.yaml --variant rocm; a reinstall replaces it.
+local root = "/opt/sifmod/software/PyTorch/.generations/2.14.0-rocm-10.1.0-python-3.12/1"
+
+help([==[
+PyTorch, a machine learning framework, in a container.
+
+Commands, which run inside the container image:
+  python, python3, pip, torchrun, start-shell, list-packages
+and any other one:
+  singularity exec "$SIF" COMMAND
+
+A job script:
+  #!/bin/bash
+  #SBATCH --nodes=2
+  #SBATCH --ntasks-per-node=8
+  #SBATCH --gpus-per-node=8
+  #SBATCH --cpus-per-task=7
+  #SBATCH --time=00:30:00
+  #SBATCH --account=PROJECT
+  #SBATCH --partition=PARTITION
+  module use /opt/sifmod/modules
+  module load PyTorch/2.14.0-rocm-10.1.0-python-3.12
+  srun singularity exec "$SIF" conda-python-distributed train.py
+
+More directories inside:
+  export SINGULARITY_BIND=SOURCE:TARGET
+
+Contents: torch 2.14.0
+
+Image: docker://rocm/pytorch:rocm10.1.0_ubuntu24.04_py3.12_pytorch_release_2.14.0
+Installed again by: sifmod install PyTorch-2.14.0.yaml --variant rocm
+More information:
+  https://pytorch.org
+]==])
+whatis("Description: PyTorch, a machine learning framework, in a container.")
+whatis("Keywords: PyTorch, machine learning, deep learning")
+whatis("URL: https://pytorch.org")
+if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
+   extensions("torch/2.14.0")
+end
+
+if mode() == "load" or mode() == "unload" or mode() == "show" then
+   assert(loadfile(root .. "/share/module.lua"))() {
+      key = "PyTorch",
+      root = root,
+      runtime = "singularity",
+      reinstall = "sifmod install PyTorch-2.14.0.yaml --variant rocm",
+      image = { -- the first that exists
+         root .. "/PyTorch-2.14.0-rocm-10.1.0-python-3.12.sif",
+         "/appl/local/containers/easybuild-sif-images/PyTorch-2.14.0-rocm-10.1.0-python-3.12.sif",
+      },
+      image_variables = { "SIF", "SIFPYTORCH" },
+      binds = {
+         { root .. "/runscripts:/runscripts:ro" },
+         { "/var/spool/slurmd", optional = true },
+         { "/opt/cray", optional = true },
+         { "/usr/lib64/libcxi.so.1", optional = true },
+         { "/pfs", optional = true },
+         { "/scratch", optional = true },
+         { "/projappl", optional = true },
+         { "/project", optional = true },
+         { "/flash", optional = true },
+         { "/appl", optional = true },
+      },
+      flags = {},
+      path_inside = {
+         "/runscripts",
+      },
+      env_inside = {
+         LD_PRELOAD = "",
+         PIP_USER = "0",
+         PYTHONNOUSERSITE = "1",
+         PYTHONPATH = "",
+         WITH_CONDA = "true",
+      },
+      env = {
+         RUNSCRIPTS = root .. "/runscripts",
+         RUNSCRIPTSPYTORCH = root .. "/runscripts",
+         WITH_CONDA = "true",
+         CONTAINERROOT = root,
+         EBROOTPYTORCH = root,
+         EBVERSIONPYTORCH = "2.14.0",
+      },
+   }
+end

@@ -1,0 +1,103 @@
+-- PyTorch/2.4.1-rocm-6.1.3-python-3.12-singularity-20241125: written by sifmod from PyTorch-2.4.1-rocm-6.1.3-python-3.12-singularity-20241125.yaml; a reinstall replaces it.
+local root = "/opt/sifmod/software/PyTorch/.generations/2.4.1-rocm-6.1.3-python-3.12-singularity-20241125/1"
+
+help([==[
+PyTorch with ROCm, in the container that AMD built for LUMI.
+
+Commands, which run inside the container image:
+  python, python3, pip, pip3, start-shell, list-packages, torchrun
+and any other one:
+  singularity exec "$SIF" COMMAND
+
+A job script:
+  #!/bin/bash
+  #SBATCH --nodes=2
+  #SBATCH --ntasks-per-node=8
+  #SBATCH --gpus-per-node=8
+  #SBATCH --cpus-per-task=7
+  #SBATCH --time=00:30:00
+  #SBATCH --account=PROJECT
+  #SBATCH --partition=PARTITION
+  module use /opt/sifmod/modules
+  module load PyTorch/2.4.1-rocm-6.1.3-python-3.12-singularity-20241125
+  srun singularity exec "$SIF" conda-python-distributed train.py
+
+More directories inside:
+  export SINGULARITY_BIND=SOURCE:TARGET
+
+Your own additions: $CONTAINERROOT/user-software, which is /user-software inside; make-squashfs packs it.
+
+Contents: torch 2.4.1, deepspeed 0.15.1, flash-attn 2.6.3, xformers 0.0.28+f37fb3d7.d20241001, transformers 4.46.3, mpi4py 3.1.6
+
+Image: lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1-dockerhash-64804c7ab71a.sif
+Installed again by: sifmod install PyTorch-2.4.1-rocm-6.1.3-python-3.12-singularity-20241125.yaml
+More information:
+  https://pytorch.org
+  https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
+]==])
+whatis("Description: PyTorch with ROCm, in the container that AMD built for LUMI.")
+whatis("Keywords: PyTorch, DeepSpeed, flash-attention, xformers, vllm")
+whatis("URL: https://pytorch.org")
+if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
+   extensions("torch/2.4.1, deepspeed/0.15.1, flash-attn/2.6.3, xformers/0.0.28+f37fb3d7.d20241001, transformers/4.46.3, mpi4py/3.1.6")
+end
+conflict("singularity-AI-bindings")
+
+if mode() == "load" or mode() == "unload" or mode() == "show" then
+   assert(loadfile(root .. "/share/module.lua"))() {
+      key = "PyTorch",
+      root = root,
+      runtime = "singularity",
+      reinstall = "sifmod install PyTorch-2.4.1-rocm-6.1.3-python-3.12-singularity-20241125.yaml",
+      image = { -- the first that exists
+         root .. "/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1-dockerhash-64804c7ab71a.sif",
+         "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1-dockerhash-64804c7ab71a.sif",
+      },
+      image_variables = { "SIF", "SIFPYTORCH" },
+      binds = {
+         { root .. "/runscripts:/runscripts:ro" },
+         { "/usr/lib64/libjansson.so.4", optional = true },
+         { "/var/spool/slurmd", optional = true },
+         { "/opt/cray", optional = true },
+         { "/usr/lib64/libcxi.so.1", optional = true },
+         { "/pfs", optional = true },
+         { "/scratch", optional = true },
+         { "/projappl", optional = true },
+         { "/project", optional = true },
+         { "/flash", optional = true },
+         { "/appl", optional = true },
+      },
+      user_software = { -- the first that exists
+         root .. "/user-software.squashfs:/user-software:ro,image-src=/",
+         root .. "/user-software:/user-software",
+      },
+      flags = {},
+      path_inside = {
+         "/runscripts",
+         "/user-software/venv/pytorch/bin",
+         "/opt/miniconda3/envs/pytorch/bin",
+         "/opt/miniconda3/condabin",
+      },
+      env_inside = {
+         CONDA_DEFAULT_ENV = "pytorch",
+         CONDA_EXE = "/opt/miniconda3/bin/conda",
+         CONDA_PREFIX = "/opt/miniconda3/envs/pytorch",
+         LD_PRELOAD = "",
+         PIP_USER = "0",
+         PYTHONNOUSERSITE = "1",
+         PYTHONPATH = "",
+         VIRTUAL_ENV = "/user-software/venv/pytorch",
+         WITH_CONDA = "source /opt/miniconda3/bin/activate pytorch",
+         WITH_CONDA_VENV = "source /runscripts/init-conda-venv",
+         WITH_VENV = "source /user-software/venv/pytorch/bin/activate",
+      },
+      env = {
+         RUNSCRIPTS = root .. "/runscripts",
+         RUNSCRIPTSPYTORCH = root .. "/runscripts",
+         WITH_CONDA = "source /opt/miniconda3/bin/activate pytorch",
+         CONTAINERROOT = root,
+         EBROOTPYTORCH = root,
+         EBVERSIONPYTORCH = "2.4.1",
+      },
+   }
+end

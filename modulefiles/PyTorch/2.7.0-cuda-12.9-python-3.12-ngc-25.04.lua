@@ -1,0 +1,76 @@
+-- PyTorch/2.7.0-cuda-12.9-python-3.12-ngc-25.04: written by sifmod from PyTorch-2.7.0-cuda-12.9-python-3.12-ngc-25.04.yaml; a reinstall replaces it.
+local root = "/opt/sifmod/software/PyTorch/.generations/2.7.0-cuda-12.9-python-3.12-ngc-25.04/1"
+
+help([==[
+PyTorch with CUDA, in NVIDIA's container.
+
+Commands, which run inside the container image:
+  python, python3, pip, torchrun, start-shell, list-packages
+and any other one:
+  apptainer exec "$SIF" COMMAND
+
+A job script:
+  #!/bin/bash
+  #SBATCH --nodes=2
+  #SBATCH --ntasks-per-node=4
+  #SBATCH --gpus-per-node=4
+  #SBATCH --cpus-per-task=7
+  #SBATCH --time=00:30:00
+  #SBATCH --account=PROJECT
+  #SBATCH --partition=PARTITION
+  module use /opt/sifmod/modules
+  module load PyTorch/2.7.0-cuda-12.9-python-3.12-ngc-25.04
+  srun apptainer exec "$SIF" conda-python-distributed train.py
+
+More directories inside:
+  export APPTAINER_BIND=SOURCE:TARGET
+
+Contents: torch 2.7.0a0+79aa17489c
+
+Image: docker://nvcr.io/nvidia/pytorch:25.04-py3
+Installed again by: sifmod install PyTorch-2.7.0-cuda-12.9-python-3.12-ngc-25.04.yaml
+More information:
+  https://pytorch.org
+  https://docs.nvidia.com/deeplearning/frameworks/pytorch-release-notes/rel-25-04.html
+]==])
+whatis("Description: PyTorch with CUDA, in NVIDIA's container.")
+whatis("Keywords: PyTorch, machine learning, deep learning")
+whatis("URL: https://pytorch.org")
+if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
+   extensions("torch/2.7.0a0+79aa17489c")
+end
+
+if mode() == "load" or mode() == "unload" or mode() == "show" then
+   assert(loadfile(root .. "/share/module.lua"))() {
+      key = "PyTorch",
+      root = root,
+      runtime = "apptainer",
+      reinstall = "sifmod install PyTorch-2.7.0-cuda-12.9-python-3.12-ngc-25.04.yaml",
+      image = { -- the first that exists
+         root .. "/PyTorch-2.7.0-cuda-12.9-python-3.12-ngc-25.04.sif",
+      },
+      image_variables = { "SIF", "SIFPYTORCH" },
+      binds = {
+         { root .. "/runscripts:/runscripts:ro" },
+      },
+      flags = { "NV" },
+      path_inside = {
+         "/runscripts",
+      },
+      env_inside = {
+         LD_PRELOAD = "",
+         PIP_USER = "0",
+         PYTHONNOUSERSITE = "1",
+         PYTHONPATH = "",
+         WITH_CONDA = "true",
+      },
+      env = {
+         RUNSCRIPTS = root .. "/runscripts",
+         RUNSCRIPTSPYTORCH = root .. "/runscripts",
+         WITH_CONDA = "true",
+         CONTAINERROOT = root,
+         EBROOTPYTORCH = root,
+         EBVERSIONPYTORCH = "2.7.0",
+      },
+   }
+end

@@ -1,0 +1,93 @@
+-- TensorFlow/2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20240617: written by sifmod from TensorFlow-2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20240617.yaml; a reinstall replaces it.
+local root = "/opt/sifmod/software/TensorFlow/.generations/2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20240617/1"
+
+help([==[
+TensorFlow and Horovod with ROCm, in the container that AMD built for LUMI.
+
+Commands, which run inside the container image:
+  python, python3, pip, pip3, start-shell, list-packages
+and any other one:
+  singularity exec "$SIF" COMMAND
+
+A job script:
+  #!/bin/bash
+  #SBATCH --nodes=2
+  #SBATCH --ntasks-per-node=8
+  #SBATCH --gpus-per-node=8
+  #SBATCH --cpus-per-task=7
+  #SBATCH --time=00:30:00
+  #SBATCH --account=PROJECT
+  #SBATCH --partition=PARTITION
+  module use /opt/sifmod/modules
+  module load TensorFlow/2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20240617
+  srun singularity exec "$SIF" conda-python-distributed train.py
+
+More directories inside:
+  export SINGULARITY_BIND=SOURCE:TARGET
+
+Contents: tensorflow 2.11.1, horovod 0.28.1
+
+Image: lumi-tensorflow-rocm-5.5.1-python-3.10-tensorflow-2.11.1-horovod-0.28.1-dockerhash-40e06197e97b.sif
+Installed again by: sifmod install TensorFlow-2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20240617.yaml
+More information:
+  https://www.tensorflow.org
+  https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
+]==])
+whatis("Description: TensorFlow and Horovod with ROCm, in the container that AMD built for LUMI.")
+whatis("Keywords: TensorFlow, Horovod, machine learning")
+whatis("URL: https://www.tensorflow.org")
+if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
+   extensions("tensorflow/2.11.1, horovod/0.28.1")
+end
+conflict("singularity-AI-bindings")
+
+if mode() == "load" or mode() == "unload" or mode() == "show" then
+   assert(loadfile(root .. "/share/module.lua"))() {
+      key = "TensorFlow",
+      root = root,
+      runtime = "singularity",
+      reinstall = "sifmod install TensorFlow-2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20240617.yaml",
+      image = { -- the first that exists
+         root .. "/lumi-tensorflow-rocm-5.5.1-python-3.10-tensorflow-2.11.1-horovod-0.28.1-dockerhash-40e06197e97b.sif",
+         "/appl/local/containers/easybuild-sif-images/lumi-tensorflow-rocm-5.5.1-python-3.10-tensorflow-2.11.1-horovod-0.28.1-dockerhash-40e06197e97b.sif",
+      },
+      image_variables = { "SIF", "SIFTENSORFLOW" },
+      binds = {
+         { root .. "/runscripts:/runscripts:ro" },
+         { "/usr/lib64/libjansson.so.4", optional = true },
+         { "/var/spool/slurmd", optional = true },
+         { "/opt/cray", optional = true },
+         { "/usr/lib64/libcxi.so.1", optional = true },
+         { "/pfs", optional = true },
+         { "/scratch", optional = true },
+         { "/projappl", optional = true },
+         { "/project", optional = true },
+         { "/flash", optional = true },
+         { "/appl", optional = true },
+      },
+      flags = {},
+      path_inside = {
+         "/runscripts",
+         "/opt/miniconda3/envs/tensorflow/bin",
+         "/opt/miniconda3/condabin",
+      },
+      env_inside = {
+         CONDA_DEFAULT_ENV = "tensorflow",
+         CONDA_EXE = "/opt/miniconda3/bin/conda",
+         CONDA_PREFIX = "/opt/miniconda3/envs/tensorflow",
+         LD_PRELOAD = "",
+         PIP_USER = "0",
+         PYTHONNOUSERSITE = "1",
+         PYTHONPATH = "",
+         WITH_CONDA = "source /opt/miniconda3/bin/activate tensorflow",
+      },
+      env = {
+         RUNSCRIPTS = root .. "/runscripts",
+         RUNSCRIPTSTENSORFLOW = root .. "/runscripts",
+         WITH_CONDA = "source /opt/miniconda3/bin/activate tensorflow",
+         CONTAINERROOT = root,
+         EBROOTTENSORFLOW = root,
+         EBVERSIONTENSORFLOW = "2.11.1",
+      },
+   }
+end

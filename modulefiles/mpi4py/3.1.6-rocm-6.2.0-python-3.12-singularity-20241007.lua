@@ -1,0 +1,91 @@
+-- mpi4py/3.1.6-rocm-6.2.0-python-3.12-singularity-20241007: written by sifmod from mpi4py-3.1.6-rocm-6.2.0-python-3.12-singularity-20241007.yaml; a reinstall replaces it.
+local root = "/opt/sifmod/software/mpi4py/.generations/3.1.6-rocm-6.2.0-python-3.12-singularity-20241007/1"
+
+help([==[
+mpi4py and CuPy with ROCm, in the container that AMD built for LUMI.
+
+Commands, which run inside the container image:
+  python, python3, pip, pip3, start-shell, list-packages
+and any other one:
+  singularity exec "$SIF" COMMAND
+
+A job script:
+  #!/bin/bash
+  #SBATCH --nodes=2
+  #SBATCH --ntasks-per-node=8
+  #SBATCH --gpus-per-node=8
+  #SBATCH --cpus-per-task=7
+  #SBATCH --time=00:30:00
+  #SBATCH --account=PROJECT
+  #SBATCH --partition=PARTITION
+  module use /opt/sifmod/modules
+  module load mpi4py/3.1.6-rocm-6.2.0-python-3.12-singularity-20241007
+  srun singularity exec "$SIF" conda-python-distributed train.py
+
+More directories inside:
+  export SINGULARITY_BIND=SOURCE:TARGET
+
+Contents: mpi4py 3.1.6
+
+Image: lumi-mpi4py-rocm-6.2.0-python-3.12-mpi4py-3.1.6-dockerhash-f049c8bd4669.sif
+Installed again by: sifmod install mpi4py-3.1.6-rocm-6.2.0-python-3.12-singularity-20241007.yaml
+More information:
+  https://github.com/mpi4py/mpi4py
+  https://mpi4py.readthedocs.io/en/
+]==])
+whatis("Description: mpi4py and CuPy with ROCm, in the container that AMD built for LUMI.")
+whatis("URL: https://github.com/mpi4py/mpi4py")
+if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
+   extensions("mpi4py/3.1.6")
+end
+conflict("singularity-AI-bindings")
+
+if mode() == "load" or mode() == "unload" or mode() == "show" then
+   assert(loadfile(root .. "/share/module.lua"))() {
+      key = "mpi4py",
+      root = root,
+      runtime = "singularity",
+      reinstall = "sifmod install mpi4py-3.1.6-rocm-6.2.0-python-3.12-singularity-20241007.yaml",
+      image = { -- the first that exists
+         root .. "/lumi-mpi4py-rocm-6.2.0-python-3.12-mpi4py-3.1.6-dockerhash-f049c8bd4669.sif",
+         "/appl/local/containers/easybuild-sif-images/lumi-mpi4py-rocm-6.2.0-python-3.12-mpi4py-3.1.6-dockerhash-f049c8bd4669.sif",
+      },
+      image_variables = { "SIF", "SIFMPI4PY" },
+      binds = {
+         { root .. "/runscripts:/runscripts:ro" },
+         { "/var/spool/slurmd", optional = true },
+         { "/opt/cray", optional = true },
+         { "/usr/lib64/libcxi.so.1", optional = true },
+         { "/pfs", optional = true },
+         { "/scratch", optional = true },
+         { "/projappl", optional = true },
+         { "/project", optional = true },
+         { "/flash", optional = true },
+         { "/appl", optional = true },
+      },
+      flags = {},
+      path_inside = {
+         "/runscripts",
+         "/opt/miniconda3/envs/mpi4py/bin",
+         "/opt/miniconda3/condabin",
+      },
+      env_inside = {
+         CONDA_DEFAULT_ENV = "mpi4py",
+         CONDA_EXE = "/opt/miniconda3/bin/conda",
+         CONDA_PREFIX = "/opt/miniconda3/envs/mpi4py",
+         LD_PRELOAD = "",
+         PIP_USER = "0",
+         PYTHONNOUSERSITE = "1",
+         PYTHONPATH = "",
+         WITH_CONDA = "source /opt/miniconda3/bin/activate mpi4py",
+      },
+      env = {
+         RUNSCRIPTS = root .. "/runscripts",
+         RUNSCRIPTSMPI4PY = root .. "/runscripts",
+         WITH_CONDA = "source /opt/miniconda3/bin/activate mpi4py",
+         CONTAINERROOT = root,
+         EBROOTMPI4PY = root,
+         EBVERSIONMPI4PY = "3.1.6",
+      },
+   }
+end

@@ -1,0 +1,87 @@
+-- rocm/6.1.3-singularity-20241004: written by sifmod from rocm-6.1.3-singularity-20241004.yaml; a reinstall replaces it.
+local root = "/opt/sifmod/software/rocm/.generations/6.1.3-singularity-20241004/1"
+
+help([==[
+ROCm and what is needed to build with it, in the container that AMD built for LUMI.
+
+Commands, which run inside the container image:
+  start-shell
+and any other one:
+  singularity exec "$SIF" COMMAND
+
+A job script:
+  #!/bin/bash
+  #SBATCH --nodes=2
+  #SBATCH --ntasks-per-node=8
+  #SBATCH --gpus-per-node=8
+  #SBATCH --cpus-per-task=7
+  #SBATCH --time=00:30:00
+  #SBATCH --account=PROJECT
+  #SBATCH --partition=PARTITION
+  module use /opt/sifmod/modules
+  module load rocm/6.1.3-singularity-20241004
+  srun python train.py
+
+More directories inside:
+  export SINGULARITY_BIND=SOURCE:TARGET
+
+Contents: rocm 6.1.3
+
+Image: lumi-rocm-rocm-6.1.3-dockerhash-4a063f050ed7.sif
+Installed again by: sifmod install rocm-6.1.3-singularity-20241004.yaml
+More information:
+  https://rocm.docs.amd.com
+  https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
+]==])
+whatis("Description: ROCm and what is needed to build with it, in the container that AMD built for LUMI.")
+whatis("Keywords: ROCm, HIP")
+whatis("URL: https://rocm.docs.amd.com")
+if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
+   extensions("rocm/6.1.3")
+end
+conflict("singularity-AI-bindings")
+
+if mode() == "load" or mode() == "unload" or mode() == "show" then
+   assert(loadfile(root .. "/share/module.lua"))() {
+      key = "rocm",
+      root = root,
+      runtime = "singularity",
+      reinstall = "sifmod install rocm-6.1.3-singularity-20241004.yaml",
+      image = { -- the first that exists
+         root .. "/lumi-rocm-rocm-6.1.3-dockerhash-4a063f050ed7.sif",
+         "/appl/local/containers/easybuild-sif-images/lumi-rocm-rocm-6.1.3-dockerhash-4a063f050ed7.sif",
+      },
+      image_variables = { "SIF", "SIFROCM" },
+      binds = {
+         { root .. "/runscripts:/runscripts:ro" },
+         { "/var/spool/slurmd", optional = true },
+         { "/opt/cray", optional = true },
+         { "/usr/lib64/libcxi.so.1", optional = true },
+         { "/pfs", optional = true },
+         { "/scratch", optional = true },
+         { "/projappl", optional = true },
+         { "/project", optional = true },
+         { "/flash", optional = true },
+         { "/appl", optional = true },
+      },
+      flags = {},
+      path_inside = {
+         "/runscripts",
+      },
+      env_inside = {
+         LD_PRELOAD = "",
+         PIP_USER = "0",
+         PYTHONNOUSERSITE = "1",
+         PYTHONPATH = "",
+         WITH_CONDA = "true",
+      },
+      env = {
+         RUNSCRIPTS = root .. "/runscripts",
+         RUNSCRIPTSROCM = root .. "/runscripts",
+         WITH_CONDA = "true",
+         CONTAINERROOT = root,
+         EBROOTROCM = root,
+         EBVERSIONROCM = "6.1.3",
+      },
+   }
+end
