@@ -44,6 +44,7 @@ def test_check_validates_and_renders_every_variant(capfd: pytest.CaptureFixture[
         "PyTorch/2.2.0-cpu (variant cpu)",
         "PyTorch/2.13.0-cuda-12.6-python-3.12 (variant cuda)",
         "PyTorch/2.13.0-cpu (variant cpu)",
+        "PyTorch/2.13.0-rocm-10.1.0-python-3.12 (variant rocm)",
     ]
 
 
@@ -64,10 +65,10 @@ def test_check_reports_every_file(tmp_path: Path, capfd: pytest.CaptureFixture[s
 
 
 def test_search(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["search", "pytorch-2.2"]) == 0
+    assert run(["search", "pytorch-2.2.0$"]) == 0
     assert capfd.readouterr().out.endswith("/PyTorch/PyTorch-2.2.0.yaml\n")
     assert run(["search", "nothing-of-that-name"]) == 1
-    assert run(["search", "--json", "pytorch"]) == 0
+    assert run(["search", "--json", "pytorch-2.1[34].0$"]) == 0
     assert len(json.loads(capfd.readouterr().out)) == 2
     (tmp_path / "Mine-1.yaml").write_text(EASYCONFIG)
     assert run(["search", "--robot-paths", str(tmp_path), "mine"]) == 0

@@ -7,6 +7,7 @@ import pytest
 from sifmod.config.load import load_easyconfig
 from sifmod.config.settings import load_site
 from sifmod.module.decide import Choices, make_plan
+from sifmod.module.launch import packers
 from sifmod.module.plan import Activation, Bind, Plan, Wrapper
 
 IMAGE = "image: {sources: [/x.sif]}\n"
@@ -123,3 +124,35 @@ def test_wrappers_that_are_runscripts_bring_them(tmp_path: Path, environ: dict[s
     plan = planned(tmp_path, environ, "wrappers: [python, start-shell, python]\nrunscripts: [get-master]\n")
     assert plan.wrappers == (Wrapper("python", ("python",)), Wrapper("start-shell", ("/runscripts/start-shell",)))
     assert plan.runscripts == ("get-master", "start-shell")
+
+
+def test_what_packs_the_users_software_is_no_wrapper(tmp_path: Path, environ: dict[str, str]) -> None:
+    wrappers = "wrappers: [make-squashfs, {unmake-squashfs: mine}]\n"
+    plan = planned(tmp_path, environ, f"user_software: true\n{wrappers}")
+    assert plan.wrappers == (Wrapper("unmake-squashfs", ("mine",)),)
+    assert packers(plan) == ("make-squashfs",)
+    plan = planned(tmp_path, environ, wrappers)  # a command of the image, like any other
+    assert plan.wrappers[0] == Wrapper("make-squashfs", ("make-squashfs",))
+    assert packers(plan) == ()
+
+
+def test_how_an_image_is_started_and_used(tmp_path: Path, environ: dict[str, str]) -> None:
+    plan = planned(tmp_path, environ, "")
+    assert (plan.verb, plan.user_software, plan.gpu_selection, plan.cache_directory) == ("exec", False, "slurm", "")
+    plan = planned(tmp_path, environ, "verb: run\nuser_software: true\n", "cache_directory: /local\n")
+    assert (plan.verb, plan.user_software, plan.cache_directory) == ("run", True, "/local")
+    assert (plan.gpus_per_node, planned(tmp_path, environ, "", "gpus_per_node: 8\n").gpus_per_node) == (4, 8)
+
+
+@pytest.mark.parametrize(
+    ("easyconfig", "site", "selected"),
+    [
+        ("", "gpu_selection: localid\n", "localid"),
+        ("gpu_selection: none\n", "gpu_selection: localid\n", "none"),
+        ("gpu_selection: slurm\n", "gpu_selection: none\n", "slurm"),
+    ],
+)
+def test_the_easyconfigs_gpu_selection_wins(
+    tmp_path: Path, environ: dict[str, str], easyconfig: str, site: str, selected: str
+) -> None:
+    assert planned(tmp_path, environ, easyconfig, site).gpu_selection == selected

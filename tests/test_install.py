@@ -15,6 +15,7 @@ from sifmod.cli.main import run
 from support.disk_state import disk_state
 from support.images import Images
 from support.module_tool import ModuleTool
+from support.oci import Entry
 from support.processes import marked, wait_until, with_mark
 
 Sifmod = Callable[..., int]
@@ -174,6 +175,35 @@ def test_sanity_commands_see_the_modules_environment(easyconfig: Path, prefix: P
     check = "commands: ['test \"$COLOUR\" = blue', 'get-master n1']\n  paths: [/bin/sh, bin/cat, easyconfig.yaml]"
     easyconfig.write_text(easyconfig.read_text() + f"sanity_check:\n  {check}\n")
     assert run(["install", "-q", str(easyconfig)]) == 0
+    assert prefix.is_dir()
+
+
+def test_the_sanity_check_takes_no_shell_of_an_environment(
+    tmp_path: Path, images: Images, prefix: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A venv's own `sh`, which lets everything pass."""
+    sif = images.tiny("own-sh", entries=(Entry("opt/venv/bin/sh", b"#!/bin/true\n"),))
+    path = tmp_path / "Tiny-1.0.yaml"
+    text = f"name: Tiny\nversion: '1.0'\nimage: {{sources: ['{sif}']}}\nvenv: /opt/venv\n"
+    path.write_text(f"{text}wrappers: [not-there]\n")
+    assert run(["install", str(path)]) == 22
+    assert "not in the image: not-there" in capfd.readouterr().err
+    path.write_text(f"{text}wrappers: []\nsanity_check: {{commands: ['exit 3']}}\n")
+    assert run(["install", str(path)]) == 22
+    assert "gave exit code 3, expected 0" in capfd.readouterr().err
+    assert not (prefix / "software" / "Tiny" / "1.0").exists()
+    assert not list((prefix / "modules").rglob("1.0*"))
+
+
+def test_origins_are_an_easyconfigs(easyconfig: Path, prefix: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    capfd.readouterr()
+    for option in (["--origins"], ["--variant", "rocm"]):
+        assert run(["show", "Tiny/1.0", *option]) == 2
+        error = capfd.readouterr().err
+        assert f"{option[0]} takes an easyconfig, and Tiny/1.0 is an installed module" in error
+        assert f"`sifmod show {easyconfig} --origins`" in error
+    assert run(["show", str(easyconfig), "--origins"]) == 0
     assert prefix.is_dir()
 
 

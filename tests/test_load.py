@@ -346,7 +346,7 @@ OTHER_KEYS = ("sources", "filename", "arch", "binds+", "rocm", "source", "PATH",
 KEYS = st.sampled_from([*EasyconfigFile.model_fields, *OTHER_KEYS])
 WORDS = st.sampled_from(
     [
-        *("App", "1.0", "none", "cuda", "amd64", "a.sif", "/a", "/a:/b:ro", "lumi-2024", "App-1.0.yaml", "x/y", ""),
+        *("App", "1.0", "none", "cuda", "amd64", "a.sif", "/a", "/a:/b:ro", "lumi-g1", "App-1.0.yaml", "x/y", ""),
         *("docker://a", "${HOME}/x", "${UNSET}/x", "oci:x", "~/x", "python", "$(touch x)", "]==]", "a\nb", "\x00", "é"),
     ]
 )
@@ -384,3 +384,31 @@ def test_any_text_gives_an_easyconfig_or_problems(configuration: Configuration, 
     with pytest.raises(ConfigError) as caught:
         configuration.load(path)
     assert caught.value.problems
+
+
+@pytest.mark.parametrize(
+    ("text", "wrappers", "auto"),
+    [
+        ("wrappers: auto", (), True),
+        ("wrappers: [python, auto]", ("python",), True),
+        ("wrappers+: [auto]", ("start-shell",), True),
+        ("wrappers: [python]", ("python",), False),
+        ("wrappers: auto\n    variants: {cpu: {wrappers+: [python]}}", ("python",), True),
+        ("wrappers: auto\n    variants: {cpu: {wrappers: [python]}}", ("python",), False),
+    ],
+)
+def test_auto_stands_for_wrappers_that_are_found(
+    configuration: Configuration, text: str, wrappers: tuple[str, ...], auto: bool
+) -> None:
+    made = loaded(configuration, f"{BASE}{text}\n").easyconfig
+    assert (made.wrappers, made.wrappers_auto) == (wrappers, auto)
+
+
+def test_a_default_of_a_variable(configuration: Configuration) -> None:
+    text = BASE.replace("[app.sif]", "['/a/${PLACE:-none}/${OTHER:-}x.sif', '/b/${PLACE}.sif']")
+    found = loaded(configuration, text)
+    assert found.easyconfig.image.sources == ("/a/none/x.sif",)
+    assert found.notes == ("source /b/${PLACE}.sif left out: the variable PLACE is not set",)
+    configuration.variables["PLACE"] = "here"
+    assert loaded(configuration, text).easyconfig.image.sources == ("/a/here/x.sif", "/b/here.sif")
+    assert {"$PLACE", "$OTHER"} <= {seen.path for seen in found.inputs}

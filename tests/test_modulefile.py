@@ -279,7 +279,7 @@ def test_each_tool_lists_the_module_once(module_tool: ModuleTool, prefix: str) -
 
 
 def test_generated_lua_is_clean(prefix: str) -> None:
-    made = publish(plan(prefix=prefix, conflict=("a",), family="b"))
+    made = publish(plan(prefix=prefix, conflict=("a",), family="b", user_software=True))
     files = [*made.root.rglob("*.lua"), *made.modules.rglob("*.lua")]
     assert len(files) == 4
     known = "mode setenv unsetenv prepend_path append_path help whatis extensions conflict family LmodError LmodVersion"
@@ -289,7 +289,7 @@ def test_generated_lua_is_clean(prefix: str) -> None:
 
 
 def test_generated_tcl_parses(prefix: str) -> None:
-    made = publish(plan(prefix=prefix, conflict=("a",), family="b"))
+    made = publish(plan(prefix=prefix, conflict=("a",), family="b", user_software=True))
     for file in (*made.root.rglob("*.tcl"), made.modules / NAME):
         text = file.read_text()
         check = subprocess.run(("tclsh",), input=f"exit [expr {{![info complete {{{text}}}]}}]".encode(), check=False)

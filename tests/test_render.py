@@ -80,6 +80,12 @@ def test_the_help_names_the_sites_runtime() -> None:
     assert "export SINGULARITY_BIND=" in text
 
 
+def test_the_job_script_has_a_task_for_each_gpu_of_the_sites_nodes() -> None:
+    text = {file.path: file.text for file in render(plan(gpus_per_node=8), ROOT)}["modulefile.lua"]
+    assert "#SBATCH --ntasks-per-node=8\n" in text
+    assert "#SBATCH --gpus-per-node=8\n" in text
+
+
 def test_the_help_of_a_module_without_runscripts_or_gpus() -> None:
     made = plan(
         runscripts=(), accelerator="none", gpu_flags=(), help=replace(plan().help, homepage="", docurls=(), contents=())

@@ -1,65 +1,23 @@
 """The runscripts: what Python finds in its environment, in a Slurm step and outside, and in real containers."""
 
 import json
-import os
-import sys
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plans import plan
-from sifmod.module.plan import Activation, Plan
-from support.command import Result, run
-from support.generation import SHELLS, make_generation
+from sifmod.module.plan import Activation
+from support.command import run
+from support.generation import SHELLS
 from support.images import Images
+from support.runscripts import SHOW, Runscripts, step
 
 DISTRIBUTED = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK", "NODE_RANK")
 MASKS = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
-ALL = ("conda-python-simple", "conda-python-distributed", "get-master", "start-shell", "list-packages")
-SHOW = ("-c", "import json, os, sys; json.dump([dict(os.environ), sys.argv[1:]], sys.stdout)")
 EPHEMERAL = tuple(int(end) for end in Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
-PYTHON = Path(sys.executable).parent
-
-
-def step(task: int, tasks_per_node: str = "2(x2)", *, job: int = 4711, step: int = 0) -> dict[str, str]:
-    """What srun gives to one task of a step with two tasks on each node but the last."""
-    return {
-        "SLURM_JOB_ID": str(job),
-        "SLURM_STEP_ID": str(step),
-        "SLURM_STEP_NUM_TASKS": "4",
-        "SLURM_STEP_TASKS_PER_NODE": tasks_per_node,
-        "SLURM_STEP_NODELIST": "nid[000007-000009]",
-        "SLURM_JOB_NODELIST": "nid[000001-000099]",
-        "SLURM_PROCID": str(task),
-        "SLURM_LOCALID": str(task % 2),
-        "SLURM_NODEID": str(task // 2),
-    }
-
-
-class Runscripts:
-    """Runs the runscripts of one plan on the host, where they need no more than a Python."""
-
-    def __init__(self, prefix: Path, wanted: Plan) -> None:
-        self.directory = make_generation(replace(wanted, prefix=str(prefix), runscripts=ALL), None) / "runscripts"
-        self._base = {"PATH": f"{PYTHON}:/usr/bin:/bin", "TMPDIR": str(prefix)}
-
-    def run(
-        self, name: str, *args: str, env: Mapping[str, str] | None = None, shell: tuple[str, ...] = ("dash",)
-    ) -> Result:
-        return run((*shell, self.directory / name, *args), env={**self._base, **(env or {})})
-
-    def environment(self, env: Mapping[str, str] | None = None, shell: tuple[str, ...] = ("dash",)) -> dict[str, str]:
-        """What Python is given by conda-python-distributed beyond what was there."""
-        result = self.run("conda-python-distributed", *SHOW, env=env, shell=shell).ok()
-        assert result.stderr == ""
-        found = json.loads(result.stdout)[0]
-        known = {**self._base, **(env or {})}
-        own = ("PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE")
-        return {key: value for key, value in found.items() if key not in own and known.get(key) != value}
 
 
 @pytest.fixture
@@ -163,55 +121,36 @@ def port_script(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return script
 
 
-@pytest.mark.parametrize("accelerator", ["rocm", "cuda", "none"])
-def test_a_gpu_for_each_task_only_on_rocm(tmp_path: Path, accelerator: str) -> None:
-    runscripts = Runscripts(tmp_path, plan(accelerator=accelerator))
+@pytest.mark.parametrize(
+    ("selection", "accelerator", "mask"),
+    [
+        ("slurm", "rocm", "ROCR_VISIBLE_DEVICES"),
+        ("slurm", "cuda", None),
+        ("slurm", "none", None),
+        ("localid", "rocm", "ROCR_VISIBLE_DEVICES"),
+        ("localid", "cuda", "CUDA_VISIBLE_DEVICES"),
+        ("localid", "none", None),
+        ("none", "rocm", None),
+        ("none", "cuda", None),
+    ],
+)
+def test_who_picks_the_gpu_of_each_task(tmp_path: Path, selection: str, accelerator: str, mask: str | None) -> None:
+    runscripts = Runscripts(tmp_path, plan(accelerator=accelerator, gpu_selection=selection))
     for task in range(4):
         found = runscripts.environment(step(task))
-        assert found.get("ROCR_VISIBLE_DEVICES") == (str(task % 2) if accelerator == "rocm" else None)
-        assert not set(found) & set(MASKS[1:])
+        assert {name: found[name] for name in MASKS if name in found} == ({mask: str(task % 2)} if mask else {})
+        for theirs in MASKS:
+            for value in ("3", ""):
+                assert not set(runscripts.environment({**step(task), theirs: value})) & set(MASKS)
 
 
-def test_no_mask_where_there_is_one_already_or_one_task_has_the_node(tmp_path: Path) -> None:
-    runscripts = Runscripts(tmp_path, plan(accelerator="rocm"))
-    for mask in MASKS:
-        for value in ("3", ""):
-            assert not set(runscripts.environment({**step(1), mask: value})) & set(MASKS)
+@pytest.mark.parametrize("selection", ["slurm", "localid"])
+def test_no_mask_where_one_task_has_the_node_or_there_are_too_few_gpus(tmp_path: Path, selection: str) -> None:
+    runscripts = Runscripts(tmp_path, plan(accelerator="rocm", gpu_selection=selection))
     assert not set(runscripts.environment(step(1, "1(x4)"))) & set(MASKS)
     assert not set(runscripts.environment()) & set(MASKS)
-
-
-def test_miopen_caches_are_the_jobs_and_the_users_own(tmp_path: Path) -> None:
-    runscripts = Runscripts(tmp_path, plan(accelerator="rocm"))
-    found = runscripts.environment(step(0))
-    expected = tmp_path / f"miopen-{os.getuid()}-4711"
-    assert found["MIOPEN_USER_DB_PATH"] == found["MIOPEN_CUSTOM_CACHE_DIR"] == str(expected)
-    assert expected.stat().st_mode & 0o777 == 0o700
-    (expected / "kernels").write_text("compiled")
-    assert runscripts.environment(step(1))["MIOPEN_USER_DB_PATH"] == str(expected)
-    assert (expected / "kernels").read_text() == "compiled"
-    assert runscripts.environment(step(0, job=4712))["MIOPEN_USER_DB_PATH"] != str(expected)
-    mine = runscripts.environment({**step(0), "MIOPEN_USER_DB_PATH": "/mine"})
-    assert "MIOPEN_USER_DB_PATH" not in mine
-    assert mine["MIOPEN_CUSTOM_CACHE_DIR"] == str(expected)
-
-
-def test_no_cache_where_somebody_else_has_made_the_directory(tmp_path: Path) -> None:
-    runscripts = Runscripts(tmp_path, plan(accelerator="rocm"))
-    theirs = tmp_path / f"miopen-{os.getuid()}-4711"
-    if os.getuid() == 0:
-        theirs.mkdir(mode=0o777)
-        os.chown(theirs, 65534, 65534)
-    else:
-        theirs.symlink_to("/")
-    for environment in (step(0), {**step(0), "TMPDIR": "/nonexistent"}):
-        assert not [name for name in runscripts.environment(environment) if name.startswith("MIOPEN")]
-
-
-def test_other_accelerators_have_no_miopen(tmp_path: Path) -> None:
-    found = Runscripts(tmp_path, plan(accelerator="cuda")).environment(step(0))
-    assert not [name for name in found if name.startswith("MIOPEN")]
-    assert not list(tmp_path.glob("miopen*"))
+    assert not set(runscripts.environment({**step(1), "SLURM_GPUS_ON_NODE": "1"})) & set(MASKS)
+    assert runscripts.environment({**step(1), "SLURM_GPUS_ON_NODE": "8"})["ROCR_VISIBLE_DEVICES"] == "1"
 
 
 def test_the_easyconfigs_variables_where_the_user_has_none(tmp_path: Path) -> None:
@@ -221,6 +160,27 @@ def test_the_easyconfigs_variables_where_the_user_has_none(tmp_path: Path) -> No
     assert (found["NCCL_SOCKET_IFNAME"], found["ODD"]) == ("hsn", wanted[1][1])
     assert set(runscripts.environment({"NCCL_SOCKET_IFNAME": "eth0"})) & {"NCCL_SOCKET_IFNAME", "ODD"} == {"ODD"}
     assert "NCCL_SOCKET_IFNAME" not in runscripts.environment({"NCCL_SOCKET_IFNAME": ""})
+
+
+@pytest.mark.parametrize("accelerator", ["rocm", "cuda", "none"])
+def test_every_script_is_clean_sh(tmp_path: Path, accelerator: str) -> None:
+    odd = "it's $(touch x) `id` \"\\ é"
+    activation = Activation("x", f"source {odd}")
+    changes: dict[str, Any] = {
+        "runscript_env": (("A", odd), ("B", "2")),
+        "cache_directory": f"/{odd}",
+        "gpu_selection": "localid",
+    }
+    for number, more in enumerate(({}, changes, {**changes, "activation": activation})):
+        made = Runscripts(tmp_path / str(number), plan(accelerator=accelerator, **more))
+        paths = sorted(made.directory.iterdir())
+        assert len(paths) == 8
+        for path in paths:
+            for shell in SHELLS:
+                assert run((*shell, "-n", path)).ok().stderr == ""
+            assert bool(path.stat().st_mode & 0o111) == (path.name != "init-conda-venv")
+        checked = run(("shellcheck", "--severity", "style" if number == 0 else "warning", *paths))
+        assert checked.code == 0, checked.stdout
 
 
 @pytest.mark.parametrize("name", ["conda-python-simple", "conda-python-distributed"])
@@ -248,12 +208,44 @@ def test_python_is_activated_by_a_command(images: Images, tmp_path: Path) -> Non
     assert not shell.stdout.startswith("|")
 
 
+@pytest.mark.parametrize("with_conda", ["source /opt/miniconda3/bin/activate pytorch", "true"])
+def test_conda_and_the_venv_are_activated_by_sourcing(images: Images, tmp_path: Path, with_conda: str) -> None:
+    directory = Runscripts(tmp_path, plan(accelerator="none", wrappers=())).directory
+    venv = tmp_path / "user-software" / "venv" / "mine"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "activate").write_text("VENV=/user-software/venv/mine\n")
+    binds = f"{directory}:/runscripts,{tmp_path}/user-software:/user-software"
+    inside = ("apptainer", "exec", "--env", f"WITH_CONDA={with_conda}", "-B", binds, images.python_sif)
+    code = '. /runscripts/init-conda-venv; echo "${CONDA_PREFIX-none} $VENV ${sifmod_venv-unset}"'
+    conda = "/opt/miniconda3/envs/pytorch" if with_conda != "true" else "none"
+    result = run((*inside, "bash", "-c", code)).ok()
+    assert (result.stdout, result.stderr) == (f"{conda} /user-software/venv/mine unset\n", "")
+
+
 def test_activation_that_fails_runs_nothing(images: Images, tmp_path: Path) -> None:
     wanted = plan(accelerator="none", activation=Activation("false", "false"), wrappers=())
     directory = Runscripts(tmp_path, wanted).directory
     inside = ("apptainer", "exec", "-B", f"{directory}:/runscripts", images.python_sif)
     result = run((*inside, "/runscripts/conda-python-simple", "-c", "print('ran')"))
     assert (result.code, result.stdout) == (1, "")
+
+
+def test_packages_without_pip(images: Images, tmp_path: Path) -> None:
+    wanted = plan(accelerator="none", activation=Activation("true", ""), wrappers=())
+    directory = Runscripts(tmp_path, wanted).directory
+    without = tmp_path / "without"
+    (without / "python").mkdir(parents=True)
+    script = without / "python" / "python"
+    script.write_text('#!/bin/sh\nexec /opt/miniconda3/envs/pytorch/bin/python -S "$@"\n')
+    script.chmod(0o755)
+    (without / "some_thing-1.2.dist-info").mkdir()
+    (without / "some_thing-1.2.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: some-thing\nVersion: 1.2\n"
+    )
+    inside = ("apptainer", "exec", "-B", f"{directory}:/runscripts,{without}:/without", images.python_sif)
+    env = ("env", "PATH=/without/python:/usr/bin:/bin", "PYTHONPATH=/without")
+    listed = run((*inside, *env, "/runscripts/list-packages")).ok()
+    assert (listed.stdout.split(), listed.stderr) == (["some-thing", "1.2"], "")
 
 
 def test_a_shell_in_an_image_without_bash(images: Images, tmp_path: Path) -> None:

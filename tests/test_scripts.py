@@ -32,6 +32,8 @@ ODD = plan(
     wrappers=(Wrapper("odd", (HOSTILE, "-c", HOSTILE)), Wrapper("start-shell", ("/runscripts/start-shell",))),
     runscripts=ALL,
     runscript_env=(("Y", HOSTILE),),
+    verb="run",
+    user_software=True,
 )
 BARE = plan(
     accelerator="none",

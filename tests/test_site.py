@@ -49,10 +49,28 @@ def test_nothing_at_all_is_a_site() -> None:
         ("link: move", "1:7: link: expected copy, hardlink or reference, got the text 'move'"),
         ("lock_lease: soon", "1:13: lock_lease: expected a number, got the text 'soon'"),
         ("lock_lease: 0", "1:13: lock_lease: expected a number from 1 to 3600, got 0"),
+        ("memory: 0", "1:9: memory: expected at least 67108864, got 0"),
         ("lock_lease: .nan", "1:13: lock_lease: expected a number, got the number .nan"),
         ("umask: '28'", "1:8: umask: expected three or four octal digits such as '027', got '28'"),
         ("umask: 1.5", "1:8: umask: expected three or four octal digits such as '027', got '1.5'"),
         ("umask: yes", "1:8: umask: expected text, got yes, which YAML reads as true; write umask: 'yes'"),
+        ("gpu_selection: all", "1:16: gpu_selection: expected slurm, localid or none, got the text 'all'"),
+        (
+            "cache_directory: tmp",
+            "1:18: cache_directory: expected an absolute path without variables, got 'tmp'",
+        ),
+        (
+            "cache_directory: /tmp/$USER",
+            "1:18: cache_directory: expected an absolute path without variables, got '/tmp/$USER'",
+        ),
+        (
+            "binds: {net: [{source: /a, links: 3}]}",
+            "1:35: binds.net[0].links: expected true or false, got the number 3",
+        ),
+        (
+            "accelerators: {cuda: devices}",
+            "1:22: accelerators.cuda: expected nv, nvccli or none, got the text 'devices'",
+        ),
         ("arch: x86_64", "1:7: arch: expected auto, amd64 or arm64, got the text 'x86_64'"),
         ("env: {PATH: /x}", "1:7: env.PATH: PATH is made from the key path: write the directories there"),
         (

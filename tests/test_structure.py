@@ -14,11 +14,12 @@ BELOW: dict[str, set[str]] = {
     "errors": set(),
     "digest": set(),
     "config": {"errors", "digest"},
+    "imports": {"errors", "digest", "config"},
     "module": {"errors", "digest", "config"},
     "image": {"errors", "digest", "config", "module"},
     "tree": {"errors", "digest", "config", "module"},
-    "actions": {"errors", "digest", "config", "module", "image", "tree"},
-    "cli": {"errors", "digest", "config", "module", "image", "tree", "actions"},
+    "actions": {"errors", "digest", "config", "imports", "module", "image", "tree"},
+    "cli": {"errors", "digest", "config", "imports", "module", "image", "tree", "actions"},
 }
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py" and path.parent != PACKAGE)
 

@@ -8,6 +8,7 @@ import pytest
 
 from sifmod.module.plan import Bind
 from support.command import run
+from support.devices import with_devices
 from support.generation import make_generation
 from support.module_tool import ModuleTool
 from support.wrappers import Somebody, loaded, tiny_plan
@@ -121,20 +122,6 @@ def test_hostile_names_of_directories(somebody: Somebody, shared_tmp: Path, tiny
     assert not list(shared_tmp.rglob("pwned"))
 
 
-# No machine of the tests has a GPU: a file with the device's name stands for it, in a /dev of the test's own.
-WITH_DEVICES = """
-mount -t tmpfs -o mode=0755 none "$1"
-mkdir "$1/shm" "$1/pts"
-ln -s /proc/self/fd "$1/fd"
-for device in null zero full random urandom tty fuse; do : >"$1/$device"; done
-for device in null zero full random urandom tty fuse shm pts; do mount --bind "/dev/$device" "$1/$device"; done
-for device in $2; do : >"$1/$device"; done
-mount --rbind "$1" /dev
-shift 2
-exec "$@"
-"""
-
-
 @pytest.mark.parametrize(
     ("flags", "devices", "expected"),
     [
@@ -159,8 +146,7 @@ def test_the_runtime_is_told_of_gpus_where_they_are(
     switch = make_generation(wanted, tiny)
     dev = shared_tmp / "dev"
     dev.mkdir()
-    own_dev = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", WITH_DEVICES, "sh", dev, devices)
-    command = (*own_dev, switch / "bin" / "in-sh", "-c", ":")
+    command = (*with_devices(dev, devices), switch / "bin" / "in-sh", "-c", ":")
     users = {"SINGULARITY_ROCM": "1", "APPTAINER_NV": "1"} if not devices else {}
     for base in ({}, users, loaded(module_tool, wanted)):
         debugging = run(command, env={**os.environ, **base, "APPTAINER_DEBUG": "1"})

@@ -77,6 +77,16 @@ class Images:
         return made(tiny.with_name(f"{tiny.stem}-{arch}.sif"), build)
 
     @cached_property
+    def entrypoint_sif(self) -> Path:
+        """The tiny image with an entrypoint, which sets ENTERED and starts the command it is given."""
+        entry = Entry("entry", b'#!/bin/sh\nexport ENTERED=yes\nexec "$@"\n')
+        layout = made(
+            BUILD / "entrypoint.oci",
+            lambda to: write_layout(to, (layer((*_busybox(), entry)),), entrypoint=("/entry",)),
+        )
+        return made(BUILD / "entrypoint.sif", lambda to: _build_sif(to, f"oci:{layout}"))
+
+    @cached_property
     def umoci_layout(self) -> Path:
         """An OCI layout of three layers that umoci made."""
         key = hashlib.sha256("".join((*umoci_image.STEPS, umoci_image.AGED)).encode()).hexdigest()[:12]

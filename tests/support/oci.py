@@ -55,6 +55,7 @@ def write_layout(
     env: Sequence[str] = (),
     arch: str = "amd64",
     created: str = "2025-01-01T00:00:00Z",
+    entrypoint: Sequence[str] = (),
 ) -> Path:
     """Make `directory` an OCI layout of one untagged manifest and return it."""
     blobs = directory / "blobs" / "sha256"
@@ -67,11 +68,12 @@ def write_layout(
 
     packed = [one if isinstance(one, Packed) else Packed(one, digest_of(one)) for one in layers]
     path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    started = {"Entrypoint": list(entrypoint)} if entrypoint else {}
     config = {
         "created": created,
         "architecture": arch,
         "os": "linux",
-        "config": {"Env": [path, *env], "Cmd": ["/bin/sh"], "Labels": dict(labels or {})},
+        "config": {"Env": [path, *env], "Cmd": ["/bin/sh"], "Labels": dict(labels or {}), **started},
         "rootfs": {"type": "layers", "diff_ids": [one.diff_id for one in packed]},
     }
     manifest = {

@@ -37,7 +37,10 @@ def generation(prefix: Path, number: str) -> Content:
         elif path.name == "receipt.json":
             held = _receipt(path).replace(str(root), "ROOT")
         else:
-            held = path.read_text().replace(str(root), "ROOT")
+            # the key of a runscript's caches is a digest of the root among others
+            held = re.sub(
+                r"(JOB_ID-\})[0-9a-f]{12}$", r"\1KEY", path.read_text().replace(str(root), "ROOT"), flags=re.M
+            )
         content[str(path.relative_to(root))] = ("link" if path.is_symlink() else "", mode, held)
     return content
 

@@ -1,4 +1,4 @@
-"""A real Slurm cluster of two nodes on this machine, with all of its state in one directory."""
+"""A real Slurm cluster of a few nodes on this machine, with all of its state in one directory."""
 
 import os
 import pwd
@@ -41,25 +41,36 @@ SlurmdTimeout=30
 MinJobAge=60
 KillWait=2
 ReturnToService=2
-NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={n1} CPUs=2 RealMemory=4000 State=UNKNOWN
-NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={n2} CPUs=2 RealMemory=4000 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8
 """
+NODE = "NodeName={node} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=4000 State=UNKNOWN"
 
 
 class Slurm:
-    """Start with `start`, end with `stop`; in between jobs are the real thing."""
+    """Start with `start`, end with `stop`; in between jobs are the real thing.
 
-    def __init__(self, directory: Path) -> None:
+    Each node may have `gpus`, which are fake: other device files, which Slurm hands out, and names in masks, alike.
+    """
+
+    def __init__(self, directory: Path, nodes: Sequence[str] = NODES, gpus: int = 0) -> None:
         directory.mkdir(mode=0o755)
-        for name in ("state", *NODES):
+        for name in ("state", *nodes):
             (directory / name).mkdir(mode=0o755)
-        controller, n1, n2 = free_ports(3)
+        controller, *ports = free_ports(1 + len(nodes))
         user = pwd.getpwuid(os.geteuid()).pw_name
         self.directory = directory
         self.configuration = directory / "slurm.conf"
         names = {"host": socket.gethostname(), "user": user, "directory": directory}
-        self.configuration.write_text(CONFIGURATION.format(controller=controller, n1=n1, n2=n2, **names))
+        lines = [CONFIGURATION.format(controller=controller, **names)]
+        lines += [NODE.format(node=node, port=port) for node, port in zip(nodes, ports, strict=True)]
+        if gpus:
+            lines = ["GresTypes=gpu", *lines[:1], *(f"{line} Gres=gpu:{gpus}" for line in lines[1:])]
+            fake = [directory / f"fake-gpu{number}" for number in range(gpus)]
+            for path in fake:
+                path.symlink_to("/dev/null")  # a device file it must be
+            (directory / "gres.conf").write_text("".join(f"Name=gpu File={path}\n" for path in fake))
+        self.configuration.write_text("\n".join((*lines, "")))
+        self._nodes = nodes
         self._daemons: list[Daemon] = []
 
     @property
@@ -78,9 +89,9 @@ class Slurm:
         munged.wait_until((self.directory / "munge.socket").exists)
         controller = self._daemon("slurmctld", "-D", "-f", str(self.configuration))
         controller.wait_until(lambda: self.run(("scontrol", "ping")).code == 0)
-        nodes = [self._daemon("slurmd", "-D", "-N", node, "-f", str(self.configuration)) for node in NODES]
+        nodes = [self._daemon("slurmd", "-D", "-N", node, "-f", str(self.configuration)) for node in self._nodes]
         for node in nodes:
-            node.wait_until(lambda: self._states() == ("idle", "idle"))
+            node.wait_until(lambda: self._states() == ("idle",) * len(self._nodes))
 
     def stop(self) -> None:
         """End the jobs, then the daemons, in the opposite order of their start."""

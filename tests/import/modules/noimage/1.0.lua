@@ -1,0 +1,2 @@
+local uri = ""
+set_shell_function("x", capture("which singularity") .. " exec " .. uri .. " x")

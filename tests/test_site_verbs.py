@@ -1,0 +1,295 @@
+"""`sifmod site`, and what `check` and `install` say about a site's binds."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sifmod.actions.draft_site import draft_site
+from sifmod.actions.survey import FABRIC, Survey, survey
+from sifmod.cli.main import run
+from sifmod.config.check import check_layer
+from sifmod.config.easyconfig import EasyconfigFile
+from sifmod.config.lint import lint_binds
+from sifmod.config.site import SiteFile
+from sifmod.config.yaml import parse_yaml
+from support.config import write
+from support.generation import find
+from support.images import Images
+
+
+def test_detect_names_the_site_that_the_paths_tell(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Most paths win, whatever site the settings name."""
+    for name, places in {"one": ["/etc"], "two": ["/etc", "/usr"], "none": ["/etc", "/usr", "/no/such"]}.items():
+        write(tmp_path / f"etc-sifmod.d/sites/{name}.yaml", f"detect: {{paths: {places}}}".replace("'", ""))
+    write(tmp_path / "etc-sifmod.d/a.yaml", "site: generic\n")
+    assert run(["site", "detect"]) == 0
+    assert capfd.readouterr() == ("two\n", "== recognised by /etc, /usr\n")
+    assert run(["site", "detect", "--json"]) == 0
+    found = {"site": "two", "how": "recognised by /etc, /usr", "warnings": []}
+    assert json.loads(capfd.readouterr().out) == found
+
+
+def test_detect_runs_no_program(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    strace = (find("strace"), "-f", "-qq", "-e", "trace=execve", "-o", trace)
+    done = subprocess.run((*strace, sys.executable, "-m", "sifmod", "site", "detect"), check=True, capture_output=True)
+    assert done.stdout == b"generic\n"
+    started = {line.partition('execve("')[2].partition('"')[0] for line in trace.read_text().splitlines()}
+    assert started - {""} == {sys.executable}
+
+
+def test_show_prints_keys_with_origins_and_what_is_here(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "libx.so.1").touch()
+    site = write(tmp_path / "mine.yaml", f"accelerator: rocm\nbinds:\n  host-libs: ['{tmp_path}/libx.so*']\n")
+    assert run(["site", "show", str(site)]) == 0
+    shown = capfd.readouterr()
+    assert shown.err == ""
+    assert re.search(rf"^accelerator += +rocm +\({re.escape(str(site))}:1\)$", shown.out, re.MULTILINE)
+    assert re.search(rf"^binds, as they are here += +{re.escape(str(tmp_path))}/libx.so.1 ", shown.out, re.MULTILINE)
+    assert run(["site", "show", str(site), "--json"]) == 0
+    data = json.loads(capfd.readouterr().out)
+    assert data["warnings"] == []
+    assert {"key": "accelerator", "value": "rocm", "origin": f"{site}:1"} in data["origins"]
+
+
+def test_every_shipped_site_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    from sifmod.config.find import shipped
+
+    for path in sorted((shipped() / "sites").glob("*.yaml")):
+        assert run(["site", "show", path.stem]) == 0
+        assert re.search(rf"^name += +{path.stem} ", capfd.readouterr().out, re.MULTILINE)
+
+
+def lint(text: str) -> list[str]:
+    node, problems = parse_yaml(text.encode(), "s.yaml")
+    assert not problems
+    assert not check_layer(SiteFile, node)
+    return [str(problem) for problem in lint_binds(node)]
+
+
+def test_a_colon_for_a_comma() -> None:
+    (found,) = lint("binds: {a: ['/usr:/srv', '/usr:/no/such', '/usr:/var:ro', {source: /usr, target: /tmp}]}")
+    assert found == (
+        "s.yaml:1:13: binds.a[0]: /srv is a directory of this machine too: if two bind paths are meant, write "
+        "/usr and /srv as two items, if not, {source: /usr, target: /srv}"
+    )
+
+
+def test_two_paths_in_one_text_are_refused() -> None:
+    (found,) = check_layer(SiteFile, parse_yaml(b"binds: {a: ['/usr,/etc']}", "s.yaml")[0])
+    assert found.message == (
+        "a path with , cannot be bound into a container: '/usr,/etc'; several bind paths are several items of the list"
+    )
+
+
+def test_a_missing_source() -> None:
+    not_needed = ", ".join(f"{{source: '{path}', optional: true}}" for path in ("/no/way", "/no/w*"))
+    assert lint(f"binds: {{a: [/no/such, '/no/s*', {not_needed}, '/op?']}}") == [
+        "s.yaml:1:13: binds.a[0]: /no/such is not here and not optional: no module can be loaded",
+        "s.yaml:1:23: binds.a[1]: nothing here fits /no/s*, and it is not optional: no module can be loaded",
+    ]
+
+
+def test_one_target_twice() -> None:
+    assert lint("binds: {a: [/opt, '/etc:/x'], b: [/opt/, {source: /var, target: /x}, /srv]}") == [
+        "s.yaml:1:35: binds.b[0]: its target /opt/ is that of binds.a[0] too, and the first one counts",
+        "s.yaml:1:42: binds.b[1]: its target /x is that of binds.a[1] too, and the first one counts",
+    ]
+
+
+@pytest.mark.parametrize("root", ["/", "//", "/.", "/x/../", "/op[t]/.."])
+def test_the_root_is_no_target(root: str) -> None:
+    for item in (f"'/opt:{root}'", f"'{root}'", f"{{source: /opt, target: '{root}'}}", f"{{source: '{root}'}}"):
+        for text, model in ((f"binds: {{a: [{item}]}}", SiteFile), (f"binds: [{item}]", EasyconfigFile)):
+            (found,) = check_layer(model, parse_yaml(text.encode(), "s.yaml")[0])
+            assert "as target would hide the whole image" in found.message
+    assert not check_layer(SiteFile, parse_yaml(f"binds: {{a: ['{root}:/host']}}".encode(), "s.yaml")[0])
+
+
+def test_a_target_that_hides_the_image() -> None:
+    found = lint("binds: {a: [/usr, '/opt:/etc/', '/opt:/usr/lib64', '/opt:/usr/local', '/us[r]', '/opt/../bin']}")
+    assert [line.partition(": ")[2].partition(":")[0] for line in found if "hides the image's own" in line] == [
+        *("binds.a[0]", "binds.a[1]", "binds.a[2]", "binds.a[4]", "binds.a[5]"),
+    ]
+    (all_of_it,) = lint("binds: {a: ['/*']}")
+    assert "hides the image's own /bin, /etc, /lib, /lib64, /sbin and 1 more: the image" in all_of_it
+
+
+def test_matches_that_cannot_be_bound_are_named(tmp_path: Path) -> None:
+    for name in ("good", "a,b", "c:d"):
+        (tmp_path / name).touch()
+    (found,) = lint(f"binds: {{a: ['{tmp_path}/*']}}")
+    assert found.endswith(
+        f"left out, for no bind path can hold what is in the name: '{tmp_path}/a,b', '{tmp_path}/c:d'"
+    )
+
+
+def test_a_sites_binds_alone_tell_a_site(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    site = write(tmp_path / "a.yaml", "name: a\ndescription: d\naccelerator: cuda\nbinds:\n  fabric: [/opt]\n")
+    assert run(["check", str(site)]) == 0
+    assert capfd.readouterr().out == f"{site}: ok: a site\n"
+    easyconfig = write(
+        tmp_path / "b.yaml", "name: a\nversion: '1'\nimage: {sources: [a.sif]}\nbinds: {fabric: [/opt]}\n"
+    )
+    assert run(["check", str(easyconfig)]) == 5
+    assert "binds: expected a list of bind paths" in capfd.readouterr().out
+
+
+def test_show_tells_matches_from_what_is_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """With their targets, and also where another bind has the same source."""
+    for name in ("one", "two"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+    binds = f"['{tmp_path}/in/two:/other', '{tmp_path}/in/*:/there', '{tmp_path}/in/t*', '{tmp_path}/in']"
+    assert run(["site", "show", str(write(tmp_path / "mine.yaml", f"binds: {{a: {binds}}}\n")), "--json"]) == 0
+    rows = json.loads(capfd.readouterr().out)["origins"]
+    assert [row["value"] for row in rows if row["key"] == "binds, as they are here"] == [
+        *(f"{tmp_path}/in/one:/there/one", f"{tmp_path}/in/two:/there/two", f"{tmp_path}/in/two"),
+    ]
+
+
+def test_detect_refuses_an_unknown_variable(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIFMOD_FOO", "1")
+    assert run(["site", "detect"]) == 2
+    assert "SIFMOD_FOO: unknown variable" in capfd.readouterr().err
+
+
+def test_detection_by_a_pattern(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "etc-sifmod.d/sites/keys.yaml", f"detect: {{paths: ['{tmp_path}/ib/*/ports/*/pkeys/1']}}\n")
+    write(tmp_path / "ib/mlx5_bond_0/ports/1/pkeys/0", "0xffff\n")
+    assert run(["site", "detect"]) == 0
+    assert capfd.readouterr().out == "generic\n"
+    write(tmp_path / "ib/ibp65s0/ports/1/pkeys/1", "0x0000\n")
+    assert run(["site", "detect"]) == 0
+    assert capfd.readouterr() == ("keys\n", f"== recognised by {tmp_path}/ib/*/ports/*/pkeys/1\n")
+
+
+def test_check_takes_sites_and_quirks(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    site = write(tmp_path / "mine.yaml", "detect: {paths: [/etc]}\nbinds: {a: [/no/such]}\n")
+    quirk = write(tmp_path / "quirk.yaml", "description: d\nreason: r\nlink: l\nmatch: {name: A}\nenv: {B: null}\n")
+    wrong = write(tmp_path / "sites/wrong.yaml", "acelerator: rocm\n")
+    assert run(["check", str(site), str(quirk)]) == 0
+    assert capfd.readouterr().out.splitlines() == [
+        f"{site}:2:13: binds.a[0]: /no/such is not here and not optional: no module can be loaded (warning)",
+        f"{site}: ok: a site",
+        f"{quirk}: ok: a quirk",
+    ]
+    assert run(["check", str(wrong)]) == 5
+    assert "unknown key; did you mean accelerator?" in capfd.readouterr().out
+    assert run(["check", "--json", str(site)]) == 0
+    (result,) = json.loads(capfd.readouterr().out)
+    assert (len(result["warnings"]), result["problems"]) == (1, [])
+
+
+def test_install_and_show_warn(
+    tmp_path: Path, images: Images, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = write(tmp_path / "etc-sifmod.d" / "own.yaml", "binds: {a: [/no/such]}\n")
+    warning = f"== warning: {own}:1:13: binds.a[0]: /no/such is not here and not optional: no module can be loaded\n"
+    assert run(["site", "show"]) == 0
+    assert capfd.readouterr().err == warning
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    text = f"name: Tiny\nversion: '1.0'\nimage: {{sources: ['{images.tiny_sif}']}}\n"
+    assert run(["install", str(write(tmp_path / "Tiny-1.0.yaml", text))]) == 0
+    assert warning in capfd.readouterr().err
+
+
+def test_the_binds_of_an_easyconfig_are_looked_at_too(
+    tmp_path: Path, images: Images, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    file = write(
+        tmp_path / "Tiny-1.0.yaml",
+        f"name: Tiny\nversion: '1.0'\nimage: {{sources: ['{images.tiny_sif}']}}\n"
+        f"binds: ['{tmp_path}:/srv', '/no/such:/no/such:ro', '{tmp_path}/no*']\n",
+    )
+    said = (
+        f"{file}:4:9: binds[0]: /srv is a directory of this machine too",
+        "binds[1]: /no/such is not here and not optional",
+        f"binds[2]: nothing here fits {tmp_path}/no*, and it is not optional",
+    )
+    assert run(["check", str(file)]) == 0
+    out = capfd.readouterr().out
+    assert out.endswith(f"{file}: ok: Tiny/1.0\n")
+    assert run(["install", "--skip-sanity-check", str(file)]) == 0
+    err = capfd.readouterr().err
+    for text in said:
+        assert text in out
+        assert text in err
+    assert run(["check", "--json", str(file)]) == 0
+    assert len(json.loads(capfd.readouterr().out)[0]["warnings"]) == 3
+
+
+def test_new_writes_a_file_that_can_be_chosen(
+    tmp_path: Path, own_home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["site", "new", "mine"]) == 0
+    path = own_home / ".config/sifmod/sites/mine.yaml"
+    assert capfd.readouterr().out == f"{path}\n"
+    text = path.read_text()
+    assert run(["check", str(path)]) == 0
+    assert run(["site", "show", "mine"]) == 0
+    capfd.readouterr()
+    assert run(["site", "new", "mine"]) == 2
+    assert f"{path} exists already, and is left as it is" in capfd.readouterr().err
+    assert path.read_text() == text
+    assert run(["site", "new", "mine", "-o", "-"]) == 0
+    assert capfd.readouterr().out == text
+    assert run(["site", "new", "other", "-o", str(tmp_path / "other.yaml")]) == 0
+    assert "name: other\n" in (tmp_path / "other.yaml").read_text()
+
+
+@pytest.mark.parametrize("name", ["../x", "", "a b", "a/b"])
+def test_a_name_that_cannot_be_one(name: str, own_home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["site", "new", name]) == 2
+    assert "error: " in capfd.readouterr().err
+    assert not (own_home / ".config").exists()
+
+
+def test_what_is_found_is_in_the_draft() -> None:
+    found = Survey(
+        ("/var/spool/slurmd",), ("/opt/cray",), ("/usr/lib64/libcxi.so*",), ("/pfs", "/yes"), ("hsn0", "hsn1")
+    )
+    text = draft_site("yes", ("rocm", "/dev/kfd is there"), found)
+    node, problems = parse_yaml(text.encode(), "s.yaml")
+    assert (problems, check_layer(SiteFile, node)) == ((), ())
+    binds = {
+        name: [item.entries["source"].text for item in group.items]
+        for name, group in node.entries["binds"].entries.items()
+    }
+    assert binds == {
+        "slurm": ["/var/spool/slurmd"],
+        "fabric": ["/opt/cray"],
+        "host-libs": ["/usr/lib64/libcxi.so*"],
+        "filesystems": ["/pfs", "/yes"],
+    }
+    assert node.entries["runscript_env"].entries["NCCL_SOCKET_IFNAME"].text == "hsn0,hsn1"
+    assert (node.entries["name"].text, node.entries["accelerator"].text) == ("yes", "rocm")
+
+
+@pytest.mark.parametrize(("networks", "plugin"), [(("ib0", "ibp65s0"), "IB"), (("hsn0",), "AWS Libfabric")])
+def test_the_draft_names_the_plugin_of_the_network(networks: tuple[str, ...], plugin: str) -> None:
+    text = draft_site("yes", ("cuda", "/dev/nvidiactl is there"), Survey((), (), (), (), networks))
+    assert f"\n  # NCCL_NET: {plugin}\n" in text
+    assert "/etc/libibverbs.d" not in FABRIC  # the image's own is for the image's libraries
+
+
+def test_file_systems_of_the_whole_machine(tmp_path: Path) -> None:
+    mounts = write(
+        tmp_path / "mounts",
+        """
+        10.0.0.1@o2ib:/lustrep1 /pfs/lustrep1 lustre rw 0 0
+        server:/apps /appl nfs4 rw 0 0
+        server:/home /home/users nfs4 rw 0 0
+        /dev/sda1 / ext4 rw 0 0
+        proc /proc proc rw 0 0
+        odd
+        """,
+    )
+    assert survey(str(mounts)).filesystems == ("/appl", "/pfs/lustrep1")
+    assert survey(os.devnull).filesystems == ()
+    assert survey("/no/such").filesystems == ()
