@@ -11,6 +11,9 @@ import pytest
 
 SIFMOD = str(Path(sys.executable).with_name("sifmod"))
 
+# whoever runs the tests may have SIGHUP ignored, which is inherited
+START = "import os, signal, sys; signal.signal(1, getattr(signal, sys.argv[1])); os.execv(sys.argv[2], sys.argv[2:])"
+
 
 @pytest.fixture
 def silent_server() -> Iterator[socket.socket]:
@@ -50,7 +53,8 @@ def test_a_current_directory_that_is_gone(tmp_path: Path, arguments: tuple[str, 
 def test_a_terminal_that_is_closed(tmp_path: Path, silent_server: socket.socket, *, ignored: bool) -> None:
     """SIGHUP cleans up as SIGTERM does; under nohup it is ignored, and stays so."""
     url = f"http://127.0.0.1:{silent_server.getsockname()[1]}/x.sif"
-    command = (*(("sh", "-c", "trap '' HUP; exec \"$@\"", "sh") if ignored else ()), SIFMOD, "fetch", "-q", url)
+    start = (sys.executable, "-c", START, "SIG_IGN" if ignored else "SIG_DFL")
+    command = (*start, SIFMOD, "fetch", "-q", url)
     process = subprocess.Popen((*command, "--prefix", str(tmp_path / "prefix")), stderr=subprocess.PIPE, text=True)
     connection, _ = silent_server.accept()
     with connection:
