@@ -1,6 +1,6 @@
 """The commands of an image: programs in its directories, found by reading its file system."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from sifmod.image.inspect.rootfs import Rootfs
 
@@ -23,8 +23,3 @@ def find_command(rootfs: Rootfs, name: str, directories: Iterable[str]) -> str:
     """The path that `name` stands for in `directories`; "" where none of them has it. An absolute name is looked at."""
     candidates = [name] if name.startswith("/") else [f"{directory}/{name}" for directory in directories]
     return next((path for path in candidates if rootfs.is_program(path)), "")
-
-
-def find_commands(rootfs: Rootfs, directories: Sequence[str]) -> tuple[str, ...]:
-    """The names of all programs in `directories`, sorted; raises ImageError for a damaged image."""
-    return tuple(sorted({name for directory in directories for name in rootfs.programs(directory)}))
