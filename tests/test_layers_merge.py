@@ -44,6 +44,7 @@ class Counted:
     blob: Stored
     opened: list[int] = field(default_factory=lambda: [0])
     digest: str = "sha256:counted"
+    diff_id: str = ""
     media_type: str = ""
     size: int = 1000
 

@@ -154,6 +154,7 @@ class Huge:
     head: bytes
     length: int
     digest: str = "sha256:huge"
+    diff_id: str = ""
     media_type: str = ""
     size: int = 0
 

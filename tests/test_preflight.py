@@ -17,31 +17,13 @@ from support.fetching import Prefix, plan
 from support.identity import call_on_small_disk
 from support.images import Images
 from support.oci import Entry, layer, write_layout
-from support.oci_index import entry
+from support.one_image import MB, OneImage
 from support.ranged import Asked, Ranged
-from support.web import Handler, Web, answer
+from support.web import Handler
 
-MB = 1_000_000
 LAYERS = tuple(
     layer((Entry(f"noise-{number}", random.Random(number).randbytes(size * MB)),)) for number, size in ((1, 3), (2, 5))
 )
-
-
-class Registry(Web):
-    """A registry with one image, x:1; `blobs` are its layers, with a log of what was asked for."""
-
-    def __init__(self, layout: Path) -> None:
-        super().__init__()
-        manifest = str(entry(layout)["digest"])
-        stored = {f"sha256:{path.name}": path.read_bytes() for path in (layout / "blobs" / "sha256").iterdir()}
-        self.answers["/v2/x/manifests/1"] = answer(200, stored.pop(manifest))
-        self.blobs = {digest: Ranged(content) for digest, content in stored.items()}
-        self.answers |= {f"/v2/x/blobs/{digest}": blob for digest, blob in self.blobs.items()}
-        self.source = f"docker://127.0.0.1:{self.server_address[1]}/x:1"
-
-    @property
-    def asked_for_layers(self) -> int:
-        return sum(len(blob.log) for blob in self.blobs.values() if len(blob.content) > MB)
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +32,8 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def registry(layout: Path) -> Iterator[Registry]:
-    server = Registry(layout)
+def registry(layout: Path) -> Iterator[OneImage]:
+    server = OneImage(layout)
     server.start()
     yield server
     server.stop()
@@ -69,7 +51,7 @@ def refused(prefix: Prefix, wanted: Plan) -> str:
 
 
 @pytest.mark.parametrize("size", [4, 10, 14])
-def test_layers_and_sif_are_one_sum(registry: Registry, tmp_path: Path, size: int) -> None:
+def test_layers_and_sif_are_one_sum(registry: OneImage, tmp_path: Path, size: int) -> None:
     """There is no room for the layers, for the layers and some of the SIF, for nearly all."""
 
     def fetch() -> None:
@@ -83,7 +65,7 @@ def test_layers_and_sif_are_one_sum(registry: Registry, tmp_path: Path, size: in
     assert registry.asked_for_layers == 0
 
 
-def test_what_is_just_enough_is_enough(registry: Registry, tmp_path: Path) -> None:
+def test_what_is_just_enough_is_enough(registry: OneImage, tmp_path: Path) -> None:
     def fetch() -> int:
         return Prefix(tmp_path / "disk" / "prefix").fetch(plan(registry.source)).size
 
@@ -91,7 +73,7 @@ def test_what_is_just_enough_is_enough(registry: Registry, tmp_path: Path) -> No
     assert registry.asked_for_layers > 0
 
 
-def test_what_has_arrived_is_not_needed_again(registry: Registry, tmp_path: Path) -> None:
+def test_what_has_arrived_is_not_needed_again(registry: OneImage, tmp_path: Path) -> None:
     smaller = min((blob for blob in registry.blobs.values() if len(blob.content) > MB), key=lambda b: len(b.content))
 
     def broken(_: Ranged, handler: Handler, __: Asked) -> bool:
@@ -139,7 +121,7 @@ def test_an_archive_that_had_to_be_unpacked_is_spoken_of(layout: Path, tmp_path:
     call_on_small_disk(tmp_path / "disk", 14 * MB, fetch)
 
 
-def test_a_file_of_its_own_needs_as_much(registry: Registry, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_file_of_its_own_needs_as_much(registry: OneImage, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     disk = tmp_path / "disk"
 
     def fetch() -> None:

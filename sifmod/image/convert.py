@@ -12,6 +12,7 @@ from sifmod.image.disk import writing
 from sifmod.image.download.downloads import Downloads
 from sifmod.image.download.retry import ONCE
 from sifmod.image.fetched import Fetched, Request
+from sifmod.image.layers.blob import Replaced
 from sifmod.image.layers.member import U32
 from sifmod.image.layers.merge import merge_layers
 from sifmod.image.metadata.graft import graft
@@ -48,7 +49,7 @@ def convert(request: Request) -> Fetched:
         metadata = _metadata(request, image)
         preflight(request, image, unpacked=any(workspace.iterdir()))
         with Downloads(image.sources, request.partial, request.settings.connections) as downloads:
-            warnings = _write(request, image, downloads, metadata, how)
+            warnings = _written(request, image, downloads, metadata, how)
             downloads.complete()
     # only now: what the header says of the squashfs is known last and stands first
     sha256, size = sha256_file(request.incoming), request.incoming.stat().st_size
@@ -113,15 +114,28 @@ def _metadata(request: Request, image: OciImage) -> Metadata:
     return make_metadata(image.config, manifest.raw, reference.kind, where)
 
 
+def _written(
+    request: Request, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
+) -> tuple[str, ...]:
+    """Write the SIF, from the start again where a transfer started over after some of its bytes went into it."""
+    while True:
+        try:
+            return _write(request, image, downloads, metadata, how)
+        except Replaced:  # as often as a transfer may start over, which it bounds
+            continue
+
+
 def _write(
     request: Request, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
 ) -> tuple[str, ...]:
     epoch = min(max(image.config.created or 0, 0), U32)  # what a squashfs can say
-    offset = partition_offset(metadata.objects)
+    offset, processors = partition_offset(metadata.objects), request.settings.processors
     with writing(request.incoming), request.incoming.open("r+b") as file, _no_collector():
-        with SquashfsWriter(file, offset, how, request.settings.processors, epoch) as squashfs:
+        with SquashfsWriter(file, offset, how, processors, epoch) as squashfs:
             with downloads.telling(request.image.filename, request.progress) as telling:
-                merged = merge_layers(downloads.blobs, squashfs, epoch=epoch, progress=telling.converted)
+                merged = merge_layers(
+                    downloads.blobs, squashfs, epoch=epoch, progress=telling.converted, processors=processors
+                )
             warnings = graft(merged.root, metadata.entries, squashfs.add, epoch)
             size = squashfs.close(merged.root)
         write_header(file, metadata.objects, size, image.config.arch or request.image.arch, epoch)

@@ -14,7 +14,7 @@ from sifmod.image.download.coverage import Coverage
 from sifmod.image.download.pool import Pool
 from sifmod.image.download.remote import Remote
 from sifmod.image.download.retry import Patience
-from sifmod.image.download.telling import Arrival
+from sifmod.image.download.telling import Telling
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.oci.credentials import Netrc
 from sifmod.image.oci.http import Get, Http
@@ -83,14 +83,18 @@ class Place:
         transfer.prepare()
         notes: list[str] = []
 
-        def progress(now: Arrival) -> None:
-            assert now.total is None or now.done <= now.total
-            notes.extend([now.note] if now.note and now.note not in notes else [])
+        def progress(what: str, done: int, total: int | None) -> None:
+            assert total is None or done <= total
+            note = what.partition("(")[2].rstrip(")")
+            notes.extend([note] if note and note not in notes else [])
             if told is not None:
-                told(now.done)
+                told(done)
 
-        with Pool(board, (transfer,), self.connections) as pool:
-            pool.wait((transfer,), progress)
+        with (
+            Pool(board, (transfer,), self.connections),
+            Telling(board, (transfer,), "file", progress, "downloading"),
+        ):
+            transfer.verify()
         data = self.path.read_bytes()
         assert hashlib.sha256(data).hexdigest() == transfer.sha256
         assert transfer.size == len(data)

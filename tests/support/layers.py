@@ -65,6 +65,7 @@ class Stored:
 
     data: bytes
     media_type: str = "application/vnd.oci.image.layer.v1.tar"
+    diff_id: str = ""
 
     @property
     def digest(self) -> str:

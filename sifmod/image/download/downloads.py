@@ -1,5 +1,6 @@
 """Downloads: the blobs of an image, all at once, each readable while it comes."""
 
+import io
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,30 +21,30 @@ from sifmod.image.download.transfer import Transfer
 from sifmod.image.oci.image import BlobSource
 from sifmod.image.settings import Settings
 
+_BUFFER = 1 << 18  # bytes
+
 
 @dataclass(frozen=True)
 class FollowedBlob:
-    """A blob of a Downloads. `open` gives its bytes from the start; a read waits for them, or raises what went wrong.
-
-    What is read is not verified yet: `Downloads.complete` says whether all of it was right.
-    """
+    """A blob of a Downloads, as `layers.blob.Blob` says. A read waits for its bytes, or raises what went wrong."""
 
     digest: str  # sha256:…, or ""
+    diff_id: str  # sha256:… of the uncompressed bytes
     media_type: str
     size: int  # bytes
     growing: Growing
 
     def open(self) -> BinaryIO:
         """The bytes from the start. May be called more than once."""
-        return self.growing.open()
+        return io.BufferedReader(self.growing.open(), _BUFFER)
 
 
 class Downloads:
     """The blobs of `sources`, whose files and journals lie in `directory`; a context manager.
 
     `sources` are listed as in a manifest, and fetched from the last one on, which a conversion reads first. Blobs on
-    this machine are read where they are. Everything is hashed once, in a thread. A blob that an earlier run left in
-    `directory` is gone on with, and verified like any other. Files stay at exit; wrong ones do not. Entering raises
+    this machine are read where they are. Each reader hashes what it is given. A blob that an earlier run left in
+    `directory` is completed, and verified like any other. Files stay at exit; wrong ones do not. Entering raises
     NoSpaceError where the disk or a quota has no room, before anything is asked for.
     """
 
@@ -60,7 +61,6 @@ class Downloads:
         self._patience = patience
         self._board = Board()
         self._stack = ExitStack()
-        self._pool: Pool | None = None
         self.blobs: tuple[FollowedBlob, ...] = ()
 
     def __enter__(self) -> "Downloads":
@@ -73,9 +73,9 @@ class Downloads:
                         undone.callback(file.close, None)
                         file.prepare()
             undone.pop_all()
-        self._pool = self._stack.enter_context(Pool(self._board, tuple(named.values()), self._connections))
+        self._stack.enter_context(Pool(self._board, tuple(named.values()), self._connections))
         self.blobs = tuple(
-            FollowedBlob(wanted.digest, wanted.media_type, wanted.size, named[_name(source)])
+            FollowedBlob(wanted.digest, source.diff_id, wanted.media_type, wanted.size, named[_name(source)])
             for source in self._sources
             for wanted in (source.descriptor,)
         )
@@ -84,15 +84,12 @@ class Downloads:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if isinstance(error, ImageError) and self._board.failure is None:
-                self._wait([blob.growing for blob in self.blobs if blob.growing.opened])
-        finally:
-            self._stack.__exit__(kind, error, trace)
+        self._stack.__exit__(kind, error, trace)
 
     def complete(self) -> None:
-        """Wait until every blob is there and verified. Raises what went wrong first: FetchError, ImageError."""
-        self._wait(self._files())
+        """Verify every blob that no reader has verified. Raises what went wrong first: FetchError, ImageError."""
+        for file in self._files():
+            file.verify()
 
     def telling(self, name: str, progress: Progress) -> Telling:
         """Tells `progress` how far the image `name` is while its blobs arrive and are converted."""
@@ -100,11 +97,6 @@ class Downloads:
 
     def _files(self) -> list[Growing]:
         return list({id(blob.growing): blob.growing for blob in self.blobs}.values())
-
-    def _wait(self, files: list[Growing]) -> None:
-        if self._pool is None:
-            raise FetchError("the downloads were not begun")
-        self._pool.wait(files, lambda _: None)
 
     def _growing(self, source: BlobSource, name: str) -> Growing:
         wanted = source.descriptor

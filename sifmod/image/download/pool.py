@@ -1,4 +1,4 @@
-"""A Pool: the threads that fetch, hash and save a few files at once, the first needed first."""
+"""A Pool: the threads that fetch and save a few files at once, the first needed first."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -6,9 +6,8 @@ from contextlib import suppress
 
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.download.board import Board
-from sifmod.image.download.growing import STEP, Growing
+from sifmod.image.download.growing import Growing
 from sifmod.image.download.remote import Piece
-from sifmod.image.download.telling import TELL_EVERY, Arrival, arrival
 from sifmod.image.download.transfer import Transfer
 
 _SAVE_EVERY = 1.0  # seconds between two journals; what is synced then need not be synced at the end
@@ -24,10 +23,9 @@ class Pool:
 
     def __init__(self, board: Board, files: Sequence[Growing], connections: int) -> None:
         self._board = board
-        self._files = files
         self._transfers = tuple(file for file in files if isinstance(file, Transfer))
         workers = max(1, connections) if self._transfers else 0
-        jobs = (*(self._work for _ in range(workers)), self._hash, *((self._save,) if workers else ()))
+        jobs = (*(self._work for _ in range(workers)), *((self._save,) if workers else ()))
         self._threads = tuple(threading.Thread(target=self._guarded, args=(job,), daemon=True) for job in jobs)
 
     def __enter__(self) -> "Pool":
@@ -44,20 +42,6 @@ class Pool:
                 if kind is not None:
                     transfer.save()
             transfer.close(self._board.failure)
-
-    def wait(self, files: Sequence[Growing], told: Callable[[Arrival], None]) -> None:
-        """Wait until all of `files` are there and verified, and say how far they are. Raises whatever ended it."""
-        board = self._board
-        while True:
-            with board.changed:
-                board.changed.wait_for(lambda: board.failure or all(file.finished for file in files), TELL_EVERY)
-                if board.failure is not None:
-                    raise board.failure
-                finished = all(file.finished for file in files)
-                now = arrival(files)
-            told(now)
-            if finished:
-                return
 
     def _guarded(self, job: Callable[[], None]) -> None:
         try:
@@ -76,25 +60,6 @@ class Pool:
                 for transfer in self._transfers:
                     if (piece := transfer.take()) is not None:
                         return transfer, piece
-                self._board.changed.wait()
-        return None
-
-    def _hash(self) -> None:
-        buffer = bytearray(STEP)
-        try:
-            while (file := self._hashable()) is not None:
-                file.hash_on(buffer)
-                if file.finished:
-                    file.stop_hashing()
-        finally:
-            for file in self._files:
-                file.stop_hashing()
-
-    def _hashable(self) -> Growing | None:
-        with self._board.changed:
-            while not self._board.stopping.is_set():
-                if (found := next((file for file in self._files if file.hashable), None)) is not None:
-                    return found
                 self._board.changed.wait()
         return None
 

@@ -11,7 +11,7 @@ from sifmod.image.download.board import Board
 from sifmod.image.download.pool import Pool
 from sifmod.image.download.remote import Remote
 from sifmod.image.download.retry import PATIENCE, Patience
-from sifmod.image.download.telling import Arrival
+from sifmod.image.download.telling import Telling
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.fetched import Fetched, Request
 from sifmod.image.sif.header import what_it_is
@@ -28,7 +28,7 @@ def download_sif(
     What an interrupted run left in `partial` is gone on with. Raises FetchError, after which what has arrived is kept;
     ImageError where it is wrong, and NoSpaceError, after which it is not.
     """
-    path = request.partial / _NAME
+    path, doing = request.partial / _NAME, "downloading"
     board = Board()
     transfer = Transfer(board, remote, path, request.settings, patience)
     try:
@@ -37,12 +37,11 @@ def download_sif(
         transfer.close(None)
         raise
 
-    def told(now: Arrival) -> None:
-        request.progress(now.label(f"downloading {request.image.filename}"), now.done, now.total)
-
-    told(Arrival(transfer.received, transfer.size, "", complete=False))  # before the server's first word
-    with Pool(board, (transfer,), request.settings.connections) as pool:
-        pool.wait((transfer,), told)
+    name, progress = request.image.filename, request.progress
+    with Pool(board, (transfer,), request.settings.connections):
+        with Telling(board, (transfer,), name, progress, doing):
+            transfer.verify()
+        progress(f"{doing} {name}", transfer.size or 0, transfer.size)
     with writing(request.incoming):
         _publish(path, request.incoming)
     journal.forget(path)

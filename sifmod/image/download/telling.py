@@ -1,4 +1,4 @@
-"""A Telling: how far a conversion is, told while its layers are still on their way and after that."""
+"""A Telling: how far a download or a conversion is, told while bytes are still on their way and after that."""
 
 import threading
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from sifmod.image.download.growing import Growing
 from sifmod.image.download.transfer import Transfer
 
 TELL_EVERY = 0.1  # seconds between two calls of a progress
+_CONVERTING = "downloading and converting"
 
 
 class Arrival(NamedTuple):
@@ -36,16 +37,19 @@ def arrival(files: Sequence[Growing]) -> Arrival:
 
 
 class Telling:
-    """Tells `progress` of the conversion of the image `name` whose layers are `files`; a context manager.
+    """Tells `progress` of the image `name`, whose bytes arrive in `files`; a context manager.
 
-    While bytes arrive they are what is told, by a thread; when all have, what `converted` is given, which is not heard
-    before. The first news comes on entering. What `progress` raises in the thread ends the downloads.
+    While bytes arrive they are what is told, by a thread, as `doing`; when all have, what `converted` is given, which
+    is not told before. The first call comes on entering. What `progress` raises in the thread ends the downloads.
     """
 
-    def __init__(self, board: Board, files: Sequence[Growing], name: str, progress: Progress) -> None:
+    def __init__(
+        self, board: Board, files: Sequence[Growing], name: str, progress: Progress, doing: str = _CONVERTING
+    ) -> None:
         self._board = board
         self._files = files
         self._name = name
+        self._doing = doing
         self._progress = progress
         self._over = threading.Event()
         self._one = threading.Lock()  # who tells
@@ -81,7 +85,7 @@ class Telling:
             now = self._arrival()
             if now.complete or self._over.is_set():
                 return False
-            self._progress(now.label(f"downloading and converting {self._name}"), now.done, now.total)
+            self._progress(now.label(f"{self._doing} {self._name}"), now.done, now.total)
             return True
 
     def _arrival(self) -> Arrival:

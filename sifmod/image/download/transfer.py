@@ -16,6 +16,7 @@ from sifmod.image.download.partial import PartialFile
 from sifmod.image.download.remote import Piece, Remote, SupersededError
 from sifmod.image.download.retry import PATIENCE, Attempts, Patience
 from sifmod.image.download.verdict import Known, Ranges, judge
+from sifmod.image.layers.blob import Replaced
 from sifmod.image.oci.network import TransientError
 from sifmod.image.settings import Settings
 
@@ -64,7 +65,7 @@ class Transfer(Growing):
         self._busy += 1
         start, end = self._ledger.todo.popleft()
         unbounded = self._ranges is Ranges.NONE and self.size is None
-        return Piece(start, None if unbounded else end, self._epoch)
+        return Piece(start, None if unbounded else end, self.epoch)
 
     def run(self, piece: Piece) -> None:
         """Ask for `piece` until all of it is there. Raises FetchError where attempts give nothing, NoSpaceError."""
@@ -92,20 +93,20 @@ class Transfer(Growing):
         """Bring what is there to the disk, and then say so in the journal."""
         with self.board.changed:
             record = self._ledger.news() if self._ranges is not Ranges.NONE else None
-            epoch = self._epoch
+            epoch = self.epoch
         if record is None:
             return
         self._part.sync()
         journal.save(self.path, record)
         with self.board.changed:
-            if epoch != self._epoch:
+            if epoch != self.epoch:
                 journal.forget(self.path)
 
     def close(self, failure: BaseException | None) -> None:
         """Write no more, and keep what another run can go on with; wrong content is removed, and an empty file."""
         with self.board.changed:
-            kept = self.finished or (self.received and journal.journal_path(self.path).exists())
-            wrong = self._wrong_content or (isinstance(failure, NoSpaceError) and not self.finished)
+            kept = self.sha256 or (self.received and journal.journal_path(self.path).exists())
+            wrong = self._wrong_content or (isinstance(failure, NoSpaceError) and not self.sha256)
         if wrong or not kept:
             self._part.remove()
             journal.forget(self.path)
@@ -202,7 +203,7 @@ class Transfer(Growing):
                 self._check_current(piece)
                 self._empty()
                 self._ledger.todo.clear()
-                piece.start, piece.end, piece.epoch = 0, self.size, self._epoch
+                piece.start, piece.end, piece.epoch = 0, self.size, self.epoch
 
     def _start_over(self, why: str, *, whole: bool) -> SupersededError:
         """Forget what is there; `whole` says that ranges are of no use. Called with the lock."""
@@ -218,8 +219,9 @@ class Transfer(Growing):
         self._part.start_over()
         self._ledger.empty()
         self._ledger.plan(whole=self._ranges is Ranges.NONE)
-        self._hash_again(self._part.epoch)
+        self.front, self.epoch = 0, self._part.epoch
         self._adopt_size()
+        self.board.changed.notify_all()  # a reader of what was there has to hear of it
 
     def _adopt_size(self) -> None:
         self.size = self._ledger.size
@@ -227,15 +229,13 @@ class Transfer(Growing):
             self._part.reserve(self.size)
 
     def _check_current(self, piece: Piece) -> None:
-        if piece.epoch != self._epoch or self.board.stopping.is_set():
+        if piece.epoch != self.epoch or self.board.stopping.is_set():
             raise SupersededError
 
-    def _judge(self, sha256: str) -> None:
+    def _reject(self, sha256: str) -> ImageError | Replaced:
         """What a journal brought may have been damaged on the disk: then once from zero."""
-        right = self.digest in ("", f"sha256:{sha256}")
-        if not right and self._ledger.resumed:
+        if self._ledger.resumed:
             self._start_over("what had arrived was damaged", whole=False)
-            self.board.changed.notify_all()
-            return
-        self._wrong_content = not right
-        super()._judge(sha256)
+            return Replaced()
+        self._wrong_content = True
+        return super()._reject(sha256)

@@ -1,68 +1,146 @@
-"""Reading ahead: layers are decompressed in a thread while the one before is merged."""
+"""Reading ahead: layers are decompressed and hashed in threads while those before them are merged."""
 
+import hashlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Self
 
 from sifmod.image.layers.blob import Blob
-from sifmod.image.layers.decompress import chunks
+from sifmod.image.layers.decompress import CHUNK, chunks
+from sifmod.image.layers.malformed import Malformed
+from sifmod.image.layers.top_down import Entangled
 
-_AHEAD = 6  # chunks that wait at most
+_AHEAD = 3  # chunks of a layer that wait at most, behind its decompression and again behind its hash
+_MOST = 8  # layers at once
+PER_LAYER = 3 * _AHEAD * CHUNK  # bytes; what each layer on its way takes
 
 Progress = Callable[[int, int], None]
 """Is told compressed bytes read so far, and in all."""
 
 
 class ReadAhead:
-    """The layers' uncompressed bytes, one layer after the other, in the order given.
+    """The layers' uncompressed bytes, one layer after the other, in the order given; `most` are on their way at once.
 
-    A context manager: leaving it ends the thread at its next chunk. What a blob raises is raised by the layer that
+    A context manager: leaving it ends the threads at their next chunk. What a blob raises is raised by the layer that
     meets it.
     """
 
-    def __init__(self, blobs: Sequence[Blob], progress: Progress) -> None:
-        self._blobs = blobs
+    def __init__(self, blobs: Sequence[Blob], progress: Progress, most: int = 1) -> None:
+        self._waiting = deque(blobs)
         self._progress = progress
+        self._most = min(max(1, most), _MOST)
         self._total = sum(blob.size for blob in blobs)
-        self._read = 0
-        self._stopped = False
-        self._filled: SimpleQueue[bytes | BaseException | None] = SimpleQueue()
-        self._places: SimpleQueue[None] = SimpleQueue()
-        for _ in range(_AHEAD):
-            self._places.put(None)
-        self._thread = threading.Thread(target=self._run, name="decompress", daemon=True)
+        self._counts: list[_Count] = []
+        self._under_way: deque[tuple[_Thread, _Thread]] = deque()
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._begin()
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._stopped = True
-        self._places.put(None)  # the thread may wait for one; it may also wait for a download, so nobody waits for it
+    def __exit__(self, *_: object) -> None:
+        for decompressed, certified in self._under_way:
+            decompressed.stop()
+            certified.stop()
 
-    def layer(self) -> Iterator[bytes]:
-        """The chunks of the next layer; to be read to their end before the layer after it."""
+    @contextmanager
+    def layer(self) -> Iterator[Iterator[bytes]]:
+        """The chunks of the next layer. Leaving the block reads what is left of them.
+
+        So nothing of a layer counts before all of it was read, and had the digests that were promised. Where it had
+        not, that is raised instead of the Malformed that the block raises. Raises Malformed for a stream that is
+        damaged, or that is not what the image's config states; and what the blob raises.
+        """
+        certified = self._chunks()
+        try:
+            yield certified
+        except Malformed:
+            with suppress(Malformed):
+                _read(certified)
+            raise
+        except Entangled:
+            _read(certified)
+            raise
+        _read(certified)
+        self._under_way.popleft()
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._waiting and len(self._under_way) < self._most:
+            blob, count = self._waiting.popleft(), _Count()
+            self._counts.append(count)
+            decompressed = _Thread(chunks(blob, count.add), "decompress")
+            self._under_way.append((decompressed, _Thread(_hashed(decompressed, blob.diff_id), "hash")))
+
+    def _chunks(self) -> Iterator[bytes]:
+        for chunk in self._under_way[0][1]:
+            self._tell()
+            yield chunk
+        self._tell()
+
+    def _tell(self) -> None:
+        self._progress(sum(count.bytes for count in self._counts), self._total)
+
+
+class _Count:
+    """Compressed bytes of one layer that were read."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def add(self, size: int) -> None:
+        self.bytes += size
+
+
+class _Thread:
+    """A thread that makes chunks, _AHEAD of whoever reads them. They are read once; what it raises, the reader raises.
+
+    `stop` ends it at its next chunk. It may wait for a download, so nobody waits for it.
+    """
+
+    def __init__(self, made: Iterable[bytes], name: str) -> None:
+        self._made = made
+        self._stopped = False
+        self._filled: SimpleQueue[bytes | BaseException | None] = SimpleQueue()
+        self._places = threading.Semaphore(_AHEAD)
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def __iter__(self) -> Iterator[bytes]:
         while (item := self._filled.get()) is not None:
             if isinstance(item, BaseException):
                 raise item
-            self._places.put(None)
-            self._progress(self._read, self._total)
+            self._places.release()
             yield item
-        self._progress(self._read, self._total)
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._places.release()
 
     def _run(self) -> None:
+        end: BaseException | None = None
         try:
-            for blob in self._blobs:
-                for chunk in chunks(blob, self._count):
-                    self._places.get()
-                    if self._stopped:
-                        return
-                    self._filled.put(chunk)
-                self._filled.put(None)
+            for chunk in self._made:
+                self._places.acquire()
+                if self._stopped:
+                    break
+                self._filled.put(chunk)
         except BaseException as error:
-            self._filled.put(error)
+            end = error
+        self._filled.put(end)
 
-    def _count(self, size: int) -> None:
-        self._read += size
+
+def _hashed(uncompressed: Iterable[bytes], diff_id: str) -> Iterator[bytes]:
+    digest = hashlib.sha256()
+    for chunk in uncompressed:
+        digest.update(chunk)
+        yield chunk
+    found = f"sha256:{digest.hexdigest()}"
+    if diff_id not in ("", found):
+        raise Malformed(f"is not what the image's config states: expected the diff_id {diff_id}, got {found}")
+
+
+def _read(left: Iterable[bytes]) -> None:
+    for _ in left:
+        pass

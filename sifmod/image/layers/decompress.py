@@ -1,6 +1,9 @@
 """Decompression: a blob's uncompressed bytes in chunks, whichever way it is compressed; a cut stream is an error."""
 
+import bz2
 import io
+import lzma
+import re
 from collections.abc import Callable, Iterator
 from gzip import BadGzipFile
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -17,42 +20,77 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 20  # bytes
 _ISAL = cast(type[Exception], igzip_lib.IsalError)  # its stub has an instance
-_DAMAGED = (EOFError, BadGzipFile, _ISAL, zstandard.ZstdError)
-_WINDOW = 1 << 27  # bytes; the largest window of a zstd frame, libzstd's own limit
+_DAMAGED = (EOFError, BadGzipFile, _ISAL, zstandard.ZstdError, lzma.LZMAError)
+_WINDOW = 1 << 29  # bytes; the largest window of a zstd frame, and what it takes in memory
+_XZ = 1 << 29  # bytes that an xz stream may take in memory
+_BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # a block's or an end's magic: a tar's first name may be BZh1
+_HEAD = 10  # bytes that tell how a blob is compressed
 
 
 def chunks(blob: Blob, count: Callable[[int], None]) -> Iterator[bytes]:
     """The uncompressed bytes in chunks of at most CHUNK; `count` is told how many compressed bytes were read.
 
-    Raises Malformed for a stream that is damaged or cut, and what `blob` raises.
+    The blob is read to its end, damaged or not. Raises Malformed for a stream that is damaged or cut, and what `blob`
+    raises: above all where what it gave is not what was promised.
     """
     with blob.open() as file:
         compressed = _Compressed(file, count)
-        head = compressed.head
         try:
-            if head.startswith(b"\x1f\x8b"):
-                yield from _gzip(compressed)
-            elif is_zstd(head):
-                yield from _zstd(compressed)
-            else:
-                while chunk := compressed.read(CHUNK):
-                    yield chunk
+            yield from _uncompressed(compressed)
+        except Malformed:
+            compressed.skip()
+            raise
         except _DAMAGED as error:  # some of isal's outlive this, and would keep all buffers with their traceback
+            compressed.skip()
             raise Malformed(f"is cut or damaged: {error}") from error.with_traceback(None)
+        compressed.skip()
 
 
-def _gzip(compressed: "_Compressed") -> Iterator[bytes]:
-    with igzip.open(compressed, "rb") as file:  # type: ignore[no-untyped-call]
+def _uncompressed(compressed: "_Compressed") -> Iterator[bytes]:
+    head = compressed.head
+    if head.startswith(b"\x1f\x8b"):
+        return _read(cast(BinaryIO, igzip.open(compressed, "rb")))  # type: ignore[no-untyped-call]
+    if is_zstd(head):
+        return _zstd(compressed)
+    if head.startswith(b"\xfd7zXZ\0"):
+        return _xz(compressed)
+    if _BZIP2.match(head):
+        return _bzip2(compressed)
+    return iter(compressed.read, b"")
+
+
+def _read(file: BinaryIO) -> Iterator[bytes]:
+    with file:
         while chunk := file.read(CHUNK):
             yield chunk
+
+
+def _xz(compressed: "_Compressed") -> Iterator[bytes]:
+    data = compressed.read()
+    while data:
+        stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ)
+        while not stream.eof:
+            if chunk := stream.decompress(data, CHUNK):
+                yield chunk
+            data = compressed.read() if stream.needs_input else b""
+            if stream.needs_input and not data:
+                raise EOFError("it ends inside an xz stream")
+        data = stream.unused_data.lstrip(b"\0")  # zeros may stand between streams
+        while not data and (more := compressed.read()):
+            data = more.lstrip(b"\0")
+
+
+def _bzip2(compressed: "_Compressed") -> Iterator[bytes]:
+    try:
+        yield from _read(cast(BinaryIO, bz2.BZ2File(compressed)))
+    except OSError as error:  # what the blob raises is none
+        raise Malformed(f"is cut or damaged: {error}") from error
 
 
 def _zstd(compressed: "_Compressed") -> Iterator[bytes]:
     compressed.frames = Frames()
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
-    with decompressor.stream_reader(cast(BinaryIO, compressed), read_across_frames=True, closefd=False) as file:
-        while chunk := file.read(CHUNK):
-            yield chunk
+    yield from _read(decompressor.stream_reader(cast(BinaryIO, compressed), read_across_frames=True, closefd=False))
     while compressed.read(CHUNK):  # what libzstd left unread
         pass
     if not compressed.frames.whole:
@@ -67,9 +105,14 @@ class _Compressed(io.RawIOBase):
         self._count = count
         self.frames: Frames | None = None
         self.head = b""
-        while len(self.head) < 4 and (more := file.read(4 - len(self.head))):
+        while len(self.head) < _HEAD and (more := file.read(_HEAD - len(self.head))):
             self.head += more
         self._unread = self.head
+
+    def skip(self) -> None:
+        """Read what is left, for its digest."""
+        while data := self._file.read(CHUNK):
+            self._count(len(data))
 
     def readable(self) -> bool:
         return True

@@ -24,9 +24,9 @@ def fetch(missing: Missing, data: DataWriter) -> None:
     copier = Copier(data)
     with ReadAhead([blob for blob, _ in wanted], lambda _read, _total: None) as ahead:
         for blob, files in wanted:
-            with naming(blob.digest):
+            with naming(blob.digest), ahead.layer() as chunks:
                 number = -1
-                reader = TarReader(Stream(ahead.layer()), Warnings())
+                reader = TarReader(Stream(chunks), Warnings())
                 for member in reader.members():
                     if member.kind == REGULAR:
                         number += 1

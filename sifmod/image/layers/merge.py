@@ -23,21 +23,24 @@ class Merged(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def merge_layers(layers: Sequence[Blob], data: DataWriter, *, epoch: int, progress: Progress) -> Merged:
+def merge_layers(
+    layers: Sequence[Blob], data: DataWriter, *, epoch: int, progress: Progress, processors: int = 1
+) -> Merged:
     """Merge `layers`, the lowest first, as the OCI image specification has them applied one after the other.
 
     Every file's data goes to `data`, once, or not at all where upper layers hide it. `epoch` is the mtime of
     directories that no layer has an entry for (0755, root). Each layer is read once, the uppermost first; more often
-    only where hard links or symlinks lead from one layer into another. Raises ImageError, which names the layer, for
-    whatever cannot be read, and what the blobs and `data` raise.
+    only where hard links or symlinks lead from one layer into another. `processors` is how many may decompress at once;
+    the result does not depend on it. Raises ImageError, which names the layer, for whatever cannot be read, and what
+    the blobs and `data` raise.
     """
     warnings = Warnings()
     merge = TopDown(data, epoch)
     try:
-        with ReadAhead(layers[::-1], progress) as ahead:
+        with ReadAhead(layers[::-1], progress, processors) as ahead:
             for blob in layers[::-1]:
-                with naming(blob.digest):
-                    merge.layer(TarReader(Stream(ahead.layer()), warnings))
+                with naming(blob.digest), ahead.layer() as chunks:
+                    merge.layer(TarReader(Stream(chunks), warnings))
         root, missing = merge.finish(), merge.missing
     except Entangled:
         warnings = Warnings()

@@ -55,8 +55,8 @@ def replay(
         for index, blob in enumerate(layers):
             above = len(layers) - 1 - index
             known = contents[above] if above < len(contents) else ()
-            with naming(blob.digest):
-                missing.insert(0, tree.layer(TarReader(Stream(ahead.layer()), warnings), known))
+            with naming(blob.digest), ahead.layer() as chunks:
+                missing.insert(0, tree.layer(TarReader(Stream(chunks), warnings), known))
     seen: set[int] = set()
     root = _directory(tree.root, seen)
     return root, [{number: file for number, file in files.items() if id(file) in seen} for files in missing]

@@ -1,6 +1,6 @@
 """An OciImage: manifest, config and where its layers are, the same for a registry, a layout and an archive."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.errors import FetchError, ImageError
@@ -17,12 +17,16 @@ from sifmod.image.settings import Settings
 
 @dataclass(frozen=True)
 class BlobSource:
-    """Where a blob's bytes are: behind `get`, or in the file `path` from `offset` on. Its digest is not checked yet."""
+    """Where a blob's bytes are: behind `get`, or in the file `path` from `offset` on. Its digest is not checked yet.
+
+    `diff_id` is what the image's config states of the uncompressed bytes.
+    """
 
     descriptor: Descriptor
     get: Get | None
     path: Path | None
     offset: int = 0
+    diff_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,8 @@ def open_image(reference: Reference, arch: str, settings: Settings, workspace: P
     layers, diff_ids = len(image.sources), len(image.config.diff_ids)
     if layers != diff_ids:
         raise ImageError(f"{name} has {layers} layers where its config speaks of {diff_ids}")
-    return image
+    stated = zip(image.sources, image.config.diff_ids, strict=True)
+    return replace(image, sources=tuple(replace(source, diff_id=diff_id) for source, diff_id in stated))
 
 
 def _from_registry(reference: Reference, arch: str, settings: Settings) -> OciImage:
