@@ -69,7 +69,7 @@ def files(found: Artifact) -> dict[str, str]:
     with found.path.open("rb") as sif:
         primary = read_sif(found.path).primary
         reader = SquashfsReader(sif, primary.offset, primary.size)
-        return {name: hashlib.sha256(reader.read(Path("/", name), SIZE)).hexdigest() for name in FILES}
+        return {name: hashlib.sha256(reader.read(f"/{name}", SIZE)).hexdigest() for name in FILES}
 
 
 def assert_right(found: Artifact) -> None:

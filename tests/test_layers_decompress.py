@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import hashlib
 import lzma
 import os
 import random
@@ -17,9 +18,10 @@ import zstandard
 from sifmod.errors import ImageError
 from sifmod.image.layers.decompress import CHUNK, chunks
 from sifmod.image.layers.malformed import Malformed
+from sifmod.image.layers.merge import merge_layers
 from sifmod.image.layers.zstd_frames import Frames
 from support.command import run
-from support.layers import Entry, Memory, Stored, merged, packed, seen, tar
+from support.layers import EPOCH, Entry, Memory, Stored, merged, packed, seen, tar
 
 CONTENT = random.Random(1).randbytes(300_000) + b"text " * 100_000
 LAYER = tar([Entry("f", content=CONTENT), Entry("g", content=b"last")])
@@ -194,3 +196,45 @@ def test_a_failure_ends_the_thread() -> None:
         if thread.name == "decompress":
             thread.join()
     assert threading.active_count() == before
+
+
+LARGE = tar([Entry(f"{each}", content=random.Random(each).randbytes(1 << 20) + bytes(1 << 19)) for each in range(20)])
+LARGE_WAYS = {
+    "one member": gzip.compress(LARGE, 1, mtime=0),
+    "members": gzip.compress(LARGE[: len(LARGE) // 2], 1) + gzip.compress(LARGE[len(LARGE) // 2 :], 1),
+    "padded": gzip.compress(LARGE, 1, mtime=0) + bytes(700),
+    "zstd": zstd(LARGE),
+}
+
+
+@pytest.mark.parametrize("way", LARGE_WAYS)
+def test_several_threads_give_the_same(way: str) -> None:
+    """Also of a stream that rapidgzip gives up, at whose end isa-l takes over."""
+    read: list[int] = []
+    assert b"".join(chunks(Stored(LARGE_WAYS[way]), read.append, 4)) == LARGE
+    assert sum(read) == len(LARGE_WAYS[way])
+
+
+@pytest.mark.parametrize("at", (0.3, 0.7, 0.999999))
+def test_several_threads_see_damage_and_cuts(at: float) -> None:
+    """The diff_id is what sees them all: rapidgzip takes some cuts for an end."""
+    whole, diff_id = LARGE_WAYS["one member"], "sha256:" + hashlib.sha256(LARGE).hexdigest()
+    place = int(len(whole) * at)
+    broken = whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :]
+    for data in (broken, whole[:place]):
+        with pytest.raises(ImageError, match=r"cut|damaged|diff_id"):
+            merge_layers([Stored(data, diff_id=diff_id)], Memory(), epoch=EPOCH, progress=lambda *_: None, processors=8)
+
+
+@pytest.mark.parametrize("processors", (3, 8, 16))
+def test_the_result_does_not_depend_on_processors(processors: int) -> None:
+    layers = [
+        *(packed(tar([Entry(f"small-{each}", content=bytes(each))]), how) for each in range(9) for how in ("gzip", "")),
+        *(Stored(data) for data in LARGE_WAYS.values()),
+    ]
+    found = []
+    for number in (1, processors):
+        data = Memory()
+        root = merge_layers(layers, data, epoch=EPOCH, progress=lambda *_: None, processors=number).root
+        found.append((seen(root, data), data.files))
+    assert found[0] == found[1]

@@ -52,6 +52,9 @@ class Counted:
         self.opened[0] += 1
         return self.blob.open()
 
+    def seekable(self) -> BinaryIO:
+        return self.open()
+
 
 def stack(*layers: Sequence[Entry]) -> Read:
     data = Memory()

@@ -161,6 +161,9 @@ class Huge:
     def open(self) -> BinaryIO:
         return cast(BinaryIO, Zeros(self.head, self.length))
 
+    def seekable(self) -> BinaryIO:
+        return self.open()
+
 
 class Lengths(Memory):
     """Keeps how long files are, not what is in them."""

@@ -78,6 +78,9 @@ class Stored:
     def open(self) -> BinaryIO:
         return io.BytesIO(self.data)
 
+    def seekable(self) -> BinaryIO:
+        return io.BytesIO(self.data)
+
 
 def packed(data: bytes, how: str) -> Stored:
     """A tar as a blob: plain, gzip or zstd."""

@@ -38,6 +38,10 @@ class FollowedBlob:
         """The bytes from the start. May be called more than once."""
         return io.BufferedReader(self.growing.open(), _BUFFER)
 
+    def seekable(self) -> BinaryIO:
+        """The bytes in any order."""
+        return io.BufferedReader(self.growing.seekable(), _BUFFER)
+
 
 class Downloads:
     """The blobs of `sources`, whose files and journals lie in `directory`; a context manager.

@@ -45,6 +45,11 @@ class Growing:
         with reading(self.path):
             return Reader(self, self.path.open("rb", buffering=0), self._base)
 
+    def seekable(self) -> "Anywhere":
+        """The bytes in any order. What is read counts only once a Reader of the same epoch has certified it."""
+        with reading(self.path):
+            return Anywhere(self, self.path.open("rb", buffering=0), self._base)
+
     def verify(self) -> None:
         """Read the bytes to their end, unless a reader has certified them before. Raises what a Reader raises."""
         buffer = bytearray(STEP)
@@ -56,14 +61,14 @@ class Growing:
             except Replaced:
                 continue
 
-    def wait(self, position: int, epoch: int) -> tuple[int, int]:
+    def wait(self, position: int, epoch: int | None) -> tuple[int, int]:
         """The front, once it has passed `position` or reached the end, and the epoch that it belongs to.
 
-        Raises what ended the download, and Replaced where the bytes before `position` were read in another epoch.
+        Raises what ended the download, and Replaced where that epoch is not `epoch`; None wants none.
         """
         with self.board.changed:
             while self.board.failure is None and not self.board.stopping.is_set():
-                if position and epoch != self.epoch:
+                if epoch not in (None, self.epoch):
                     raise Replaced
                 if self.front > position or self.front == self.size:
                     return self.front, self.epoch
@@ -111,7 +116,8 @@ class Reader(io.RawIOBase):
         self._growing = growing
         self._file = file
         self._base = base
-        self._position = self._epoch = 0
+        self._position = 0
+        self._epoch: int | None = None
         self._hash = hashlib.sha256()
 
     def readable(self) -> bool:
@@ -122,19 +128,58 @@ class Reader(io.RawIOBase):
         if not view:
             return 0
         while True:
-            front, self._epoch = self._growing.wait(self._position, self._epoch)
+            front, epoch = self._growing.wait(self._position, self._epoch)
             wanted = view[: max(0, front - self._position)]
             if not wanted:
-                self._growing.certify(self._hash.hexdigest(), self._epoch)
+                self._growing.certify(self._hash.hexdigest(), epoch)
                 return 0
             with reading(self._growing.path):
                 done = os.preadv(self._file.fileno(), [wanted], self._base + self._position)
             if done:
                 self._hash.update(wanted[:done])
                 self._position += done
+                self._epoch = epoch
                 return done
-            if not self._growing.is_replaced(self._epoch):
+            if not self._growing.is_replaced(epoch):
                 raise ImageError(f"{self._growing.name} is cut: it ends after {self._position} bytes")
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class Anywhere(io.RawIOBase):
+    """A Growing whose bytes are read in any order: a read waits for the bytes that it wants."""
+
+    def __init__(self, growing: Growing, file: io.FileIO, base: int) -> None:
+        self._growing = growing
+        self._file = file
+        self._base = base
+        self._position = 0
+        self._epoch: int | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Raises ValueError for a place before the start, and counts from the end only where the size is known."""
+        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._growing.size or 0}
+        if (position := starts[whence] + offset) < 0:
+            raise ValueError(f"{position} is before the start")
+        self._position = position
+        return position
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        view = memoryview(buffer).cast("B")
+        front, self._epoch = self._growing.wait(self._position, self._epoch)
+        wanted = view[: max(0, front - self._position)]
+        with reading(self._growing.path):
+            done = os.preadv(self._file.fileno(), [wanted], self._base + self._position) if wanted else 0
+        self._position += done
+        return done
 
     def close(self) -> None:
         self._file.close()

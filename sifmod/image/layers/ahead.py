@@ -6,44 +6,45 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
-from typing import Self
+from typing import NamedTuple, Self
 
+from sifmod.image.layers import parallel_gzip
 from sifmod.image.layers.blob import Blob
-from sifmod.image.layers.decompress import CHUNK, chunks
+from sifmod.image.layers.decompress import chunks
 from sifmod.image.layers.malformed import Malformed
 from sifmod.image.layers.top_down import Entangled
 
 _AHEAD = 3  # chunks of a layer that wait at most, behind its decompression and again behind its hash
 _MOST = 8  # layers at once
-PER_LAYER = 3 * _AHEAD * CHUNK  # bytes; what each layer on its way takes
 
 Progress = Callable[[int, int], None]
 """Is told compressed bytes read so far, and in all."""
 
 
 class ReadAhead:
-    """The layers' uncompressed bytes, one layer after the other, in the order given; `most` are on their way at once.
+    """The layers' uncompressed bytes, one layer after the other, in the order given.
 
-    A context manager: leaving it ends the threads at their next chunk. What a blob raises is raised by the layer that
-    meets it.
+    As many layers are on their way at once as `processors` allow, each with a bounded number of chunks; a large gzip
+    layer takes several of them. A context manager: leaving it ends the threads at their next chunk. What a blob raises
+    is raised by the layer that meets it.
     """
 
-    def __init__(self, blobs: Sequence[Blob], progress: Progress, most: int = 1) -> None:
+    def __init__(self, blobs: Sequence[Blob], progress: Progress, processors: int = 1) -> None:
         self._waiting = deque(blobs)
         self._progress = progress
-        self._most = min(max(1, most), _MOST)
+        self._processors = processors
         self._total = sum(blob.size for blob in blobs)
         self._counts: list[_Count] = []
-        self._under_way: deque[tuple[_Thread, _Thread]] = deque()
+        self._under_way: deque[_Layer] = deque()
 
     def __enter__(self) -> Self:
         self._begin()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for decompressed, certified in self._under_way:
-            decompressed.stop()
-            certified.stop()
+        for layer in self._under_way:
+            layer.decompressed.stop()
+            layer.certified.stop()
 
     @contextmanager
     def layer(self) -> Iterator[Iterator[bytes]]:
@@ -68,14 +69,19 @@ class ReadAhead:
         self._begin()
 
     def _begin(self) -> None:
-        while self._waiting and len(self._under_way) < self._most:
-            blob, count = self._waiting.popleft(), _Count()
+        while self._waiting and len(self._under_way) < _MOST:
+            blob, count = self._waiting[0], _Count()
+            threads = parallel_gzip.threads(blob, self._processors)
+            if self._under_way and sum(layer.threads for layer in self._under_way) + threads > self._processors:
+                return
+            decompressed = _Thread(chunks(blob, count.add, threads), "decompress")
+            certified = _Thread(_hashed(decompressed, blob.diff_id), "hash")
+            self._under_way.append(_Layer(threads, decompressed, certified))
             self._counts.append(count)
-            decompressed = _Thread(chunks(blob, count.add), "decompress")
-            self._under_way.append((decompressed, _Thread(_hashed(decompressed, blob.diff_id), "hash")))
+            self._waiting.popleft()
 
     def _chunks(self) -> Iterator[bytes]:
-        for chunk in self._under_way[0][1]:
+        for chunk in self._under_way[0].certified:
             self._tell()
             yield chunk
         self._tell()
@@ -97,7 +103,7 @@ class _Count:
 class _Thread:
     """A thread that makes chunks, _AHEAD of whoever reads them. They are read once; what it raises, the reader raises.
 
-    `stop` ends it at its next chunk. It may wait for a download, so nobody waits for it.
+    `stop` ends it at its next chunk; where it waits for a download, the download's end does.
     """
 
     def __init__(self, made: Iterable[bytes], name: str) -> None:
@@ -105,7 +111,7 @@ class _Thread:
         self._stopped = False
         self._filled: SimpleQueue[bytes | BaseException | None] = SimpleQueue()
         self._places = threading.Semaphore(_AHEAD)
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        threading.Thread(target=self._run, name=name).start()
 
     def __iter__(self) -> Iterator[bytes]:
         while (item := self._filled.get()) is not None:
@@ -129,6 +135,14 @@ class _Thread:
         except BaseException as error:
             end = error
         self._filled.put(end)
+
+
+class _Layer(NamedTuple):
+    """A layer on its way."""
+
+    threads: int  # that may decompress it
+    decompressed: _Thread
+    certified: _Thread
 
 
 def _hashed(uncompressed: Iterable[bytes], diff_id: str) -> Iterator[bytes]:

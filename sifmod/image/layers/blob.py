@@ -31,3 +31,6 @@ class Blob(Protocol):
 
         The read that finds the end raises ImageError unless what was read has the promised digest. Raises Replaced.
         """
+
+    def seekable(self) -> BinaryIO:
+        """The same bytes in any order, waited for, and held against nothing. Raises Replaced."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import zstandard
 from isal import igzip, igzip_lib
 
+from sifmod.image.layers import parallel_gzip
 from sifmod.image.layers.blob import Blob
 from sifmod.image.layers.malformed import Malformed
 from sifmod.image.layers.zstd_frames import Frames, is_zstd
@@ -22,17 +23,41 @@ CHUNK = 1 << 20  # bytes
 _ISAL = cast(type[Exception], igzip_lib.IsalError)  # its stub has an instance
 _DAMAGED = (EOFError, BadGzipFile, _ISAL, zstandard.ZstdError, lzma.LZMAError)
 _WINDOW = 1 << 29  # bytes; the largest window of a zstd frame, and what it takes in memory
+_GZIP = b"\x1f\x8b"
 _XZ = 1 << 29  # bytes that an xz stream may take in memory
 _BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # a block's or an end's magic: a tar's first name may be BZh1
 _HEAD = 10  # bytes that tell how a blob is compressed
 
 
-def chunks(blob: Blob, count: Callable[[int], None]) -> Iterator[bytes]:
+def chunks(blob: Blob, count: Callable[[int], None], threads: int = 1) -> Iterator[bytes]:
     """The uncompressed bytes in chunks of at most CHUNK; `count` is told how many compressed bytes were read.
 
-    The blob is read to its end, damaged or not. Raises Malformed for a stream that is damaged or cut, and what `blob`
-    raises: above all where what it gave is not what was promised.
+    The blob is read to its end, damaged or not. `threads` is how many may decompress it. Raises Malformed for a stream
+    that is damaged or cut, and what `blob` raises: above all where what it gave is not what was promised.
     """
+    if threads == 1 or not _is_gzip(blob):
+        yield from _chunks(blob, count)
+        return
+    try:
+        yield from parallel_gzip.chunks(blob, count, threads)
+    except parallel_gzip.Unfinished as before:  # a padded stream, a damaged one: what isa-l says counts
+        yield from _without(before.size, _chunks(blob, lambda _size: None))
+
+
+def _is_gzip(blob: Blob) -> bool:
+    with blob.seekable() as file:
+        return file.read(len(_GZIP)) == _GZIP
+
+
+def _without(size: int, uncompressed: Iterator[bytes]) -> Iterator[bytes]:
+    """What follows the first `size` bytes."""
+    for chunk in uncompressed:
+        if rest := chunk[size:]:
+            yield rest
+        size = max(0, size - len(chunk))
+
+
+def _chunks(blob: Blob, count: Callable[[int], None]) -> Iterator[bytes]:
     with blob.open() as file:
         compressed = _Compressed(file, count)
         try:
@@ -48,7 +73,7 @@ def chunks(blob: Blob, count: Callable[[int], None]) -> Iterator[bytes]:
 
 def _uncompressed(compressed: "_Compressed") -> Iterator[bytes]:
     head = compressed.head
-    if head.startswith(b"\x1f\x8b"):
+    if head.startswith(_GZIP):
         return _read(cast(BinaryIO, igzip.open(compressed, "rb")))  # type: ignore[no-untyped-call]
     if is_zstd(head):
         return _zstd(compressed)
