@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.download import journal
+from sifmod.image.download import journal, pool
 from sifmod.image.download.journal import journal_path
 from sifmod.image.download.remote import Remote
 from support.downloading import LENGTH, Place, content, getter, serving, sha256
+from support.identity import call_on_small_disk
 from support.ranged import Asked, Ranged, Span, ignores_ranges, says
 from support.web import Handler
 
@@ -199,3 +200,62 @@ def test_a_run_that_fails_leaves_the_journal_of_the_one_before(place: Place) -> 
     file.log.clear()
     goes_on(place, file)
     assert asked_for(file) == missing
+
+
+def test_no_room_for_the_journal_costs_a_resumption_and_not_the_download(tmp_path: Path) -> None:
+    """The disk has the file's own room and not a page more, from the first byte to the last."""
+
+    def fetch() -> None:
+        place = Place(tmp_path / "disk" / "partial")
+        place.directory.mkdir()
+        file = Ranged(CONTENT, faults=[pauses])
+        pool._SAVE_EVERY = 0.02  # this is a process of its own
+
+        with serving(file) as server:
+            filled_up = False
+
+            def fill(_done: int) -> None:
+                nonlocal filled_up
+                if place.path.exists() and place.path.stat().st_blocks * 512 >= LENGTH and not filled_up:
+                    filled_up = True
+                    free = os.statvfs(place.directory)
+                    with (tmp_path / "disk" / "ballast").open("wb") as ballast:
+                        os.posix_fallocate(ballast.fileno(), 0, free.f_bavail * free.f_frsize)
+
+            outcome = place.fetch(Remote("x.sif", getter(server), LENGTH, DIGEST, by_digest=True), fill)
+        assert filled_up
+        assert outcome.content == CONTENT
+        assert place.left() == ["file"]  # and no journal, for which there was no room
+
+    call_on_small_disk(tmp_path / "disk", LENGTH + (8 << 20), fetch)
+
+
+def pauses(file: Ranged, handler: Handler, asked: Asked) -> bool:
+    """A server slow enough for several journals."""
+    start, end = file.span(asked)
+    extra = {"Content-Range": f"bytes {start}-{end - 1}/{len(file.content)}"}
+    file.head(handler, 206, end - start, extra)
+    time.sleep(0.3)
+    file.send(handler, asked, file.content[start:end])
+    return True
+
+
+def test_a_journal_names_only_bytes_that_are_on_the_disk(place: Place, tmp_path: Path) -> None:
+    """Data, then the journal's own, then its name: in this order, as the system sees it."""
+    file = Ranged(CONTENT, faults=[pauses])
+    trace = tmp_path / "trace"
+    place.directory.mkdir()
+    with serving(file) as server:
+        path = os.pathsep.join(str(Path(__file__).parents[level]) for level in (0, 1))
+        strace = ("strace", "-f", "-qq", "-y", "-o", trace, "-e", "trace=fdatasync,fsync,rename,pwrite64")
+        command = (*strace, sys.executable, "-c", CHILD, server.url("/0"), place.directory, DIGEST)
+        subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True)
+    lines = trace.read_text().splitlines()
+    journals = [number for number, line in enumerate(lines) if "rename(" in line and "file.journal.new" in line]
+    assert journals
+    previous = 0
+    for number in journals:
+        before = lines[previous:number]
+        data = max(place for place, line in enumerate(before) if "fdatasync(" in line and "/file>" in line)
+        assert any("fsync(" in line and "file.journal.new>" in line for line in before[data:])
+        previous = number + 1

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -31,11 +32,15 @@ def save(partial: Path, record: Record) -> None:
     """Replace the journal of `partial`, whose data is on the disk already. Raises as `writing` says."""
     path = journal_path(partial)
     new = path.with_name(path.name + ".new")
-    with writing(path), new.open("wb") as file:
-        file.write(json.dumps({"format": _FORMAT, **asdict(record)}).encode())
-        file.flush()
-        os.fsync(file.fileno())
-        new.replace(path)
+    try:
+        with writing(path), new.open("wb") as file:
+            file.write(json.dumps({"format": _FORMAT, **asdict(record)}).encode())
+            file.flush()
+            os.fsync(file.fileno())
+            new.replace(path)
+    finally:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
 
 
 def load(partial: Path) -> Record | None:
