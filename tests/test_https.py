@@ -152,7 +152,7 @@ def test_a_certificate_that_is_not_trusted_is_refused(
     server.answers["/x.sif"] = answer(200, sif)
     error = refused(prefix, server.url("/x.sif"))
     assert "its certificate or its TLS cannot be trusted" in error.message
-    assert "REQUESTS_CA_BUNDLE" in error.hint
+    assert "SSL_CERT_FILE" in error.hint
     assert server.asked == []
 
 

@@ -45,7 +45,7 @@ def describe_reference(reference: Reference, arch: str, settings: Settings) -> I
 
 
 def _of_sif(reference: Reference, arch: str, settings: Settings) -> ImageDescription:
-    manifest = Registry(reference, settings.mirrors, settings.insecure_registries, arch).manifest()
+    manifest = Registry(reference, settings, arch).manifest()
     layers = [layer for layer in manifest.layers if layer.media_type == SIF_LAYER]
     if len(layers) != 1:
         raise ImageError(
