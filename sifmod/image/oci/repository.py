@@ -11,7 +11,7 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.authority import RegistryAuthority
 from sifmod.image.oci.content import LARGEST
 from sifmod.image.oci.http import Get, Http
-from sifmod.image.oci.network import causes
+from sifmod.image.oci.network import SlowError, causes
 from sifmod.image.oci.pace import within
 from sifmod.image.oci.place import Place
 
@@ -75,6 +75,7 @@ class Repository:
                 response = stack.enter_context(self._resource("https", path)(headers))
             except FetchError as error:
                 speaks = error.__cause__ is None or "certificate verify" in error.message
+                speaks = speaks or isinstance(error, SlowError)
                 raise error if speaks else first from None
             self._scheme = "https"
             yield response
