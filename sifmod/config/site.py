@@ -155,6 +155,8 @@ def _compression(text: str) -> str:
 def _place(text: str) -> str:
     host = r"[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\]"
     found = re.fullmatch(rf"({host})(:(?P<port>[0-9]{{1,5}}))?(/[A-Za-z0-9._/-]+)?", text)
+    if "@" in text:
+        raise ValueError("credentials do not belong here: log in, for example with `apptainer registry login`")
     if found is None or int(found["port"] or 1) not in range(1, 65536):
         raise ValueError(
             f"expected a registry and perhaps a path, such as docker.io or mirror.site:5000/hub, got {text!r}"
