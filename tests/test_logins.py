@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from sifmod.cli.main import run
 from sifmod.errors import FetchError
 from sifmod.image.download.retry import ONCE
 from sifmod.image.oci.credentials import Netrc
@@ -254,3 +255,25 @@ def test_a_login_is_sent_to_this_machine_itself(web: Misbehaving, own_home: Path
     web.put("manifests/1.0", guarded(LOGIN, answer(200, MANIFEST), challenge("Basic")))
     client(web, settings=DEFAULT).manifest()
     assert sent(web, "/v2/group/name/manifests/1.0") == ["", LOGIN]
+
+
+def test_the_site_names_servers_of_tokens(
+    web: Misbehaving, other: Web, own_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    monkeypatch.setenv("SIFMOD_ARCH", "amd64")
+    log_in(own_home, address(web))
+    wants_token(web, f'Bearer realm="{other.url("/token")}"')
+    settings = own_home / ".config" / "sifmod" / "config.yaml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(f"token_servers: {{'{address(web)}': ['{address(other, 'LOCALHOST')}']}}\n")
+    run(["show", web.source()])  # its layer is none, which is seen after its manifest has come
+    assert sent(other, "/token") == [LOGIN]
+
+
+@pytest.mark.parametrize("value", ["{registry.site.org/a: [x.y]}", "{x.y: ['https://x.y/token']}", "{x.y: [y.z/a]}"])
+def test_a_server_of_tokens_is_a_host(tmp_path: Path, capfd: pytest.CaptureFixture[str], value: str) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(f"token_servers: {value}\n")
+    assert run(["check", str(path)]) == 5
+    assert "site.yaml:1:" in capfd.readouterr().out
