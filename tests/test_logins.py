@@ -7,10 +7,12 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+import requests
 
 from sifmod.cli.main import run
 from sifmod.errors import FetchError
 from sifmod.image.download.retry import ONCE
+from sifmod.image.oci.authority import RegistryAuthority
 from sifmod.image.oci.credentials import Netrc
 from sifmod.image.oci.http import Http
 from sifmod.image.oci.place import Place, token_servers
@@ -277,3 +279,15 @@ def test_a_server_of_tokens_is_a_host(tmp_path: Path, capfd: pytest.CaptureFixtu
     path.write_text(f"token_servers: {value}\n")
     assert run(["check", str(path)]) == 5
     assert "site.yaml:1:" in capfd.readouterr().out
+
+
+def test_what_was_agreed_on_over_https_is_not_said_over_http(own_home: Path) -> None:
+    log_in(own_home, NAME)
+    authority = RegistryAuthority(Http((NAME,)), Place(NAME, "group/name", True))
+    asked = requests.Response()
+    asked.status_code, asked.url = 401, f"https://{NAME}/v2/group/name/manifests/1.0"
+    asked.headers["WWW-Authenticate"] = "Basic"
+    assert authority.renew(asked, "")
+    assert authority.authorization(f"https://{NAME}/v2/x") == LOGIN
+    assert authority.authorization(f"http://{NAME}/v2/x") == ""
+    assert authority.authorization("https://other.test:5000/v2/x") == ""

@@ -35,6 +35,14 @@ class Challenge:
     parameters: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class _Agreed:
+    """An Authorization header, "" for none, and whether it took a login to get it."""
+
+    header: str = ""
+    is_secret: bool = False
+
+
 class RegistryAuthority:
     """Who lets us read one repository. Several threads may ask it; one of them renews.
 
@@ -50,24 +58,23 @@ class RegistryAuthority:
         self._login: Credentials | None = None
         self._withheld = ""
         self._rejected = False
-        self._header = ""
-        self._is_public = True  # the header tells nothing that a login was needed for
+        self._agreed = _Agreed()
         self._lock = threading.Lock()
 
     def authorization(self, url: str) -> str:
         """What was agreed on with the registry; nothing for any other host, wherever it redirects to."""
-        return self._header if self._is_ours(url) and (self._is_public or not in_the_clear(url)) else ""
+        agreed = self._agreed
+        return agreed.header if self._is_ours(url) and not (agreed.is_secret and in_the_clear(url)) else ""
 
     def renew(self, response: requests.Response, sent: str) -> bool:
         """Get what the 401 asks for. Raises FetchError where the server that gives tokens refuses."""
         if not self._is_ours(response.url):
             return False
         with self._lock:
-            if self._header == sent:
-                self._is_public = True
+            if self._agreed.header == sent:
                 challenge = _challenge(response.headers.get("WWW-Authenticate", ""))
-                self._header = self._answer(challenge, response.url) if challenge else ""
-            return self._header not in ("", sent)
+                self._agreed = self._answer(challenge, response.url) if challenge else _Agreed()
+            return self._agreed.header not in ("", sent)
 
     def refused(self, response: requests.Response) -> FetchError:
         """With the advice that this registry needs."""
@@ -87,25 +94,20 @@ class RegistryAuthority:
         usual = {"http": 80, "https": 443}
         return port == own.port or (own.port is None and port == usual.get(parts.scheme))
 
-    def _answer(self, challenge: Challenge, url: str) -> str:
-        """The header that the challenge of the registry at `url` asks for; "" where there is none."""
+    def _answer(self, challenge: Challenge, url: str) -> _Agreed:
+        """What the challenge of the registry at `url` asks for."""
         login = self._login_for(url, challenge)
         if challenge.scheme == "basic":
-            return self._secret(login.basic) if login and login.username else ""
+            return _Agreed(login.basic, is_secret=True) if login and login.username else _Agreed()
         if login and login.registry_token:
-            return self._secret(f"Bearer {login.registry_token}")
+            return _Agreed(f"Bearer {login.registry_token}", is_secret=True)
         try:
-            token = self._token(challenge, login)
+            return _Agreed(f"Bearer {self._token(challenge, login)}", is_secret=login is not None)
         except _RefusedError:
             if login is None:
                 raise
             self._rejected = True  # a stale login must not stand in the way of a public image
-            return f"Bearer {self._token(challenge, None)}"
-        return self._secret(f"Bearer {token}") if login else f"Bearer {token}"
-
-    def _secret(self, header: str) -> str:
-        self._is_public = False
-        return header
+            return _Agreed(f"Bearer {self._token(challenge, None)}")
 
     def _login_for(self, url: str, challenge: Challenge) -> Credentials | None:
         """The login, where it may be sent to whom the challenge of the registry at `url` names."""
@@ -129,7 +131,7 @@ class RegistryAuthority:
             return f"the login in {login} was not sent to {without_secrets(realm)}, which is not https"
         server = urlsplit(realm)
         own = urlsplit(f"//{self._place.server}").hostname
-        if server.hostname == own or covers(self._token_servers, server.netloc):
+        if server.hostname == own or covers(self._token_servers, server.netloc.lower()):
             return ""
         return (
             f"the login in {login} was not sent to {plain(server.netloc)}, where {self._place.host} sends for a token:"
