@@ -61,7 +61,7 @@ class _Adapter(HTTPAdapter):
         return manager
 
     def cert_verify(self, conn: HTTPSConnectionPool, url: str, verify: object, cert: object) -> None:  # noqa: ARG002
-        """By the context alone: some versions of requests would load the certificates of certifi into it here."""
+        """By the context alone: requests would load the certificates of certifi into it here."""
         conn.cert_reqs = "CERT_REQUIRED"
 
 
