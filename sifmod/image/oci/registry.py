@@ -30,7 +30,7 @@ class Registry:
     """The image that `reference` names, for linux on `arch`.
 
     Mirrors that cover the reference are asked in order, its own registry last; one that fails is passed over, and what
-    a digest names is verified whoever gives it. No more is asked for than is needed: a public image costs its
+    a digest names is verified wherever it comes from. No more is asked for than is needed: a public image costs its
     manifests, its config and its blobs. May be used by several threads.
     """
 

@@ -56,9 +56,9 @@ class _Adapter(HTTPAdapter):
             socks: ProxyManager = super().proxy_manager_for(proxy, ssl_context=self._context, **more)
             return socks
         contexts = {"ssl_context": self._context, "proxy_ssl_context": self._context}
-        manager: ProxyManager = super().proxy_manager_for(proxy, **contexts, **more)
-        manager.pool_classes_by_scheme = _POOLS
-        return manager
+        made: ProxyManager = super().proxy_manager_for(proxy, **contexts, **more)
+        made.pool_classes_by_scheme = _POOLS
+        return made
 
     def cert_verify(self, conn: HTTPSConnectionPool, url: str, verify: object, cert: object) -> None:  # noqa: ARG002
         """By the context alone: requests would load the certificates of certifi into it here."""
