@@ -88,7 +88,7 @@ def test_a_file_is_streamed_into_the_store(web: Web, prefix: Prefix, sif: bytes)
     digest = hashlib.sha256(sif).hexdigest()
     assert artifact.path == prefix.layout.image(digest)
     assert artifact.path.read_bytes() == sif
-    assert (artifact.sha256, artifact.size, artifact.source) == (digest, len(sif), url)
+    assert (artifact.sha256, artifact.size, artifact.source) == (digest, len(sif), web.url("/a/x.sif"))
     assert artifact.notes == (f"no digest was promised; to pin this image add to `image:`  sha256: {digest}",)
     seen = [done for _, done, _ in told]
     assert seen == sorted(seen)
@@ -152,7 +152,7 @@ def test_a_certificate_that_is_not_trusted_is_refused(
     server.answers["/x.sif"] = answer(200, sif)
     error = refused(prefix, server.url("/x.sif"))
     assert "its certificate or its TLS cannot be trusted" in error.message
-    assert "REQUESTS_CA_BUNDLE" in error.hint
+    assert "SSL_CERT_FILE" in error.hint
     assert server.asked == []
 
 

@@ -10,10 +10,12 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.image import BlobSource, OciImage, open_image
 from sifmod.image.reference import parse
 from sifmod.image.settings import DEFAULT
+from sifmod.image.sif.header import read_sif
 from support.command import run
+from support.fetching import Prefix, plan
 from support.images import Images
 from support.oci import Entry, layer, write_layout
-from support.oci_index import entry, put_blob
+from support.oci_index import entry, put_blob, put_index
 from support.registry import Registry
 
 
@@ -89,6 +91,20 @@ def test_an_image_for_another_architecture_is_refused(tmp_path: Path, registry: 
     for source in (f"oci:{layout}", remote):
         assert refused(source).message == f"{source}: the image is for arm64, expected amd64"
         assert opened(source, "arm64").config.arch == "arm64"
+
+
+@pytest.mark.parametrize("arch", ["unknown", "x86_64", ""])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_an_image_that_does_not_say_its_architecture_is_converted_for_the_one_asked_for(
+    tmp_path: Path, arch: str, indexed: bool
+) -> None:
+    layout = write_layout(tmp_path / "layout", (layer((Entry("bin"),)),), arch=arch)
+    if indexed:
+        foreign = {"digest": "sha512:" + "0" * 128, "platform": {"architecture": "s390x", "os": "linux"}}
+        others = [foreign] if arch == "x86_64" else []
+        put_index(layout, [*others, {**entry(layout), "platform": {"architecture": arch, "os": "linux"}}])
+    artifact = Prefix(tmp_path / "prefix").fetch(plan(f"oci:{layout}"))
+    assert (artifact.arch, read_sif(artifact.path).arch) == ("amd64", "amd64")
 
 
 def test_a_sif_in_a_registry_is_no_container_image(images: Images, registry: Registry) -> None:

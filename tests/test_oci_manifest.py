@@ -12,6 +12,7 @@ from sifmod.errors import ImageError
 from sifmod.image.oci.content import LARGEST
 from sifmod.image.oci.index import Entry, Index, choose, parse
 from sifmod.image.oci.manifest import Descriptor, Manifest, check_layers, check_platform, parse_config, parse_manifest
+from sifmod.image.oci.variant import level, runs_here
 
 DIGEST = "sha256:" + "a" * 64
 OCI = "application/vnd.oci.image.manifest.v1+json"
@@ -82,7 +83,7 @@ def test_another_digest_than_the_promised_one_is_refused() -> None:
         (manifest(annotations={"a\x1b": 1}), "x: annotations: a is not a string"),
         ({"mediaType": "application/vnd.oci.image.index.v1+json"}, "x: manifests is not a list"),
         ({"manifests": 1}, "x: manifests is not a list"),
-        ({"manifests": [{}]}, "x: manifests[0]: digest is not a SHA-256 digest"),
+        ({"manifests": [7]}, "x: manifests[0] is not an object"),
     ],
 )
 def test_what_is_none_is_told(content: object, said: str) -> None:
@@ -107,26 +108,94 @@ def test_the_wanted_platform_is_chosen() -> None:
     assert chosen("amd64", windows, platform("arm64"), platform("amd64")).platform == "linux/amd64"
 
 
-def test_of_several_variants_the_one_that_runs_everywhere_is_chosen() -> None:
-    fast = platform("amd64", "v3")
-    assert chosen("amd64", fast, platform("amd64")).variant == ""
-    assert chosen("amd64", fast, platform("amd64", "v1")).variant == "v1"
-    assert chosen("amd64", fast, platform("amd64", "v2")).variant == "v3"  # neither: the first
+@pytest.mark.parametrize(
+    ("arch", "variants", "expected"),
+    [
+        ("amd64", ("v3", ""), ""),
+        ("amd64", ("v3", "v1"), "v1"),
+        ("amd64", ("v2", "", "v1"), ""),
+        ("amd64", ("v1", ""), "v1"),  # the same: the first
+        ("arm64", ("v9", "v8.2", "v8"), "v8"),
+        ("arm64", ("v9.1", "v9", "v8.2", "odd"), "v8.2"),
+        ("arm64", ("odd", "v9"), "v9"),
+    ],
+)
+def test_of_several_variants_the_lowest_is_chosen(arch: str, variants: tuple[str, ...], expected: str) -> None:
+    assert chosen(arch, *(platform(arch, variant) for variant in variants)).variant == expected
+
+
+@pytest.mark.parametrize("lowest", ["v2", "v99"])
+def test_the_lowest_variant_has_to_run_here(lowest: str) -> None:
+    """v2 does on most machines, v99 on none that can tell."""
+    for entries in ((platform("amd64", "v100"), platform("amd64", lowest)), (platform("amd64", lowest),)):
+        if runs_here("amd64", lowest):
+            assert chosen("amd64", *entries).variant == lowest
+            continue
+        with pytest.raises(ImageError) as caught:
+            chosen("amd64", *entries)
+        assert f"for linux/amd64 as {lowest} and higher, which this machine does not run" in caught.value.message
+        assert str(entries[-1]["digest"]) in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ("", 1),
+        ("cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3", 2),
+        ("avx avx2 bmi1 bmi2 f16c fma movbe abm xsave", 1),  # v3 without v2 is none
+        ("cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3 avx avx2 bmi1 bmi2 f16c fma movbe abm xsave avx512f", 3),
+    ],
+)
+def test_the_level_of_a_processor(flags: str, expected: int) -> None:
+    assert level(flags) == expected
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        platform("s390x") | {"digest": "sha512:" + "a" * 128},
+        platform("s390x") | {"size": -1},
+        platform("s390x") | {"annotations": {"vnd.docker.reference.type": 7, "x": [1]}},
+        platform("s390x") | {"annotations": [], "mediaType": 3},
+        {"platform": 7},
+        {"platform": {"architecture": ["amd64"], "os": "linux"}},
+        {},
+    ],
+)
+def test_an_entry_for_another_platform_is_not_judged(foreign: dict[str, object]) -> None:
+    assert chosen("amd64", foreign, platform("amd64")).descriptor.digest == platform("amd64")["digest"]
+
+
+def test_an_entry_that_is_chosen_is_judged() -> None:
+    found = chosen("amd64", platform("arm64"), platform("amd64") | {"digest": "sha512:" + "a" * 128})
+    with pytest.raises(ImageError, match="x: manifests\\[1\\]: digest is not a SHA-256 digest"):
+        _ = found.descriptor
+
+
+@pytest.mark.parametrize(("arch", "kernels"), [("amd64", "x86_64"), ("arm64", "aarch64")])
+def test_the_kernels_names_of_architectures_are_known(arch: str, kernels: str) -> None:
+    assert chosen(arch, platform("s390x"), platform(kernels)).platform == f"linux/{arch}"
+    check_platform(parse_config(raw({"architecture": kernels, "os": "linux"}), "x"), arch, "x")
 
 
 def test_what_is_there_instead_is_told() -> None:
-    attestation = platform("unknown", os="unknown")
+    unknown = platform("unknown", os="unknown")
     signed = platform("amd64", annotations={"vnd.docker.reference.type": "attestation-manifest"})
     with pytest.raises(ImageError) as caught:
-        chosen(
-            "amd64", attestation, signed, platform("s390x"), platform("arm64", "v8"), platform("amd64", os="windows")
-        )
+        chosen("amd64", unknown, signed, platform("s390x"), platform("arm64", "v8"), platform("amd64", os="windows"))
     assert caught.value.message == (
         "x does not exist for linux/amd64; it has: linux/arm64/v8, linux/s390x, windows/amd64"
     )
     assert "`arch:`" in caught.value.hint
     with pytest.raises(ImageError, match="it has: no image at all"):
-        chosen("amd64", attestation)
+        chosen("amd64", signed)
+
+
+def test_an_image_of_unknown_architecture_is_taken_where_nothing_else_is_there() -> None:
+    attests = {"vnd.docker.reference.type": "attestation-manifest"}
+    attestation = platform("unknown", os="unknown", annotations=attests)
+    assert chosen("amd64", attestation, platform("unknown")).platform == "linux/unknown"
+    assert parse_config(b'{"architecture": "unknown"}', "x").arch == ""
 
 
 def test_of_many_platforms_some_are_told() -> None:

@@ -18,6 +18,7 @@ from sifmod.image.oci.manifest import Manifest
 from sifmod.image.oci.place import Place, places
 from sifmod.image.oci.registry import Registry as Client
 from sifmod.image.reference import parse
+from sifmod.image.settings import Settings
 from support.images import Images
 from support.oci_index import write_multi
 from support.registry import PASSWORD, USER, Registry, mirror_of, with_password, with_tokens
@@ -64,7 +65,7 @@ def tiny(registry: Registry, images: Images) -> str:
 
 
 def client(source: str, mirrors: Mirrors = (), arch: str = "amd64") -> Client:
-    return Client(parse(source), mirrors, (), arch, Patience(attempts=2, delay=0.01))
+    return Client(parse(source), Settings(mirrors=mirrors), arch, Patience(attempts=2, delay=0.01))
 
 
 def whole(opened: Client, found: Manifest) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from sifmod.actions.install import plan_digest
 from sifmod.actions.request import Request
 from sifmod.actions.wrappers import with_recorded_wrappers
+from sifmod.config.shown import shown
 from sifmod.module.launch import packers
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
@@ -39,7 +40,10 @@ def overview(request: Request) -> tuple[str, ...]:
         f"variant      {request.loaded.variant or '-'}",
         f"modulefile   {', '.join(str(layout.module_file(plan.module, syntax)) for syntax in plan.syntaxes)}",
         f"software     {layout.switch(plan.module)}",
-        *(f"image        {source}" for source in plan.image.sources or (f"build {plan.image.build}",)),
+        *(
+            f"image        {source}"
+            for source in tuple(map(shown, plan.image.sources)) or (f"build {plan.image.build}",)
+        ),
         f"sha256       {plan.image.sha256 or 'not stated: install prints it'}",
         *(f"bind         {bind}{' (optional)' if bind.optional else ''}" for bind in plan.binds),
         f"wrappers     {_wrappers(plan, live(layout, plan.module))}",

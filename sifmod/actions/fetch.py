@@ -44,7 +44,7 @@ def fetch(source: str, site: Site, options: FetchOptions, listener: Listener) ->
     if (path := local_sif(reference, site)) is not None:
         source = str(path.absolute())
     image = ImagePlan(
-        filename=options.output.name if options.output else reference.location.rpartition("/")[2],
+        filename=options.output.name if options.output else reference.name,
         sources=(source,),
         image_dirs=site.image_dirs,
         build=None,
@@ -60,7 +60,9 @@ def fetch(source: str, site: Site, options: FetchOptions, listener: Listener) ->
             return fetch_image(image, runtime, beside, listener.progress, settings)
         layout = Layout(site.prefix)
         name = f"fetch-{sha256_bytes(f'{source} {image.arch}'.encode())[:16]}"
-        tidy(layout, site.lock_lease, listener.waiting(source))  # a killed run's may be the room that is needed
-        with nothing_begun(layout), lock(layout, name, site.lock_lease, listener.waiting(source)) as held:
-            store = Store(layout, held, listener.waiting(source))
+        tidy(
+            layout, site.lock_lease, listener.waiting(reference.shown)
+        )  # a killed run's may be the room that is needed
+        with nothing_begun(layout), lock(layout, name, site.lock_lease, listener.waiting(reference.shown)) as held:
+            store = Store(layout, held, listener.waiting(reference.shown))
             return into_store(image, runtime, store, listener, settings)

@@ -10,6 +10,7 @@ from pathlib import Path
 from sifmod.actions.check import check
 from sifmod.actions.import_text import easyconfig_text
 from sifmod.config.settings import LoadedSite
+from sifmod.config.shown import shown
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError, SifmodError
 from sifmod.image.disk import writing
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
@@ -58,7 +59,7 @@ def find_sources(given: tuple[Path, ...]) -> tuple[Path, ...]:
                 raise OptionError(f"there is no .eb, no {_SHPC} and no .lua file in {path}")
             found += inside
         elif not path.exists():
-            raise EasyconfigNotFoundError(f"no such file: {path}")
+            raise EasyconfigNotFoundError(f"no such file: {shown(str(path))}")
         elif path.suffix not in _READERS:
             raise OptionError(f"{path}: expected an EasyBuild .eb, a {_SHPC} or a .lua modulefile")
         else:

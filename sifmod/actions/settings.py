@@ -16,6 +16,7 @@ def fetch_settings(site: Site, *, keep_blobs: bool = False, fresh: bool = False)
         compression=site.compression,
         mirrors=site.mirrors,
         insecure_registries=site.insecure_registries,
+        token_servers=site.token_servers,
         striping=Striping(striping.count, striping.size) if striping else None,
         keep_blobs=keep_blobs,
         fresh=fresh,

@@ -35,6 +35,7 @@ def command(reference: str, **given: str | bool | Path | None) -> None:
     from sifmod.cli.context import load_context
     from sifmod.cli.output import print_json, quiet, say
     from sifmod.cli.progress import NOTHING_KEPT, progress
+    from sifmod.config.shown import shown
 
     site = load_context({name: value for name, value in given.items() if isinstance(value, str)}).site
     output, sha256, arch = given["output"], given["sha256"], given["arch"]
@@ -49,7 +50,7 @@ def command(reference: str, **given: str | bool | Path | None) -> None:
         keep_blobs=bool(given["keep_blobs"]),
     )
     speak = quiet if given["quiet"] else say
-    speak(f"fetching {reference}")
+    speak(f"fetching {shown(reference)}")
     with progress(speak is say) as update:
         artifact = fetch(reference, site, options, Listener(speak, update))
     if given["as_json"]:

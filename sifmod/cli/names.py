@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 from sifmod.config.name import ModuleName
+from sifmod.config.shown import shown
 from sifmod.errors import ModuleError
 
 
@@ -24,4 +25,4 @@ def resolve(name: str, known: Iterable[ModuleName]) -> ModuleName:
         raise ModuleError(f"`{name}` can be any of\n{listed}", "give more of the name")
     close = difflib.get_close_matches(name, [str(module) for module in modules], n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(close)}?" if close else "`sifmod list` shows what is installed"
-    raise ModuleError(f"no module is called `{name}`", hint)
+    raise ModuleError(f"no module is called `{shown(name)}`", hint)

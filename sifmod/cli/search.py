@@ -24,6 +24,7 @@ def command(pattern: str, as_json: bool, **site: str | None) -> int:
     from sifmod.cli.context import load_facts
     from sifmod.cli.output import print_json
     from sifmod.config.find import search_easyconfigs
+    from sifmod.config.shown import shown
 
     context = load_facts(site)
     found = search_easyconfigs(pattern, context.site.robot_paths)
@@ -33,7 +34,7 @@ def command(pattern: str, as_json: bool, **site: str | None) -> int:
         for path in found:
             click.echo(path)
     if not found and not as_json:
-        click.echo(f"no easyconfig matches {pattern!r}", err=True)
+        click.echo(f"no easyconfig matches {shown(pattern)!r}", err=True)
     return 0 if found else 1
 
 

@@ -39,11 +39,14 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
     from sifmod.actions.verify import Finding, installed, verify
     from sifmod.cli.names import resolve
     from sifmod.cli.output import print_json, say
+    from sifmod.config.shown import shown
     from sifmod.errors import ModuleError
     from sifmod.tree.receipt import live_modules
 
     if file := next((name for name in names if name.endswith(".sif")), None):
-        raise click.UsageError(f"{file} has no receipt to be compared with; who signed it is seen with --signature")
+        raise click.UsageError(
+            f"{shown(file)} has no receipt to be compared with; who signed it is seen with --signature"
+        )
     known = [module for module, _ in live_modules(layout)]
     modules = [resolve(name, known) for name in names] if names else known
     report: dict[str, tuple[Finding, ...]] = {}

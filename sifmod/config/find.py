@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from sifmod.config.shown import shown
 from sifmod.errors import EasyconfigNotFoundError
 
 _SUFFIXES = (".yaml", ".yml")
@@ -27,14 +28,14 @@ def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
     if "/" in name or (given.suffix in _SUFFIXES and _exists(given)):
         if _exists(given):
             return given
-        raise _not_found(name, f"no such file: {name}", robot_paths)
+        raise _not_found(name, f"no such file: {shown(name)}", robot_paths)
     if name:
         for directory in robot_paths:
             for candidate in _candidates(directory, name):
                 if _exists(candidate):
                     return candidate
     places = "\n".join(f"  {directory}" for directory in robot_paths)
-    raise _not_found(name, f"no easyconfig is called {name!r}; looked in\n{places}", robot_paths)
+    raise _not_found(name, f"no easyconfig is called {shown(name)!r}; looked in\n{places}", robot_paths)
 
 
 def search_easyconfigs(pattern: str, robot_paths: tuple[Path, ...]) -> tuple[Path, ...]:

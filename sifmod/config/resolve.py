@@ -73,6 +73,7 @@ def resolve(
         memory=file.memory,
         mirrors=file.mirrors,
         insecure_registries=file.insecure_registries,
+        token_servers=file.token_servers,
         striping=file.striping,
         signatures=file.signatures,
     )

@@ -108,6 +108,7 @@ class Site:
     memory: int | None  # bytes that converting an image may take; None: a quarter of what there is
     mirrors: tuple[tuple[str, tuple[str, ...]], ...]
     insecure_registries: tuple[str, ...]
+    token_servers: tuple[tuple[str, tuple[str, ...]], ...]  # of a registry, which may have a login for it
     striping: StripingKeys | None
     signatures: Signatures
 
@@ -154,6 +155,8 @@ def _compression(text: str) -> str:
 def _place(text: str) -> str:
     host = r"[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\]"
     found = re.fullmatch(rf"({host})(:(?P<port>[0-9]{{1,5}}))?(/[A-Za-z0-9._/-]+)?", text)
+    if "@" in text:
+        raise ValueError("credentials do not belong here: log in, for example with `apptainer registry login`")
     if found is None or int(found["port"] or 1) not in range(1, 65536):
         raise ValueError(
             f"expected a registry and perhaps a path, such as docker.io or mirror.site:5000/hub, got {text!r}"
@@ -161,7 +164,14 @@ def _place(text: str) -> str:
     return text
 
 
+def _host(text: str) -> str:
+    if "/" in _place(text):
+        raise ValueError(f"expected a server, such as registry.site.org or registry.site.org:5000, got {text!r}")
+    return text.lower()
+
+
 Place = Annotated[str, AfterValidator(_place)]
+Host = Annotated[str, AfterValidator(_host)]
 Umask = Annotated[str, BeforeValidator(_octal, json_schema_input_type=str | int), AfterValidator(_umask)]
 
 
@@ -196,6 +206,7 @@ class SiteFile(Model):
     memory: Annotated[int | None, Field(ge=64 << 20), BeforeValidator(_bytes)] = None
     mirrors: Annotated[tuple[tuple[str, tuple[Place, ...]], ...], Items(Place, tuple[Place, ...])] = ()
     insecure_registries: tuple[Place, ...] = ()
+    token_servers: Annotated[tuple[tuple[str, tuple[Host, ...]], ...], Items(Host, tuple[Host, ...])] = ()
     striping: StripingKeys | None = None
     signatures: Signatures = Signatures()
     detect: Detect = Detect()

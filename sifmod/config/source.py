@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.config.node import Node
+from sifmod.config.shown import shown
 from sifmod.config.variables import expand, unset_in
 
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -37,7 +38,7 @@ def settle_sources(nodes: tuple[Node, ...], environ: Mapping[str, str]) -> Sourc
                 source = os.path.abspath(source)  # noqa: PTH100 (a link stays a link)
             settled.append(replace(node, value=_settled(source, _directory(node))))
         elif unset:
-            notes.append(f"source {node.raw} left out: the variable {unset[0]} is not set")
+            notes.append(f"source {shown(node.raw)} left out: the variable {unset[0]} is not set")
         else:
             settled.append(node)
     return Sources(tuple(settled), tuple(notes))

@@ -16,7 +16,7 @@ class Artifact:
     path: Path  # in the store, or the user's own file when it is only referenced
     sha256: str
     size: int  # bytes
-    source: str  # the source that gave it, as the easyconfig spells it
+    source: str  # the source that gave it, as `shown` spells it
     arch: str  # amd64, arm64, … as the SIF's header says
     notes: tuple[str, ...] = ()  # what the user should know: e.g. a hard link that became a copy
     origin: ImageOrigin = NO_ORIGIN

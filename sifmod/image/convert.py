@@ -78,7 +78,7 @@ def announced(request: Request) -> int:
         return 0
     settings = request.settings
     arch = request.image.arch
-    manifest = Registry(request.reference, settings.mirrors, settings.insecure_registries, arch, ONCE).manifest()
+    manifest = Registry(request.reference, settings, arch, ONCE).manifest()
     with request.store.workspace() as workspace:
         how = _compression(request, workspace)
     if not settings.fresh and stored(request, manifest.digest, how.text, _tools(how)):

@@ -59,7 +59,7 @@ def fetch_image(
     if image.sha256 and (stored := store.find(image.sha256)):
         info = check_sif(stored, image.arch)
         notes = check_policy(stored, image.filename, info, settings)
-        return Artifact(stored, image.sha256, info.size, references[0].source, info.arch, notes)
+        return Artifact(stored, image.sha256, info.size, references[0].shown, info.arch, notes)
     failures: list[tuple[Reference, FetchError | RuntimeMissingError | PermissionsError]] = []
     for reference in references:
         try:
@@ -68,7 +68,7 @@ def fetch_image(
             raise
         except (FetchError, RuntimeMissingError, PermissionsError) as error:
             failures.append((reference, error))
-    reasons = "\n".join(f"  {reference.source}: {error.message}" for reference, error in failures)
+    reasons = "\n".join(f"  {reference.shown}: {error.message}" for reference, error in failures)
     hints = dict.fromkeys(error.hint for _, error in failures if error.hint)
     where = f"\nwhere it is: {' '.join(image.available.split())}" if image.available else ""
     raise FetchError(
@@ -122,13 +122,13 @@ def _fetch(request: Request) -> Artifact:
         fetched = there or SOURCES[reference.kind](request)
         info = check_sif(fetched.path, image.arch, image.filename)
         notes = (*fetched.notes, *check_promise(reference, image, fetched))
-        notes += check_policy(fetched.path, reference.source, info, request.settings)
+        notes += check_policy(fetched.path, reference.shown, info, request.settings)
         path = fetched.path
         if path == incoming:
             path = store.add(incoming, fetched.sha256, fetched.origin, source_of(reference))
         if partial is not None and not request.settings.keep_blobs:
             store.finished(partial)
-    return Artifact(path, fetched.sha256, fetched.size, reference.source, info.arch, notes, fetched.origin)
+    return Artifact(path, fetched.sha256, fetched.size, reference.shown, info.arch, notes, fetched.origin)
 
 
 def _key(reference: Reference, image: ImagePlan) -> str:

@@ -5,17 +5,18 @@ from sifmod.image.download.retry import PATIENCE, Patience
 from sifmod.image.download.sif import download_sif, refuse_other_files
 from sifmod.image.fetched import Fetched, Request
 from sifmod.image.oci.credentials import Netrc
-from sifmod.image.oci.http import TIMEOUT, Http
+from sifmod.image.oci.http import Http
+from sifmod.image.oci.pace import TIMEOUTS, Timeouts
 
 
-def download(request: Request, timeout: tuple[float, float] = TIMEOUT, patience: Patience = PATIENCE) -> Fetched:
-    """Download the file to `incoming`; `timeout` is in seconds: to connect, and without a byte.
+def download(request: Request, timeouts: Timeouts = TIMEOUTS, patience: Patience = PATIENCE) -> Fetched:
+    """Download the file to `incoming`; `timeouts` are what the server has.
 
     https only, plain http only from this machine itself, redirects included. Raises FetchError for whatever the
     network or the server does, ImageError as soon as the beginning shows that it is not a SIF, and where it is not the
     promised one.
     """
     promised = f"sha256:{request.image.sha256}" if request.image.sha256 else ""
-    get = Http(timeout=timeout).resource(request.reference.location, Netrc())
+    get = Http(timeouts=timeouts).resource(request.reference.location, Netrc())
     remote = Remote(request.image.filename, get, digest=promised, check=refuse_other_files)
     return download_sif(request, remote, patience=patience)

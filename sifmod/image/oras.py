@@ -20,7 +20,7 @@ def download(request: Request, patience: Patience = PATIENCE) -> Fetched:
     Raises FetchError for whatever the network or the registry does, and where there is no SIF under that name.
     """
     reference, settings = request.reference, request.settings
-    registry = Registry(reference, settings.mirrors, settings.insecure_registries, request.image.arch)
+    registry = Registry(reference, settings, request.image.arch)
     manifest = registry.manifest()
     layer = sif_layer(manifest, reference.source)
     origin = ImageOrigin(manifest.index_digest, manifest.digest, (layer.digest,))
@@ -51,7 +51,7 @@ def announced(request: Request) -> int:
     if pinned(request) is not None:
         return 0
     reference, settings = request.reference, request.settings
-    registry = Registry(reference, settings.mirrors, settings.insecure_registries, request.image.arch, ONCE)
+    registry = Registry(reference, settings, request.image.arch, ONCE)
     layer = sif_layer(registry.manifest(), reference.source)
     there = not settings.fresh and request.store.find(layer.digest.removeprefix("sha256:"))
     return 0 if there else layer.size

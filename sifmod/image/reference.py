@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 from urllib.parse import unquote, urlsplit
 
+from sifmod.config.shown import shown
 from sifmod.errors import FetchError
 
 Kind = Literal[
@@ -20,8 +21,6 @@ _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*)(?P<port>:[0-9]{1,5})?")
 _PART = r"[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*"
 _REPOSITORY = re.compile(f"{_PART}(/{_PART})*")
-# an @ of a registry's reference that ends no credentials: before something like a digest, or behind a repository
-_NO_CREDENTIALS = re.compile(r"(@sha[0-9]+(:[^/@]*)?|(?<=//)[^/:@]+(:[0-9]+(?=/))?(/[^:@]*)?@[^/:@]*)$")
 _LOCAL: tuple[Kind, ...] = ("name", "path", "oci", "oci-archive", "docker-archive")
 _SCHEMES = ("file", *(kind for kind in get_args(Kind) if kind not in ("name", "path", "build")))
 
@@ -39,6 +38,17 @@ class Reference:
     location: str
     tag: str = ""
     digest: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The source as messages and receipts have it."""
+        return shown(self.source)
+
+    @property
+    def name(self) -> str:
+        """The last part of where it is."""
+        location = urlsplit(self.location).path if self.kind in ("https", "http") else self.location
+        return location.rpartition("/")[2]
 
     @property
     def is_local(self) -> bool:
@@ -64,7 +74,7 @@ def parse(source: str) -> Reference:
     """
     if not source or source != source.strip() or not source.isprintable():
         raise FetchError(
-            f"source {source!r} is empty, has a blank at an end or a control character in it, or is not UTF-8"
+            f"source {shown(source)!r} is empty, has a blank at an end or a control character in it, or is not UTF-8"
         )
     scheme = _SCHEME.match(source)
     if scheme is None:
@@ -116,7 +126,7 @@ def _url(source: str) -> Reference:
     if parts.scheme == "https":
         return Reference("https", source, source)
     if not is_loopback(parts.netloc):
-        hint = f"use https://{source.partition('://')[2]}"
+        hint = f"use https://{shown(source).partition('://')[2]}"
         raise _bad(source, "plain http is refused, except from this machine itself", hint)
     return Reference("http", source, source)
 
@@ -167,13 +177,9 @@ def _check_name(reference: Reference) -> None:
 def _unknown(source: str, scheme: str) -> FetchError:
     close = difflib.get_close_matches(scheme.lower(), _SCHEMES, 1)
     meant = f"did you mean {close[0]}:?" if close else f"known are {', '.join(f'{name}:' for name in _SCHEMES)}"
-    return _bad(source, f"unknown scheme {scheme}:", f"{meant} For a file of that name write ./{source}")
+    return _bad(source, f"unknown scheme {scheme}:", f"{meant} For a file of that name write ./ before it")
 
 
 def _bad(source: str, what: str, hint: str = "") -> FetchError:
     """The error for a source; a password in it is not repeated."""
-    of_registry = source.startswith(("docker:", "oras:", "library:"))
-    kept = _NO_CREDENTIALS.search(source) if of_registry else None
-    end = kept.start() if kept else len(source)
-    shown = re.sub("//.*@" if of_registry else "//[^/]*@", "//", source[:end])
-    return FetchError(f"source {shown}{source[end:]}: {what}", hint)
+    return FetchError(f"source {shown(source)}: {what}", hint)

@@ -99,7 +99,7 @@ def reads_zstd(runtime: Runtime, workspace: Path) -> bool:
 
 def _run(request: Request, command: tuple[str, ...], workspace: Path, cwd: Path) -> None:
     program = request.runtime.path
-    shown = f"{request.runtime.kind} {command[0]} {request.reference.source}"
+    shown = f"{request.runtime.kind} {command[0]} {request.reference.shown}"
     with writing(workspace):
         for name in ("cache", "tmp", "config"):
             (workspace / name).mkdir(mode=0o700)

@@ -24,6 +24,7 @@ class Settings:
     compression: str = "auto"  # auto, or what squashfs/compression.py parses
     mirrors: tuple[tuple[str, tuple[str, ...]], ...] = ()  # prefix of a reference, and what stands in for it, in order
     insecure_registries: tuple[str, ...] = ()  # host[:port] that may be spoken to over plain http
+    token_servers: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of a registry, which may have a login for it
     striping: Striping | None = None
     keep_blobs: bool = False  # what was downloaded for a conversion stays
     fresh: bool = False  # what the store has converted before is converted again

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from sifmod.config.bind import BindSpec
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.config.quirk import Quirk, Variables
+from sifmod.config.shown import shown
 from sifmod.config.site import Site
 from sifmod.module.launch import PACKERS, RUNSCRIPTS_TARGET
 from sifmod.module.plan import (
@@ -171,7 +172,7 @@ def _image(easyconfig: Easyconfig, site: Site, choices: Choices) -> ImagePlan:
 
 def _help(easyconfig: Easyconfig, quirks: tuple[Quirk, ...]) -> Help:
     image = easyconfig.image
-    origin = image.sources[0] if image.sources else f"built from {image.build}"
+    origin = shown(image.sources[0]) if image.sources else f"built from {image.build}"
     return Help(
         description=easyconfig.description,
         homepage=easyconfig.homepage,

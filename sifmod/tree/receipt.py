@@ -34,7 +34,7 @@ class ImageRecord(NamedTuple):
 
     sha256: str
     size: int  # bytes
-    source: str  # the source that gave it, as the easyconfig spells it
+    source: str  # the source that gave it, without a query
     arch: str
     link: str  # copy | hardlink | reference: how it came into the store, or that it did not
     filename: str  # the link's name in the generation

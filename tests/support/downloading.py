@@ -18,12 +18,13 @@ from sifmod.image.download.telling import Telling
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.oci.credentials import Netrc
 from sifmod.image.oci.http import Get, Http
+from sifmod.image.oci.pace import Timeouts
 from sifmod.image.settings import Settings
 from support.ranged import Ranged, Span
 from support.web import Web
 
 IMPATIENT = Patience(attempts=4, first_attempts=2, delay=0.01, longest_delay=0.02)
-SHORT = (5.0, 0.5)  # seconds: to connect, and without a byte
+SHORT = Timeouts(connect=5.0, silence=0.5)
 LENGTH = 40_000_000  # bytes of `content`: five pieces and a bit
 
 
@@ -51,7 +52,7 @@ def serving(*files: Ranged) -> Iterator[Web]:
 
 def getter(server: Web, number: int = 0) -> Get:
     """What opens a file of `serving`."""
-    return Http(timeout=SHORT).resource(server.url(f"/{number}"), Netrc())
+    return Http(timeouts=SHORT).resource(server.url(f"/{number}"), Netrc())
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from support.command import User
 T = TypeVar("T")
 
 _NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000  # linux/sched.h
-_RECURSIVE, _PRIVATE = 0x4000, 1 << 18  # linux/mount.h
+_BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 1 << 18  # linux/mount.h
 
 
 def call_as(user: User, function: Callable[[], T]) -> T:
@@ -36,17 +36,35 @@ def call_on_small_disk(directory: Path, size: int, function: Callable[[], T]) ->
     directory.mkdir()
 
     def mount() -> None:
-        ids = {"uid_map": os.geteuid(), "gid_map": os.getegid()}
-        own_user = _NEW_USER if os.geteuid() != 0 else 0
-        _system("unshare", _NEW_MOUNTS | own_user)
-        if own_user:
-            Path("/proc/self/setgroups").write_text("deny")
-            for name, number in ids.items():
-                Path("/proc/self", name).write_text(f"{number} {number} 1")
-        _system("mount", b"none", b"/", None, _RECURSIVE | _PRIVATE, None)
+        _own_mounts()
         _system("mount", b"none", os.fsencode(directory), b"tmpfs", 0, f"size={size},mode=0755".encode())
 
     return _call_in_copy(mount, function)
+
+
+def call_with_etc(directory: Path, function: Callable[[], T]) -> T:
+    """What `function` returns, called where `directory`, and what finding localhost needs, is all there is in /etc."""
+    for name in ("hosts", "nsswitch.conf", "passwd", "group"):
+        if (path := Path("/etc", name)).exists():
+            (directory / name).write_bytes(path.read_bytes())
+
+    def mount() -> None:
+        _own_mounts()
+        _system("mount", os.fsencode(directory), b"/etc", None, _BIND, None)
+
+    return _call_in_copy(mount, function)
+
+
+def _own_mounts() -> None:
+    """Mounts from here on are for this process and its children alone."""
+    ids = {"uid_map": os.geteuid(), "gid_map": os.getegid()}
+    own_user = _NEW_USER if os.geteuid() != 0 else 0
+    _system("unshare", _NEW_MOUNTS | own_user)
+    if own_user:
+        Path("/proc/self/setgroups").write_text("deny")
+        for name, number in ids.items():
+            Path("/proc/self", name).write_text(f"{number} {number} 1")
+    _system("mount", b"none", b"/", None, _RECURSIVE | _PRIVATE, None)
 
 
 def _system(name: str, *arguments: int | bytes | None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support.command import run
 
-NAMES = "subjectAltName=DNS:localhost,IP:127.0.0.1"
+NAMES = "subjectAltName=DNS:localhost,DNS:registry.test,IP:127.0.0.1"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -36,12 +36,15 @@ Answer = Callable[[Handler], None]
 
 
 class Web(ThreadingHTTPServer):
-    """Start with `start`, end with `stop`; `answers` by path, `asked` are the requests so far with their headers."""
+    """Start with `start`, end with `stop`; `answers` by path, `asked` are the requests so far with their headers.
+
+    With `client` only who shows that certificate is answered.
+    """
 
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, certificate: Path | None = None) -> None:
+    def __init__(self, certificate: Path | None = None, client: Path | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers: dict[str, Answer] = {}
         self.asked: list[tuple[str, Mapping[str, str]]] = []
@@ -50,6 +53,9 @@ class Web(ThreadingHTTPServer):
         if certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate)
+            if client is not None:
+                context.load_verify_locations(client)
+                context.verify_mode = ssl.CERT_REQUIRED
             self.socket = context.wrap_socket(self.socket, server_side=True)
 
     def url(self, path: str, host: str = "localhost") -> str:
@@ -94,7 +100,7 @@ def raw(*parts: bytes, hang: bool = False) -> Answer:
 
 
 def make_certificate(directory: Path) -> Path:
-    """A new self-signed certificate with its key, in one file, for localhost and 127.0.0.1."""
+    """A new self-signed certificate with its key, in one file, for localhost, 127.0.0.1 and registry.test."""
     key, certificate, both = (directory / name for name in ("key.pem", "certificate.pem", "both.pem"))
     subject = ("-subj", "/CN=localhost", "-addext", NAMES, "-days", "2")
     files = ("-keyout", key, "-out", certificate)

@@ -17,7 +17,7 @@ from sifmod.image.download.remote import Piece, Remote, SupersededError
 from sifmod.image.download.retry import PATIENCE, Attempts, Patience
 from sifmod.image.download.verdict import Known, Ranges, judge
 from sifmod.image.layers.blob import Replaced
-from sifmod.image.oci.network import TransientError
+from sifmod.image.oci.network import SlowError, TransientError
 from sifmod.image.settings import Settings
 
 _CHUNK = 1 << 18  # bytes at a time; what a reset takes away with it is less
@@ -76,7 +76,8 @@ class Transfer(Growing):
                 try:
                     self._ask(piece, _SMALL_CHUNK if attempts.fruitless else _CHUNK)
                 except TransientError as error:
-                    progress = piece.start > before and self._ranges is Ranges.GOOD
+                    enough = piece.start > before and not isinstance(error, SlowError)
+                    progress = enough and self._ranges is Ranges.GOOD
                     self._pause(error, attempts.failed(error, progress=progress, answered=self._answered))
                     self._rewind(piece)
         except SupersededError:

@@ -25,7 +25,7 @@ def describe_reference(reference: Reference, arch: str, settings: Settings) -> I
         return _of_sif(reference, arch, settings)
     if reference.kind not in DESCRIBED:
         raise FetchError(
-            f"{line(reference.source)} says nothing about itself before it is fetched",
+            f"{line(reference.shown)} says nothing about itself before it is fetched",
             "fetch it, then look at the file: sifmod fetch -o FILE.sif REFERENCE; sifmod show FILE.sif",
         )
     with tempfile.TemporaryDirectory(prefix="sifmod-") as workspace:  # for an archive that is compressed
@@ -45,11 +45,11 @@ def describe_reference(reference: Reference, arch: str, settings: Settings) -> I
 
 
 def _of_sif(reference: Reference, arch: str, settings: Settings) -> ImageDescription:
-    manifest = Registry(reference, settings.mirrors, settings.insecure_registries, arch).manifest()
+    manifest = Registry(reference, settings, arch).manifest()
     layers = [layer for layer in manifest.layers if layer.media_type == SIF_LAYER]
     if len(layers) != 1:
         raise ImageError(
-            f"{line(reference.source)} holds {len(layers)} SIFs, expected one", "docker:// names an OCI image"
+            f"{line(reference.shown)} holds {len(layers)} SIFs, expected one", "docker:// names an OCI image"
         )
     return ImageDescription(
         kind="SIF in a registry",

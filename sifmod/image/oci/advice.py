@@ -22,7 +22,7 @@ _SOON = 600  # seconds
 def refused_by(response: requests.Response, place: Place, login: str, notes: tuple[str, ...]) -> FetchError:
     """The error for an answer of the registry at `place`; `login` says which login was used ("": none).
 
-    `notes` are what else is known about the logins.
+    `notes` are what else is known about the logins, each one line.
     """
     said, host = _said(response), place.host
     match response.status_code:
@@ -39,7 +39,7 @@ def refused_by(response: requests.Response, place: Place, login: str, notes: tup
         case _:
             advice = ""
     if response.status_code in (401, 403) and notes:
-        advice = "; ".join((*map(plain, notes), advice))
+        advice = "; ".join((*notes, advice))
     return refusal(response, advice, said)
 
 

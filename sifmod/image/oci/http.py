@@ -1,6 +1,5 @@
 """HTTP: one session that keeps its connections, follows redirects safely, and says in one line what went wrong."""
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -9,16 +8,15 @@ from typing import Protocol
 from urllib.parse import urljoin, urlsplit
 
 import requests
-from requests.adapters import HTTPAdapter
 
-from sifmod import __version__
 from sifmod.errors import FetchError
 from sifmod.image.oci.content import plain
 from sifmod.image.oci.network import BROKEN, hung_up, network_errors, without_secrets
 from sifmod.image.oci.network import TransientError as TransientError  # part of what a Get promises
+from sifmod.image.oci.pace import TIMEOUTS, Timeouts, steadily, within
+from sifmod.image.oci.place import covers
+from sifmod.image.oci.session import Session
 from sifmod.image.reference import is_loopback
-
-TIMEOUT = (15.0, 60.0)  # seconds: to connect, and without a byte
 
 Get = Callable[[Mapping[str, str]], AbstractContextManager[requests.Response]]
 """Opens one resource, with these headers besides: 200, 206 or 416, its body not read yet.
@@ -32,8 +30,8 @@ _MOST_RENEWALS = 2
 _REDIRECTS = (301, 302, 303, 307, 308)
 _GOOD = (200, 206, 416)
 _LONGEST_WAIT = 600.0  # seconds; who is told to come back later than that has failed
-_CONNECTIONS = 32  # kept per host
 _SMALL = 1 << 16  # bytes of an error's body
+_SOON = 10.0  # seconds for them
 
 
 class Authority(Protocol):
@@ -49,31 +47,16 @@ class Authority(Protocol):
         """The error for an answer that is not the resource, with advice."""
 
 
-class _Session(requests.Session):
-    """A session that follows no redirect by itself: it would read the body of one, however long, into memory."""
-
-    def get_redirect_target(self, resp: requests.Response) -> None:  # noqa: ARG002
-        return None
-
-
 class Http:
     """The connections of one fetch. https everywhere; plain http only to this machine and to `insecure` hosts.
 
-    Proxies and the file of certificates come from the variables that requests, curl and Go read. May be used by several
-    threads at once.
+    May be used by several threads at once.
     """
 
-    def __init__(self, insecure: tuple[str, ...] = (), timeout: tuple[float, float] = TIMEOUT) -> None:
+    def __init__(self, insecure: tuple[str, ...] = (), timeouts: Timeouts = TIMEOUTS) -> None:
         self._insecure = insecure
-        self._timeout = timeout
-        self._session = _Session()
-        self._session.trust_env = False  # it would add credentials of its own
-        self._session.headers["User-Agent"] = f"sifmod/{__version__}"
-        self._session.headers["Accept-Encoding"] = "identity"
-        self._session.mount("https://", HTTPAdapter(pool_maxsize=_CONNECTIONS))
-        self._session.mount("http://", HTTPAdapter(pool_maxsize=_CONNECTIONS))
-        names = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
-        self._verify = next((os.environ[name] for name in names if os.environ.get(name)), True)
+        self.timeouts = timeouts
+        self._session = Session(timeouts)
 
     def resource(self, url: str, authority: Authority) -> Get:
         """What opens `url`."""
@@ -81,14 +64,18 @@ class Http:
 
     def is_insecure(self, host: str) -> bool:
         """Whether `host`, with or without a port, may be spoken to over plain http."""
-        return is_loopback(host) or host in self._insecure or (urlsplit(f"//{host}").hostname or "") in self._insecure
+        return is_loopback(host) or covers(self._insecure, host)
 
     @contextmanager
     def post(self, url: str, form: Mapping[str, str], authority: Authority) -> Iterator[requests.Response]:
-        """The answer to a form; a redirect is not followed, for the form holds a secret. Raises as a Get does."""
-        self._check(url)
+        """The answer to a form. Raises as a Get does.
+
+        The form holds a secret: a redirect is not followed, and it is never sent in the clear.
+        """
+        if in_the_clear(url):
+            raise _not_https(url)
         with network_errors(url):
-            response = self._ask("POST", url, {}, form)
+            response = self._session.ask("POST", url, {}, form)
         with response, network_errors(url):
             if response.status_code != 200:
                 raise authority.refused(response)
@@ -104,7 +91,7 @@ class Http:
                 response = self._get(url, {**headers, **({"Authorization": sent} if sent else {})})
             with response:
                 if response.status_code in _GOOD:
-                    with network_errors(url):
+                    with network_errors(url), steadily(self.timeouts.silence):
                         yield response
                     return
                 if response.status_code in _REDIRECTS:
@@ -121,32 +108,16 @@ class Http:
 
     def _get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
         try:
-            return self._ask("GET", url, headers)
+            return self._session.ask("GET", url, headers)
         except requests.ConnectionError as error:
             if not hung_up(error):
                 raise
-            return self._ask("GET", url, headers)  # most likely a kept connection that the server had enough of
-
-    def _ask(
-        self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None = None
-    ) -> requests.Response:
-        proxies = {} if is_loopback(urlsplit(url).netloc) else requests.utils.get_environ_proxies(url)
-        return self._session.request(
-            method,
-            url,
-            headers=dict(headers),
-            data=form,
-            stream=True,
-            timeout=self._timeout,
-            proxies=proxies,
-            verify=self._verify,
-            allow_redirects=False,
-        )
+            return self._session.ask("GET", url, headers)  # most likely a kept connection that the server had enough of
 
     def _check(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme != "https" and not (parts.scheme == "http" and self.is_insecure(parts.netloc)):
-            raise FetchError(f"{without_secrets(url)} is not https, and nothing was sent there")
+            raise _not_https(url)
 
     def _redirected(self, response: requests.Response) -> str:
         location = response.headers.get("Location", "")
@@ -163,10 +134,21 @@ class Http:
         return target
 
 
+def in_the_clear(url: str) -> bool:
+    """Whether others may read what is sent to `url`: it is not https, and leaves this machine."""
+    parts = urlsplit(url)
+    return parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc))
+
+
+def _not_https(url: str) -> FetchError:
+    return FetchError(f"{without_secrets(url)} is not https, and nothing was sent there")
+
+
 def beginning(response: requests.Response) -> bytes:
-    """The first bytes of a body, all of a small one; b"" where nothing can be read."""
+    """The first bytes of a body, all of a small one; b"" where nothing can be read, or not in time."""
     try:
-        return response.raw.read(_SMALL, decode_content=True) or b""
+        with within(_SOON):
+            return response.raw.read(_SMALL, decode_content=True) or b""
     except (*BROKEN, ValueError):
         return b""
 

@@ -70,7 +70,7 @@ def open_image(reference: Reference, arch: str, settings: Settings, workspace: P
 
 
 def _from_registry(reference: Reference, arch: str, settings: Settings) -> OciImage:
-    registry = Registry(reference, settings.mirrors, settings.insecure_registries, arch)
+    registry = Registry(reference, settings, arch)
     manifest = registry.manifest()
     check_layers(manifest, reference.source)  # before its config, which is no config where it is an artifact
     sources = tuple(BlobSource(layer, registry.blob(layer), None) for layer in manifest.layers)

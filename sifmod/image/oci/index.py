@@ -13,10 +13,12 @@ from sifmod.image.oci.manifest import (
     OCI_MANIFEST,
     Descriptor,
     Manifest,
+    architecture,
     check_digest,
     parse_descriptor,
     parse_manifest,
 )
+from sifmod.image.oci.variant import rank, runs_here
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
@@ -24,17 +26,24 @@ ACCEPTED = (OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_INDEX)
 
 _INDEXES = (OCI_INDEX, DOCKER_INDEX)
 _TAG = "org.opencontainers.image.ref.name"  # an annotation in the index of a layout
+_ATTESTS = "vnd.docker.reference.type"  # an annotation of what describes another entry
+_SILENT = ("", "unknown")
 _MOST_ENTRIES = 10_000
 _LISTED = 20  # platforms in a message
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of an index: an image for one platform, or another index. What is not said is empty."""
+    """One line of an index: an image for one platform, or another index. What is not said is empty.
 
-    descriptor: Descriptor
+    Only an entry that is chosen is judged: what an index says of images for other machines is of no concern here.
+    """
+
+    content: Content
+    media_type: str
+    digest: str  # as the index has it; `descriptor` has one that is right
     os: str
-    arch: str
+    arch: str  # Go's name
     variant: str
     tag: str
     is_attestation: bool
@@ -42,12 +51,17 @@ class Entry:
     @property
     def is_index(self) -> bool:
         """Whether it names another index."""
-        return self.descriptor.media_type in _INDEXES
+        return self.media_type in _INDEXES
 
     @property
     def platform(self) -> str:
         """For people: `linux/arm64/v8`, `amd64`, or `unknown`."""
         return plain("/".join(part for part in (self.os, self.arch, self.variant) if part)) or "unknown"
+
+    @property
+    def descriptor(self) -> Descriptor:
+        """What it names. Raises ImageError where that is none."""
+        return parse_descriptor(self.content)
 
 
 @dataclass(frozen=True)
@@ -86,16 +100,24 @@ def parse_entries(content: Content) -> tuple[Entry, ...]:
 
 
 def choose(entries: tuple[Entry, ...], arch: str, name: str) -> Entry:
-    """The entry for linux on `arch`: of several variants the one that runs everywhere, else the first.
+    """The entry for linux on `arch`, of several variants the lowest.
 
     Where none fits, an entry that does not say its platform is taken (its config tells), an index inside the index
-    among them. Raises ImageError that lists the platforms that are there.
+    among them. Raises ImageError that lists the platforms that are there, and for a variant that is too high for this
+    machine.
     """
     images = [entry for entry in entries if not entry.is_attestation]
-    fitting = [entry for entry in images if entry.arch == arch and entry.os in ("linux", "")]
-    if fitting:
-        return next((entry for entry in fitting if entry.variant in ("", "v1", "v8")), fitting[0])
-    silent = [entry for entry in images if not entry.arch]
+    if any(entry.arch not in _SILENT for entry in images):
+        images = [entry for entry in images if entry.arch != "unknown"]  # an attestation that bears no annotation
+    if fitting := lowest(tuple(images), arch):
+        found = fitting[0]
+        if not runs_here(arch, found.variant):
+            raise ImageError(
+                f"{name} exists for linux/{arch} as {plain(found.variant)} and higher, which this machine does not run",
+                f"for machines that do, name that image itself: …@{plain(found.digest)}",
+            )
+        return found
+    silent = [entry for entry in images if entry.arch in _SILENT]
     if len(silent) == 1 or (silent and all(entry.is_index for entry in silent)):
         return silent[0]
     platforms = sorted({entry.platform for entry in images})
@@ -107,8 +129,32 @@ def choose(entries: tuple[Entry, ...], arch: str, name: str) -> Entry:
     )
 
 
-def _entry(entry: Content) -> Entry:
-    platform, annotations = entry.child("platform"), dict(entry.pairs("annotations"))
-    os, arch = platform.text("os"), platform.text("architecture")
-    attests = "unknown" in (os, arch) or "vnd.docker.reference.type" in annotations
-    return Entry(parse_descriptor(entry), os, arch, platform.text("variant"), annotations.get(_TAG, ""), attests)
+def lowest(entries: tuple[Entry, ...], arch: str) -> tuple[Entry, ...]:
+    """The entries for linux on `arch` with the lowest variant there is, in the order of the index."""
+    fitting = [entry for entry in entries if entry.arch == arch and entry.os in ("linux", *_SILENT)]
+    least = min((rank(arch, entry.variant) for entry in fitting), default=())
+    return tuple(entry for entry in fitting if rank(arch, entry.variant) == least)
+
+
+def _entry(content: Content) -> Entry:
+    arch = _said(content, "platform", "architecture")
+    return Entry(
+        content,
+        _said(content, "mediaType"),
+        _said(content, "digest"),
+        _said(content, "platform", "os"),
+        architecture(arch) or arch,
+        _said(content, "platform", "variant"),
+        _said(content, "annotations", _TAG),
+        is_attestation=bool(_said(content, "annotations", _ATTESTS)),
+    )
+
+
+def _said(content: Content, *keys: str) -> str:
+    """The text at these keys; "" where there is none, or something else."""
+    try:
+        for key in keys[:-1]:
+            content = content.child(key)
+        return content.text(keys[-1])
+    except ImageError:
+        return ""

@@ -6,9 +6,9 @@ The format is the Image Layout of the OCI image specification 1.1: `oci-layout`,
 from dataclasses import dataclass, replace
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.oci.content import read_content
+from sifmod.image.oci.content import plain, read_content
 from sifmod.image.oci.files import Files, Stored, read_json
-from sifmod.image.oci.index import Entry, Index, choose, parse, parse_entries
+from sifmod.image.oci.index import Entry, Index, choose, lowest, parse, parse_entries
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_digest, parse_config
 from sifmod.image.reference import Reference
 
@@ -80,14 +80,12 @@ def _chosen(reference: Reference, files: Files, entries: tuple[Entry, ...], arch
         wanted = tuple(entry for entry in entries if entry.tag == reference.tag)
     else:
         wanted = entries
-    if len({entry.tag for entry in wanted}) == 1 and len({entry.descriptor.digest for entry in wanted}) > 1:
-        fitting = tuple(entry for entry in wanted if entry.arch == arch)  # one tag, an image for each architecture
-        wanted = fitting or wanted
-    found = {entry.descriptor.digest for entry in wanted}
-    if len(found) == 1:
-        return found.pop()
+    if len({entry.tag for entry in wanted}) == 1 and len({entry.digest for entry in wanted}) > 1:
+        wanted = lowest(wanted, arch) or wanted  # one tag, an image for each architecture
+    if len({entry.digest for entry in wanted}) == 1:
+        return wanted[0].descriptor.digest
     asked = reference.digest or (f"the tag {reference.tag}" if reference.tag else "no tag")
-    have = ", ".join(sorted({tag for tag in tags if tag})) or ", ".join(entry.descriptor.digest for entry in entries)
+    have = ", ".join(sorted({plain(tag) for tag in tags if tag})) or ", ".join(plain(entry.digest) for entry in entries)
     raise FetchError(
         f"{files.name}: asked for {asked}, which {len(wanted)} of its {len(entries)} images have",
         f"it has: {have}" if have else "",

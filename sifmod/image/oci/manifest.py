@@ -17,6 +17,7 @@ DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 SIF_LAYER = "application/vnd.sylabs.sif.layer.v1.sif"
 
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
+_OTHER_NAMES = {"x86_64": "amd64", "aarch64": "arm64", "unknown": ""}
 _LARGEST_SIZE = 1 << 50  # bytes
 _MOST_LAYERS = 10_000
 _LAYER = re.compile(
@@ -55,9 +56,9 @@ class Manifest:
 class ImageConfig:
     """An image's config. Texts are as the image has them; what it does not say is empty.
 
-    `arch` and `os` are Go's names. `env` holds `NAME=value`, and a bare `NAME` where the image has that. `created` is
-    in seconds since 1970, None where it is missing, senseless or before 1970. `labels` are sorted by name.
-    `diff_ids` are the digests of the unpacked layers, bottom first.
+    `arch` and `os` are Go's names, `arch` "" for `unknown`. `env` holds `NAME=value`, and a bare `NAME` where the image
+    has that. `created` is in seconds since 1970, None where it is missing, senseless or before 1970. `labels` are
+    sorted by name. `diff_ids` are the digests of the unpacked layers, bottom first.
     """
 
     raw: bytes
@@ -105,7 +106,7 @@ def parse_config(raw: bytes, name: str) -> ImageConfig:
         raise rootfs.wrong("diff_ids", "a list of SHA-256 digests")
     return ImageConfig(
         raw,
-        content.text("architecture"),
+        architecture(content.text("architecture")),
         content.text("os"),
         content.text("variant"),
         _seconds(content.text("created")),
@@ -117,6 +118,11 @@ def parse_config(raw: bytes, name: str) -> ImageConfig:
         config.text("User"),
         diff_ids,
     )
+
+
+def architecture(name: str) -> str:
+    """Go's name of an architecture, also where the image has the kernel's; "" for `unknown`."""
+    return _OTHER_NAMES.get(name, name)
 
 
 def check_layers(manifest: Manifest, name: str) -> None:
@@ -133,7 +139,7 @@ def check_layers(manifest: Manifest, name: str) -> None:
 
 def check_platform(config: ImageConfig, arch: str, name: str) -> None:
     """Raise ImageError where the image is for another architecture than `arch`, or not for Linux."""
-    if config.arch not in (arch, "", "unknown"):
+    if config.arch not in (arch, ""):
         raise ImageError(
             f"{name}: the image is for {plain(config.arch)}, expected {arch}",
             "name a source for this machine, or give the image's own `arch:` in the easyconfig",

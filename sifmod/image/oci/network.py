@@ -12,6 +12,7 @@ import urllib3
 
 from sifmod.errors import FetchError
 from sifmod.image.oci.content import plain
+from sifmod.image.oci.pace import TooSlowError
 
 BROKEN = (
     requests.RequestException,
@@ -20,6 +21,7 @@ BROKEN = (
     ssl.SSLError,
     ConnectionError,
     TimeoutError,
+    TooSlowError,
 )
 """What requests, urllib3 and the sockets below them raise when a connection fails; no failure of a disk."""
 
@@ -32,6 +34,10 @@ class TransientError(FetchError):
         self.retry_after = retry_after
 
 
+class SlowError(TransientError):
+    """The server is too slow, and what has come of this answer is no sign that it will be faster."""
+
+
 @contextmanager
 def network_errors(url: str) -> Iterator[None]:
     """Say in one line what requests says in five: TransientError, or FetchError where no other try would help."""
@@ -40,10 +46,6 @@ def network_errors(url: str) -> Iterator[None]:
         yield
     except BROKEN as error:
         raise _told(host, error) from error
-    except OSError as error:
-        if "CA certificate" not in str(error):  # a bundle that is not there; every other one is of somebody's disk
-            raise
-        raise FetchError(f"{host}: {plain(str(error))}", "correct or unset REQUESTS_CA_BUNDLE") from error
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -71,12 +73,15 @@ def without_secrets(url: str) -> str:
 
 def _told(host: str, error: Exception) -> FetchError:
     cause = _cause(error)
+    if any(isinstance(seen, TooSlowError) for seen in causes(error)):
+        return SlowError(f"{host} is too slow: {cause}", "try again later, or take a mirror or a copy of the image")
     if isinstance(error, requests.exceptions.ProxyError):
         return TransientError(f"{host}: the proxy: {cause}", "see the variables https_proxy and no_proxy")
     if isinstance(error, requests.exceptions.SSLError) and not re.search("(?i)eof|reset|timed out", cause):
         return FetchError(
             f"{host}: its certificate or its TLS cannot be trusted: {cause}",
-            "for a certificate of your site's own authority name its file in REQUESTS_CA_BUNDLE",
+            "for a certificate of your site's own authority name its file in SSL_CERT_FILE,"
+            f" or put it into ~/.config/containers/certs.d/{host}/ca.crt",
         )
     if isinstance(error, (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader)):
         return FetchError(f"{host}: {cause}")

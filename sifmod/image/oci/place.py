@@ -1,6 +1,7 @@
 """A Place: one repository in one registry; and the places where a reference may be had, mirrors first."""
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from sifmod.image.reference import Reference
 
@@ -9,8 +10,12 @@ DOCKER_HUB = "docker.io"
 Mirrors = tuple[tuple[str, tuple[str, ...]], ...]
 """A prefix of a reference (`docker.io`, `quay.io/group`), and what stands in for it, in order."""
 
+TokenServers = tuple[tuple[str, tuple[str, ...]], ...]
+"""A registry, `host[:port]`, and the hosts that give its tokens."""
+
 _HUB = (DOCKER_HUB, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com")
 _HUB_SERVER = "registry-1.docker.io"
+_KNOWN_TOKEN_SERVERS: TokenServers = ((DOCKER_HUB, ("auth.docker.io",)), ("registry.gitlab.com", ("gitlab.com",)))
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,17 @@ def own_place(reference: Reference) -> Place:
     host = hub_or(reference.host.lower())
     rest = reference.location.removeprefix(f"{reference.host}/")
     return Place(host, _official(host, rest), named=True)
+
+
+def token_servers(place: Place, named: TokenServers) -> tuple[str, ...]:
+    """The hosts besides the registry's own that may have a login for `place`: known ones, and those in `named`."""
+    found = (hosts for registry, hosts in (*_KNOWN_TOKEN_SERVERS, *named) if covers((hub_or(registry),), place.host))
+    return tuple(host for hosts in found for host in hosts)
+
+
+def covers(hosts: tuple[str, ...], host: str) -> bool:
+    """Whether `host` is among `hosts`, each a name for all of its ports or one with its port."""
+    return host in hosts or (urlsplit(f"//{host}").hostname or "") in hosts
 
 
 def source_of(reference: Reference) -> str:

@@ -16,9 +16,10 @@ from sifmod.image.oci.http import Get, Http
 from sifmod.image.oci.index import ACCEPTED, Index, choose, parse
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_digest, parse_config
 from sifmod.image.oci.network import TransientError
-from sifmod.image.oci.place import Mirrors, places
+from sifmod.image.oci.place import places, token_servers
 from sifmod.image.oci.repository import Repository
 from sifmod.image.reference import Reference
+from sifmod.image.settings import Settings
 
 _DEEPEST = 4  # indexes inside indexes
 _ACCEPT = ", ".join(ACCEPTED)
@@ -29,23 +30,19 @@ class Registry:
     """The image that `reference` names, for linux on `arch`.
 
     Mirrors that cover the reference are asked in order, its own registry last; one that fails is passed over, and what
-    a digest names is verified whoever gives it. Hosts in `insecure` may be spoken to over plain http. No more is asked
-    for than is needed: a public image costs its manifests, its config and its blobs. May be used by several threads.
+    a digest names is verified wherever it comes from. No more is asked for than is needed: a public image costs its
+    manifests, its config and its blobs. May be used by several threads.
     """
 
-    def __init__(
-        self,
-        reference: Reference,
-        mirrors: Mirrors,
-        insecure: tuple[str, ...],
-        arch: str,
-        patience: Patience = PATIENCE,
-    ) -> None:
+    def __init__(self, reference: Reference, settings: Settings, arch: str, patience: Patience = PATIENCE) -> None:
         self._reference = reference
         self._arch = arch
         self._patience = patience
-        http = Http(insecure)
-        self._repositories = [Repository(http, place) for place in places(reference, mirrors)]
+        http = Http(settings.insecure_registries)
+        self._repositories = [
+            Repository(http, place, token_servers(place, settings.token_servers))
+            for place in places(reference, settings.mirrors)
+        ]
 
     def manifest(self) -> Manifest:
         """The manifest for `arch`, an index in between included. Raises FetchError or ImageError.

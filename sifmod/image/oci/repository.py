@@ -11,21 +11,22 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.authority import RegistryAuthority
 from sifmod.image.oci.content import LARGEST
 from sifmod.image.oci.http import Get, Http
-from sifmod.image.oci.network import causes
+from sifmod.image.oci.network import SlowError, causes
+from sifmod.image.oci.pace import within
 from sifmod.image.oci.place import Place
 
 
 class Repository:
-    """The repository at `place`.
+    """The repository at `place`, whose `token_servers` may have the login for it.
 
     A host that may be spoken to over plain http is asked over http first, and over https where it turns out to speak
     that. May be used by several threads at once.
     """
 
-    def __init__(self, http: Http, place: Place) -> None:
+    def __init__(self, http: Http, place: Place, token_servers: tuple[str, ...]) -> None:
         self.place = place
         self._http = http
-        self._authority = RegistryAuthority(http, place)
+        self._authority = RegistryAuthority(http, place, token_servers)
         self._scheme = "" if http.is_insecure(place.server) else "https"
 
     def get(self, path: str) -> Get:
@@ -35,9 +36,10 @@ class Repository:
     def read(self, path: str, accept: str, name: str) -> tuple[bytes, Mapping[str, str]]:
         """A small resource, called `name` in messages, and its headers.
 
-        Raises as a Get does, and ImageError as soon as it is known to have more than 4 MiB.
+        Raises as a Get does, also where it takes longer than it should, and ImageError as soon as it is known to have
+        more than 4 MiB.
         """
-        with self.get(path)({"Accept": accept}) as response:
+        with within(self._http.timeouts.whole), self.get(path)({"Accept": accept}) as response:
             if response.status_code != 200:
                 raise FetchError(f"{self.place.server} answered {response.status_code} for the whole of {name}")
             length = response.headers.get("Content-Length", "")
@@ -73,6 +75,7 @@ class Repository:
                 response = stack.enter_context(self._resource("https", path)(headers))
             except FetchError as error:
                 speaks = error.__cause__ is None or "certificate verify" in error.message
+                speaks = speaks or isinstance(error, SlowError)
                 raise error if speaks else first from None
             self._scheme = "https"
             yield response

@@ -1,0 +1,40 @@
+"""A source as it is shown: without a password, and without a query, which may be a signature."""
+
+import re
+
+_SCHEME = re.compile(r"[^\w./~]*([A-Za-z][A-Za-z0-9+.-]*):")  # also behind a blank, which is refused later
+_FORGOTTEN = re.compile(r"(?i)[^\w./~]*(https?|docker|oras|library|file|oci)//")
+_LOCAL = ("file", "oci", "oci-archive", "docker-archive")
+_REGISTRIES = ("docker", "oras", "library")
+# an @ of a registry's reference that ends no credentials: before something like a digest, or behind a repository
+_NO_CREDENTIALS = re.compile(r"(@sha[0-9]+(:[^/@]*)?|(?<=//)[^/:@]+(:[0-9]+(?=/))?(/[^:@]*)?@[^/:@]*)$")
+_HEAD = re.compile(r"[^\w./~]*[A-Za-z][A-Za-z0-9+.-]*:?/{0,2}")  # a path has but one slash
+_HOST = re.compile(r"(\[[^\]/]*\]|[^/?#:@]*)(:[0-9]*)?([/?#]|$)")
+
+
+def shown(source: str) -> str:
+    """`source` for messages, progress and help; pure. A path and a name are as they are, also what only looks odd."""
+    scheme = _SCHEME.match(source)
+    if scheme is None:
+        return _of_url(source) if _FORGOTTEN.match(source) else source
+    kind = scheme[1].lower()
+    if kind in _LOCAL:
+        return source
+    if kind in _REGISTRIES:
+        return _of_registry(source)
+    return _of_url(source)
+
+
+def _of_registry(source: str) -> str:
+    kept = _NO_CREDENTIALS.search(source)
+    end = kept.start() if kept else len(source)
+    return re.sub(r"^([^:]*:(?://)?).*@", r"\1", source[:end]) + source[end:]
+
+
+def _of_url(source: str) -> str:
+    head = _HEAD.match(source)
+    start = source[: head.end() if head else 0]
+    rest = re.sub(r"^[^/?#]*@", "", source[len(start) :])
+    if "@" in rest and not _HOST.match(rest):  # a password with a `/`, `?` or `#` in it
+        rest = rest.rpartition("@")[2]
+    return start + re.split("[?#]", rest, maxsplit=1)[0]

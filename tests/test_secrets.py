@@ -1,0 +1,170 @@
+"""No password and no signed query is printed, whichever way an image is named, and whether it works or not."""
+
+import base64
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run
+from sifmod.config.shown import shown
+from support.images import Images
+from support.oci import Entry
+from support.web import Web, answer
+
+SIGNED = "X-Amz-Signature=s3cret&X-Amz-Credential=s3cret"
+EASYCONFIG = """\
+name: Tiny
+version: '1.0'
+description: none
+accelerator: none
+image:
+  sources: ['{source}']
+wrappers: []
+"""
+
+
+@pytest.fixture
+def web(images: Images) -> Iterator[Web]:
+    noise = Entry("opt/noise", random.Random(1).randbytes(3_000_000), mode=0o644)
+    server = Web()
+    server.answers["/x.sif"] = answer(200, images.tiny("signed", entries=(noise,)).read_bytes())
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    monkeypatch.setenv("SIFMOD_ARCH", "amd64")
+    return tmp_path / "prefix"
+
+
+def easyconfig(directory: Path, source: str) -> Path:
+    path = directory / "Tiny-1.0.yaml"
+    path.write_text(EASYCONFIG.format(source=source))
+    return path
+
+
+class Said:
+    """Runs command lines; all that they print, with no secret in it."""
+
+    def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
+        self._capfd = capfd
+        self.out = ""
+
+    def __call__(self, *arguments: str | Path, code: int | None = 0) -> str:
+        ended = run([str(argument) for argument in arguments])
+        self.out, errors = self._capfd.readouterr()
+        assert "s3cret" not in self.out + errors
+        assert code is None or ended == code, self.out + errors
+        return self.out + errors
+
+
+@pytest.fixture
+def said(capfd: pytest.CaptureFixture[str]) -> Said:
+    return Said(capfd)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "docker://user:s3cret@host.invalid/x",
+        "docker:user:s3cret@host.invalid/x",
+        "oras://user:s3cret@host.invalid/x:1.0",
+        "dokcer://user:a/s3cret@host.invalid/x",
+        "https://user:s3cret@host.invalid/x.sif",
+        "https://user:a/s3cret@host.invalid/x.sif",
+        "http://user:s3cret@host.invalid/x.sif?s3cret",
+    ],
+)
+def test_credentials_in_a_source_are_refused_and_not_repeated(
+    said: Said, tmp_path: Path, prefix: Path, source: str
+) -> None:
+    for arguments in (("fetch", source), ("fetch", "--json", source), ("show", source), ("show", "--json", source)):
+        assert "host.invalid/x" in said(*arguments, code=10)
+    said("new", source, code=10)
+    for verb in ("install", "check", "search", "verify", "uninstall", "import"):
+        said(verb, source, code=None)
+    path = easyconfig(tmp_path, source)
+    for options in (("install",), ("install", "--dry-run"), ("check",), ("install", "--fetch")):
+        assert "host.invalid/x" in said(*options, path, code=None)
+    good = easyconfig(tmp_path, "x.sif")
+    assert "host.invalid/x" in said("install", "--source", source, "--dry-run", good, code=2)
+    assert not prefix.exists()
+
+
+@pytest.mark.parametrize("verb", ["fetch", "show", "new"])
+def test_credentials_behind_a_blank_are_not_repeated(said: Said, verb: str) -> None:
+    said(verb, " https://user:s3cret@host.invalid/x.sif", code=10)
+
+
+def test_a_signed_query_is_not_printed(said: Said, web: Web, tmp_path: Path, prefix: Path) -> None:
+    url = web.url(f"/x.sif?{SIGNED}")
+    path = easyconfig(tmp_path, url)
+    assert f"image        {web.url('/x.sif')}\n" in said("install", "--dry-run", path)
+    assert f"fetching {web.url('/x.sif')}\n" in said("fetch", url)
+    said("fetch", "--json", url)
+    assert json.loads(said.out)["source"] == web.url("/x.sif")
+    said("install", "--fetch", path)
+    said("install", path)
+    assert web.url("/x.sif") in said("show", "Tiny/1.0")
+    said("show", "--json", "Tiny/1.0")
+    said("verify")
+    for file in prefix.rglob("*"):  # but for what the user wrote himself
+        if file.is_file() and file.name != "easyconfig.yaml" and file.suffix != ".sif":
+            assert b"s3cret" not in file.read_bytes(), file
+
+
+def test_a_signed_query_is_not_printed_with_an_error(said: Said, web: Web, tmp_path: Path) -> None:
+    assert f"{web.url('/x.sif')}: " in said("fetch", "--sha256", "0" * 64, web.url(f"/x.sif?{SIGNED}"), code=10)
+    web.answers["/x.sif"] = answer(403, b"<Error>no</Error>")
+    for arguments in (("fetch",), ("install", "--source"), ("show",), ("fetch", "--offline")):
+        given = [easyconfig(tmp_path, "x.sif")] if arguments[0] == "install" else []
+        said(*arguments, web.url(f"/x.sif?{SIGNED}"), *given, code=10)
+    web.answers["/x.sif"] = answer(302, headers={"Location": f"http://s3cret:s3cret@host.invalid/x.sif?{SIGNED}"})
+    assert "http://host.invalid/x.sif" in said("fetch", web.url("/x.sif"), code=10)
+    said("fetch", f"http://host.invalid/x.sif?{SIGNED}", code=10)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("x.sif", "x.sif"),
+        ("/a/b?c@d#e.sif", "/a/b?c@d#e.sif"),
+        ("images//foo?x", "images//foo?x"),
+        ("file:/a#b/x?.sif", "file:/a#b/x?.sif"),
+        ("oci:/a@b/layout:1", "oci:/a@b/layout:1"),
+        ("docker://host:5000/a@sha256:" + "0" * 64, "docker://host:5000/a@sha256:" + "0" * 64),
+        ("https://host/@scope/x@1.sif?a=b@c", "https://host/@scope/x@1.sif"),
+        ("https://host:8443/x.sif#part", "https://host:8443/x.sif"),
+        ("https://[::1]:80/x@y", "https://[::1]:80/x@y"),
+        ("HTTPS://me:s3cret@host/x?y", "HTTPS://host/x"),
+        ("https://me:s3?cret@host/x", "https://host/x"),
+        ("https//me:s3cret@host/x?y", "https//host/x"),
+        ("s3://key:s3cret@bucket/x?y", "s3://bucket/x"),
+        ("me:s3cret@host/x", "me:host/x"),
+    ],
+)
+def test_how_a_source_is_shown(source: str, expected: str) -> None:
+    assert shown(source) == expected
+
+
+def test_a_mirror_with_credentials_is_refused_and_not_repeated(said: Said, tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text("mirrors: {docker.io: ['user:s3cret@mirror.site']}\n")
+    assert "credentials do not belong here" in said("check", path, code=None)
+
+
+def test_a_login_that_does_not_work_is_not_printed(said: Said, web: Web, own_home: Path) -> None:
+    host = f"127.0.0.1:{web.server_address[1]}"
+    (own_home / ".docker").mkdir()
+    auth = {"auth": base64.b64encode(b"user:s3cret").decode(), "identitytoken": "s3cret"}
+    (own_home / ".docker" / "config.json").write_text(json.dumps({"auths": {host: auth}}))
+    realm = web.url("/token", "127.0.0.1")
+    web.answers["/v2/a/b/manifests/1"] = answer(401, headers={"WWW-Authenticate": f'Bearer realm="{realm}?s3cret"'})
+    web.answers["/token"] = answer(401)
+    assert "it did not accept the login in" in said("fetch", f"docker://{host}/a/b:1", code=10)
