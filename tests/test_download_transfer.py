@@ -420,3 +420,25 @@ def test_random_misbehaviour_never_gives_wrong_content(tmp_path: Path) -> None:
                 ends["refused"] += 1
     assert ends["right"] + ends["refused"] == 16
     assert min(ends.values()) > 0, ends
+
+
+def test_a_server_that_always_sends_and_never_enough_is_given_up(place: Place) -> None:
+    """Each attempt brings some bytes; it is no progress."""
+
+    def drips(file: Ranged, handler: Handler, asked: Asked) -> bool:
+        start, end = file.span(asked)
+        extra = {"Content-Range": f"bytes {start}-{end - 1}/{len(file.content)}"}
+        file.head(handler, 206, end - start, extra)
+        for at in range(start, end, 20):
+            file.send(handler, asked, file.content[at : at + 20])
+            handler.wfile.flush()
+            if handler.server.ended.wait(0.1):
+                break
+        return True
+
+    with (
+        serving(Ranged(CONTENT, faults=[drips])) as server,
+        pytest.raises(FetchError, match=r"bytes came in") as caught,
+    ):
+        place.fetch(Remote("x.sif", getter(server)))
+    assert "4 attempts" in caught.value.message
