@@ -14,7 +14,7 @@ class DataWriter(Protocol):
     """Takes files' data, one file at a time, and says where it lies. May raise what a full disk raises."""
 
     def add(self, data: bytes) -> Content:
-        """Take a whole file of less than BLOCK bytes."""
+        """Take a whole file; one of BLOCK bytes or more is better handed over in pieces."""
 
     def start(self) -> None:
         """Begin a file of BLOCK bytes or more."""

@@ -35,15 +35,16 @@ class DataWriter:
         self._holes = 0  # bytes, of the file that grows
 
     def add(self, data: bytes) -> Content:
-        """Give the whole of a file that has less than BLOCK bytes."""
+        """Give the whole of a file. One of BLOCK bytes or more has blocks of its own, as it would have by `start`."""
         size = len(data)
         offset = self._filled
         end = offset + size
-        if end > BLOCK:
+        if end >= BLOCK and size:
             if size >= BLOCK:
                 return self._add_large(data)
-            self._seal_fragment()
-            offset, end = 0, size
+            if end > BLOCK:
+                self._seal_fragment()
+                offset, end = 0, size
         elif not size:
             return _EMPTY
         self._filled = end
