@@ -1,9 +1,13 @@
 """Layers that are cut, damaged or hold what no file system holds: an error that says so, or a warning."""
 
+import gzip
+from pathlib import Path
+
 import pytest
 
 from sifmod.errors import ImageError
 from support import sparse
+from support.command import run
 from support.layers import Entry, Memory, Stored, directory, hard_link, merged, seen, symlink, tar
 from support.tars import extended, header, padded, read, records, refused
 
@@ -133,3 +137,15 @@ def test_what_no_file_system_holds_is_skipped_and_said() -> None:
     result = merged([Stored(layer + header(kind=b"s", name=b"t"))], data)
     assert sorted(seen(result.root, data)) == [b".", b"./f"]
     assert result.warnings == ("2 entries skipped: unknown type 's'", "1 entry skipped: unknown type 'V'")
+
+
+def test_a_layer_of_umoci_insert(tmp_path: Path) -> None:
+    layout, file = tmp_path / "layout", tmp_path / "file"
+    file.write_bytes(b"x" * 700)
+    run(("umoci", "init", "--layout", layout)).ok()
+    run(("umoci", "new", "--image", f"{layout}:made")).ok()
+    run(("umoci", "insert", "--rootless", "--image", f"{layout}:made", file, "/opt/file")).ok()
+    layers = [blob for path in (layout / "blobs/sha256").iterdir() if (blob := path.read_bytes())[:2] == b"\x1f\x8b"]
+    data = Memory()
+    assert len(gzip.decompress(layers[0])) == 512 + 700  # else umoci has changed
+    assert seen(merged([Stored(layers[0])], data).root, data)[b"./opt/file"].content == b"x" * 700
