@@ -34,7 +34,7 @@ class Counter:
     def write(self, chunk): self.size += len(chunk)
     def hole(self, size): raise AssertionError
     def finish(self): return Content(self.size)
-    def add(self, data): raise AssertionError
+    def small(self, data): raise AssertionError
 blob = Stored(Path(sys.argv[1]).read_bytes())
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 root = merge_layers([blob], Counter(), epoch=EPOCH, progress=lambda *_: None).root

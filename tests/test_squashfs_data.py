@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sifmod.image.inode import Directory, File, Node
+from sifmod.image.inode import OWNER, Directory, Fifo, File, Node, content_of, unpacked
 from sifmod.image.squashfs.data import DataWriter
-from support.squashfs_trees import FOLDER, PLAIN, build, noise, reader, unpacked
+from support.squashfs_trees import FOLDER, PLAIN, build, noise, reader
+from support.squashfs_trees import unpacked as unpacked_by_tool
 
 BLOCK = 131072
 NOISE = noise(4 * BLOCK)
@@ -58,7 +59,7 @@ def check(image: Path, files: dict[bytes, list[Piece]], compression: str) -> Non
     build(image, make, compression)
     wanted = {how + name: expected(parts) for name, parts in files.items() for how in (b"p", b"w")}
     assert data_of(image) == wanted
-    out = unpacked(image, image.with_suffix(".out"))
+    out = unpacked_by_tool(image, image.with_suffix(".out"))
     assert {path.name.encode(): path.read_bytes() for path in out.iterdir()} == wanted
 
 
@@ -78,7 +79,7 @@ def test_sizes_around_blocks_by_add(tmp_path: Path, size: int, before: int, comp
     build(image, make, compression)
     wanted = {b"a": NOISE[:before], b"b": NOISE[:size], b"c": NOISE[:size], b"d": b"last"}
     assert data_of(image) == wanted
-    out = unpacked(image, tmp_path / "out")
+    out = unpacked_by_tool(image, tmp_path / "out")
     assert {path.name.encode(): path.read_bytes() for path in out.iterdir()} == wanted
 
 
@@ -89,7 +90,7 @@ def test_files_that_fill_a_fragment_to_its_last_byte(tmp_path: Path) -> None:
         return Directory(FOLDER, {b"%d" % i: File(PLAIN, writer.add(NOISE[:size])) for i, size in enumerate(sizes)})
 
     build(tmp_path / "image", make)
-    out = unpacked(tmp_path / "image", tmp_path / "out")
+    out = unpacked_by_tool(tmp_path / "image", tmp_path / "out")
     assert [(out / str(i)).read_bytes() for i in range(len(sizes))] == [NOISE[:size] for size in sizes]
 
 
@@ -111,3 +112,31 @@ def test_any_files_of_any_pieces(
 ) -> None:
     named = {b"%d" % number: parts for number, parts in enumerate(files)}
     check(tmp_path_factory.mktemp("any") / "image", named, compression)
+
+
+def test_a_plain_file_is_what_a_node_of_it_is(tmp_path: Path) -> None:
+    """Packed in a few bytes or a node, the image is the same, byte for byte; also without the data that nobody has."""
+
+    def image(packed: bool, dropped: int) -> bytes:
+        def make(writer: DataWriter) -> Directory:
+            root = Directory(FOLDER)
+            for number, size in enumerate((0, 1, 5000, BLOCK - 1, 0, 70_000, 100_000, *range(600))):
+                attributes = (0o600 + number % 8, number % 3, number % 5, 1_600_000_000 + number, ())
+                place = writer.small(NOISE[:size])
+                node = File(attributes, content_of(place))
+                plain = OWNER.pack(*attributes[:4]) + place
+                assert unpacked(plain).content == node.content
+                root.entries[b"%03d" % number] = plain if packed else node
+                root.entries[b"%03d is a fifo" % number] = Fifo(*PLAIN)
+            for _ in range(dropped):
+                writer.small(NOISE[: BLOCK - 1])
+            root.entries = dict(list(root.entries.items())[-8:]) if dropped else root.entries
+            return root
+
+        build(path := tmp_path / "image", make)
+        return path.read_bytes()
+
+    for dropped in (0, 20):
+        assert image(packed=True, dropped=dropped) == image(packed=False, dropped=dropped)
+        out = unpacked_by_tool(tmp_path / "image", tmp_path / f"out{dropped}")
+        assert (out / "606").read_bytes() == NOISE[:599]

@@ -121,7 +121,9 @@ def _write(
     with writing(request.incoming), request.incoming.open("r+b") as file, _no_collector():
         with SquashfsWriter(file, offset, how, request.settings.processors, epoch) as squashfs:
             with downloads.telling(request.image.filename, request.progress) as telling:
-                merged = merge_layers(downloads.blobs, squashfs, epoch=epoch, progress=telling.converted)
+                merged = merge_layers(
+                    downloads.blobs, squashfs, epoch=epoch, progress=telling.converted, memory=request.settings.memory
+                )
             warnings = graft(merged.root, metadata.entries, squashfs.add, epoch)
             size = squashfs.close(merged.root)
         write_header(file, metadata.objects, size, image.config.arch or request.image.arch, epoch)

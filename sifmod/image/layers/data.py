@@ -16,6 +16,9 @@ class DataWriter(Protocol):
     def add(self, data: bytes) -> Content:
         """Take a whole file; one of BLOCK bytes or more is better handed over in pieces."""
 
+    def small(self, data: bytes) -> bytes:
+        """Take a whole file of less than BLOCK bytes, and say so in few bytes: a PLACE of inode.py."""
+
     def start(self) -> None:
         """Begin a file of BLOCK bytes or more."""
 

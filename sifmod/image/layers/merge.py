@@ -14,6 +14,7 @@ from sifmod.image.layers.stream import Stream
 from sifmod.image.layers.tar import TarReader
 from sifmod.image.layers.top_down import Entangled, TopDown
 from sifmod.image.layers.warning import Warnings
+from sifmod.image.layers.watch import Watch
 
 
 class Merged(NamedTuple):
@@ -23,16 +24,19 @@ class Merged(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def merge_layers(layers: Sequence[Blob], data: DataWriter, *, epoch: int, progress: Progress) -> Merged:
+def merge_layers(
+    layers: Sequence[Blob], data: DataWriter, *, epoch: int, progress: Progress, memory: int | None = None
+) -> Merged:
     """Merge `layers`, the lowest first, as the OCI image specification has them applied one after the other.
 
     Every file's data goes to `data`, once, or not at all where upper layers hide it. `epoch` is the mtime of
-    directories that no layer has an entry for (0755, root). Each layer is read once, the uppermost first; more often
-    only where hard links or symlinks lead from one layer into another. Raises ImageError, which names the layer, for
-    whatever cannot be read, and what the blobs and `data` raise.
+    directories that no layer has an entry for (0755, root); `memory` is what this process may take, in bytes, None for
+    any. Each layer is read once, the uppermost first; more often only where hard links or symlinks lead from one layer
+    into another. Raises ImageError, which names the layer, for whatever cannot be read, ImageError for a tree that
+    takes more than `memory`, and what the blobs and `data` raise.
     """
     warnings = Warnings()
-    merge = TopDown(data, epoch)
+    merge = TopDown(data, epoch, Watch(memory))
     try:
         with ReadAhead(layers[::-1], progress) as ahead:
             for blob in layers[::-1]:
@@ -41,7 +45,7 @@ def merge_layers(layers: Sequence[Blob], data: DataWriter, *, epoch: int, progre
         root, missing = merge.finish(), merge.missing
     except Entangled:
         warnings = Warnings()
-        root, missing = replay(layers, merge.contents, epoch, warnings)
+        root, missing = replay(layers, merge.contents, epoch, warnings, Watch(memory))
     fetch(list(zip(layers[::-1], missing, strict=True)), data)
     total = sum(blob.size for blob in layers)
     progress(total, total)

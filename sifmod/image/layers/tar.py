@@ -89,7 +89,11 @@ class TarReader:
 
     def read(self, size: int) -> bytes:
         """Give exactly the next `size` bytes of the current member."""
-        data = self._stream.take(self._at, size)
+        stream = self._stream
+        start = self._at - stream.base
+        data = stream.chunk[start : start + size]
+        if len(data) != size:
+            data = stream.take(self._at, size)
         self._at += size
         if len(data) != size:
             raise Malformed(f"is cut: it ends {size - len(data)} bytes before the end of a file")
