@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.image.budget import BASE, MOST, PER_THREAD, threads
+from sifmod.image.budget import BASE, LEAST, MOST, PER_THREAD, memory, threads
 
 HERE = len(os.sched_getaffinity(0))
 LARGE = "MemTotal:       1000000000 kB\n"
@@ -65,3 +65,10 @@ def test_no_limit_is_no_limit(tmp_path: Path) -> None:
 def test_the_sites_memory_wins_over_the_quarter(tmp_path: Path) -> None:
     files = {"sys/fs/cgroup/user/job/memory.max": f"{4 * (BASE + PER_THREAD)}\n"}
     assert threads(None, BASE + 64 * PER_THREAD, system(tmp_path, files)) == min(HERE, MOST)
+
+
+def test_memory_is_the_sites_or_a_quarter_of_what_there_is(tmp_path: Path) -> None:
+    group = system(tmp_path, {"sys/fs/cgroup/user/job/memory.max": f"{8 << 30}\n"})
+    assert memory(None, group) == 2 << 30
+    assert memory(5 << 30, group) == 5 << 30
+    assert memory(64 << 20, group) == LEAST

@@ -16,12 +16,13 @@ import pytest
 import zstandard
 
 from sifmod.errors import ImageError
+from sifmod.image.budget import Budget
 from sifmod.image.layers.decompress import CHUNK, chunks
 from sifmod.image.layers.malformed import Malformed
 from sifmod.image.layers.merge import merge_layers
 from sifmod.image.layers.zstd_frames import Frames
 from support.command import run
-from support.layers import EPOCH, Entry, Memory, Stored, merged, packed, seen, tar
+from support.layers import EPOCH, Entry, Memory, Seen, Stored, merged, packed, seen, tar
 
 CONTENT = random.Random(1).randbytes(300_000) + b"text " * 100_000
 LAYER = tar([Entry("f", content=CONTENT), Entry("g", content=b"last")])
@@ -38,7 +39,7 @@ class Counter:
     def write(self, chunk): self.size += len(chunk)
     def hole(self, size): raise AssertionError
     def finish(self): return Content(self.size)
-    def add(self, data): raise AssertionError
+    def small(self, data): raise AssertionError
 blob = Stored(Path(sys.argv[1]).read_bytes())
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 root = merge_layers([blob], Counter(), epoch=EPOCH, progress=lambda *_: None).root
@@ -215,6 +216,12 @@ def test_several_threads_give_the_same(way: str) -> None:
     assert sum(read) == len(LARGE_WAYS[way])
 
 
+def merge_with(budget: Budget, layers: list[Stored]) -> tuple[dict[bytes, Seen], list[list[bytes | int]]]:
+    data = Memory()
+    root = merge_layers(layers, data, epoch=EPOCH, progress=lambda *_: None, budget=budget).root
+    return seen(root, data), data.files
+
+
 @pytest.mark.parametrize("at", (0.3, 0.7, 0.999999))
 def test_several_threads_see_damage_and_cuts(at: float) -> None:
     """The diff_id is what sees them all: rapidgzip takes some cuts for an end."""
@@ -223,7 +230,9 @@ def test_several_threads_see_damage_and_cuts(at: float) -> None:
     broken = whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :]
     for data in (broken, whole[:place]):
         with pytest.raises(ImageError, match=r"cut|damaged|diff_id"):
-            merge_layers([Stored(data, diff_id=diff_id)], Memory(), epoch=EPOCH, progress=lambda *_: None, processors=8)
+            merge_layers(
+                [Stored(data, diff_id=diff_id)], Memory(), epoch=EPOCH, progress=lambda *_: None, budget=Budget(8, None)
+            )
 
 
 @pytest.mark.parametrize("processors", (3, 8, 16))
@@ -232,9 +241,4 @@ def test_the_result_does_not_depend_on_processors(processors: int) -> None:
         *(packed(tar([Entry(f"small-{each}", content=bytes(each))]), how) for each in range(9) for how in ("gzip", "")),
         *(Stored(data) for data in LARGE_WAYS.values()),
     ]
-    found = []
-    for number in (1, processors):
-        data = Memory()
-        root = merge_layers(layers, data, epoch=EPOCH, progress=lambda *_: None, processors=number).root
-        found.append((seen(root, data), data.files))
-    assert found[0] == found[1]
+    assert merge_with(Budget(processors, None), layers) == merge_with(Budget(1, None), layers)

@@ -108,6 +108,26 @@ def test_a_removed_and_made_again_directory_has_nothing_of_the_lower_one() -> No
     assert (read.tree[b"./d"].mode, read.tree[b"./d"].mtime) == (0o755, EPOCH)
 
 
+def test_nothing_of_a_removed_directory_comes_back() -> None:
+    """A layer puts something into directories of the one below, then removes them: they are its own, as if new."""
+    old = replace(directory("d", 0o700), uid=5, gid=6, mtime=7)
+    lower = [old, replace(old, name="d/e"), replace(old, name="d/f"), file("d/e/old"), file("d/f/old")]
+    upper = [file("d/e/new"), directory("d/f", 0o711), file("d/f/new")]
+    entangled = [hard_link("link", "other")]  # of a lower layer: the layers are applied one by one
+    for removed in ([".wh.d"], ["d/.wh.e", "d/.wh.f"], ["d/" + OPAQUE]):
+        for extra in ([], entangled):
+            tree = stack([file("other"), *lower], [*upper, *map(whiteout, removed), *extra]).tree
+            plain = Seen("directory", 0o755, (0, 0), EPOCH, first=b"./d/e")
+            assert tree[b"./d/e"] == plain
+            assert tree[b"./d/f"].mode == 0o711
+            assert (tree[b"./d"].owner, tree[b"./d"].mode) == (
+                ((0, 0), 0o755) if removed == [".wh.d"] else ((5, 6), 0o700)
+            )
+            assert {path for path in tree if path.startswith(b"./d/")} == {
+                *(b"./d/e", b"./d/e/new", b"./d/f", b"./d/f/new")
+            }
+
+
 def test_whiteouts_of_nothing_make_nothing() -> None:
     read = stack([whiteout("a/b/.wh.c"), whiteout(".wh.x"), whiteout("d/.wh..wh..opq"), whiteout(".wh..wh.plnk")])
     assert read.names() == []

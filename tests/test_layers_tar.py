@@ -126,6 +126,49 @@ def test_global_pax_records_hold_until_the_layer_ends() -> None:
     assert read(layer, header(name=b"i"))[b"./i"].mtime == 0
 
 
+def test_the_second_of_two_global_headers_wins() -> None:
+    """POSIX: a global value holds until another global header gives another value for the same field."""
+    first, second = records({"uid": "5", "gid": "7", "mtime": "9"}, b"g"), records({"uid": "6", "mtime": ""}, b"g")
+    for between in (b"", header(name=b"e")):
+        tree = read(first + between + second + header() + header(name=b"g"))
+        assert [tree[each].owner for each in (b"./f", b"./g")] == [(6, 7)] * 2
+        assert tree[b"./f"].mtime == tree[b"./g"].mtime == 0
+        assert not between or (tree[b"./e"].owner, tree[b"./e"].mtime) == ((5, 7), 9)
+
+
+def test_a_members_own_header_wins_over_a_global_one_behind_it() -> None:
+    own, shared = records({"uid": "6", "mtime": "1"}), records({"uid": "5", "gid": "4"}, b"g")
+    for layer in (own + shared, shared + own, own + shared + shared):
+        tree = read(layer + header() + header(name=b"g"))
+        assert (tree[b"./f"].owner, tree[b"./f"].mtime) == ((6, 4), 1)
+        assert (tree[b"./g"].owner, tree[b"./g"].mtime) == ((5, 4), 0)
+
+
+def test_a_record_without_a_value_deletes_what_was_there() -> None:
+    """POSIX: of a global header, of a header before it, and then the member's own fields hold."""
+    empty = dict.fromkeys(("path", "linkpath", "uid", "gid", "mtime", "size", "uname", "GNU.sparse.size"), "")
+    plain = header(uid=b"0000003\0", gid=b"0000004\0", mtime=b"00000000017\0", size=b"00000000003\0") + padded(b"abc")
+    assert read(records(empty) + plain) == read(plain)
+    link = header(name=b"l", kind=b"2", target=b"where")
+    assert read(records(empty) + link)[b"./l"].target == b"where"
+    shared = records({"uid": "5", "gid": "6", "mtime": "7"}, b"g")
+    for layer in (shared + records(empty), records(empty) + shared):
+        tree = read(layer + plain + header(name=b"g"))
+        assert (tree[b"./f"].owner, tree[b"./f"].mtime) == ((3, 4), 0o17)
+        assert (tree[b"./g"].owner, tree[b"./g"].mtime) == ((5, 6), 7)
+    twice = read(records({"uid": "8"}) + records({"uid": ""}) + plain)
+    assert twice[b"./f"].owner == (3, 4)
+
+
+@pytest.mark.parametrize("value", (-1, -2, -(1 << 31)))
+def test_a_negative_owner_is_what_linux_makes_of_it(value: int) -> None:
+    field = value.to_bytes(8, "big", signed=True)
+    expected = (value % (1 << 32), 0o17)
+    assert read(header(uid=field, gid=b"0000017\0"))[b"./f"].owner == expected
+    assert read(records({"uid": str(value)}) + header(gid=b"0000017\0"))[b"./f"].owner == expected
+    assert read(records({"gid": str(value)}) + header())[b"./f"].owner == (0, expected[0])
+
+
 def test_owner_names_are_ignored() -> None:
     block = bytearray(header(uid=b"0000005\0"))
     block[265:269] = block[297:301] = b"root"

@@ -1,6 +1,7 @@
 """Our metadata beside apptainer's own conversion of the same image: run, exec, shell, inspect, instances."""
 
 import json
+import os
 import random
 import re
 import string
@@ -16,7 +17,7 @@ from sifmod.image.metadata.describe import make_labels
 from sifmod.image.metadata.environment import image_environment
 from sifmod.image.metadata.graft import graft
 from sifmod.image.metadata.make import Entry as Addition
-from sifmod.image.metadata.scripts import runscript
+from sifmod.image.metadata.scripts import ACTIONS, runscript
 from sifmod.image.metadata.text import shell_word
 from support.command import Result, run
 from support.hand_made import EPOCH, Tree, apptainers_sif, our_metadata, our_sif
@@ -203,6 +204,30 @@ def test_other_shells_read_the_same_words(shell: str) -> None:
     command = (shell, "sh") if shell == "busybox" else (shell,)
     script = "".join(f"printf '%s\\0' {shell_word(value)}\n" for value in values)
     assert run((*command, "-c", script)).ok().stdout == "".join(f"{value}\0" for value in values)
+
+
+@pytest.mark.parametrize("shell", ["given", "bash", "sh"])
+@pytest.mark.parametrize("action", [name for name, _ in ACTIONS])
+def test_actions_hand_their_arguments_on(action: str, shell: str, tmp_path: Path) -> None:
+    """Runtimes before Singularity 3.6 start these; here they run outside an image, with its paths replaced."""
+    arguments = ["-c", "two words", "", "$A", "it's"]
+    program = tmp_path / "program"
+    program.write_text('#!/bin/sh\nprintf "<%s>" "$0" "$A" "$@"\n')
+    program.chmod(0o755)
+    names = ("runscript", "startscript", "test", "given", *(("bash",) if shell == "bash" else ()), "sh")
+    for name in names:
+        (tmp_path / name).symlink_to(program)
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "10.sh").write_text("export A=1\n")
+    text = dict(ACTIONS)[action].replace("/.singularity.d", str(tmp_path)).replace("kill -CONT 1", ":")
+    first, body = text.split("\n", 1)
+    (tmp_path / "action").write_text(first + "\n" + body.replace("/bin/", f"{tmp_path}/"))
+    (tmp_path / "action").chmod(0o755)
+    variables = {"PATH": os.environ["PATH"]} | ({"SINGULARITY_SHELL": f"{tmp_path}/given"} if shell == "given" else {})
+    started = {"exec": "given", "run": "runscript", "start": "startscript", "test": "test", "shell": shell}[action]
+    handed = ([f"{tmp_path}/given"] if action == "exec" else []) + arguments
+    expected = [str(tmp_path / started), "1", *(["--norc"] if started == "bash" else []), *arguments]
+    assert run((tmp_path / "action", *handed), env=variables).ok().stdout == "".join(f"<{word}>" for word in expected)
 
 
 def test_arguments_that_are_no_shell_words_start_nothing(tmp_path: Path) -> None:

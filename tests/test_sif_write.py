@@ -94,7 +94,10 @@ def test_a_sif_can_be_taken_apart_and_extended_by_siftool(tmp_path: Path) -> Non
     extra.write_bytes(b"{}")
     before = run(("siftool", "dump", "5", sif)).ok().stdout
     run(("siftool", "add", sif, extra, "--datatype", "6")).ok()
+    added = read_sif(sif).descriptors[-1]
     assert len(read_sif(sif).descriptors) == 6
+    # right behind the partition: where the header says that the data ends
+    assert (added.offset, sif.stat().st_size) == (len(written()), len(written()) + 2)
     run(("siftool", "del", "6", sif)).ok()
     assert len(read_sif(sif).descriptors) == 5
     assert run(("siftool", "dump", "5", sif)).ok().stdout == before

@@ -286,6 +286,20 @@ def test_a_signature_with_an_end(anns: Path, sif: Path, ann: Signer) -> None:
     assert "is no longer valid" in refused(sif, ann).message
 
 
+@pytest.mark.parametrize("end", ("exit 2", "kill -KILL $$"))
+def test_a_gpgv_that_fails_after_its_good_word(
+    signed: Path, ann: Signer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """As the real one does that could not read all of a keyring, or was ended before it was through."""
+    program = tmp_path / "bin" / "gpgv"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\n{shutil.which("gpgv")} "$@"\n{end}\n')
+    program.chmod(0o755)
+    assert checked(signed, ann).signers[0].fingerprint == ann.fingerprint
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    assert "gpgv cannot read it" in refused(signed, ann).message
+
+
 def test_a_hash_that_can_be_forged(anns: Path, sif: Path, eve: Signer) -> None:
     text = signed_text(anns)
     for algorithm in ("SHA512", "SHA1"):
@@ -313,6 +327,40 @@ def test_a_signature_of_the_root_file_system_alone(sif: Path, ann: Signer, eve: 
         eve.sign(sif, "--sif-id", str(number))
     assert "without a signature is definition" in refused(sif, ann).message
     assert checked(sif, ann, eve).covered == tuple(range(1, PRIMARY + 1))
+
+
+@pytest.mark.parametrize(
+    ("link", "why"),
+    (
+        (1, "of an unknown form"),  # of object 1, as Singularity 3.5 links them
+        (0, "of an unknown form"),
+        (0xF0000002, "object 0 is gone"),  # of a group that has no objects
+    ),
+)
+def test_a_signature_that_is_not_about_the_group(signed: Path, ann: Signer, link: int, why: str) -> None:
+    change(signed, TABLE + ROW * (SIGNATURE - 1) + 4 + 1 + 8, struct.pack("<I", link))
+    assert why in refused(signed, ann).message
+    assert ann.verify(signed).code != 0
+
+
+def test_an_object_that_was_moved_into_another_group(signed: Path, ann: Signer) -> None:
+    """The digest of a descriptor leaves its group out."""
+    change(signed, TABLE + ROW + 4 + 1 + 4, struct.pack("<I", 0xF0000002))
+    assert "object 2 is gone" in refused(signed, ann).message
+    assert ann.verify(signed).code != 0
+
+
+def test_two_groups_each_with_its_own_signature(sif: Path, ann: Signer, eve: Signer) -> None:
+    """Object 1 is moved into a group of its own: a signature of one group says nothing about the other."""
+    change(sif, TABLE + 4 + 1 + 4, struct.pack("<I", 0xF0000002))
+    ann.sign(sif, "--group-id", "1")
+    assert "without a signature is definition (object 1)" in refused(sif, ann).message
+    eve.sign(sif, "--group-id", "2")
+    assert "without a signature is definition (object 1)" in refused(sif, ann).message
+    assert "not its root file system" in refused(sif, eve).message
+    found = checked(sif, ann, eve)
+    assert found.covered == tuple(range(1, PRIMARY + 1))
+    assert {signer.fingerprint for signer in found.signers} == {ann.fingerprint, eve.fingerprint}
 
 
 @pytest.mark.parametrize("group", [(), ("--groupid", "1")], ids=["alone", "in the group"])

@@ -2,10 +2,12 @@
 
 import lzma
 import subprocess
+import zlib
 from pathlib import Path
 
 import pytest
 import zstandard
+from isal import isal_zlib
 
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.inode import Directory
@@ -92,6 +94,8 @@ def test_unsquashfs_names_the_compression_and_its_level(tmp_path: Path, text: st
     (
         (Compression("zstd", 3), "libzstd"),
         (Compression("gzip", 1), "isa-l"),
+        (Compression("gzip", 2), "isa-l"),
+        (Compression("gzip", 3), "zlib"),
         (Compression("gzip", 6), "zlib"),
         (Compression("lz4", 0), "lz4"),
     ),
@@ -99,3 +103,10 @@ def test_unsquashfs_names_the_compression_and_its_level(tmp_path: Path, text: st
 def test_what_decides_the_bytes_is_named(how: Compression, library: str) -> None:
     (own, number), (name, version) = how.versions()
     assert (own, name) == ("squashfs-format", library) and number.isdigit() and version[0].isdigit()
+
+
+@pytest.mark.parametrize("level", range(1, 10))
+def test_only_the_levels_whose_bytes_are_the_same_on_every_processor_are_isals(level: int) -> None:
+    block = noise(1000) * 100
+    ours = bytes(Compression("gzip", level).compressor()([block])[0])
+    assert ours == (isal_zlib.compress(block, level) if level < 3 else zlib.compress(block, level))

@@ -2,6 +2,7 @@
 
 import os
 import struct
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,27 @@ def test_what_is_not_there(links: SquashfsReader) -> None:
     assert links.listdir("bin/root/bin") == (b"dangling", b"file", b"loop", b"out", b"root", b"up")
     assert links.listdir("") == links.listdir("/") == (b"abs", b"bin", b"usr")
     assert links.read("abs", 0) == b""
+
+
+@pytest.mark.parametrize("head", (0, 1, 131072, 131073))
+def test_no_more_is_read_than_asked_for_of_a_file_of_holes(tmp_path: Path, head: int) -> None:
+    """Such as a hostile one of many GiB, whose holes lie in one piece."""
+    hole, start = 600 << 20, b"x" * head
+
+    def make(writer: DataWriter) -> Directory:
+        writer.start()
+        writer.write(start)
+        writer.hole(hole)
+        return Directory(FOLDER, {b"f": File(PLAIN, writer.finish())})
+
+    build(tmp_path / "image", make)
+    image = reader(tmp_path / "image")
+    tracemalloc.start()
+    for limit in (0, 1, head, head + 1, 131072, 131073, 300_000):
+        assert image.read("f", limit) == start[:limit] + bytes(max(0, limit - head))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 3 << 20
 
 
 @pytest.mark.parametrize("compression", ("lzo", "lzma"))

@@ -93,6 +93,27 @@ def test_a_full_disk_is_told_and_threads_end(tmp_path: Path) -> None:
     assert call_on_small_disk(tmp_path / "small", 20 << 20, attempt) == ("No space left on device", [])
 
 
+@pytest.mark.parametrize("most", (1, 1000, 100_001))
+def test_the_rest_of_a_short_write_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """The kernel may write less than it was given: here at most so many bytes more than half of it."""
+    write, sizes = os.pwrite, [0, 1, 5000, 131072, 400_001]
+
+    def short(descriptor: int, data: bytes | memoryview, offset: int) -> int:
+        return write(descriptor, data[: len(data) // 2 + most], offset)
+
+    def make(writer: DataWriter) -> Directory:
+        return Directory(FOLDER, {b"%d" % size: file(writer, noise(size)) for size in sizes})
+
+    build(tmp_path / "expected", make)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwritev", lambda descriptor, pieces, at: short(descriptor, b"".join(pieces), at))
+        patched.setattr(os, "pwrite", short)
+        build(tmp_path / "image", make)
+    assert (tmp_path / "image").read_bytes() == (tmp_path / "expected").read_bytes()
+    out = unpacked(tmp_path / "image", tmp_path / "out")
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == {str(size): noise(size) for size in sizes}
+
+
 def test_an_exception_stops_the_threads(tmp_path: Path) -> None:
     before = threading.active_count()
 

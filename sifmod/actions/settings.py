@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sifmod.config.site import Site
-from sifmod.image.budget import threads
+from sifmod.image.budget import memory, threads
 from sifmod.image.settings import Settings, Striping
 
 
@@ -13,6 +13,7 @@ def fetch_settings(site: Site, *, keep_blobs: bool = False, fresh: bool = False)
     return Settings(
         connections=site.connections,
         processors=threads(site.processors, site.memory),
+        memory=memory(site.memory),
         compression=site.compression,
         mirrors=site.mirrors,
         insecure_registries=site.insecure_registries,

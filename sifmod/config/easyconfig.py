@@ -50,7 +50,7 @@ class Conversion(Model):
     compression: Line
     """Of the squashfs in it, as --compression takes it."""
     tools: Annotated[Pairs, Items(Name, Line)]
-    """What made it, with versions: with the same ones the SIF is the same byte for byte."""
+    """What made it, with versions: the same ones make the same bytes on the same kind of processor."""
     tree: Sha256
     """The digest of the files in it, which other versions of the tools must give too."""
 

@@ -1,4 +1,4 @@
-"""The budget of a conversion: how many threads may compress on a machine that others use too.
+"""The budget of a conversion: how many threads may compress, and how much memory it may take, beside others' work.
 
 What counts is the smallest of: the processors this process may run on, the processor and memory limits of its control
 group (version 1 or 2, its parents included), and what the site allows.
@@ -7,24 +7,44 @@ group (version 1 or 2, its parents included), and what the site allows.
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 MOST = 8  # threads, where the site does not say: beyond that the reader is what limits
 BASE = 96 << 20  # bytes of the interpreter, its libraries and a large image's file tree
-PER_THREAD = 24 << 20  # bytes: the blocks on their way, and a compressor's tables
+LEAST = 256 << 20  # bytes: no conversion is refused for taking less
+PER_THREAD = 64 << 20  # bytes: blocks on their way, a compressor's tables, layers that are decompressed ahead
 
 _UNLIMITED = 1 << 60  # control groups of version 1 say a huge number for no limit
 
 
-def threads(processors: int | None, memory: int | None, system: Path = Path("/")) -> int:
-    """How many threads may compress, at least one. `processors` and `memory` (bytes) are the site's own limits.
+class Budget(NamedTuple):
+    """What one conversion may take: processors, and bytes of memory, None for any."""
+
+    processors: int
+    memory: int | None
+
+
+UNLIMITED = Budget(1, None)
+
+
+def threads(processors: int | None, limit: int | None, system: Path = Path("/")) -> int:
+    """How many threads may compress, at least one. `processors` and `limit` (bytes) are the site's own limits.
 
     Without a limit of memory by the site a quarter of the machine's, or of the control group's, is taken. `system`
     is where `proc` and `sys` are.
     """
     available = min(len(os.sched_getaffinity(0)), *_processors(system), _UNLIMITED)
     wanted = processors if processors is not None else MOST
-    allowed = memory if memory is not None else min(_memory(system), default=_UNLIMITED) // 4
-    return max(1, min(available, wanted, (allowed - BASE) // PER_THREAD))
+    return max(1, min(available, wanted, (_allowed(limit, system) - BASE) // PER_THREAD))
+
+
+def memory(limit: int | None, system: Path = Path("/")) -> int:
+    """Bytes of memory that a conversion may take, LEAST or more; `limit` is the site's, and the rest as `threads`."""
+    return max(LEAST, _allowed(limit, system))
+
+
+def _allowed(limit: int | None, system: Path) -> int:
+    return limit if limit is not None else min(_memory(system), default=_UNLIMITED) // 4
 
 
 def _processors(system: Path) -> Iterator[int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import ImageError
+from sifmod.image.budget import Budget
 from sifmod.image.disk import writing
 from sifmod.image.download.downloads import Downloads
 from sifmod.image.download.retry import ONCE
@@ -129,13 +130,12 @@ def _write(
     request: Request, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
 ) -> tuple[str, ...]:
     epoch = min(max(image.config.created or 0, 0), U32)  # what a squashfs can say
-    offset, processors = partition_offset(metadata.objects), request.settings.processors
+    offset, settings = partition_offset(metadata.objects), request.settings
+    budget = Budget(settings.processors, settings.memory)
     with writing(request.incoming), request.incoming.open("r+b") as file, _no_collector():
-        with SquashfsWriter(file, offset, how, processors, epoch) as squashfs:
+        with SquashfsWriter(file, offset, how, budget.processors, epoch) as squashfs:
             with downloads.telling(request.image.filename, request.progress) as telling:
-                merged = merge_layers(
-                    downloads.blobs, squashfs, epoch=epoch, progress=telling.converted, processors=processors
-                )
+                merged = merge_layers(downloads.blobs, squashfs, epoch=epoch, progress=telling.converted, budget=budget)
             warnings = graft(merged.root, metadata.entries, squashfs.add, epoch)
             size = squashfs.close(merged.root)
         write_header(file, metadata.objects, size, image.config.arch or request.image.arch, epoch)

@@ -1,9 +1,12 @@
 """Inodes: what a root file system is made of, before it is a squashfs.
 
 A node that is reached by two names is one file with two hard links. Nodes are the one mutable value of the conversion:
-there are hundreds of thousands, and merging layers changes them in place.
+there are hundreds of thousands, and merging layers changes them in place. Of plain small files there may be millions:
+each is a few bytes instead of a node.
 """
 
+import struct
+from collections.abc import Mapping
 from typing import NamedTuple
 
 Xattrs = tuple[tuple[bytes, bytes], ...]
@@ -19,6 +22,15 @@ class Content(NamedTuple):
     fragment: int = -1  # index of its fragment block, -1 without one
     offset: int = 0  # in the fragment
     sparse: int = 0  # bytes in holes
+
+
+Plain = bytes
+"""A regular file in a fragment block (or empty), with one name and without extended attributes: OWNER, then PLACE."""
+
+OWNER = struct.Struct("<HxxIII")  # mode, uid, gid, mtime
+PLACE = struct.Struct("<III")  # index of its fragment block, offset there, size
+NO_FRAGMENT = 0xFFFFFFFF
+EMPTY = PLACE.pack(NO_FRAGMENT, 0, 0)  # the place of no data
 
 
 class Node:
@@ -42,6 +54,17 @@ class File(Node):
     def __init__(self, attributes: tuple[int, int, int, int, Xattrs], content: Content) -> None:
         super().__init__(*attributes)
         self.content = content
+
+
+def unpacked(plain: Plain) -> File:
+    """The same file as a node, which may have several names."""
+    return File((*OWNER.unpack_from(plain), ()), content_of(plain[OWNER.size :]))
+
+
+def content_of(place: bytes) -> Content:
+    """Of a PLACE."""
+    fragment, offset, size = PLACE.unpack(place)
+    return Content(size, fragment=fragment, offset=offset) if size else Content(0)
 
 
 class Symlink(Node):
@@ -72,11 +95,16 @@ class Fifo(Node):
     __slots__ = ()
 
 
+Entries = dict[bytes, Node | Plain]
+
+
 class Directory(Node):
     """A directory; `entries` by name, in any order."""
 
     __slots__ = ("entries",)
 
-    def __init__(self, attributes: tuple[int, int, int, int, Xattrs], entries: dict[bytes, Node] | None = None) -> None:
+    def __init__(
+        self, attributes: tuple[int, int, int, int, Xattrs], entries: Mapping[bytes, Node | Plain] | None = None
+    ) -> None:
         super().__init__(*attributes)
-        self.entries: dict[bytes, Node] = {} if entries is None else entries
+        self.entries: Entries = dict(entries or ())

@@ -12,7 +12,8 @@ _READY_MADE = ("name", "path", "https", "http", "oras", "library")  # the same b
 def check_promise(reference: Reference, image: ImagePlan, fetched: Fetched) -> tuple[str, ...]:
     """Raise ImageError unless `fetched` is what `image` promises; gives what its author could add to promise more.
 
-    Other versions of the tools make another SIF of the same docker or oci image: then the files in it are compared.
+    A docker or oci image is converted, and other versions of the tools, or another processor, may make another SIF of
+    it: whenever the bytes differ the files in it are compared.
     """
     if image.sha256 is None:
         return _to_pin(reference, fetched)
@@ -23,9 +24,6 @@ def check_promise(reference: Reference, image: ImagePlan, fetched: Fetched) -> t
         raise _broken(image, fetched, "the file was replaced at its source, or damaged on its way")
     if promised is None:
         raise _broken(image, fetched, "a SIF made elsewhere has other bytes; `sifmod fetch` says what to promise")
-    made = fetched.origin
-    if (made.compression, sorted(made.tools)) == (promised.compression, sorted(promised.tools)):
-        raise _broken(image, fetched, "the image was replaced at its source")
     return _compare(image, promised, fetched)
 
 
@@ -37,7 +35,10 @@ def _compare(image: ImagePlan, promised: ConversionPlan, fetched: Fetched) -> tu
             f"    expected {promised.tree}\n    got      {found}",
             "the image was replaced at its source; correct `conversion:` only if you know why it changed",
         )
-    return ("other versions of the tools made another SIF than the promised one; the files in it are the same",)
+    made = fetched.origin
+    same = (made.compression, sorted(made.tools)) == (promised.compression, sorted(promised.tools))
+    what = "the same tools on another machine" if same else "other versions of the tools"
+    return (f"{what} made another SIF than the promised one; the files in it are the same",)
 
 
 def _broken(image: ImagePlan, fetched: Fetched, likely: str) -> ImageError:

@@ -21,6 +21,7 @@ class Settings:
 
     connections: int = 4  # to one server at a time
     processors: int = 1  # threads that compress
+    memory: int | None = None  # bytes that a conversion may take, None: any number
     compression: str = "auto"  # auto, or what squashfs/compression.py parses
     mirrors: tuple[tuple[str, tuple[str, ...]], ...] = ()  # prefix of a reference, and what stands in for it, in order
     insecure_registries: tuple[str, ...] = ()  # host[:port] that may be spoken to over plain http

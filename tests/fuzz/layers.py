@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from sifmod.errors import ImageError
-from sifmod.image.inode import Content
+from sifmod.image.inode import PLACE, Content
 from sifmod.image.layers.merge import merge_layers
 from support.layers import EPOCH, Entry, Stored, directory, hard_link, packed, symlink, tar
 
@@ -53,6 +53,9 @@ class Nowhere:
     def add(self, data: bytes) -> Content:
         assert len(data) < 131072
         return Content(len(data))
+
+    def small(self, data: bytes) -> bytes:
+        return PLACE.pack(0, 0, self.add(data).size)
 
     def start(self) -> None:
         self.size = 0

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import zstandard
 
-from sifmod.image.inode import Content, Device, Directory, Fifo, File, Node, Symlink
+from sifmod.image.inode import EMPTY, PLACE, Content, Device, Directory, Fifo, File, Node, Plain, Symlink, unpacked
 from sifmod.image.layers.merge import Merged, merge_layers
 
 EPOCH = 1_600_000_000
@@ -105,6 +105,10 @@ class Memory:
         self.write(data)
         return self.finish()
 
+    def small(self, data: bytes) -> bytes:
+        number = self.add(data).block
+        return PLACE.pack(number, 0, len(data)) if data else EMPTY
+
     def start(self) -> None:
         self.files.append([])
 
@@ -120,10 +124,10 @@ class Memory:
         return Content(size, len(self.files) - 1)
 
     def bytes_of(self, content: Content) -> bytes:
-        return b"".join(bytes(part) if isinstance(part, int) else part for part in self.files[content.block])
+        return b"".join(bytes(part) if isinstance(part, int) else part for part in self.parts_of(content))
 
     def parts_of(self, content: Content) -> list[bytes | int]:
-        return self.files[content.block]
+        return self.files[max(content.block, content.fragment)]
 
 
 def merged(layers: Sequence[Stored], data: Memory | None = None) -> Merged:
@@ -150,8 +154,11 @@ def seen(root: Directory, data: Memory) -> dict[bytes, Seen]:
     """Everything in a merged root, by path; the root itself is `.`."""
     found: dict[bytes, Seen] = {}
     first: dict[int, bytes] = {}
+    nodes: list[Node] = []
 
-    def visit(path: bytes, node: Node) -> None:
+    def visit(path: bytes, entry: Node | Plain) -> None:
+        node = unpacked(entry) if isinstance(entry, Plain) else entry
+        nodes.append(node)  # so that no two have one id
         assert type(node) in (Directory, File, Symlink, Device, Fifo)
         found[path] = _seen(node, data, first.setdefault(id(node), path))
         if isinstance(node, Directory):
@@ -166,7 +173,7 @@ def _seen(node: Node, data: Memory, first: bytes) -> Seen:
     kind, content, target, device = "directory", b"", b"", (0, 0)
     match node:
         case File():
-            kind, content = "file", data.bytes_of(node.content)
+            kind, content = "file", data.bytes_of(node.content) if node.content.size else b""
             assert node.content.size == len(content)
         case Symlink():
             kind, target = "symlink", node.target

@@ -14,7 +14,10 @@ class DataWriter(Protocol):
     """Takes files' data, one file at a time, and says where it lies. May raise what a full disk raises."""
 
     def add(self, data: bytes) -> Content:
-        """Take a whole file of less than BLOCK bytes."""
+        """Take a whole file; one of BLOCK bytes or more is better handed over in pieces."""
+
+    def small(self, data: bytes) -> bytes:
+        """Take a whole file of less than BLOCK bytes, and say so in few bytes: a PLACE of inode.py."""
 
     def start(self) -> None:
         """Begin a file of BLOCK bytes or more."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from sifmod.image.inode import Device, Fifo, Node, Symlink, Xattrs
 from sifmod.image.layers.data import Extents
 from sifmod.image.layers.malformed import Malformed, shown
-from sifmod.image.layers.number import decimal, number, seconds
+from sifmod.image.layers.number import number, seconds, whole
 from sifmod.image.layers.pax import Records, xattrs
 from sifmod.image.layers.warning import Warnings
 
@@ -14,6 +14,7 @@ Attributes = tuple[int, int, int, int, Xattrs]
 
 REGULAR, HARD_LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, DIRECTORY, FIFO = b"0123456"
 U32 = 0xFFFFFFFF
+_LOWEST = -(1 << 31)  # of a uid or gid
 NAME, PATH, TARGET = 255, 4096, 4095  # bytes; a name, a path, and a symlink's target as Linux takes it
 
 _NO_DATA = frozenset((HARD_LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, DIRECTORY, FIFO))
@@ -50,9 +51,9 @@ def overridden(plain: Attributes, records: Records, warnings: Warnings) -> Attri
     """The attributes with what PAX records say instead."""
     mode, uid, gid, mtime, _ = plain
     if b"uid" in records:
-        uid = _identity(decimal(records[b"uid"], "a uid"))
+        uid = _identity(whole(records[b"uid"], "a uid"))
     if b"gid" in records:
-        gid = _identity(decimal(records[b"gid"], "a gid"))
+        gid = _identity(whole(records[b"gid"], "a gid"))
     if b"mtime" in records:
         mtime = clamped(seconds(records[b"mtime"]))
     return mode, uid, gid, mtime, xattrs(records, warnings)
@@ -101,6 +102,7 @@ def clamped(mtime: int) -> int:
 
 
 def _identity(value: int) -> int:
-    if not 0 <= value <= U32:
+    """A uid or gid. A negative one is what Linux makes of it in 32 bits: nobody was -2 on some systems."""
+    if not _LOWEST <= value <= U32:
         raise Malformed(f"is damaged: a uid or gid is {value}")
-    return value
+    return value & U32

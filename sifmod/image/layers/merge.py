@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from sifmod.image.budget import UNLIMITED, Budget
 from sifmod.image.inode import Directory
 from sifmod.image.layers.ahead import Progress, ReadAhead
 from sifmod.image.layers.blob import Blob
@@ -14,6 +15,7 @@ from sifmod.image.layers.stream import Stream
 from sifmod.image.layers.tar import TarReader
 from sifmod.image.layers.top_down import Entangled, TopDown
 from sifmod.image.layers.warning import Warnings
+from sifmod.image.layers.watch import Watch
 
 
 class Merged(NamedTuple):
@@ -24,27 +26,27 @@ class Merged(NamedTuple):
 
 
 def merge_layers(
-    layers: Sequence[Blob], data: DataWriter, *, epoch: int, progress: Progress, processors: int = 1
+    layers: Sequence[Blob], data: DataWriter, *, epoch: int, progress: Progress, budget: Budget = UNLIMITED
 ) -> Merged:
     """Merge `layers`, the lowest first, as the OCI image specification has them applied one after the other.
 
     Every file's data goes to `data`, once, or not at all where upper layers hide it. `epoch` is the mtime of
     directories that no layer has an entry for (0755, root). Each layer is read once, the uppermost first; more often
-    only where hard links or symlinks lead from one layer into another. `processors` is how many may decompress at once;
-    the result does not depend on it. Raises ImageError, which names the layer, for whatever cannot be read, and what
-    the blobs and `data` raise.
+    only where hard links or symlinks lead from one layer into another. The result does not depend on `budget`. Raises
+    ImageError, which names the layer, for whatever cannot be read, ImageError for a tree that takes more than the
+    budget's memory, and what the blobs and `data` raise.
     """
     warnings = Warnings()
-    merge = TopDown(data, epoch)
+    merge = TopDown(data, epoch, Watch(budget.memory))
     try:
-        with ReadAhead(layers[::-1], progress, processors) as ahead:
+        with ReadAhead(layers[::-1], progress, budget.processors) as ahead:
             for blob in layers[::-1]:
                 with naming(blob.digest), ahead.layer() as chunks:
                     merge.layer(TarReader(Stream(chunks), warnings))
         root, missing = merge.finish(), merge.missing
     except Entangled:
         warnings = Warnings()
-        root, missing = replay(layers, merge.contents, epoch, warnings)
+        root, missing = replay(layers, merge.contents, epoch, warnings, Watch(budget.memory))
     fetch(list(zip(layers[::-1], missing, strict=True)), data)
     total = sum(blob.size for blob in layers)
     progress(total, total)

@@ -25,6 +25,13 @@ def decimal(text: bytes, what: str) -> int:
     return int(text)
 
 
+def whole(text: bytes, what: str) -> int:
+    """The same where it may be negative."""
+    digits = text.removeprefix(b"-")
+    value = decimal(digits, what)
+    return value if digits == text else -value
+
+
 def seconds(text: bytes) -> int:
     """A PAX time, rounded down to whole seconds."""
     whole, dot, fraction = text.partition(b".")

@@ -12,6 +12,7 @@ from sifmod.image.layers.warning import Warnings
 Records = Mapping[bytes, bytes]
 
 _STAR, _LIBARCHIVE = b"SCHILY.xattr.", b"LIBARCHIVE.xattr."
+_ATTRIBUTES = (_STAR, _LIBARCHIVE)
 _TEXTS = (b"path", b"linkpath", b"GNU.sparse.name")
 _MAP = {b"GNU.sparse.offset": 0, b"GNU.sparse.numbytes": 1}
 _ACL = b"SCHILY.acl."
@@ -44,6 +45,14 @@ def parse(data: bytes) -> dict[bytes, bytes]:
     if pairs:
         records[b"GNU.sparse.map"] = b",".join(pairs)
     return records
+
+
+def in_force(before: Records, after: Records) -> dict[bytes, bytes]:
+    """The records `after` over those `before`; one without a value deletes what was there, and itself (POSIX).
+
+    An extended attribute may have no bytes: GNU tar and libarchive write and read it as that.
+    """
+    return {key: value for key, value in {**before, **after}.items() if value or key.startswith(_ATTRIBUTES)}
 
 
 def xattrs(records: Records, warnings: Warnings) -> Xattrs:

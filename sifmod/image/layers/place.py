@@ -1,7 +1,11 @@
 """A place: a directory of the merged root while lower layers may still add to it."""
 
-from sifmod.image.inode import Directory, Node
+from collections.abc import Set
+
+from sifmod.image.inode import Directory, Entries
 from sifmod.image.layers.member import Attributes
+
+_NONE: Set[bytes] = frozenset()
 
 
 class Place:
@@ -30,10 +34,10 @@ class Place:
 
     def __init__(self, implicit: Attributes, layer: int) -> None:
         self.node = Directory(implicit)
-        self.fresh: dict[bytes, Node] = {}  # entries of this layer, which join the node's at its end
+        self.fresh: Entries = {}  # entries of this layer, which join the node's at its end
         self.places: dict[bytes, Place] = {}  # its directories
-        self.hidden: set[bytes] = set()  # names that lower layers cannot have, and places that are not real
-        self.whiteouts: set[bytes] = set()  # of this layer
+        self.hidden: Set[bytes] = _NONE  # names that lower layers cannot have, and places that are not real
+        self.whiteouts: Set[bytes] = _NONE  # of this layer
         self.opaque = False  # by this layer: closed at its end
         self.closed = False  # lower layers have nothing in it
         self.sealed = False  # lower layers have nothing in it, nor its attributes
@@ -50,14 +54,33 @@ class Place:
         if real:
             self.promote(name, child)
         else:
-            self.hidden.add(name)
+            self.hide(name)
         return child
 
     def promote(self, name: bytes, child: "Place") -> None:
         """Make a directory of the image of a place in it."""
         child.real = True
-        self.hidden.discard(name)
+        self.show(name)
         self.fresh[name] = child.node
+
+    def hide(self, name: bytes) -> None:
+        """Let lower layers have nothing of this name; most directories hide nothing, and have no set for it."""
+        if isinstance(self.hidden, set):
+            self.hidden.add(name)
+        else:
+            self.hidden = {name}
+
+    def show(self, name: bytes) -> None:
+        """The opposite."""
+        if isinstance(self.hidden, set):
+            self.hidden.discard(name)
+
+    def white_out(self, name: bytes) -> None:
+        """Hide a name of lower layers at the end of this one."""
+        if isinstance(self.whiteouts, set):
+            self.whiteouts.add(name)
+        else:
+            self.whiteouts = {name}
 
     def end_layer(self) -> None:
         """Let this layer's entries join those above, and its whiteouts hide what is below."""
@@ -73,9 +96,8 @@ class Place:
                 child.seal()
             elif name not in self.node.entries:
                 self.places.pop(name, None)
-                self.hidden.add(name)
-        if self.whiteouts:
-            self.whiteouts = set()
+                self.hide(name)
+        self.whiteouts = _NONE
         self.closed = self.closed or self.opaque
 
     def seal(self) -> None:

@@ -4,8 +4,9 @@ An entry whose parent is a symlink goes where that leads, inside the root; hard 
 """
 
 from collections.abc import Sequence
+from itertools import chain
 
-from sifmod.image.inode import Content, Directory, File, Node, Symlink
+from sifmod.image.inode import OWNER, Content, Directory, File, Node, Plain, Symlink, content_of
 from sifmod.image.layers.ahead import ReadAhead
 from sifmod.image.layers.blob import Blob
 from sifmod.image.layers.malformed import Malformed, naming, shown
@@ -14,6 +15,7 @@ from sifmod.image.layers.path import Parts, cleaned
 from sifmod.image.layers.stream import Stream
 from sifmod.image.layers.tar import TarReader
 from sifmod.image.layers.warning import Warnings
+from sifmod.image.layers.watch import Watch
 from sifmod.image.layers.whiteout import OPAQUE, is_whiteout, whited_out
 
 _LINKS = 255  # symlinks on the way to one entry
@@ -42,7 +44,11 @@ class _Folder:
 
 
 def replay(
-    layers: Sequence[Blob], contents: Sequence[Sequence[Content | None]], epoch: int, warnings: Warnings
+    layers: Sequence[Blob],
+    contents: Sequence[Sequence[Content | Plain | None]],
+    epoch: int,
+    warnings: Warnings,
+    watch: Watch,
 ) -> tuple[Directory, list[dict[int, File]]]:
     """Apply `layers`, the lowest first; gives the root, and for each layer the files that lack their data.
 
@@ -56,7 +62,7 @@ def replay(
             above = len(layers) - 1 - index
             known = contents[above] if above < len(contents) else ()
             with naming(blob.digest), ahead.layer() as chunks:
-                missing.insert(0, tree.layer(TarReader(Stream(chunks), warnings), known))
+                missing.insert(0, tree.layer(TarReader(Stream(chunks), warnings), known, watch))
     seen: set[int] = set()
     root = _directory(tree.root, seen)
     return root, [{number: file for number, file in files.items() if id(file) in seen} for files in missing]
@@ -68,16 +74,18 @@ class _Tree:
         self.root = _Folder(self._implicit, 0)
         self._layer = 0
 
-    def layer(self, reader: TarReader, known: Sequence[Content | None]) -> dict[int, File]:
+    def layer(self, reader: TarReader, known: Sequence[Content | Plain | None], watch: Watch) -> dict[int, File]:
         """Apply the next layer above; gives its files whose data is not yet known."""
         self._layer += 1
         missing: dict[int, File] = {}
         number = -1
-        for member in reader.members():
+        for member in chain.from_iterable(watch.runs(reader.members())):
             parts = cleaned(member.name)
             if member.kind == REGULAR:
                 number += 1
                 content = known[number] if number < len(known) else None
+                if isinstance(content, Plain):
+                    content = content_of(content[OWNER.size :])
                 file = File(member.attributes, content or Content(member.size))
                 if content is None:
                     missing[number] = file

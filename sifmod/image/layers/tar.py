@@ -27,7 +27,7 @@ from sifmod.image.layers.member import (
 )
 from sifmod.image.layers.memo import Memo
 from sifmod.image.layers.number import decimal, number
-from sifmod.image.layers.pax import Records, parse
+from sifmod.image.layers.pax import Records, in_force, parse
 from sifmod.image.layers.stream import Stream
 from sifmod.image.layers.warning import Warnings
 
@@ -49,8 +49,10 @@ class TarReader:
         self._warnings = warnings
         self._at = 0  # position of the current member's data that is not yet read
         self._next = 0  # position of the next header
+        self._end = 0  # where the data of the last member ends that `_special` read
         self._globals: dict[bytes, bytes] = {}
-        self._pending: dict[bytes, bytes] = {}  # records for the next member
+        self._own: dict[bytes, bytes] = {}  # records of the next member alone
+        self._extended = False  # whether there are any of either
 
     def members(self) -> Iterator[Member]:
         """Every member but extended headers, in order. Raises Malformed.
@@ -58,30 +60,40 @@ class TarReader:
         The loop is the hot one: it does as little as it can for a plain file, and leaves the rest to `_special`.
         """
         stream, new = self._stream, tuple.__new__
+        end = 0  # of the data of the member before
         while True:
             start = self._next - stream.base
             block = stream.chunk[start : start + 512]
             if len(block) != 512:
                 block = stream.take(self._next, 512)
-            if (len(block) != 512 or adler32(block) & 0xFFFF != _SUMS[block[148:156]]) and not self._goes_on(block):
+            if (len(block) != 512 or adler32(block) & 0xFFFF != _SUMS[block[148:156]]) and not self._goes_on(
+                block, end
+            ):
                 return
             try:
                 size = int(block[124:135], 8) if block[135] < 33 else -1
             except ValueError:
                 size = -1
-            kind, end = block[156], block.find(0)
+            kind, length = block[156], block.find(0)
             found = _ATTRIBUTES[block[100:124] + block[136:148]]
             self._at = self._next + 512
-            if kind != 48 or size < 0 or not 0 < end <= 100 or block[345] or self._pending:
-                if member := self._special(block, found):
+            if kind != 48 or size < 0 or not 0 < length <= 100 or block[345] or self._extended:
+                member = self._special(block, found)
+                end = self._end
+                if member:
                     yield member
                 continue
-            self._next = self._at + (size + 511 & -512)
-            yield new(Member, (48, block[:end], found, size, b"", _NO_DEVICE, None))
+            end = self._at + size
+            self._next = end + 511 & -512
+            yield new(Member, (48, block[:length], found, size, b"", _NO_DEVICE, None))
 
     def read(self, size: int) -> bytes:
         """Give exactly the next `size` bytes of the current member."""
-        data = self._stream.take(self._at, size)
+        stream = self._stream
+        start = self._at - stream.base
+        data = stream.chunk[start : start + size]
+        if len(data) != size:
+            data = stream.take(self._at, size)
         self._at += size
         if len(data) != size:
             raise Malformed(f"is cut: it ends {size - len(data)} bytes before the end of a file")
@@ -98,10 +110,11 @@ class TarReader:
         if size < 0:
             raise Malformed(f"is damaged: {shown(header_name(block))} has a size of {size}")
         if kind in _EXTENDED:
-            self._next = self._at + (size + 511 & -512)
-            self._extended(kind, size)
+            self._ends(self._at + size)
+            self._extend(kind, size)
             return None
-        records, self._pending = self._pending, dict(self._globals)
+        records = in_force(self._globals, self._own) if self._extended else {}
+        self._own, self._extended = {}, bool(self._globals)
         name = records.get(b"path") or header_name(block)
         try:
             return self._member(block, name, plain, records)
@@ -118,7 +131,7 @@ class TarReader:
             extents, size, stored = self._extents(block, stored, records)
             name = records.get(b"GNU.sparse.name") or name
             kind = DIRECTORY if kind == _OLD_REGULAR and name.endswith(b"/") else REGULAR
-        self._next = self._at + (stored + 511 & -512)
+        self._ends(self._at + stored)
         found = overridden(plain, records, self._warnings) if records else plain
         if kind != REGULAR and not without_data(kind):
             self._warnings.skipped(f"unknown type {chr(kind)!r}")
@@ -143,31 +156,40 @@ class TarReader:
             return None, stored, stored
         return sparse.check(extents, size, stored), size, stored
 
+    def _ends(self, end: int) -> None:
+        """The member's data ends at this byte, and the next header follows at a multiple of 512."""
+        self._end = end
+        self._next = end + 511 & -512
+
     def _block(self) -> bytes:
         return self.read(512)
 
-    def _extended(self, kind: int, size: int) -> None:
+    def _extend(self, kind: int, size: int) -> None:
         if size > _HEADER:
             raise Malformed(f"is damaged: an extended header has {size} bytes; up to {_HEADER} are read")
         data = self.read(size)
         if kind == _GLOBAL:
-            self._globals |= parse(data)
-            self._pending = self._globals | self._pending
+            self._globals = in_force(self._globals, parse(data))
         elif kind in (_PAX, _PAX_SUN):
-            self._pending |= parse(data)
+            self._own |= parse(data)
         else:
-            self._pending[b"path" if kind == _LONG_NAME else b"linkpath"] = data.partition(b"\0")[0]
+            self._own[b"path" if kind == _LONG_NAME else b"linkpath"] = data.partition(b"\0")[0]
+        self._extended = bool(self._globals or self._own)
 
-    def _goes_on(self, block: bytes) -> bool:
-        """Whether the layer does not end with this block, which has another checksum than it says."""
+    def _goes_on(self, block: bytes, end: int) -> bool:
+        """Whether the layer does not end with this block, which has another checksum than it says.
+
+        What may be missing at the end, because some tools leave it out, are the zeros behind the last member's data,
+        which ends at byte `end`: its padding and the two empty blocks.
+        """
         if len(block) == 512 and block != _ZERO:
             signed = sum(byte - 256 if byte > 127 else byte for byte in block[:148] + block[156:])
             if number(block[148:156]) != signed + 256:  # as some old tars have it
                 raise Malformed(f"is damaged: there is no tar header at its byte {self._next}")
             return True
-        if len(block) < 512 and self._next != self._stream.end:
+        if self._stream.end < end or any(block):
             raise Malformed(f"is cut: it ends inside a {'header' if block else 'file'}, at byte {self._stream.end}")
-        if self._pending != self._globals:
+        if self._own:
             raise Malformed("is cut: it ends behind an extended header")
         # to the stream's end, always: damage there is damage too
         if sum(len(view) - bytes(view).count(0) for view in self._stream.rest(self._next)):

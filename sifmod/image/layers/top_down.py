@@ -4,13 +4,16 @@ Names are compared as they are spelled. Where that is not what applying the laye
 parent is a symlink in a lower layer, a hard link to a lower layer), the merge is Entangled and `replay` does it.
 """
 
-from sifmod.image.inode import Content, Directory, File, Node, Symlink
+from collections.abc import Iterator
+
+from sifmod.image.inode import OWNER, Content, Directory, File, Node, Plain, Symlink, unpacked
 from sifmod.image.layers.data import BLOCK, Copier, DataWriter
 from sifmod.image.layers.malformed import Malformed
 from sifmod.image.layers.member import DIRECTORY, HARD_LINK, NAME, REGULAR, SYMLINK, Attributes, Member, special_node
 from sifmod.image.layers.path import Parts, cleaned, mark, marks
 from sifmod.image.layers.place import Place
 from sifmod.image.layers.tar import TarReader
+from sifmod.image.layers.watch import Watch
 from sifmod.image.layers.whiteout import OPAQUE, is_whiteout, whited_out
 
 
@@ -21,7 +24,8 @@ class Entangled(Exception):  # noqa: N818 - not an error: another way has to be 
 class TopDown:
     """The merge. `layer` is called for each layer, then `finish` once."""
 
-    def __init__(self, data: DataWriter, epoch: int) -> None:
+    def __init__(self, data: DataWriter, epoch: int, watch: Watch) -> None:
+        self._watch = watch
         self._implicit: Attributes = (0o755, 0, 0, epoch, ())
         self._root = Place(self._implicit, 0)
         self._root.real = True
@@ -34,35 +38,14 @@ class TopDown:
         self._hidden: dict[Parts, Node | tuple[int, Member] | None] = {}  # of this layer: what no other layer shows
         self._hidden_marks: set[int] = set()  # of what is in `_hidden`
         self._suspects: set[int] = set()  # marks of parents of entries not seen: had a symlink been there, it led on
-        self.contents: list[list[Content | None]] = []  # for each layer and each of its files, None: hidden
+        self.contents: list[list[Content | Plain | None]] = []  # for each layer and each of its files, None: hidden
         self.missing: list[dict[int, File]] = []  # for each layer, files by number whose data was hidden
 
     def layer(self, reader: TarReader) -> None:
         """Merge the next layer below. Raises Malformed, Entangled."""
         self._begin()
-        contents = self.contents[-1]
-        place_of, add, new = self._heads.get, self._data.add, File.__new__
-        for member in reader.members():
-            kind, name, attributes, size, _, _, extents = member
-            if kind == REGULAR:
-                head, _, tail = name.rpartition(b"/")
-                # "0" comes after ".", so whiteouts, `.` and `..` go the long way
-                if (
-                    tail >= b"0"
-                    and size < BLOCK
-                    and (place := place_of(head))
-                    and not (tail in place.node.entries or tail in place.fresh or tail in place.hidden)
-                    and len(tail) <= NAME
-                    and extents is None
-                ):
-                    node = new(File)
-                    node.mode, node.uid, node.gid, node.mtime, node.xattrs = attributes
-                    node.content = content = add(reader.read(size))
-                    contents.append(content)
-                    place.fresh[tail] = node
-                    continue
-                contents.append(None)
-            self._slow(reader, member)
+        for members in self._watch.runs(reader.members()):
+            self._merge(reader, members)
         for place in self._touched:
             place.end_layer()
         for place in self._seals:
@@ -71,6 +54,33 @@ class TopDown:
     def finish(self) -> Directory:
         """The root of all layers."""
         return self._root.node
+
+    def _merge(self, reader: TarReader, members: Iterator[Member]) -> None:
+        """Merge some members. The loop is the hot one, for plain small files."""
+        contents = self.contents[-1]
+        place_of, small = self._heads.get, self._data.small
+        last, owner = None, b""
+        for member in members:
+            kind, name, attributes, size, _, _, extents = member
+            if kind == REGULAR:
+                head, _, tail = name.rpartition(b"/")
+                if attributes is not last:
+                    last, owner = attributes, b"" if attributes[4] else OWNER.pack(*attributes[:4])
+                # "0" comes after ".", so whiteouts, `.` and `..` go the long way
+                if (
+                    tail >= b"0"
+                    and size < BLOCK
+                    and (place := place_of(head))
+                    and not (tail in place.node.entries or tail in place.fresh or tail in place.hidden)
+                    and len(tail) <= NAME
+                    and extents is None
+                    and owner
+                ):
+                    place.fresh[tail] = plain = owner + small(reader.read(size))
+                    contents.append(plain)
+                    continue
+                contents.append(None)
+            self._slow(reader, member)
 
     def _begin(self) -> None:
         self._layer += 1
@@ -166,7 +176,7 @@ class TopDown:
             for name, child in place.places.items():
                 self._suspect((*parts[:-1], name), child)
             return
-        place.whiteouts.add(target)
+        place.white_out(target)
         if target in place.places:
             self._suspect((*parts[:-1], target), place.places[target])
 
@@ -249,7 +259,7 @@ class TopDown:
             self._seals.append(child)
             return False
         del place.places[name]
-        place.hidden.discard(name)
+        place.show(name)
         return True
 
     def _node(self, reader: TarReader, member: Member) -> Node:
@@ -266,7 +276,11 @@ class TopDown:
         for name in target[:-1]:
             place = place and place.places.get(name)
         node = place.fresh.get(target[-1]) if place and target else None
-        return self._hidden.get(target) if node is None or isinstance(node, Directory) else node
+        if place and isinstance(node, Plain):
+            node = place.fresh[target[-1]] = unpacked(node)
+        if node is None or isinstance(node, Directory | Plain):
+            return self._hidden.get(target)
+        return node
 
     def _seen(self, found: Node | tuple[int, Member] | None) -> Node:
         """The node of a hard link that is seen; its data is fetched later if it was hidden."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from sifmod.image.inode import Content, Directory, File, Node, Symlink
+from sifmod.image.inode import Content, Directory, File, Node, Plain, Symlink
 from sifmod.image.metadata.make import Entry
 
 _MOST_LINKS = 40  # as Linux
@@ -62,7 +62,7 @@ def _directory(root: Directory, parts: Sequence[bytes], replaces: bool, epoch: i
 def _resolved(trail: list[Directory], link: Symlink) -> list[Directory] | None:
     """The way from the root to the directory that `link`, an entry of the last of `trail`, leads to; None for none."""
     here, names, links = list(trail), list[bytes](), 0
-    node: Node | None = link
+    node: Node | Plain | None = link
     while True:
         if isinstance(node, Symlink):
             links += 1

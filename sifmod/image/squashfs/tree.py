@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sifmod.errors import ImageError
-from sifmod.image.inode import Directory, File, Node
+from sifmod.image.inode import Directory, Node, Plain
 from sifmod.image.squashfs.compression import Compress
 from sifmod.image.squashfs.listing import ListingWriter
 from sifmod.image.squashfs.metadata import MetadataWriter
-from sifmod.image.squashfs.nodes import SMALL, Common, pack_node
+from sifmod.image.squashfs.nodes import Common, pack_node
 from sifmod.image.squashfs.superblock import DIRECTORY, EXTENDED, FILE, METADATA, NONE
 from sifmod.image.squashfs.written import Written
 from sifmod.image.squashfs.xattrs import XattrTable
 
+_OWNER = struct.Struct("<HxxII")
+_HEAD = struct.Struct("<HHHH")  # of any inode: type, mode, ids
+_NUMBERED = struct.Struct("<I4x")  # of a file: its number, and that it has no blocks
 _SHORT = struct.Struct("<HHHHIIIIHHI")  # a directory
 _LONG = struct.Struct("<HHHHIIIIIIHHI")
 _MOST_IDS = 65535
@@ -56,6 +59,7 @@ def survey(root: Directory) -> Survey:
     parents: list[int] = []
     numbers: dict[int, int] = {}
     named = array("Q", [id(root)])
+    plain = 0
     stack = [(root, 0)]
     while stack:
         directory, parent = stack.pop()
@@ -68,11 +72,13 @@ def survey(root: Directory) -> Survey:
         number = len(directories)
         if numbers.setdefault(id(directory), number) != number:
             raise ImageError("a directory of the image is reached by two names")
-        named.extend(map(id, entries.values()))
-        inner = [(node, number) for name in reversed(listed) if isinstance(node := entries[name], Directory)]
-        stack.extend(inner)
+        nodes = [node for node in entries.values() if type(node) is not Plain]
+        named.extend(map(id, nodes))
+        plain += len(entries) - len(nodes)
+        if any(isinstance(node, Directory) for node in nodes):
+            stack += [(node, number) for name in reversed(listed) if isinstance(node := entries[name], Directory)]
     links = _repeated(named)
-    inodes = len(named) - sum(links.values()) + len(links)
+    inodes = plain + len(named) - sum(links.values()) + len(links)
     parents[0] = inodes + 1  # there is no such inode: the root has no parent
     return Survey(tuple(directories), tuple(names), tuple(parents), numbers, links, inodes)
 
@@ -94,6 +100,21 @@ def _check(names: list[bytes]) -> None:
         raise ImageError("a directory of the image has an entry . or ..")
 
 
+class Heads(dict[bytes, bytes]):
+    """How the inode of a plain file begins, by what its OWNER says before the time."""
+
+    def __init__(self, ids: Ids) -> None:
+        super().__init__()
+        self._ids = ids
+
+    def __missing__(self, owner: bytes) -> bytes:
+        if len(self) >= _MOST_IDS:
+            self.clear()
+        mode, uid, gid = _OWNER.unpack(owner)
+        head = self[owner] = _HEAD.pack(FILE, mode, self._ids[uid], self._ids[gid])
+        return head
+
+
 class TreeWriter:
     """Makes both tables in one walk from the leaves up."""
 
@@ -102,6 +123,7 @@ class TreeWriter:
         self.directories = MetadataWriter(compress)
         self.xattrs = XattrTable(compress)
         self.ids = Ids()
+        self._heads = Heads(self.ids)
         self.places = array("Q", bytes(8 * len(seen.directories)))  # reference of each inode, by number - 1
         self._seen = seen
         self._written = written
@@ -116,24 +138,22 @@ class TreeWriter:
     def _directory(self, index: int) -> None:
         """Write the inodes of a directory's files, its listing, and its own inode."""
         directory = self._seen.directories[index]
-        entries, places, ids, links = directory.entries, self.places, self.ids, self._seen.links
-        inodes, buffer, pack = self.inodes, self.inodes.buffer, SMALL.pack
+        entries, places, heads = directory.entries, self.places, self._heads
+        inodes, buffer, numbered = self.inodes, self.inodes.buffer, _NUMBERED.pack
         listing = ListingWriter(self.directories)
         add = listing.add
         subdirectories = 0
         for name in self._seen.names[index]:
             node = entries[name]
-            if type(node) is File and not node.xattrs and id(node) not in links and node.content[3] >= 0:
-                size, _, _, fragment, offset, _ = node.content
+            if isinstance(node, Plain):
                 place = inodes.start << 16 | len(buffer)
                 places.append(place)
                 number = len(places)
-                owners = ids[node.uid], ids[node.gid]
-                buffer += pack(FILE, node.mode, *owners, node.mtime, number, 0, fragment, offset, size)
+                buffer += heads[node[:12]] + node[12:16] + numbered(number) + node[16:]
                 if len(buffer) >= METADATA:
                     inodes.flush()
                 add(name, place, number, FILE)
-            elif type(node) is Directory:
+            elif isinstance(node, Directory):
                 subdirectories += 1
                 number = self._seen.numbers[id(node)]
                 add(name, places[number - 1], number, DIRECTORY)

@@ -4,7 +4,7 @@ import struct
 from array import array
 from typing import BinaryIO, Self
 
-from sifmod.image.inode import Directory, File
+from sifmod.image.inode import NO_FRAGMENT, OWNER, PLACE, Directory, File, Plain
 from sifmod.image.squashfs import superblock
 from sifmod.image.squashfs.compression import Compression
 from sifmod.image.squashfs.data import BLOCK, DataWriter
@@ -92,10 +92,17 @@ def _fragment_table(written: Written) -> bytes:
 def _drop_unused(seen: Survey, written: Written) -> None:
     """Leave out of the table what no file is in: unsquashfs refuses more fragments than inodes."""
     files = {id(n): n for d in seen.directories for n in d.entries.values() if isinstance(n, File)}
-    used = sorted({file.content.fragment for file in files.values() if file.content.fragment >= 0})
-    numbers = {old: new for new, old in enumerate(used)}
+    plain = [(d.entries, name, n) for d in seen.directories for name, n in d.entries.items() if isinstance(n, Plain)]
+    places = [
+        (entries, name, node[: OWNER.size], *PLACE.unpack_from(node, OWNER.size)) for entries, name, node in plain
+    ]
+    used = {file.content.fragment for file in files.values() if file.content.fragment >= 0}
+    used |= {fragment for *_, fragment, _, _ in places if fragment != NO_FRAGMENT}
+    numbers = {old: new for new, old in enumerate(sorted(used))} | {NO_FRAGMENT: NO_FRAGMENT}
     for file in files.values():
         if file.content.fragment >= 0:
             file.content = file.content._replace(fragment=numbers[file.content.fragment])
-    written.fragment_starts = array("Q", [written.fragment_starts[i] for i in used])
-    written.fragment_sizes = array("I", [written.fragment_sizes[i] for i in used])
+    for entries, name, owner, fragment, offset, size in places:
+        entries[name] = owner + PLACE.pack(numbers[fragment], offset, size)
+    written.fragment_starts = array("Q", [written.fragment_starts[i] for i in sorted(used)])
+    written.fragment_sizes = array("I", [written.fragment_sizes[i] for i in sorted(used)])
