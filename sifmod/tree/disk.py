@@ -13,6 +13,7 @@ READ_ONLY = 0o444
 READ_ONLY_EXECUTABLE = 0o555
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_ATTEMPTS = 100  # at a directory that other runs make and remove
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -63,15 +64,38 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def make_directory(path: Path, mode: int = 0o777) -> None:
+    """Make a directory and those above it, as far as they are not there; `mode` is its own, subject to the umask.
+
+    Another run may remove any of them meanwhile, because it is empty: they are then made again.
+    """
+    for attempt in range(_ATTEMPTS):
+        last = attempt + 1 == _ATTEMPTS
+        try:
+            path.mkdir(mode)
+        except FileNotFoundError:
+            if last:
+                raise
+            make_directory(path.parent)
+        except OSError as error:  # where nothing may be written it can be EACCES or EROFS
+            if path.is_dir():
+                return
+            # It may have gone since: Path.mkdir(exist_ok=True) raises then.
+            if last or error.errno != errno.EEXIST:
+                raise
+        else:
+            return
+
+
 def move(source: Path, target: Path) -> None:
     """Rename `source` over `target` in one step, durably; the directories above `target` are made if need be."""
-    for attempt in range(3):
-        target.parent.mkdir(parents=True, exist_ok=True)
+    for attempt in range(_ATTEMPTS):
+        make_directory(target.parent)
         try:
             source.rename(target)
         except FileNotFoundError:
             # A run for another module may have removed the directory between the two calls, because it was empty.
-            if attempt == 2 or not os.path.lexists(source):
+            if attempt + 1 == _ATTEMPTS or not os.path.lexists(source):
                 raise
         else:
             sync_directory(target.parent)

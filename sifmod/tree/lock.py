@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
-from sifmod.tree.disk import explain, remove_tree, reported
+from sifmod.tree.disk import explain, make_directory, remove_tree, reported
 from sifmod.tree.layout import Layout
 from sifmod.tree.lease import Holder, Lease
 from sifmod.tree.node_lock import NodeLock
@@ -88,7 +88,7 @@ class Held:
         leases.beat(self._chain, self._number, 1)
         self._thread.start()
         try:
-            self.directory.mkdir(parents=True)
+            make_directory(self.directory)
             self.check()
             self.remains = _fence(self.directory.parent, self.name, self._number)
         except BaseException:
@@ -131,7 +131,7 @@ def lock(layout: Layout, name: str, lease: float, on_wait: Callable[[str], None]
     doing = f"cannot lock {name}"
     first_ever = not layout.locks.exists()
     with reported(doing):
-        chain.mkdir(parents=True, exist_ok=True)
+        make_directory(chain)
         node = NodeLock(chain / f"{os.uname().nodename}.lock")
     try:
         with ExitStack() as stack:
@@ -230,7 +230,7 @@ def _acquire(chain: Path, node: NodeLock, seconds: float, on_wait: Callable[[str
         wait_vacant, wait_held = (0.0 if first else _COURTESY), max(seconds, last.seconds if last else 0.0)
         if patience.silent(lease) >= (wait_vacant if vacant else wait_held):
             holder = leases.this_process(seconds)
-            if leases.claim(chain, lease.number + 1, holder):
+            if leases.claim(chain, lease, holder):
                 return lease.number + 1, holder
             continue
         who = str(last) if last and not vacant else "another process"
