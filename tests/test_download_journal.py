@@ -66,3 +66,14 @@ def test_a_journal_that_makes_no_sense_is_not_believed(partial: Path, change: di
 def test_a_journal_that_is_none_is_not_believed(partial: Path, text: str) -> None:
     journal.journal_path(partial).write_text(text)
     assert journal.load(partial) is None
+
+
+def test_a_link_that_another_user_put_in_the_way_is_not_written_through(partial: Path, tmp_path: Path) -> None:
+    profile = tmp_path / "profile"
+    profile.write_text("export PATH")
+    for name in ("file.journal.new", "file.journal"):
+        partial.with_name(name).symlink_to(profile)
+    journal.save(partial, RECORD)
+    assert profile.read_text() == "export PATH"
+    assert journal.load(partial) == RECORD
+    assert not partial.with_name("file.journal").is_symlink()

@@ -121,7 +121,8 @@ def remove_tree(path: Path) -> None:
     if not is_directory(path):
         path.unlink(missing_ok=True)
         return
-    path.chmod(0o700)
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):  # another user's cannot be changed, and may need no change
+        path.chmod(stat.S_IMODE(path.stat().st_mode) | 0o700)
     for child in path.iterdir():
         remove_tree(child)
     with suppress(FileNotFoundError):

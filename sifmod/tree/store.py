@@ -9,17 +9,17 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from sifmod.digest import sha256_file
-from sifmod.errors import InstallError
+from sifmod.errors import InstallError, PermissionsError
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree.disk import move, prune, remove_tree, sync_directory, take, write
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
-from sifmod.tree.partial import lock_name
+from sifmod.tree.partial import lock_name, open_partial, own_key
 from sifmod.tree.stored_image import StoredImage, given_by, has_its_size, is_whole, read_stored
 from sifmod.tree.use import all_used_images
 
@@ -82,16 +82,29 @@ class Store:
 
     @contextmanager
     def partial(self, key: str) -> Iterator[Path]:
-        """A directory for what is being fetched under `key`, ours alone; it stays for the next run unless `finished`.
+        """A directory for what is being fetched under `key`; it stays for the next run unless `finished`.
 
-        A key names one reference, as hexadecimal digits. Waits while another run works with the same key.
+        A key names one reference, as hexadecimal digits. Waits while another run works with the same key. Whoever may
+        write in the prefix uses what another has left; what cannot be used is left alone, for one of this user's own.
         """
+        with ExitStack() as stack:
+            if (path := stack.enter_context(self._partial(key))) is None:
+                path = stack.enter_context(self._partial(own_key(key)))
+            if path is None:
+                raise PermissionsError(
+                    f"cannot write in {self._layout.partials / own_key(key)}", "remove it, then repeat the command"
+                )
+            yield path
+
+    @contextmanager
+    def _partial(self, key: str) -> Iterator[Path | None]:
+        """The directory of `key`, under its lock; None where it is another user's and cannot be used."""
         with lock(self._layout, lock_name(key), self._held.lease, self._on_wait) as held:
             path = self._layout.partials / key
             with held.changing(f"cannot make {path}"):
-                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                usable = open_partial(path, self._layout.prefix)
             try:
-                yield path
+                yield path if usable else None
             finally:
                 with suppress(OSError):  # it holds something to go on with
                     prune(path, self._layout.prefix)
