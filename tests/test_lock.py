@@ -285,6 +285,20 @@ def test_an_entry_that_makes_no_sense_is_waited_out(layout: Layout, text: str) -
     assert heard == ["another process"]
 
 
+def test_what_a_second_run_that_died_had_taken_over_goes_too(layout: Layout, others: list[Other]) -> None:
+    """It was fenced off already; whoever comes next removes both."""
+    for count in (1, 2):
+        other = Other(layout.prefix, LEASE).take()
+        assert len(list(layout.staging.iterdir())) == count
+        (next(layout.staging.glob(f"*.{count}.*")) / "rubbish").write_text("x")
+        other.kill()
+    last = Other(layout.prefix, LEASE).take()
+    others.append(last)
+    assert sorted(path.suffix for path in layout.staging.iterdir() if ".3." not in path.name) == [".fenced", ".fenced"]
+    last.release()
+    assert list(layout.staging.iterdir()) == []
+
+
 def test_strangers_in_the_staging_directory_are_left_alone(layout: Layout) -> None:
     stranger = layout.staging / "notes.txt"
     layout.staging.mkdir(parents=True)
