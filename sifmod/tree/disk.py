@@ -13,6 +13,9 @@ READ_ONLY = 0o444
 READ_ONLY_EXECUTABLE = 0o555
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_WRITABLE = (
+    "choose a directory that you may write to with --prefix or SIFMOD_PREFIX, for a file of its own with -o FILE"
+)
 _ATTEMPTS = 100  # at a directory that other runs make and remove
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -29,7 +32,7 @@ def explain(error: OSError, doing: str) -> SifmodError:
             "free some space or quota there (`sifmod gc` shows what can go), then repeat the command",
         )
     if error.errno in _DENIED:
-        return PermissionsError(message, "choose a directory that you may write to with --prefix or SIFMOD_PREFIX")
+        return PermissionsError(message, _WRITABLE)
     return InstallError(message)
 
 

@@ -146,7 +146,7 @@ def forget(directory: Path) -> None:
     name might be the live one of the next holder.
     """
     lease, holder = newest(directory), this_process(_FORGETTING)
-    if lease.free and claim(directory, lease, holder):
+    if lease.vacant and claim(directory, lease, holder):
         gone = directory.with_name(f"{directory.name}.{holder.token}")
         directory.rename(gone)
         remove_tree(gone)

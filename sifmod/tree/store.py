@@ -16,7 +16,8 @@ from pathlib import Path
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError, PermissionsError
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
-from sifmod.tree.disk import move, prune, remove_tree, sync_directory, take, write
+from sifmod.tree.disk import move, prune, sync_directory, take, write
+from sifmod.tree.incoming import Incoming
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
 from sifmod.tree.partial import lock_name, open_partial, own_key
@@ -26,7 +27,7 @@ from sifmod.tree.use import all_used_images
 _PIN = ".pin"
 
 
-class Store:
+class Store(Incoming):
     """The store for one run; what it finds or adds stays until `held`, a lock of the run, is given up.
 
     A `fresh` one offers nothing that is there: all is brought again, and `add` compares.
@@ -40,8 +41,8 @@ class Store:
         *,
         fresh: bool = False,
     ) -> None:
+        super().__init__(held)
         self._layout = layout
-        self._held = held
         self._on_wait = on_wait
         self._fresh = fresh
         self._damaged: set[str] = set()
@@ -108,37 +109,6 @@ class Store:
             finally:
                 with suppress(OSError):  # it holds something to go on with
                     prune(path, self._layout.prefix)
-
-    def finished(self, partial: Path) -> None:
-        """Remove what `partial` gave; what cannot be removed is `gc`'s."""
-        with suppress(OSError):
-            remove_tree(partial)
-
-    @contextmanager
-    def incoming(self) -> Iterator[Path]:
-        """A fresh path on the store's file system; what is left there at exit is removed."""
-        with self._temporary("incoming") as path:
-            yield path
-
-    @contextmanager
-    def workspace(self) -> Iterator[Path]:
-        """A fresh directory inside the prefix for the runtime's cache and temporary files, removed at exit."""
-        with self._temporary("workspace") as path:
-            with self._held.changing("cannot make a workspace"):
-                path.mkdir()
-            yield path
-
-    @contextmanager
-    def _temporary(self, kind: str) -> Iterator[Path]:
-        path = self._held.path(kind)
-        try:
-            yield path
-        except Exception:
-            self._held.check()  # whatever failed, it did because the lock was lost
-            raise
-        finally:
-            with suppress(OSError):  # else it goes with the holder's directory
-                remove_tree(path)
 
     def add(self, incoming: Path, sha256: str, origin: ImageOrigin = NO_ORIGIN, source: str = "") -> Path:
         """Put a complete file under its digest (fsync, read-only, rename), with what it was made from; gives its path.
