@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sifmod.errors import FetchError, PermissionsError
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
-from sifmod.tree.disk import sync_directory
+from sifmod.tree.disk import sync_directory, sync_file
 from sifmod.tree.incoming import Incoming
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lock import Held, forget_locks, lock
@@ -80,11 +80,7 @@ class Beside(Incoming):
     ) -> Path:
         """Put a complete file in the target's place (fsync, rename) and return its path."""
         with self._held.changing(f"cannot write {self._target}"):
-            descriptor = os.open(incoming, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync_file(incoming)
             if self._replace:
                 incoming.replace(self._target)
             else:

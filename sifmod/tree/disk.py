@@ -55,6 +55,15 @@ def write(path: Path, data: bytes, mode: int = 0o666) -> None:
         os.fsync(descriptor)
 
 
+def sync_file(path: Path) -> None:
+    """Make what is in a file durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable; a file system that cannot is left alone."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
