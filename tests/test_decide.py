@@ -156,3 +156,19 @@ def test_the_easyconfigs_gpu_selection_wins(
     tmp_path: Path, environ: dict[str, str], easyconfig: str, site: str, selected: str
 ) -> None:
     assert planned(tmp_path, environ, easyconfig, site).gpu_selection == selected
+
+
+@pytest.mark.parametrize(
+    ("bind", "text"),
+    [
+        (Bind("/data", "/data"), "/data"),
+        (Bind("/data/x", "/data"), "/data/x:/data"),
+        (Bind("/data", "/data/x"), "/data:/data/x"),
+        (Bind("/data", "/data", ("ro",)), "/data:/data:ro"),
+        (Bind("/data", "/data/x", ("image-src=/", "ro")), "/data:/data/x:image-src=/,ro"),
+        (Bind("/data", "/data", optional=True), "/data"),
+    ],
+)
+def test_how_a_bind_is_spelled(bind: Bind, text: str) -> None:
+    """Without its target only where that is the very same."""
+    assert str(bind) == text

@@ -1,12 +1,15 @@
 """The journal beside a partial file: read back as it was written, and believed only where it can be."""
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from sifmod.image.download import journal
 from sifmod.image.download.journal import Record
+from support.command import run
 
 RECORD = Record(1000, "sha256:" + "0" * 64, '"etag"', ((0, 100), (200, 300)))
 
@@ -66,3 +69,27 @@ def test_a_journal_that_makes_no_sense_is_not_believed(partial: Path, change: di
 def test_a_journal_that_is_none_is_not_believed(partial: Path, text: str) -> None:
     journal.journal_path(partial).write_text(text)
     assert journal.load(partial) is None
+
+
+def test_a_link_that_another_user_put_in_the_way_is_not_written_through(partial: Path, tmp_path: Path) -> None:
+    profile = tmp_path / "profile"
+    profile.write_text("export PATH")
+    for name in ("file.journal.new", "file.journal"):
+        partial.with_name(name).symlink_to(profile)
+    journal.save(partial, RECORD)
+    assert profile.read_text() == "export PATH"
+    assert journal.load(partial) == RECORD
+    assert not partial.with_name("file.journal").is_symlink()
+
+
+def test_a_link_that_comes_back_at_once_is_not_written_through_either(partial: Path, tmp_path: Path) -> None:
+    """Between its removal and the new file: here the removal does nothing."""
+    profile = tmp_path / "profile"
+    profile.write_text("export PATH")
+    partial.with_name("file.journal.new").symlink_to(profile)
+    code = "from pathlib import Path; from sifmod.image.download import journal; r = journal.Record(1, '', '', ());"
+    strace = ("strace", "-f", "-qqq", "-o", "/dev/null", "-e", "inject=?unlink,unlinkat:retval=0")
+    done = run((*strace, sys.executable, "-c", f"{code} journal.save(Path({str(partial)!r}), r)"), env=os.environ)
+    assert "File exists" in done.stderr
+    assert profile.read_text() == "export PATH"
+    assert not partial.with_name("file.journal").exists()

@@ -1,5 +1,6 @@
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,48 @@ def test_files_that_no_receipt_names_keep_a_generation(layout: Layout) -> None:
     collect(layout, plan)
     assert (layout.generation(MODULE, 1) / "data" / "results.csv").read_text() == "mine"
     assert "a" in stored(layout)
+
+
+def as_file(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def as_link(path: Path, text: str) -> None:
+    path.symlink_to(text)
+
+
+@no_slurm
+@pytest.mark.parametrize(
+    ("old", "new", "stays"),
+    [
+        ((as_file, "mine"), (as_file, "mine"), False),
+        ((as_file, "mine"), (as_file, "thin"), True),
+        ((as_file, "mine"), (as_file, "mine too"), True),
+        ((as_link, "there"), (as_link, "there"), False),
+        ((as_link, "there"), (as_link, "where"), True),
+        ((as_file, "there"), (as_link, "there"), True),
+        ((as_link, "other"), (as_file, "mine"), True),
+    ],
+)
+def test_only_what_the_live_generation_has_just_so_can_go(
+    layout: Layout,
+    old: tuple[Callable[[Path, str], None], str],
+    new: tuple[Callable[[Path, str], None], str],
+    stays: bool,
+) -> None:
+    """Of the same name and size is not the same."""
+    install(layout, "a")
+    (layout.generation(MODULE, 1) / "other").write_text("mine")
+    old[0](layout.generation(MODULE, 1) / "own", old[1])
+    install_several(layout, "bc")
+    live = layout.generation(MODULE, 3) / "own"
+    live.unlink()
+    new[0](live, new[1])
+    before = disk_state(layout.generation(MODULE, 1))
+    plan = plan_gc(layout, days=0)
+    assert kept(plan)[1] == ("it holds files that sifmod did not put there: own" if stays else "")
+    collect(layout, plan)
+    assert (disk_state(layout.generation(MODULE, 1)) == before) if stays else numbers(layout, MODULE) == (2, 3)
 
 
 @no_slurm

@@ -14,6 +14,7 @@ import pytest
 from support import outlook
 from support.command import SIFMOD
 from support.hold import Other
+from support.hosts import on_host
 from support.images import Images
 from support.outlook import Known
 from support.trial import Place, make_place
@@ -23,12 +24,6 @@ LEASE = (
     1  # seconds, the shortest that a site may set; a holder that is silent for so long is overtaken by the other host
 )
 PAIRS = 6  # most of the time is waiting for leases to run out, so several pairs of hosts wait at once
-
-
-def on_host(name: str) -> tuple[str, ...]:
-    """The beginning of a command line that runs on a host of this name."""
-    become_root = () if os.geteuid() == 0 else ("--map-root-user",)
-    return ("/usr/bin/unshare", "--uts", *become_root, "/bin/sh", "-c", f'/bin/hostname {name} && exec "$@"', "sh")
 
 
 class Hosts:

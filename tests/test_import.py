@@ -11,6 +11,8 @@ from sifmod.cli.main import run
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.scripts import scripts
+from support.command import SIFMOD
+from support.command import run as call
 from support.config import Configuration
 from support.disk_state import disk_state
 from support.module_tool import ModuleTool
@@ -259,6 +261,24 @@ def test_nothing_is_replaced_unless_forced(here: Path, capsys: pytest.CaptureFix
     assert disk_state(here) == before
     assert run(["import", "--force", source]) == 0
     assert read(here / "samtools-1.20.yaml").name == "samtools"
+
+
+@pytest.mark.parametrize("there", ["directory", "file"])
+def test_a_file_that_cannot_be_put_in_place_leaves_nothing(here: Path, there: str) -> None:
+    """A directory of its name; and a file that nothing can replace."""
+    source = str(INPUTS / "shpc" / "samtools" / "container.yaml")
+    target = here / "samtools-1.20.yaml"
+    if there == "directory":
+        target.mkdir()
+        (target / "mine").write_text("mine")
+        before = disk_state(here)
+        assert run(["import", "--force", source]) == 10
+    else:
+        target.write_text("mine")
+        before = disk_state(here)
+        strace = ("strace", "-f", "-qqq", "-o", "/dev/null", "-e", "inject=rename,?renameat,?renameat2:error=EIO")
+        assert call((*strace, *SIFMOD, "import", "--force", source), env=os.environ, cwd=here).code == 10
+    assert disk_state(here) == before
 
 
 def test_what_cannot_be_imported_at_all(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ import pytest
 from plans import publish
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.errors import ConfigError
+from sifmod.imports.easybuild_scripts import take_commands
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.plan import Wrapper
 from support.config import Configuration, write
@@ -59,3 +60,23 @@ def test_what_cannot_be_a_wrapper(item: str, message: str, tmp_path: Path) -> No
         loaded(tmp_path, f"[{item}]")
     assert "wrappers[0]: " in caught.value.message
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize("image", ["$SIF", '"$SIF"', "$SIFDEMO", '"$SIFDEMO"', "\\$SIF"])
+@pytest.mark.parametrize("start", ["", "exec ", "  ", "\texec "])
+def test_a_script_that_passes_its_arguments_on_is_a_wrapper(start: str, image: str) -> None:
+    """Of EasyBuild's heredocs, with and without quotes at their beginning."""
+    dollar = "\\$" if image.startswith("\\") else "$"
+    body = f'#!/bin/bash\n{start}singularity exec {image} {dollar}EXEC_BIN "{dollar}@"\n'
+    notes: list[str] = []
+    made = take_commands((f"cat > %(installdir)s/bin/tool << EOF\n{body}EOF\n",), notes)
+    assert (made.wrappers, notes) == (["tool"], [])
+
+
+@pytest.mark.parametrize(
+    "line", ["singularity exec $SIF tool", "echo singularity exec $SIF $X y", "exec tool $SIF $X y"]
+)
+def test_a_script_of_its_own_is_none(line: str) -> None:
+    notes: list[str] = []
+    made = take_commands((f"cat > %(installdir)s/bin/tool << 'EOF'\n#!/bin/bash\n{line}\nEOF\n",), notes)
+    assert (made.wrappers, notes) == ([], ["bin/tool: a script of its own, not carried over"])

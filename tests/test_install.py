@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
+from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
 from support.module_tool import ModuleTool
@@ -78,6 +79,44 @@ def test_an_unchanged_module_is_left_alone(easyconfig: Path, prefix: Path, capfd
     assert run(["install", str(easyconfig)]) == 0
     assert "already installed, nothing to do" in capfd.readouterr().err
     assert disk_state(prefix) == before
+
+
+NEARER = {
+    "far/presets/kept.yaml": "host_env: {KEPT: '1'}",
+    "far/Base-1.yaml": "host_env: {BASE: '1'}",
+    "far/Tiny/Tiny-1.0.yaml": "name: Tiny\nversion: '1.0'\nextends: Base-1.yaml\npreset: kept\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("appears", "text"),
+    [
+        ("near/presets/kept.yaml", "host_env: {NEAR: '1'}"),
+        ("near/Base-1.yaml", "host_env: {NEAR: '1'}"),
+        ("near/Base/Base-1.yaml", "host_env: {NEAR: '1'}"),
+        ("far/Tiny/Base-1.yaml", "host_env: {NEAR: '1'}"),
+        ("near/Tiny-1.0.yaml", "name: Tiny\nversion: '1.0'\nhost_env: {NEAR: '1'}\n"),
+        ("near/Tiny/Tiny-1.0.yaml", "name: Tiny\nversion: '1.0'\nhost_env: {NEAR: '1'}\n"),
+    ],
+)
+@pytest.mark.parametrize("made", [True, False], ids=["directories", "nothing"])
+def test_a_nearer_file_that_appears_later_is_noticed(
+    tmp_path: Path, sif: Path, prefix: Path, monkeypatch: pytest.MonkeyPatch, appears: str, text: str, made: bool
+) -> None:
+    """Whatever was looked for and was not there is an input, whether its directory was there or not."""
+    image = f"image: {{sources: ['{sif}']}}\n"
+    for name, content in NEARER.items():
+        write(tmp_path / name, content + (image if content.startswith("name") else ""))
+    if made:
+        (tmp_path / appears).parent.mkdir(parents=True, exist_ok=True)
+    monkeypatch.setenv("SIFMOD_ROBOT_PATHS", f"{tmp_path}/near:{tmp_path}/far")
+    for _ in range(2):
+        assert run(["install", "-q", "--skip-sanity-check", "Tiny-1.0.yaml"]) == 0
+    assert generations(prefix) == {"1"}
+    write(tmp_path / appears, text + (image if text.startswith("name") else ""))
+    assert run(["install", "-q", "--skip-sanity-check", "Tiny-1.0.yaml"]) == 0
+    assert generations(prefix) == {"1", "2"}
+    assert "NEAR" in (prefix / "software" / "Tiny" / "1.0" / "modulefile.lua").read_text()
 
 
 @pytest.mark.parametrize("change", ["easyconfig", "image", "option", "variable", "stub"])
@@ -176,6 +215,34 @@ def test_sanity_commands_see_the_modules_environment(easyconfig: Path, prefix: P
     easyconfig.write_text(easyconfig.read_text() + f"sanity_check:\n  {check}\n")
     assert run(["install", "-q", str(easyconfig)]) == 0
     assert prefix.is_dir()
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        *("SINGULARITY_NO_EVAL=1", "APPTAINER_NO_EVAL=1", "SINGULARITY_BIND=/not/there", "APPTAINER_BIND=/not/there"),
+        *("SINGULARITY_BINDPATH=/not/there", "APPTAINER_BINDPATH=/not/there"),
+        *("SINGULARITYENV_PRICE=none", "APPTAINERENV_PRICE=none", "SINGULARITYENV_OWN=1", "APPTAINERENV_OWN=1"),
+        *("PYTHONPATH=/mine", "LD_PRELOAD=/mine/library.so"),
+    ],
+)
+def test_what_a_user_has_set_does_not_decide_the_sanity_check(
+    easyconfig: Path, prefix: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    easyconfig.write_text(
+        easyconfig.read_text().replace(
+            "COLOUR: blue", "PRICE: '5 $(echo 6) \"$HOME\"', PYTHONPATH: null, LD_PRELOAD: null"
+        )
+        + """sanity_check:
+  commands:
+    - test "$PRICE" = '5 $(echo 6) "$HOME"'
+    - test -z "$OWN$PYTHONPATH$LD_PRELOAD"
+"""
+    )
+    name, _, value = variable.partition("=")
+    monkeypatch.setenv(name, value)
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    assert (prefix / "software" / "Tiny" / "1.0" / "receipt.json").is_file()
 
 
 def test_the_sanity_check_takes_no_shell_of_an_environment(

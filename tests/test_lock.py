@@ -14,6 +14,7 @@ import pytest
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
 from sifmod.tree.layout import Layout
+from sifmod.tree.lease import Lease
 from sifmod.tree.lock import left_over, lock
 from support.command import User
 from support.hold import Other
@@ -234,16 +235,17 @@ def test_of_another_host_or_boot_nothing_is_known() -> None:
     assert not leases.dead(holder._replace(boot="before"))
 
 
-def claimed(directory: Path, barrier: Barrier, number: int) -> None:
+def claimed(directory: Path, barrier: Barrier, seen: Lease) -> None:
     barrier.wait()
-    sys.exit(0 if leases.claim(directory, number, leases.this_process(LEASE)) else 9)
+    sys.exit(0 if leases.claim(directory, seen, leases.this_process(LEASE)) else 9)
 
 
 def test_of_several_takers_one_wins(tmp_path: Path) -> None:
     context = get_context("fork")
     for number in range(1, 20):
         barrier = context.Barrier(4)
-        processes = [context.Process(target=claimed, args=(tmp_path, barrier, number)) for _ in range(4)]
+        seen = leases.newest(tmp_path)
+        processes = [context.Process(target=claimed, args=(tmp_path, barrier, seen)) for _ in range(4)]
         for process in processes:
             process.start()
         for process in processes:
@@ -254,20 +256,22 @@ def test_of_several_takers_one_wins(tmp_path: Path) -> None:
 
 def test_a_number_of_the_past_cannot_be_claimed(tmp_path: Path) -> None:
     """A process that slept between its look and its claim finds the entry gone, and must not think it won."""
+    seen = [leases.newest(tmp_path)]
     for number in (1, 2, 3):
-        assert leases.claim(tmp_path, number, leases.this_process(LEASE))
+        assert leases.claim(tmp_path, seen[-1], leases.this_process(LEASE))
         leases.free(tmp_path, number)
-    assert not leases.claim(tmp_path, 2, leases.this_process(LEASE))
-    assert leases.newest(tmp_path).number == 3
-    assert leases.newest(tmp_path).free
-    assert not leases.claim(tmp_path, 3, leases.this_process(LEASE))
+        seen.append(leases.newest(tmp_path))
+    for before in seen[:-1]:
+        assert not leases.claim(tmp_path, before, leases.this_process(LEASE))
+        assert leases.newest(tmp_path) == seen[-1]
+    assert seen[-1].free
 
 
 def test_a_request_that_nfs_repeats_is_one_claim(tmp_path: Path) -> None:
-    holder = leases.this_process(LEASE)
-    assert leases.claim(tmp_path, 1, holder)
-    assert leases.claim(tmp_path, 1, holder)
-    assert not leases.claim(tmp_path, 1, leases.this_process(LEASE))
+    seen, holder = leases.newest(tmp_path), leases.this_process(LEASE)
+    assert leases.claim(tmp_path, seen, holder)
+    assert leases.claim(tmp_path, seen, holder)
+    assert not leases.claim(tmp_path, seen, leases.this_process(LEASE))
 
 
 @pytest.mark.parametrize("text", ["nonsense", "[1]", '{"token": 1}'])
@@ -279,6 +283,20 @@ def test_an_entry_that_makes_no_sense_is_waited_out(layout: Layout, text: str) -
     with lock(layout, NAME, 0.3, heard.append):
         assert (chain / "8.lease").is_symlink()
     assert heard == ["another process"]
+
+
+def test_what_a_second_run_that_died_had_taken_over_goes_too(layout: Layout, others: list[Other]) -> None:
+    """It was fenced off already; whoever comes next removes both."""
+    for count in (1, 2):
+        other = Other(layout.prefix, LEASE).take()
+        assert len(list(layout.staging.iterdir())) == count
+        (next(layout.staging.glob(f"*.{count}.*")) / "rubbish").write_text("x")
+        other.kill()
+    last = Other(layout.prefix, LEASE).take()
+    others.append(last)
+    assert sorted(path.suffix for path in layout.staging.iterdir() if ".3." not in path.name) == [".fenced", ".fenced"]
+    last.release()
+    assert list(layout.staging.iterdir()) == []
 
 
 def test_strangers_in_the_staging_directory_are_left_alone(layout: Layout) -> None:

@@ -57,7 +57,8 @@ def test_a_fetch_that_received_nothing_leaves_nothing(layout: Layout) -> None:
     assert not layout.partials.exists()
 
 
-def test_only_its_owner_can_read_it(layout: Layout) -> None:
+def test_only_its_owner_can_read_it_where_the_prefix_is_private(layout: Layout) -> None:
+    layout.prefix.mkdir(mode=0o700)
     assert leave(layout).stat().st_mode & 0o777 == 0o700
 
 

@@ -32,6 +32,11 @@ class Hands:
 
 def on_a_terminal(code: str) -> str:
     """What a terminal shows of a program."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent_to_a_terminal(code))
+
+
+def sent_to_a_terminal(code: str) -> str:
+    """What a terminal gets of a program, with what moves its cursor and hides it."""
     reader, terminal = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen([sys.executable, "-c", code], stderr=terminal, env=environment)
@@ -43,7 +48,7 @@ def on_a_terminal(code: str) -> str:
     except OSError:  # the terminal is closed when the process has ended
         pass
     assert process.wait() == 0, shown
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    return shown.decode()
 
 
 def test_a_line_at_once_and_one_per_tenth_in_a_log(capfd: pytest.CaptureFixture[str]) -> None:
@@ -118,3 +123,25 @@ def test_a_bar_on_a_terminal() -> None:
     assert "━" in shown
     assert "10.0 MB of 10.0 MB" in shown or "5.0 MB of 10.0 MB" in shown
     assert "==" not in shown
+
+
+@pytest.mark.parametrize("error", ["", "raise ValueError", "raise KeyboardInterrupt"])
+def test_a_bar_ends_with_its_block(error: str) -> None:
+    """Also where that fails: the bar is gone, the cursor is back, and nothing is drawn any more."""
+    code = f"""
+import sys, time
+from sifmod.cli.progress import progress
+try:
+    with progress(True) as update:
+        update("copying x.sif", 1, 10)
+        {error or "pass"}
+except BaseException:
+    pass
+print("then", file=sys.stderr, flush=True)
+time.sleep(0.5)  # a bar that goes on is drawn ten times a second
+"""
+    sent = sent_to_a_terminal(code)
+    assert "copying x.sif" in sent
+    drawn, then, after = sent.partition("then")
+    assert (then, after.strip()) == ("then", "")
+    assert drawn.rfind("\x1b[?25h") > drawn.rfind("\x1b[?25l") > -1

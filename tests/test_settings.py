@@ -7,11 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sifmod.config.detect import EXPANDED
 from sifmod.config.find import shipped
 from sifmod.config.input import current_facts, unchanged
 from sifmod.config.prefix import OPTION_KEYS, VARIABLES
 from sifmod.config.settings import load_site
-from sifmod.errors import ConfigError, OptionError
+from sifmod.errors import ConfigError, OptionError, SifmodError
 from support.config import Configuration, lines, write
 
 
@@ -118,6 +119,31 @@ def test_variables_in_paths_are_replaced_and_those_not_set_are_refused(configura
     assert unchanged(loaded.inputs, configuration.environ)
     configuration.variables["PROJECT"] = "/project/p2"
     assert not unchanged(loaded.inputs, configuration.environ)
+
+
+UNSET = {
+    "site": "${UNSET}/site.yaml",
+    "prefix": "${UNSET}/x",
+    "image_dirs": "['/here', '${UNSET}/x']",
+    "robot_paths": "['/here', '${UNSET}/x']",
+    "runtime": "${UNSET}/bin/apptainer",
+    "binds": "{group: [{source: '${UNSET}/x', target: /x}]}",
+    "signatures": "{keys: ['${UNSET}/key.asc']}",
+}
+
+
+@pytest.mark.parametrize("level", ["user", "machine", "+"])
+@pytest.mark.parametrize("key", sorted(set(EXPANDED) - {"detect"}))
+def test_a_variable_that_is_not_set_is_refused_in_every_key(configuration: Configuration, key: str, level: str) -> None:
+    """`${UNSET}/x` would be looked for, or written to, as it stands. `+`: where the key appends."""
+    plus = "+" if level == "+" and key in ("image_dirs", "robot_paths") else ""
+    text = f"{key}{plus}: {UNSET[key]}"
+    if level == "machine":
+        machine_file(configuration, "a.yaml", text)
+    else:
+        user_file(configuration, text)
+    with pytest.raises(SifmodError, match="UNSET"):
+        configuration.site()
 
 
 def test_a_variable_that_nothing_in_force_needs_may_be_unset(configuration: Configuration) -> None:

@@ -71,6 +71,23 @@ def test_options_stay_with_their_bind(somebody: Somebody, switch: Path, shared_t
     assert (shared_tmp / "first" / "file").exists()
 
 
+@pytest.mark.parametrize("option", ["image-src=/inner,ro", "ro,id=1,image-src=/inner", "ro", "rw"])
+def test_every_option_of_a_users_bind_stays_with_it(
+    somebody: Somebody, switch: Path, shared_tmp: Path, option: str
+) -> None:
+    """Of two binds that have the same one, and of a third that is dropped, for its target has a bind already."""
+    (shared_tmp / "packed" / "inner").mkdir(parents=True)
+    (shared_tmp / "packed" / "inner" / "file").write_text("inner")
+    source = shared_tmp / "packed" / "inner"
+    if "=" in option:
+        source = shared_tmp / "packed.squashfs"
+        run(("mksquashfs", shared_tmp / "packed", source, "-quiet", "-no-progress")).ok()
+    value = ",".join(f"{source}:/mnt/{target}:{option}" for target in "abaab")
+    cat = (switch / "bin" / "in-sh", "-c", "cat /mnt/a/file /mnt/b/file")
+    result = somebody.run(cat, {"SINGULARITY_BIND": f"{value},/etc:/mnt/etc:ro"})
+    assert (result.code, result.stdout, result.stderr) == (0, "innerinner", "")
+
+
 def test_an_optional_bind_is_left_out_where_it_is_missing(somebody: Somebody, shared_tmp: Path, tiny: Path) -> None:
     optional = Bind(f"{shared_tmp}/there later", "/mnt", optional=True)
     wanted = make_generation(tiny_plan(shared_tmp / "prefix", binds=(optional,)), tiny)

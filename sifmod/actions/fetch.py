@@ -12,10 +12,10 @@ from sifmod.actions.settings import fetch_settings
 from sifmod.config.site import Site
 from sifmod.digest import sha256_bytes
 from sifmod.image.artifact import Artifact
-from sifmod.image.beside import Beside
 from sifmod.image.fetch import fetch_image
 from sifmod.image.reference import parse
 from sifmod.module.plan import ImagePlan, Runtime
+from sifmod.tree.beside import beside
 from sifmod.tree.generation import tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
@@ -56,8 +56,9 @@ def fetch(source: str, site: Site, options: FetchOptions, listener: Listener) ->
     runtime = Runtime(site.runtime_kind, site.runtime_path)
     with ownership(site):
         if options.output is not None:
-            beside = Beside(options.output, replace=options.force)
-            return fetch_image(image, runtime, beside, listener.progress, settings)
+            waiting = listener.waiting(options.output)
+            with beside(options.output, site.lock_lease, waiting, replace=options.force) as one:
+                return fetch_image(image, runtime, one, listener.progress, settings)
         layout = Layout(site.prefix)
         name = f"fetch-{sha256_bytes(f'{source} {image.arch}'.encode())[:16]}"
         tidy(

@@ -1,5 +1,6 @@
 """gc: remove old generations, images that nothing uses, and downloads nobody went on with; decided first, then done."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -184,6 +185,8 @@ def _old_partials(layout: Layout, days: float) -> Iterator[OldPartial]:
     for partial in partials(layout):
         young = time.time() - partial.changed < days * _DAY
         keep = f"a fetch can go on with it; written {_date(partial.changed)}, kept for {days:g} days" if young else ""
+        if not keep and not os.access(partial.path, os.W_OK | os.X_OK):
+            keep = "it is another user's, and closed to others"
         yield OldPartial(partial, keep)
 
 

@@ -18,6 +18,7 @@ from sifmod.imports.easybuild import read_easybuild
 from sifmod.imports.imported import CannotImportError, Imported, Value
 from sifmod.imports.modulefile import read_modulefile
 from sifmod.imports.shpc import read_shpc
+from sifmod.tree.disk import sync_directory
 
 _READERS: Mapping[str, Callable[[Path], Imported]] = {
     ".eb": read_easybuild,
@@ -161,6 +162,7 @@ def write(converted: Converted, directory: Path, force: bool) -> Path:
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.rename(target)
+            sync_directory(directory)
         finally:
             unfinished.unlink(missing_ok=True)
     return target

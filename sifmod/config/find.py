@@ -38,6 +38,12 @@ def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
     raise _not_found(name, f"no easyconfig is called {shown(name)!r}; looked in\n{places}", robot_paths)
 
 
+def places_before(found: Path, name: str, robot_paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Where `find_easyconfig` looked for the bare `name` before it came to `found`: a file there would hide that."""
+    places = [candidate for directory in robot_paths for candidate in _candidates(directory, name)]
+    return tuple(places[: places.index(found)]) if "/" not in name and found in places else ()
+
+
 def search_easyconfigs(pattern: str, robot_paths: tuple[Path, ...]) -> tuple[Path, ...]:
     """The easyconfigs whose file name holds `pattern`: a regular expression or plain text, in any case.
 

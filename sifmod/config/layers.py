@@ -7,7 +7,7 @@ from typing import get_args
 
 from sifmod.config.check import check_layer
 from sifmod.config.easyconfig import Accelerator, Easyconfig, EasyconfigFile
-from sifmod.config.find import find_easyconfig
+from sifmod.config.find import find_easyconfig, places_before
 from sifmod.config.input import Input
 from sifmod.config.node import Mark, Node, join_key, problem_at, shown, tree
 from sifmod.config.yaml import load_yaml
@@ -130,8 +130,9 @@ class _Reading:
             if beside.is_file():
                 found = beside
             else:
-                absent = (Input(os.path.abspath(beside), None),)  # noqa: PTH100 (a link stays a link)
                 found = find_easyconfig(named.value, self.robot_paths)
+                places = (beside.absolute(), *places_before(found, named.value, self.robot_paths))
+                absent = tuple(Input(str(place), None) for place in places)
         except (EasyconfigNotFoundError, OSError, ValueError):  # ValueError: a NUL in the name
             message = f"there is no {shown(named.value)}, neither beside {path.name} nor on the easyconfig path"
             self._problem(named, "extends", message)

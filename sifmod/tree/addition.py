@@ -3,10 +3,11 @@
 import os
 import stat
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from sifmod.digest import sha256_file
+from sifmod.tree.disk import sync_directory, sync_file
 from sifmod.tree.receipt import FileRecord, Installation, LinkRecord
 
 
@@ -32,12 +33,14 @@ def changes(installation: Installation) -> tuple[str, ...]:
 
 
 def carry_over(installation: Installation, target: Path) -> Carried:
-    """Give the generation at `target`, not yet in use, the additions of `installation`; raises OSError."""
+    """Give the generation at `target`, not yet in use, the additions of `installation`, durably; raises OSError."""
     carried: list[str] = []
     left: list[str] = []
     for path in additions(installation):
         done = _copy(Path(installation.root, path), target / path)
         (carried if done else left).append(path)
+    for directory in {parent for path in carried for parent in PurePosixPath(path).parents}:
+        sync_directory(target / directory)
     return Carried(tuple(carried), tuple(left))
 
 
@@ -86,6 +89,7 @@ def _copy(source: Path, target: Path) -> bool:
         import shutil
 
         shutil.copy2(source, target)
+        sync_file(target)
     return True
 
 

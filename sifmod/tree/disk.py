@@ -13,6 +13,10 @@ READ_ONLY = 0o444
 READ_ONLY_EXECUTABLE = 0o555
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_WRITABLE = (
+    "choose a directory that you may write to with --prefix or SIFMOD_PREFIX, for a file of its own with -o FILE"
+)
+_ATTEMPTS = 100  # at a directory that other runs make and remove
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -28,7 +32,7 @@ def explain(error: OSError, doing: str) -> SifmodError:
             "free some space or quota there (`sifmod gc` shows what can go), then repeat the command",
         )
     if error.errno in _DENIED:
-        return PermissionsError(message, "choose a directory that you may write to with --prefix or SIFMOD_PREFIX")
+        return PermissionsError(message, _WRITABLE)
     return InstallError(message)
 
 
@@ -51,6 +55,15 @@ def write(path: Path, data: bytes, mode: int = 0o666) -> None:
         os.fsync(descriptor)
 
 
+def sync_file(path: Path) -> None:
+    """Make what is in a file durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable; a file system that cannot is left alone."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -63,15 +76,38 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def make_directory(path: Path, mode: int = 0o777) -> None:
+    """Make a directory and those above it, as far as they are not there; `mode` is its own, subject to the umask.
+
+    Another run may remove any of them meanwhile, because it is empty: they are then made again.
+    """
+    for attempt in range(_ATTEMPTS):
+        last = attempt + 1 == _ATTEMPTS
+        try:
+            path.mkdir(mode)
+        except FileNotFoundError:
+            if last:
+                raise
+            make_directory(path.parent)
+        except OSError as error:  # where nothing may be written it can be EACCES or EROFS
+            if path.is_dir():
+                return
+            # It may have gone since: Path.mkdir(exist_ok=True) raises then.
+            if last or error.errno != errno.EEXIST:
+                raise
+        else:
+            return
+
+
 def move(source: Path, target: Path) -> None:
     """Rename `source` over `target` in one step, durably; the directories above `target` are made if need be."""
-    for attempt in range(3):
-        target.parent.mkdir(parents=True, exist_ok=True)
+    for attempt in range(_ATTEMPTS):
+        make_directory(target.parent)
         try:
             source.rename(target)
         except FileNotFoundError:
             # A run for another module may have removed the directory between the two calls, because it was empty.
-            if attempt == 2 or not os.path.lexists(source):
+            if attempt + 1 == _ATTEMPTS or not os.path.lexists(source):
                 raise
         else:
             sync_directory(target.parent)
@@ -97,7 +133,8 @@ def remove_tree(path: Path) -> None:
     if not is_directory(path):
         path.unlink(missing_ok=True)
         return
-    path.chmod(0o700)
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):  # another user's cannot be changed, and may need no change
+        path.chmod(stat.S_IMODE(path.stat().st_mode) | 0o700)
     for child in path.iterdir():
         remove_tree(child)
     with suppress(FileNotFoundError):

@@ -9,7 +9,7 @@ from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError
 from sifmod.tree.change import Change
-from sifmod.tree.disk import is_directory, prune, remove_tree, take
+from sifmod.tree.disk import is_directory, make_directory, prune, remove_tree, take
 from sifmod.tree.history import read_history, recorded, with_event
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, left_over, lock
@@ -72,7 +72,7 @@ def publish(layout: Layout, installation: Installation, held: Held) -> None:
         change = _publication(layout, installation, held)
         made = not place.exists()
         try:
-            place.mkdir(parents=True, exist_ok=True)
+            make_directory(place)
             change.apply()
         except BaseException:
             if made:

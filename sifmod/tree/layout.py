@@ -14,14 +14,29 @@ HISTORY = "history.json"
 
 
 @dataclass(frozen=True)
-class Layout:
+class Workplace:
+    """A directory in which runs hold locks."""
+
+    prefix: Path
+
+    @property
+    def locks(self) -> Path:
+        """One directory per lock."""
+        return self.prefix / ".locks"
+
+    @property
+    def staging(self) -> Path:
+        """One directory per lock that is held; empty when nobody works here."""
+        return self.prefix / ".staging"
+
+
+@dataclass(frozen=True)
+class Layout(Workplace):
     """The paths of one tree, as design section 5 draws it.
 
     Raises OptionError for a prefix that is not absolute or holds `,`, `:` or a control character: bind paths and
     PATH have no way to quote them.
     """
-
-    prefix: Path
 
     def __post_init__(self) -> None:
         text = str(self.prefix)
@@ -87,13 +102,3 @@ class Layout:
     def partials(self) -> Path:
         """Downloads that are not complete, a directory for each reference."""
         return self.prefix / "images" / "partial"
-
-    @property
-    def locks(self) -> Path:
-        """One directory per lock."""
-        return self.prefix / ".locks"
-
-    @property
-    def staging(self) -> Path:
-        """One directory per lock that is held; empty when nobody works on the tree."""
-        return self.prefix / ".staging"

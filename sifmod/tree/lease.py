@@ -14,7 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from sifmod.tree.disk import make_directory, remove_tree
+
 _FREE = b"free"
+_FORGETTING = 10.0  # seconds of silence, as of any holder
 
 
 class Holder(NamedTuple):
@@ -90,11 +93,14 @@ def newest(directory: Path) -> Lease:
             return Lease(number, _text(_path(directory, number)), _read_beat(directory, number))
 
 
-def claim(directory: Path, number: int, holder: Holder) -> bool:
-    """Try to make `holder` the holder under `number`, the next one; False when another was faster."""
+def claim(directory: Path, seen: Lease, holder: Holder) -> bool:
+    """Try to make `holder` the holder after `seen`, the newest lease of a look; False when another was faster."""
     text = json.dumps(holder._asdict())
+    number = seen.number + 1
     entry = _path(directory, number)
-    directory.mkdir(parents=True, exist_ok=True)  # it may have been forgotten since it was looked at
+    make_directory(directory)  # it may have been forgotten since it was looked at
+    if not _is_there(directory, seen):
+        return False
     try:
         entry.symlink_to(text)
     except FileExistsError:
@@ -105,7 +111,8 @@ def claim(directory: Path, number: int, holder: Holder) -> bool:
         return False
     except FileNotFoundError:  # forgotten just now; the next attempt makes it anew
         return False
-    if not holds(directory, number):  # the chain went on while this process slept: it was an old number
+    # While this process slept the chain may have gone on, or have been forgotten and begun again.
+    if not holds(directory, number) or not _is_there(directory, seen):
         entry.unlink(missing_ok=True)
         return False
     for old in _numbers(directory):
@@ -133,16 +140,27 @@ def free(directory: Path, number: int) -> None:
 
 
 def forget(directory: Path) -> None:
-    """Remove a lock that nobody holds, its directory too; raises OSError where somebody has just taken it."""
-    lease = newest(directory)
-    if not lease.free:
-        return
-    # A later number, taken meanwhile, is not touched.
-    _path(directory, lease.number).unlink(missing_ok=True)
-    _beat_path(directory, lease.number).unlink(missing_ok=True)
-    for file in directory.glob("*.lock*"):
-        file.unlink(missing_ok=True)
-    directory.rmdir()
+    """Remove a lock that nobody holds, its directory too; one that another process holds or takes stays.
+
+    It is held for that, and goes in one step: its numbers begin at 1 again, so that an entry that is removed by its
+    name might be the live one of the next holder.
+    """
+    lease, holder = newest(directory), this_process(_FORGETTING)
+    if lease.vacant and claim(directory, lease, holder):
+        gone = directory.with_name(f"{directory.name}.{holder.token}")
+        directory.rename(gone)
+        remove_tree(gone)
+
+
+def _is_there(directory: Path, seen: Lease) -> bool:
+    """Tell whether a lease that was looked at is there still.
+
+    Where it is not, the chain was forgotten and may have begun at 1 again: the next number would then take the lock
+    from a holder that lives.
+    """
+    with suppress(FileNotFoundError):
+        return seen.number == 0 or _text(_path(directory, seen.number)) == seen.text
+    return False
 
 
 def _path(directory: Path, number: int) -> Path:

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
-from sifmod.tree.disk import explain, remove_tree, reported
-from sifmod.tree.layout import Layout
+from sifmod.tree.disk import explain, make_directory, remove_tree, reported
+from sifmod.tree.layout import Workplace
 from sifmod.tree.lease import Holder, Lease
 from sifmod.tree.node_lock import NodeLock
 
@@ -41,11 +41,11 @@ class Held:
     slow, already out of their reach; they are removed at the end, unless this process dies too.
     """
 
-    def __init__(self, layout: Layout, name: str, number: int, holder: Holder) -> None:
+    def __init__(self, workplace: Workplace, name: str, number: int, holder: Holder) -> None:
         self.name = name
-        self.directory = layout.staging / f"{spelled(name)}.{number}.{holder.token}"
+        self.directory = workplace.staging / f"{spelled(name)}.{number}.{holder.token}"
         self.remains: tuple[Path, ...] = ()
-        self._chain = layout.locks / spelled(name)
+        self._chain = workplace.locks / spelled(name)
         self._number = number
         self._holder = holder
         self._count = 0
@@ -88,7 +88,7 @@ class Held:
         leases.beat(self._chain, self._number, 1)
         self._thread.start()
         try:
-            self.directory.mkdir(parents=True)
+            make_directory(self.directory)
             self.check()
             self.remains = _fence(self.directory.parent, self.name, self._number)
         except BaseException:
@@ -120,51 +120,51 @@ class Held:
 
 
 @contextmanager
-def lock(layout: Layout, name: str, lease: float, on_wait: Callable[[str], None]) -> Iterator[Held]:
+def lock(workplace: Workplace, name: str, lease: float, on_wait: Callable[[str], None]) -> Iterator[Held]:
     """Hold the lock `name`, waiting for it as long as it takes.
 
     `lease`: after that many seconds without a sign of life a holder counts as gone; one that died on this node counts
     as gone at once. `on_wait` is told who holds the lock, once, and again when that changes. Raises LockError when it
     is lost while it is being taken, InstallError or PermissionsError when the tree cannot be written.
     """
-    chain = layout.locks / spelled(name)
+    chain = workplace.locks / spelled(name)
     doing = f"cannot lock {name}"
-    first_ever = not layout.locks.exists()
+    first_ever = not workplace.locks.exists()
     with reported(doing):
-        chain.mkdir(parents=True, exist_ok=True)
+        make_directory(chain)
         node = NodeLock(chain / f"{os.uname().nodename}.lock")
     try:
         with ExitStack() as stack:
             with reported(doing):
-                held = stack.enter_context(Held(layout, name, *_acquire(chain, node, lease, on_wait)))
+                held = stack.enter_context(Held(workplace, name, *_acquire(chain, node, lease, on_wait)))
             yield held
     except BaseException:
         node.release()
         if first_ever:
             with suppress(OSError):
-                _forget_locks(layout)
+                forget_locks(workplace)
         raise
     finally:
         node.release()
 
 
-def _forget_locks(layout: Layout) -> None:
+def forget_locks(workplace: Workplace) -> None:
     """Remove what locks leave, from a tree in which nothing else has come to be: after a first install that failed."""
-    if set(os.listdir(layout.prefix)) - {layout.locks.name, layout.staging.name}:  # noqa: PTH208 (plain names)
+    if set(os.listdir(workplace.prefix)) - {workplace.locks.name, workplace.staging.name}:  # noqa: PTH208 (plain names)
         return
-    for chain in layout.locks.iterdir():
+    for chain in workplace.locks.iterdir():
         leases.forget(chain)
-    for directory in (layout.staging, layout.locks):
+    for directory in (workplace.staging, workplace.locks):
         directory.rmdir()
 
 
-def left_over(layout: Layout) -> tuple[str, ...]:
+def left_over(workplace: Workplace) -> tuple[str, ...]:
     """The locks whose holders died on this node and left something behind, sorted. Cheap when there is none.
 
     Where somebody else holds the lock now, that is who cleans up.
     """
-    owners = {entry.owner for entry in _entries(layout.staging)}
-    dead = (owner for owner in owners if leases.newest(layout.locks / owner).vacant)
+    owners = {entry.owner for entry in _entries(workplace.staging)}
+    dead = (owner for owner in owners if leases.newest(workplace.locks / owner).vacant)
     return tuple(sorted(owner.replace("@", "/") for owner in dead))
 
 
@@ -230,7 +230,7 @@ def _acquire(chain: Path, node: NodeLock, seconds: float, on_wait: Callable[[str
         wait_vacant, wait_held = (0.0 if first else _COURTESY), max(seconds, last.seconds if last else 0.0)
         if patience.silent(lease) >= (wait_vacant if vacant else wait_held):
             holder = leases.this_process(seconds)
-            if leases.claim(chain, lease.number + 1, holder):
+            if leases.claim(chain, lease, holder):
                 return lease.number + 1, holder
             continue
         who = str(last) if last and not vacant else "another process"

@@ -7,6 +7,8 @@ import errno
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sifmod.tree.disk import make_directory
+
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
@@ -53,7 +55,9 @@ def _try(file_lock: "BaseFileLock") -> bool:
             file_lock.acquire(timeout=0)
         except Timeout:
             return False
-        except FileNotFoundError:  # its directory was removed as the last thing of a first install that failed
-            Path(file_lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
+        # Its directory was removed, as the last thing of a first install that failed; filelock itself makes directories
+        # in the way that make_directory tells of.
+        except (FileNotFoundError, FileExistsError):
+            make_directory(Path(file_lock.lock_file).parent)
             return False
     return True

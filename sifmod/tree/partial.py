@@ -1,9 +1,10 @@
 """A Partial: what a fetch that did not come to its end has received, for the next one to go on with."""
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import prune, remove_tree, take
+from sifmod.tree.disk import make_directory, prune, remove_tree, take
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, spelled
 
@@ -28,6 +29,27 @@ def partials(layout: Layout) -> tuple[Partial, ...]:
     """All of them, sorted by key."""
     found = (_look(path) for path in sorted(layout.partials.glob("*")))
     return tuple(partial for partial in found if partial is not None)
+
+
+def open_partial(path: Path, top: Path) -> bool:
+    """Make the directory `path`, as open as `top` above it is and the umask allows; False where it cannot be used.
+
+    What another user of the group left in it is used too. What of it cannot be opened is removed; where that cannot be
+    done either, or the directory cannot be entered, it cannot be used. Raises OSError.
+    """
+    make_directory(path, 0o700 | top.stat().st_mode & 0o777)
+    try:
+        for file in path.iterdir():
+            if not os.access(file, os.R_OK | os.W_OK):
+                remove_tree(file)
+    except PermissionError:
+        return False
+    return os.access(path, os.R_OK | os.W_OK | os.X_OK)
+
+
+def own_key(key: str) -> str:
+    """What this user fetches `key` under where another user's partial of that name cannot be used."""
+    return f"{key}-{os.geteuid()}"
 
 
 def discard_partial(layout: Layout, partial: Partial, held: Held) -> bool:

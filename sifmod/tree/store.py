@@ -9,24 +9,25 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from sifmod.digest import sha256_file
-from sifmod.errors import InstallError
+from sifmod.errors import InstallError, PermissionsError
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
-from sifmod.tree.disk import move, prune, remove_tree, sync_directory, take, write
+from sifmod.tree.disk import move, prune, sync_directory, take, write
+from sifmod.tree.incoming import Incoming
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
-from sifmod.tree.partial import lock_name
+from sifmod.tree.partial import lock_name, open_partial, own_key
 from sifmod.tree.stored_image import StoredImage, given_by, has_its_size, is_whole, read_stored
 from sifmod.tree.use import all_used_images
 
 _PIN = ".pin"
 
 
-class Store:
+class Store(Incoming):
     """The store for one run; what it finds or adds stays until `held`, a lock of the run, is given up.
 
     A `fresh` one offers nothing that is there: all is brought again, and `add` compares.
@@ -40,8 +41,8 @@ class Store:
         *,
         fresh: bool = False,
     ) -> None:
+        super().__init__(held)
         self._layout = layout
-        self._held = held
         self._on_wait = on_wait
         self._fresh = fresh
         self._damaged: set[str] = set()
@@ -82,50 +83,32 @@ class Store:
 
     @contextmanager
     def partial(self, key: str) -> Iterator[Path]:
-        """A directory for what is being fetched under `key`, ours alone; it stays for the next run unless `finished`.
+        """A directory for what is being fetched under `key`; it stays for the next run unless `finished`.
 
-        A key names one reference, as hexadecimal digits. Waits while another run works with the same key.
+        A key names one reference, as hexadecimal digits. Waits while another run works with the same key. Whoever may
+        write in the prefix uses what another has left; what cannot be used is left alone, for one of this user's own.
         """
+        with ExitStack() as stack:
+            if (path := stack.enter_context(self._partial(key))) is None:
+                path = stack.enter_context(self._partial(own_key(key)))
+            if path is None:
+                raise PermissionsError(
+                    f"cannot write in {self._layout.partials / own_key(key)}", "remove it, then repeat the command"
+                )
+            yield path
+
+    @contextmanager
+    def _partial(self, key: str) -> Iterator[Path | None]:
+        """The directory of `key`, under its lock; None where it is another user's and cannot be used."""
         with lock(self._layout, lock_name(key), self._held.lease, self._on_wait) as held:
             path = self._layout.partials / key
             with held.changing(f"cannot make {path}"):
-                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                usable = open_partial(path, self._layout.prefix)
             try:
-                yield path
+                yield path if usable else None
             finally:
                 with suppress(OSError):  # it holds something to go on with
                     prune(path, self._layout.prefix)
-
-    def finished(self, partial: Path) -> None:
-        """Remove what `partial` gave; what cannot be removed is `gc`'s."""
-        with suppress(OSError):
-            remove_tree(partial)
-
-    @contextmanager
-    def incoming(self) -> Iterator[Path]:
-        """A fresh path on the store's file system; what is left there at exit is removed."""
-        with self._temporary("incoming") as path:
-            yield path
-
-    @contextmanager
-    def workspace(self) -> Iterator[Path]:
-        """A fresh directory inside the prefix for the runtime's cache and temporary files, removed at exit."""
-        with self._temporary("workspace") as path:
-            with self._held.changing("cannot make a workspace"):
-                path.mkdir()
-            yield path
-
-    @contextmanager
-    def _temporary(self, kind: str) -> Iterator[Path]:
-        path = self._held.path(kind)
-        try:
-            yield path
-        except Exception:
-            self._held.check()  # whatever failed, it did because the lock was lost
-            raise
-        finally:
-            with suppress(OSError):  # else it goes with the holder's directory
-                remove_tree(path)
 
     def add(self, incoming: Path, sha256: str, origin: ImageOrigin = NO_ORIGIN, source: str = "") -> Path:
         """Put a complete file under its digest (fsync, read-only, rename), with what it was made from; gives its path.

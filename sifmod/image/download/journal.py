@@ -8,8 +8,10 @@ from pathlib import Path
 
 from sifmod.image.disk import writing
 from sifmod.image.download.coverage import Span
+from sifmod.image.download.partial import mode_within
 
 _FORMAT = 1
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC  # another user may have put a link there
 _LARGEST = 1 << 20  # bytes; a journal has a few spans
 
 
@@ -33,10 +35,13 @@ def save(partial: Path, record: Record) -> None:
     path = journal_path(partial)
     new = path.with_name(path.name + ".new")
     try:
-        with writing(path), new.open("wb") as file:
-            file.write(json.dumps({"format": _FORMAT, **asdict(record)}).encode())
-            file.flush()
-            os.fsync(file.fileno())
+        with writing(path):
+            new.unlink(missing_ok=True)
+            descriptor = os.open(new, _NEW, mode_within(new.parent))
+            with open(descriptor, "wb") as file:  # noqa: PTH123 (a descriptor)
+                file.write(json.dumps({"format": _FORMAT, **asdict(record)}).encode())
+                file.flush()
+                os.fsync(file.fileno())
             new.replace(path)
     finally:
         with suppress(OSError):

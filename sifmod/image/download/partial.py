@@ -9,6 +9,11 @@ from sifmod.image.lustre import stripe
 from sifmod.image.settings import Striping
 
 
+def mode_within(directory: Path) -> int:
+    """The mode of a new file: open to whom its directory is open, as far as the umask allows."""
+    return directory.stat().st_mode & 0o666
+
+
 class PartialFile:
     """The file at `path`, made where it is not there. Its `epoch` counts how often it was started over."""
 
@@ -18,7 +23,8 @@ class PartialFile:
         self._lock = threading.Lock()
         stripe(path, striping)
         with writing(path):
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._file = os.open(path, flags, mode_within(path.parent))
 
     def reserve(self, size: int) -> None:
         """Take the disk and the quota of `size` bytes. Raises NoSpaceError."""

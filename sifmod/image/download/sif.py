@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from sifmod.errors import ImageError
+from sifmod.errors import FetchError, ImageError
 from sifmod.image.disk import writing
 from sifmod.image.download import journal
 from sifmod.image.download.board import Board
@@ -15,6 +15,7 @@ from sifmod.image.download.telling import Telling
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.fetched import Fetched, Request
 from sifmod.image.sif.header import what_it_is
+from sifmod.image.sink import Sink
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 
 _NAME = "image.sif"
@@ -43,13 +44,24 @@ def download_sif(
             transfer.verify()
         progress(f"{doing} {name}", transfer.size or 0, transfer.size)
     with writing(request.incoming):
-        _publish(path, request.incoming)
+        _publish(path, request.incoming, transfer.sha256)
     journal.forget(path)
     return Fetched(request.incoming, transfer.sha256, transfer.size or 0, (), origin)
 
 
-def _publish(partial: Path, incoming: Path) -> None:
-    """Move what was nobody else's to `incoming`, with the mode that a new file gets there (umask, default ACL)."""
+def _publish(partial: Path, incoming: Path, sha256: str) -> None:
+    """Move `partial` to `incoming`, with the mode that a new file gets there (umask, default ACL).
+
+    What another user of the group began is copied, for its owner could change it: FetchError where that happened.
+    """
+    if partial.stat().st_uid != os.geteuid():
+        with partial.open("rb") as old, Sink(incoming) as copy:
+            while chunk := old.read(1 << 20):
+                copy.write(chunk)
+        partial.unlink()
+        if copy.sha256 != sha256:
+            raise FetchError(f"{partial} was changed while it was copied", "try again")
+        return
     with incoming.open("xb") as new:
         mode = stat.S_IMODE(os.fstat(new.fileno()).st_mode)
     partial.chmod(mode)
