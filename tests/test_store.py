@@ -1,7 +1,9 @@
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterator
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -259,6 +261,52 @@ def test_looking_for_an_image_keeps_it_from_being_discarded(layout: Layout) -> N
         assert not discard(layout, entries(layout)[0], other)
     with lock(layout, "image-2", LEASE, nobody) as other:
         assert discard(layout, entries(layout)[0], other)
+
+
+@pytest.mark.parametrize("bring", ["find", "add"])
+def test_what_a_run_finds_or_adds_stays_as_long_as_the_run(layout: Layout, bring: str) -> None:
+    with lock(layout, str(MODULE), LEASE, nobody) as held:
+        sha256, path = put_image(Store(layout, held), "a")
+    with lock(layout, "image-1", LEASE, nobody) as mine:
+        store = Store(layout, mine)
+        if bring == "find":
+            assert store.find(sha256) == path
+        else:
+            with store.incoming() as incoming:
+                incoming.write_bytes(image_bytes("a"))
+                assert store.add(incoming, sha256) == path
+        assert pinned(layout) == {sha256}
+    assert pinned(layout) == set()
+
+
+@pytest.mark.parametrize("use", ["pin", "link", "nothing"])
+def test_what_comes_into_use_while_it_is_discarded_stays(layout: Layout, use: str) -> None:
+    """Between the first look and the second: the moment of the rename."""
+    with lock(layout, str(MODULE), LEASE, nobody) as held:
+        _, path = put_image(Store(layout, held), "a")
+    root = Path(install(layout, "b").root)
+    (image,) = (image for image in entries(layout) if image.path == path)
+    before = disk_state(layout.images)
+
+    def used(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "os.rename" and str(arguments[0]) == str(path):
+            if use == "pin":
+                (layout.staging / "A@1.1.token").mkdir()
+                (layout.staging / "A@1.1.token" / f"{path.stem}.pin").touch()
+            elif use == "link":
+                (root / "late.sif").symlink_to(path)
+
+    def collect() -> None:
+        sys.addaudithook(used)
+        with lock(layout, "gc", LEASE, nobody) as other:
+            sys.exit(0 if discard(layout, image, other) else 9)
+
+    process = get_context("fork").Process(target=collect)
+    process.start()
+    process.join()
+    assert process.exitcode == (0 if use == "nothing" else 9)
+    assert path.exists() == (use != "nothing")
+    assert (disk_state(layout.images) == before) == (use != "nothing")
 
 
 def test_a_full_disk_is_an_error_and_leaves_the_store_as_it_was(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """After a crash of the node: what has a name has its data, whatever verb was running."""
 
-import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,12 +19,17 @@ def place(images: Images, tmp_path: Path) -> Place:
 
 def sifmod(place: Place, words: Sequence[str | Path], *options: str) -> list[str]:
     """What was wrong with the order of syncs of one command; `options` are strace's."""
-    number = sum(path.name.startswith("traces-") for path in place.directory.iterdir())
-    env = {**place.env, "PATH": os.environ["PATH"]}
-    result, lines = traced(place.directory / f"traces-{number}", (*SIFMOD, *words), env, *options)
-    result.ok()
-    assert any("rename" in line or " link" in line for line in lines)
+    lines = trace(place, words, *options)
+    assert any(call in line for line in lines for call in (" rename(", " link(", "linkat("))
     return mistakes(lines, place.directory, [*place.directory.glob("traces-*"), place.directory / ".config"])
+
+
+def trace(place: Place, words: Sequence[str | Path], *options: str) -> list[str]:
+    """The system calls of one command."""
+    number = sum(path.name.startswith("traces-") for path in place.directory.iterdir())
+    result, lines = traced(place.directory / f"traces-{number}", (*SIFMOD, *words), place.env, *options)
+    result.ok()
+    return lines
 
 
 NO_LINKS = "inject=link,?linkat:error=EMLINK"
@@ -46,6 +51,8 @@ def test_every_verb_syncs_data_before_names_and_names_before_it_ends(place: Plac
     assert sifmod(place, place.install("b")) == []
     assert sifmod(place, ("rollback", *module)) == []
     assert sifmod(place, ("uninstall", *module)) == []
+    for mine in place.prefix.glob("software/Tiny/.generations/1.0/*/own"):
+        shutil.rmtree(mine)
     assert sifmod(place, ("gc", "--yes", "--days", "0", "--prefix", place.prefix)) == []
 
 
@@ -63,3 +70,11 @@ def test_a_fetch_too(place: Place, images: Images, force: tuple[str, ...]) -> No
 def test_an_import_too(place: Place) -> None:
     source = Path(__file__).parent / "import" / "shpc" / "samtools" / "container.yaml"
     assert sifmod(place, ("import", source, "-o", place.directory)) == []
+
+
+def test_the_stores_receipt_is_there_before_its_image(place: Place) -> None:
+    """An image without one is nobody's, and is never removed."""
+    lines = trace(place, place.install("a"))
+    names = [line.rpartition('"')[0].rpartition('"')[2] for line in lines if " rename(" in line and "= 0" in line]
+    stored = [Path(name).suffix for name in names if "/images/sha256/" in name]
+    assert stored == [".json", ".sif"]

@@ -1,4 +1,4 @@
-"""Durable changes to the disk: a write that stops halfway, directories that other runs remove, trees that are removed."""
+"""Durable changes to the disk: a write that stops halfway, directories that others remove, trees that are removed."""
 
 from pathlib import Path
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from support.command import Result, run
+from support.generation import find
 
 CALLS = "openat,write,pwrite64,copy_file_range,sendfile,ioctl,fsync,fdatasync,link,linkat,symlink,symlinkat,rename"
 HIDDEN = (".staging", ".locks")  # what nobody looks at after a crash but to remove it
@@ -25,7 +26,7 @@ def traced(
     directory.mkdir()
     calls = f"trace={CALLS},?renameat,?renameat2"
     strace: tuple[str | Path, ...] = (
-        "strace",
+        find("strace"),
         "-ff",
         "-ttt",
         "-y",

@@ -19,7 +19,6 @@ from sifmod.image.squashfs.superblock import (
 from sifmod.image.squashfs.written import Written
 
 BLOCK = 1 << 17
-SMALL = struct.Struct("<HHHHIIIIII")  # a regular file: type, mode, ids, time, number, start, fragment, offset, size
 
 _COMMON = struct.Struct("<HHHHII")
 _LARGE = struct.Struct("<QQQIIII")
