@@ -13,6 +13,7 @@ from sifmod.module.plan import Bind
 from support.command import run
 from support.generation import make_generation
 from support.module_tool import ModuleTool
+from support.runtime import RUNTIME
 from support.wrappers import Somebody, environment, loaded, tiny_plan
 
 pytest_plugins = ("support.wrapper_fixtures",)
@@ -125,7 +126,7 @@ def test_hostile_values_arrive_as_text(
     env = tuple((f"HOSTILE{number}", value) for number, value in enumerate(HOSTILE))
     wanted = tiny_plan(shared_tmp / "$(touch pwned) `x` 'q'", env=env)
     switch = make_generation(wanted, tiny)
-    bare = ("apptainer", "exec", tiny, "env", "-0")
+    bare = (RUNTIME.path, "exec", tiny, "env", "-0")
     told = loaded(module_tool, wanted)
     for args, base in (
         ((switch / "bin" / "show-env",), {}),
