@@ -156,7 +156,8 @@ def test_in_a_container_already_the_command_itself_is_run(switch: Path, tiny: Pa
     inside = (RUNTIME.path, "exec", "-B", str(switch.parents[2]), tiny, "sh", "-c")
     script = (
         f"PATH='{switch}/bin:{root}/bin':$PATH; export PATH; "
-        "show 'a b'; sh -c 'test -n \"$SINGULARITY_CONTAINER\" && echo inside'; sh -c 'exit 7'; echo $?; nothing; echo $?"
+        "show 'a b'; "
+        "sh -c 'test -n \"$SINGULARITY_CONTAINER\" && echo inside'; sh -c 'exit 7'; echo $?; nothing; echo $?"
     )
     result = run((*inside, script))
     assert result.stdout == "a b\0inside\n7\n127\n"
