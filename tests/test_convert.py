@@ -46,7 +46,7 @@ def one_prefix(tmp_path: Path) -> Prefix:
 
 def inside(sif: Path, *command: str) -> str:
     with tempfile.TemporaryDirectory() as home:
-        return run((RUNTIME.path, "exec", sif, *command), env={**os.environ, "HOME": home}).ok().stdout
+        return run((RUNTIME.path, "-q", "exec", sif, *command), env={**os.environ, "HOME": home}).ok().stdout
 
 
 def variant(sif: Path) -> str:

@@ -152,7 +152,7 @@ def test_an_instance_starts_and_stops(pair: Pair) -> None:
     name = f"sifmod-{time.time_ns()}"
     run((RUNTIME.path, "instance", "start", pair.ours, name)).ok()
     try:
-        assert run((RUNTIME.path, "exec", f"instance://{name}", "echo", "in")).ok().stdout == "in\n"
+        assert run((RUNTIME.path, "-q", "exec", f"instance://{name}", "echo", "in")).ok().stdout == "in\n"
         assert name in run((RUNTIME.path, "instance", "list")).ok().stdout
     finally:
         run((RUNTIME.path, "instance", "stop", name)).ok()
@@ -180,7 +180,7 @@ def test_values_arrive_byte_for_byte(tmp_path: Path) -> None:
     config = {"Env": [PATH, *(f"V{number}={value}" for number, value in enumerate(values))]}
     sif = our_sif(tmp_path / "x.sif", config)
     found = dict(
-        line.partition("=")[::2] for line in run((RUNTIME.path, "exec", sif, "env", "-0")).ok().stdout.split("\0")
+        line.partition("=")[::2] for line in run((RUNTIME.path, "-q", "exec", sif, "env", "-0")).ok().stdout.split("\0")
     )
     for number, value in enumerate(values):
         assert found[f"V{number}"] == value.replace("\ud800", "\ufffd"), value
@@ -225,7 +225,7 @@ def test_run_and_inspect_need_no_shell_in_the_image(tmp_path: Path) -> None:
     sif = our_sif(tmp_path / "x.sif", config, entries)
     assert run((RUNTIME.path, "run", sif)).ok().stdout == "no shell here\n"
     assert run((RUNTIME.path, "run", sif, "$A")).ok().stdout == "no shell it's $A\n"
-    assert "A=it's $A" in run((RUNTIME.path, "exec", sif, "env")).ok().stdout.splitlines()
+    assert "A=it's $A" in run((RUNTIME.path, "-q", "exec", sif, "env")).ok().stdout.splitlines()
     assert "no shell" in run((RUNTIME.path, "inspect", "-r", sif)).ok().stdout
 
 
@@ -243,7 +243,7 @@ def test_reserved_variables_of_an_image_harm_no_other(tmp_path: Path) -> None:
     names += " __exported_env__ __script__ __apptainer_cmd__ HOME PWD OPTIND IFS PPID SHELLOPTS BASHOPTS RANDOM _"
     config = {"Env": [PATH, *(f"{name}=/ab" for name in names.split()), "AFTER=all of them"]}
     sif = our_sif(tmp_path / "x.sif", config)
-    result = run((RUNTIME.path, "exec", sif, "sh", "-c", 'echo "$AFTER"; echo "$HOME"')).ok()
+    result = run((RUNTIME.path, "-q", "exec", sif, "sh", "-c", 'echo "$AFTER"; echo "$HOME"')).ok()
     assert result.stdout.splitlines()[0] == "all of them"
     assert result.stdout.splitlines()[1] != "/ab"
     assert "readonly" not in result.stderr

@@ -27,7 +27,7 @@ def one_prefix(tmp_path: Path) -> Prefix:
 
 def inside(sif: Path, *command: str) -> str:
     with tempfile.TemporaryDirectory() as home:
-        return run((RUNTIME.path, "exec", sif, *command), env={**os.environ, "HOME": home}).ok().stdout
+        return run((RUNTIME.path, "-q", "exec", sif, *command), env={**os.environ, "HOME": home}).ok().stdout
 
 
 def refused(prefix: Prefix, wanted: object) -> FetchError:

@@ -146,4 +146,4 @@ def test_apptainer_signs_and_verifies_it(tmp_path: Path) -> None:
     verified = run((RUNTIME.path, "verify", "--local", sif)).ok()
     assert "Somebody" in verified.stdout + verified.stderr
     assert len(read_sif(sif).descriptors) == len(our_metadata({}).objects) + 2
-    assert run((RUNTIME.path, "exec", sif, "echo", "signed")).ok().stdout == "signed\n"
+    assert run((RUNTIME.path, "-q", "exec", sif, "echo", "signed")).ok().stdout == "signed\n"

@@ -253,7 +253,7 @@ def test_doctor_says_what_this_runtime_cannot_do(
     found = json.loads(capfd.readouterr().out)
     text = "\n".join(f"{finding['subject']}: {finding['text']}: {finding['hint']}" for finding in found)
     assert "singularity-ce version 4" in text and runtime.path in text
-    for part in ("zstd", "cannot bind a squashfs file", "SINGULARITY_NVCCLI", "lz4", "drops all of SINGULARITYENV_"):
+    for part in ("zstd", "cannot bind a squashfs file", "SINGULARITY_NVCCLI", "lz4", "reads no variable"):
         assert part in text
     assert "APPTAINERENV_MINE is set, which this runtime does not read: set SINGULARITYENV_MINE" in text
     assert "APPTAINERENV_BOTH" not in text and "APPTAINER_BIND" not in text

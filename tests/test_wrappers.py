@@ -153,7 +153,7 @@ def test_the_runtime_is_looked_for_on_path_when_it_has_moved(shared_tmp: Path, t
 def test_in_a_container_already_the_command_itself_is_run(switch: Path, tiny: Path) -> None:
     """Bound into a container and even first on PATH there, a wrapper finds the real command; it starts no other one."""
     root = switch.resolve()
-    inside = (RUNTIME.path, "exec", "-B", str(switch.parents[2]), tiny, "sh", "-c")
+    inside = (RUNTIME.path, "-q", "exec", "-B", str(switch.parents[2]), tiny, "sh", "-c")
     script = (
         f"PATH='{switch}/bin:{root}/bin':$PATH; export PATH; "
         "show 'a b'; "

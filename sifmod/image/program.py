@@ -65,7 +65,7 @@ LIMITS = (
     Limit("zstd", "apptainer", _NO_ZSTD, _GZIP, before=(1, 4)),
     Limit("zstd", "singularity-ce", _NO_ZSTD, _GZIP),
     Limit("zstd", "singularity", _NO_ZSTD, _GZIP),
-    Limit("lz4", "singularity-ce", f"{_EXTRACTS} where it is compressed with lz4", _GZIP, setuid=False),
+    Limit("lz4", "singularity-ce", f"{_EXTRACTS} where it has lz4 and its squashfuse has not", _GZIP, setuid=False),
     Limit("mount", "singularity-ce", _EXTRACTS, "install version 4.1 or later, or its setuid form", (4, 1), False),
     Limit("mount", "singularity", _EXTRACTS, "install SingularityCE 4.1 or later, or Apptainer", setuid=False),
     Limit("image bind", "singularity-ce", "cannot bind a squashfs file", _DIRECTORY, setuid=False),
@@ -74,7 +74,7 @@ LIMITS = (
     Limit(
         "variables",
         "singularity-ce",
-        "reads no variable that begins with APPTAINER, and drops all of SINGULARITYENV_* where one ends in a backslash",
+        "reads no variable that begins with APPTAINER",
         "set SINGULARITY_… and SINGULARITYENV_…",
     ),
 )

@@ -63,7 +63,7 @@ class Registry:
             "HOME": str(self.directory),
             f"{RUNTIME.prefix}_CACHEDIR": str(self.directory / "cache"),
         }
-        run((RUNTIME.path, "push", "--no-https", sif, reference), env=env).ok()
+        run((RUNTIME.path, *RUNTIME.push, sif, reference), env=env).ok()
         return reference
 
 

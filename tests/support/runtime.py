@@ -55,6 +55,11 @@ class RuntimeUnderTest:
         return ("--mksquashfs-args=-comp zstd -Xcompression-level 3",) if self.compression == "zstd" else ()
 
     @property
+    def push(self) -> tuple[str, ...]:
+        """How it pushes to a registry on this machine without TLS, which SingularityCE does without being told."""
+        return ("push", "--no-https") if self.kind == "apptainer" else ("push",)
+
+    @property
     def plan(self) -> Runtime:
         """As a plan has it."""
         return Runtime(self.kind, self.path)
