@@ -76,6 +76,10 @@ class SignatureError(ImageError):
     """A SIF's signature is missing, broken, or by somebody else than wanted."""
 
 
+class UnstartableError(ImageError):
+    """A SIF that the site's runtime does not start."""
+
+
 class RuntimeMissingError(SifmodError):
     """Apptainer or Singularity is needed for this step and is not there, or failed."""
 

@@ -14,12 +14,16 @@ from support import module_tool as tools
 from support.images import Images
 from support.module_tool import ModuleTool
 from support.registry import Registry
+from support.runtime import NAMED, RUNTIME, VARIABLE
 from support.slurm import Slurm
 from support.user import OrdinaryUser
 from support.user import ordinary_user as make_ordinary_user
 
 hypothesis.settings.register_profile("sifmod", deadline=None)
 hypothesis.settings.load_profile("sifmod")
+
+# it holds conversions against `apptainer pull`
+collect_ignore = [] if RUNTIME.kind == "apptainer" else ["test_equality.py"]
 
 # what names begin with
 OF_THE_TOOLS = (
@@ -60,7 +64,12 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("SIFMOD_CONFIG_DIR", str(tmp_path / "etc-sifmod.d"))
     if os.geteuid() == 0:
-        monkeypatch.setenv("APPTAINER_USERNS", "1")  # root of a virtual machine may lack CAP_SYS_RESOURCE
+        for name, value in RUNTIME.userns.items():  # root of a virtual machine may lack CAP_SYS_RESOURCE
+            monkeypatch.setenv(name, value)
+    if NAMED:
+        monkeypatch.setenv(VARIABLE, RUNTIME.path)
+        monkeypatch.setenv("SIFMOD_RUNTIME", RUNTIME.path)
+        monkeypatch.setenv("PATH", RUNTIME.search_path, prepend=":")
     return home
 
 

@@ -15,6 +15,7 @@ from support.config import write
 from support.devices import with_devices
 from support.generation import make_generation
 from support.module_tool import ModuleTool
+from support.runtime import RUNTIME
 from support.wrappers import loaded, tiny_plan
 
 pytest_plugins = ("support.wrapper_fixtures",)
@@ -55,7 +56,7 @@ def test_the_runtime_is_told_where_the_device_is(
     (shared_tmp / "dev").mkdir()
     command = (*with_devices(shared_tmp / "dev", devices), wrapper, "-c", ":")
     expected = {told[device] for device in devices.split() if device in told}
-    debugging = run(command, env={**os.environ, "APPTAINER_DEBUG": "1"})
+    debugging = run(command, env={**os.environ, f"{RUNTIME.prefix}_DEBUG": "1"})
     assert set(re.findall("Using (.*) GPU setup", debugging.stderr)) == expected, debugging.stderr
     if not expected:
         silent = run(command)

@@ -14,6 +14,7 @@ from sifmod.cli.main import VERBS, run
 from sifmod.config.site import SiteFile
 from support.identity import call_as
 from support.images import Images
+from support.runtime import RUNTIME
 from support.user import OrdinaryUser
 
 EASYCONFIG = "name: Tiny\nversion: '1.0'\nimage: {sources: [/nowhere/tiny.sif]}\n"
@@ -164,7 +165,7 @@ def test_doctor_looks_and_changes_nothing(own_home: Path, capfd: pytest.CaptureF
         "Slurm",
         "prefix",
     } <= findings.keys()
-    assert findings["runtime"]["text"].startswith("apptainer version 1.")
+    assert findings["runtime"]["text"].startswith(f"{RUNTIME.kind}")
     assert findings["module tool"]["status"] == "missing"
     assert code == 1
     assert list(own_home.iterdir()) == []

@@ -29,6 +29,7 @@ from support.images import Images
 from support.oci import Entry
 from support.processes import marked, wait_until, with_mark
 from support.registry import Registry
+from support.runtime import RUNTIME
 from support.user import OrdinaryUser
 from support.web import Web, answer, raw
 
@@ -45,7 +46,7 @@ def one_prefix(tmp_path: Path) -> Prefix:
 
 def inside(sif: Path, *command: str) -> str:
     with tempfile.TemporaryDirectory() as home:
-        return run(("apptainer", "exec", sif, *command), env={**os.environ, "HOME": home}).ok().stdout
+        return run((RUNTIME.path, "-q", "exec", sif, *command), env={**os.environ, "HOME": home}).ok().stdout
 
 
 def variant(sif: Path) -> str:
@@ -289,7 +290,8 @@ def test_an_ordinary_user_whose_home_cannot_be_written(
 
     def fetch() -> tuple[Path, int, str]:
         os.environ.update(HOME=str(home))
-        os.environ.pop("APPTAINER_USERNS", None)
+        for name in RUNTIME.userns:
+            os.environ.pop(name, None)
         artifact = Prefix(ordinary_user.home / "prefix").fetch(plan(f"oci:{layout}"))
         return artifact.path, artifact.size, artifact.sha256
 

@@ -13,6 +13,7 @@ from support.command import run as call
 from support.disk_state import disk_state
 from support.images import Images
 from support.registry import Registry
+from support.runtime import RUNTIME
 from support.victim import Victim
 
 
@@ -104,7 +105,7 @@ def test_an_image_goes_into_a_file_and_nowhere_else(images: Images, prefix: Path
     assert fetch(prefix, f"oci:{images.tiny_layout()}", "-o", target) == 0
     assert os.listdir(target.parent) == ["x.sif"]
     assert not prefix.exists()
-    assert call(("apptainer", "exec", target, "cat", "/etc/variant")).ok().stdout == "tiny\n"
+    assert call((RUNTIME.path, "-q", "exec", target, "cat", "/etc/variant")).ok().stdout == "tiny\n"
 
 
 def test_a_file_that_is_there_stays(

@@ -10,6 +10,7 @@ from support.generation import SHELLS
 from support.gpus import OPEN, Machine
 from support.images import Images
 from support.runscripts import Runscripts
+from support.runtime import RUNTIME
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_this_machine_has_no_gpu(tmp_path: Path, accelerator: str, shell: tuple[
 
 def test_in_a_container_with_the_real_pytorch(images: Images, tmp_path: Path) -> None:
     runscripts = Runscripts(tmp_path, plan(accelerator="none", path=("/opt/miniconda3/envs/pytorch/bin",)))
-    inside = ("apptainer", "-q", "exec", "-B", f"{runscripts.directory}:/runscripts", images.pytorch_sif)
+    inside = (RUNTIME.path, "-q", "exec", "-B", f"{runscripts.directory}:/runscripts", images.pytorch_sif)
     path = "env", "PATH=/opt/miniconda3/envs/pytorch/bin:/usr/bin:/bin"
     result = run((*inside, *path, "/runscripts/gpu-check"))
     assert (result.code, said(result)) == (1, {"PyTorch": "2.13.0+cpu"})

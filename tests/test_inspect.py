@@ -22,6 +22,7 @@ from sifmod.image.sif.header import read_sif
 from support.command import run
 from support.images import Images
 from support.registry import Registry
+from support.runtime import RUNTIME
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LABELS = {"org.opencontainers.image.title": "Täst", "hostile": "\x1b[31mred\x1b]0;title\x07\u202e\nsecond line"}
@@ -31,7 +32,7 @@ def definition(tmp_path: Path, text: str) -> Path:
     """A SIF that apptainer built from a definition."""
     recipe, sif = tmp_path / "recipe.def", tmp_path / "built.sif"
     recipe.write_text(text)
-    run(("apptainer", "--silent", "build", sif, recipe)).ok()
+    run((RUNTIME.path, "--silent", "build", sif, recipe)).ok()
     return sif
 
 

@@ -23,6 +23,7 @@ from support.command import Result, run
 from support.hand_made import EPOCH, Tree, apptainers_sif, our_metadata, our_sif
 from support.images import BUSYBOX
 from support.oci import Entry
+from support.runtime import RUNTIME
 
 PATH = "PATH=/opt/tool/bin:/usr/bin:/bin"
 SHOW = ["/bin/sh", "-c", 'printf "<%s>" "$@"; echo', "show"]
@@ -65,7 +66,7 @@ class Pair:
     theirs: Path
 
     def both(self, verb: str, options: tuple[str, ...] = (), arguments: tuple[str, ...] = ()) -> tuple[Result, Result]:
-        ours, theirs = (run(("apptainer", verb, *options, sif, *arguments)) for sif in (self.ours, self.theirs))
+        ours, theirs = (run((RUNTIME.path, verb, *options, sif, *arguments)) for sif in (self.ours, self.theirs))
         return ours, theirs
 
 
@@ -127,9 +128,9 @@ def test_inspect_shows_what_it_shows_of_apptainers_conversion(pair: Pair, flag: 
 
 
 def test_inspect_says_where_the_image_came_from(pair: Pair) -> None:
-    shown = run(("apptainer", "inspect", "-d", pair.ours)).ok().stdout
+    shown = run((RUNTIME.path, "inspect", "-d", pair.ours)).ok().stdout
     assert re.fullmatch(r"bootstrap: docker\nfrom: example\.org/app@sha256:[0-9a-f]{64}\n", shown)
-    labels = json.loads(run(("apptainer", "inspect", "--json", "-l", pair.ours)).ok().stdout)
+    labels = json.loads(run((RUNTIME.path, "inspect", "--json", "-l", pair.ours)).ok().stdout)
     assert labels["data"]["attributes"]["labels"]["org.label-schema.build-date"] == "Thursday_2_January_2025_3:4:5_UTC"
 
 
@@ -138,7 +139,7 @@ def test_a_shell_is_that_of_apptainers_conversion(pair: Pair) -> None:
     ours, theirs = pair.both("exec", (), ("/bin/sh", *words))
     assert ours.ok().stdout == theirs.ok().stdout
     inner, outer = (
-        run(("apptainer", "shell", sif), stdin='echo "$PATH" "$SHELL"\n').ok() for sif in (pair.ours, pair.theirs)
+        run((RUNTIME.path, "shell", sif), stdin='echo "$PATH" "$SHELL"\n').ok() for sif in (pair.ours, pair.theirs)
     )
     assert inner.stdout == outer.stdout != ""
 
@@ -150,12 +151,12 @@ def test_test_succeeds_as_with_apptainers_conversion(pair: Pair) -> None:
 
 def test_an_instance_starts_and_stops(pair: Pair) -> None:
     name = f"sifmod-{time.time_ns()}"
-    run(("apptainer", "instance", "start", pair.ours, name)).ok()
+    run((RUNTIME.path, "instance", "start", pair.ours, name)).ok()
     try:
-        assert run(("apptainer", "exec", f"instance://{name}", "echo", "in")).ok().stdout == "in\n"
-        assert name in run(("apptainer", "instance", "list")).ok().stdout
+        assert run((RUNTIME.path, "-q", "exec", f"instance://{name}", "echo", "in")).ok().stdout == "in\n"
+        assert name in run((RUNTIME.path, "instance", "list")).ok().stdout
     finally:
-        run(("apptainer", "instance", "stop", name)).ok()
+        run((RUNTIME.path, "instance", "stop", name)).ok()
 
 
 def test_the_files_apptainer_adds_are_there(pair: Pair) -> None:
@@ -180,7 +181,7 @@ def test_values_arrive_byte_for_byte(tmp_path: Path) -> None:
     config = {"Env": [PATH, *(f"V{number}={value}" for number, value in enumerate(values))]}
     sif = our_sif(tmp_path / "x.sif", config)
     found = dict(
-        line.partition("=")[::2] for line in run(("apptainer", "exec", sif, "env", "-0")).ok().stdout.split("\0")
+        line.partition("=")[::2] for line in run((RUNTIME.path, "-q", "exec", sif, "env", "-0")).ok().stdout.split("\0")
     )
     for number, value in enumerate(values):
         assert found[f"V{number}"] == value.replace("\ud800", "\ufffd"), value
@@ -191,9 +192,9 @@ def test_words_of_entrypoint_and_command_arrive_byte_for_byte(tmp_path: Path, op
     first, second = nasty_values(2)[:200], nasty_values(3)[:200]
     config = {"Env": [PATH], "Entrypoint": ["/bin/printf", "%s\\0", "-n", *first], "Cmd": second}
     sif = our_sif(tmp_path / "x.sif", config)
-    output = run(("apptainer", "run", *options, sif)).ok().stdout
+    output = run((RUNTIME.path, "run", *options, sif)).ok().stdout
     assert output == "".join(f"{word}\0" for word in ("-n", *first, *second)).replace("\ud800", "\ufffd")
-    output = run(("apptainer", "run", *options, sif, "an argument")).ok().stdout
+    output = run((RUNTIME.path, "run", *options, sif, "an argument")).ok().stdout
     assert output == "".join(f"{word}\0" for word in ("-n", *first, "an argument")).replace("\ud800", "\ufffd")
 
 
@@ -233,24 +234,24 @@ def test_actions_hand_their_arguments_on(action: str, shell: str, tmp_path: Path
 def test_arguments_that_are_no_shell_words_start_nothing(tmp_path: Path) -> None:
     """Apptainer's own script would then run the first argument as a program."""
     sif = our_sif(tmp_path / "x.sif", {"Env": [PATH], "Entrypoint": ["echo", "entry"]})
-    result = run(("apptainer", "run", sif, "echo", 'one " quote'))
+    result = run((RUNTIME.path, "run", sif, "echo", 'one " quote'))
     assert (result.code, result.stdout) == (2, "")
     assert "use run --no-eval" in result.stderr
 
 
 def test_a_command_that_begins_with_a_dash_is_a_word(tmp_path: Path) -> None:
     sif = our_sif(tmp_path / "x.sif", {"Env": [PATH], "Cmd": ["-c"]})
-    assert '"-c": executable file not found' in run(("apptainer", "run", sif)).stderr
+    assert '"-c": executable file not found' in run((RUNTIME.path, "run", sif)).stderr
 
 
 def test_run_and_inspect_need_no_shell_in_the_image(tmp_path: Path) -> None:
     entries = (Entry("app"), Entry("app/echo", BUSYBOX.read_bytes()), Entry("app/env", BUSYBOX.read_bytes()))
     config = {"Env": ["PATH=/app", "A=it's $A"], "Entrypoint": ["/app/echo", "no shell"], "Cmd": ["here"]}
     sif = our_sif(tmp_path / "x.sif", config, entries)
-    assert run(("apptainer", "run", sif)).ok().stdout == "no shell here\n"
-    assert run(("apptainer", "run", sif, "$A")).ok().stdout == "no shell it's $A\n"
-    assert "A=it's $A" in run(("apptainer", "exec", sif, "env")).ok().stdout.splitlines()
-    assert "no shell" in run(("apptainer", "inspect", "-r", sif)).ok().stdout
+    assert run((RUNTIME.path, "run", sif)).ok().stdout == "no shell here\n"
+    assert run((RUNTIME.path, "run", sif, "$A")).ok().stdout == "no shell it's $A\n"
+    assert "A=it's $A" in run((RUNTIME.path, "-q", "exec", sif, "env")).ok().stdout.splitlines()
+    assert "no shell" in run((RUNTIME.path, "inspect", "-r", sif)).ok().stdout
 
 
 def test_variables_that_cannot_be_set_are_named() -> None:
@@ -267,7 +268,7 @@ def test_reserved_variables_of_an_image_harm_no_other(tmp_path: Path) -> None:
     names += " __exported_env__ __script__ __apptainer_cmd__ HOME PWD OPTIND IFS PPID SHELLOPTS BASHOPTS RANDOM _"
     config = {"Env": [PATH, *(f"{name}=/ab" for name in names.split()), "AFTER=all of them"]}
     sif = our_sif(tmp_path / "x.sif", config)
-    result = run(("apptainer", "exec", sif, "sh", "-c", 'echo "$AFTER"; echo "$HOME"')).ok()
+    result = run((RUNTIME.path, "-q", "exec", sif, "sh", "-c", 'echo "$AFTER"; echo "$HOME"')).ok()
     assert result.stdout.splitlines()[0] == "all of them"
     assert result.stdout.splitlines()[1] != "/ab"
     assert "readonly" not in result.stderr

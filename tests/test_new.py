@@ -21,6 +21,7 @@ from support.identity import call_as
 from support.images import Images
 from support.oci import Entry
 from support.registry import Registry
+from support.runtime import RUNTIME
 from support.user import OrdinaryUser
 
 SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -323,7 +324,7 @@ def test_one_image_is_called_the_same_wherever_it_is(
     first, second = (registry.push_layout(layout, f"w/numpy:{tag}") for tag in ("2.4", "3.12"))
     sif, pulled = tmp_path / "n.sif", tmp_path / "p.sif"
     assert run(["fetch", "-q", second, "-o", str(sif)]) == 0
-    run_command(("apptainer", "--silent", "pull", "--no-https", pulled, second), env=dict(os.environ)).ok()
+    run_command((RUNTIME.path, "--silent", "pull", "--no-https", pulled, second), env=dict(os.environ)).ok()
     capfd.readouterr()
     for reference in (first, second, str(sif), str(pulled)):
         assert run(["new", "-q", reference]) == 0
@@ -339,8 +340,8 @@ def test_a_build_upon_an_image_is_not_that_image(images: Images, registry: Regis
     reference = registry.push_layout(layout, "w/numpy:2.4").removeprefix("docker://")
     definition, sif = tmp_path / "mine.def", tmp_path / "mine.sif"
     definition.write_text(f"Bootstrap: docker\nFrom: {reference}\n\n%environment\n  export MINE=1\n")
-    build = ("apptainer", "--silent", "build", "--no-https", sif, definition)
-    run_command(build, env={**os.environ, "APPTAINER_NOHTTPS": "1"}).ok()
+    build = (RUNTIME.path, "--silent", "build", "--no-https", sif, definition)
+    run_command(build, env={**os.environ, f"{RUNTIME.prefix}_NOHTTPS": "1"}).ok()
     assert run(["new", "-q", str(sif)]) == 0
     assert [path.name for path in Path.cwd().glob("*.yaml")] == ["mine-1.0.yaml"]
 

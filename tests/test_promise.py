@@ -16,6 +16,7 @@ from support.fetching import Prefix, plan
 from support.images import Images
 from support.oci import Entry
 from support.registry import Registry
+from support.runtime import RUNTIME
 
 SPELLINGS = (
     "docker://tiny-{}",
@@ -44,10 +45,10 @@ def promised(wanted: Plan, by: Artifact) -> Plan:
 
 def origins(sif: Path) -> tuple[str, str]:
     """Where a SIF says that it was made from: its definition, and the same in its labels; as the runtime shows them."""
-    deffile = run(("apptainer", "inspect", "--deffile", sif)).ok().stdout
+    deffile = run((RUNTIME.path, "inspect", "--deffile", sif)).ok().stdout
     (label,) = [
         line.split(": ", 1)[1]
-        for line in run(("apptainer", "inspect", "--labels", sif)).ok().stdout.splitlines()
+        for line in run((RUNTIME.path, "inspect", "--labels", sif)).ok().stdout.splitlines()
         if "deffile.from" in line
     ]
     return deffile.split("from: ")[1].strip(), label

@@ -14,6 +14,7 @@ from support.command import run
 from support.generation import SHELLS
 from support.images import Images
 from support.runscripts import SHOW, Runscripts, step
+from support.runtime import RUNTIME
 
 DISTRIBUTED = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK", "NODE_RANK")
 MASKS = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
@@ -195,7 +196,7 @@ def test_python_is_activated_by_a_command(images: Images, tmp_path: Path) -> Non
     command = "source /opt/miniconda3/bin/activate pytorch"
     wanted = plan(accelerator="none", activation=Activation(command, command), wrappers=())
     directory = Runscripts(tmp_path, wanted).directory
-    inside = ("apptainer", "exec", "-B", f"{directory}:/runscripts", images.python_sif)
+    inside = (RUNTIME.path, "-q", "exec", "-B", f"{directory}:/runscripts", images.python_sif)
     ask = ("-c", "import sys; print(sys.prefix, sys.argv[1:])", "a b")
     for name in ("conda-python-simple", "conda-python-distributed"):
         result = run((*inside, f"/runscripts/{name}", *ask)).ok()
@@ -215,7 +216,7 @@ def test_conda_and_the_venv_are_activated_by_sourcing(images: Images, tmp_path: 
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "activate").write_text("VENV=/user-software/venv/mine\n")
     binds = f"{directory}:/runscripts,{tmp_path}/user-software:/user-software"
-    inside = ("apptainer", "exec", "--env", f"WITH_CONDA={with_conda}", "-B", binds, images.python_sif)
+    inside = (RUNTIME.path, "-q", "exec", "--env", f"WITH_CONDA={with_conda}", "-B", binds, images.python_sif)
     code = '. /runscripts/init-conda-venv; echo "${CONDA_PREFIX-none} $VENV ${sifmod_venv-unset}"'
     conda = "/opt/miniconda3/envs/pytorch" if with_conda != "true" else "none"
     result = run((*inside, "bash", "-c", code)).ok()
@@ -225,7 +226,7 @@ def test_conda_and_the_venv_are_activated_by_sourcing(images: Images, tmp_path: 
 def test_activation_that_fails_runs_nothing(images: Images, tmp_path: Path) -> None:
     wanted = plan(accelerator="none", activation=Activation("false", "false"), wrappers=())
     directory = Runscripts(tmp_path, wanted).directory
-    inside = ("apptainer", "exec", "-B", f"{directory}:/runscripts", images.python_sif)
+    inside = (RUNTIME.path, "-q", "exec", "-B", f"{directory}:/runscripts", images.python_sif)
     result = run((*inside, "/runscripts/conda-python-simple", "-c", "print('ran')"))
     assert (result.code, result.stdout) == (1, "")
 
@@ -242,7 +243,7 @@ def test_packages_without_pip(images: Images, tmp_path: Path) -> None:
     (without / "some_thing-1.2.dist-info" / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: some-thing\nVersion: 1.2\n"
     )
-    inside = ("apptainer", "exec", "-B", f"{directory}:/runscripts,{without}:/without", images.python_sif)
+    inside = (RUNTIME.path, "-q", "exec", "-B", f"{directory}:/runscripts,{without}:/without", images.python_sif)
     env = ("env", "PATH=/without/python:/usr/bin:/bin", "PYTHONPATH=/without")
     listed = run((*inside, *env, "/runscripts/list-packages")).ok()
     assert (listed.stdout.split(), listed.stderr) == (["some-thing", "1.2"], "")
@@ -250,6 +251,6 @@ def test_packages_without_pip(images: Images, tmp_path: Path) -> None:
 
 def test_a_shell_in_an_image_without_bash(images: Images, tmp_path: Path) -> None:
     directory = Runscripts(tmp_path, plan(accelerator="none", wrappers=())).directory
-    inside = ("apptainer", "exec", "-B", f"{directory}:/runscripts", images.tiny_sif)
+    inside = (RUNTIME.path, "-q", "exec", "-B", f"{directory}:/runscripts", images.tiny_sif)
     result = run((*inside, "/runscripts/start-shell", "-c", 'echo "$0 $1"', "sh", "a b")).ok()
     assert (result.stdout, result.stderr) == ("sh a b\n", "")

@@ -17,6 +17,7 @@ from support.command import run
 from support.disk_state import disk_state
 from support.fetching import Prefix, plan
 from support.processes import marked, wait_until, with_mark
+from support.runtime import RUNTIME
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def one_prefix(tmp_path: Path) -> Prefix:
 
 def inside(sif: Path, *command: str) -> str:
     with tempfile.TemporaryDirectory() as home:
-        return run(("apptainer", "exec", sif, *command), env={**os.environ, "HOME": home}).ok().stdout
+        return run((RUNTIME.path, "-q", "exec", sif, *command), env={**os.environ, "HOME": home}).ok().stdout
 
 
 def refused(prefix: Prefix, wanted: object) -> FetchError:
@@ -40,7 +41,7 @@ def refused(prefix: Prefix, wanted: object) -> FetchError:
 
 def test_a_library_without_an_address_shows_the_runtimes_own_words(one_prefix: Prefix) -> None:
     error = refused(one_prefix, plan("library://a/b/c:d"))
-    assert "`apptainer pull library://a/b/c:d` failed with exit code 255:\n    FATAL: " in error.message
+    assert f"`{RUNTIME.kind} pull library://a/b/c:d` failed with exit code 255:\n    FATAL: " in error.message
     assert "INFO" not in error.message
     assert "name a library" in error.hint
 
@@ -80,8 +81,8 @@ Bootstrap: scratch
 %files
   note.txt /note.txt
 %setup
-  mkdir -p "$APPTAINER_ROOTFS/bin"
-  cp /bin/busybox "$APPTAINER_ROOTFS/bin/cat"
+  mkdir -p "$SINGULARITY_ROOTFS/bin"
+  cp /bin/busybox "$SINGULARITY_ROOTFS/bin/cat"
   {}
 """
 
@@ -96,11 +97,11 @@ def definition(directory: Path, command: str = ":") -> Path:
 def test_a_definition_file_is_built(
     one_prefix: Prefix, tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("APPTAINER_BINDPATH", "/no/such/directory")
+    monkeypatch.setenv(f"{RUNTIME.prefix}_BINDPATH", "/no/such/directory")
     file = definition(tmp_path / "a definition")
     before = disk_state(file.parent)
     artifact = one_prefix.fetch(plan(build=file))
-    monkeypatch.delenv("APPTAINER_BINDPATH")
+    monkeypatch.delenv(f"{RUNTIME.prefix}_BINDPATH")
     assert inside(artifact.path, "/bin/cat", "/note.txt") == "from the definition's directory"
     assert (artifact.source, artifact.notes) == (str(file), ())
     assert disk_state(file.parent) == before
@@ -110,7 +111,7 @@ def test_a_definition_file_is_built(
 def test_a_build_that_fails_shows_why(one_prefix: Prefix, tmp_path: Path) -> None:
     file = definition(tmp_path / "definition", "echo something is wrong; exit 3")
     error = refused(one_prefix, plan(build=file))
-    assert f"`apptainer build {file}` failed with exit code 255:" in error.message
+    assert f"`{RUNTIME.kind} build {file}` failed with exit code 255:" in error.message
     assert "    something is wrong\n" in error.message
     assert "no definition file" in refused(one_prefix, plan(build=tmp_path / "none.def")).message
 

@@ -14,6 +14,7 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.sif.header import START, check_sif, read_sif, what_it_is
 from support.command import run
 from support.images import Images
+from support.runtime import RUNTIME
 
 HEADER, DESCRIPTOR = 128, 585
 ARCH_IN_HEADER = 32 + 10 + 3
@@ -79,7 +80,7 @@ def test_an_architecture_forged_in_either_place_is_refused(images: Images, tmp_p
     assert check_sif(forged(tmp_path, tiny, (inner, b"00\0")), "amd64").arch == "amd64"
     silent = forged(tmp_path, tiny, (ARCH_IN_HEADER, b"00\0"), (inner, b"00\0"))
     assert check_sif(silent, "amd64").arch == "unknown"
-    run(("apptainer", "exec", silent, "true")).ok()
+    run((RUNTIME.path, "-q", "exec", silent, "true")).ok()
 
 
 @pytest.mark.parametrize("fraction", [0.2, 0.5, 0.999])

@@ -14,6 +14,7 @@ from sifmod.image.sif.header import read_sif
 from sifmod.image.sif.write import DataObject, partition_offset, write_header
 from support.command import run
 from support.hand_made import EPOCH, our_metadata, our_sif
+from support.runtime import RUNTIME
 
 OBJECTS = (
     DataObject("deffile", "", b"bootstrap: docker\nfrom: x\n"),
@@ -143,9 +144,9 @@ def test_more_objects_than_slots_are_refused() -> None:
 def test_apptainer_signs_and_verifies_it(tmp_path: Path) -> None:
     sif = our_sif(tmp_path / "x.sif", {"Cmd": ["true"]})
     names = ("--name", "Somebody", "--email", "somebody@example.org", "--password", "", "--push=false")
-    run(("apptainer", "key", "newpair", "--bit-length", "2048", *names)).ok()
-    run(("apptainer", "sign", sif)).ok()
-    verified = run(("apptainer", "verify", "--local", sif)).ok()
+    run((RUNTIME.path, "key", "newpair", "--bit-length", "2048", *names)).ok()
+    run((RUNTIME.path, "sign", sif)).ok()
+    verified = run((RUNTIME.path, "verify", "--local", sif)).ok()
     assert "Somebody" in verified.stdout + verified.stderr
     assert len(read_sif(sif).descriptors) == len(our_metadata({}).objects) + 2
-    assert run(("apptainer", "exec", sif, "echo", "signed")).ok().stdout == "signed\n"
+    assert run((RUNTIME.path, "-q", "exec", sif, "echo", "signed")).ok().stdout == "signed\n"

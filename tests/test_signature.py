@@ -24,6 +24,7 @@ from sifmod.image.signature.signed_list import parse_list
 from support.command import run
 from support.hand_made import our_metadata, our_sif
 from support.images import Images
+from support.runtime import RUNTIME
 from support.signing import Signer
 
 OBJECTS = len(our_metadata({}).objects)
@@ -134,10 +135,10 @@ def test_a_signed_image_is_found_in_order(anns: Path, ann: Signer, armored: bool
 
 def test_a_key_that_apptainer_made(sif: Path, tmp_path: Path) -> None:
     names = ("--name", "Zoë", "--email", "z@example.org", "--password", "", "--push=false", "--bit-length", "2048")
-    directory = ("--keysdir", tmp_path / "keys")
     (tmp_path / "keys").mkdir(mode=0o700)
-    run(("apptainer", "key", "newpair", *directory, *names)).ok()
-    run(("apptainer", "sign", sif), env={**os.environ, "APPTAINER_KEYSDIR": str(tmp_path / "keys")}).ok()
+    env = {**os.environ, RUNTIME.keyring: str(tmp_path / "keys")}
+    run((RUNTIME.path, "key", "newpair", *names), env=env).ok()
+    run((RUNTIME.path, "sign", sif), env=env).ok()
     found = check(sif, read_sif(sif), (tmp_path / "keys" / "pgp-public",))
     assert found.signers[0].name == "Zoë <z@example.org>"
 
@@ -395,7 +396,7 @@ def test_a_signature_of_singularity_3_5(sif: Path, ann: Signer) -> None:
 def test_a_signature_by_a_pem_key(sif: Path, ann: Signer, tmp_path: Path) -> None:
     pem = tmp_path / "key.pem"
     run(("openssl", "genpkey", "-algorithm", "ed25519", "-out", pem)).ok()
-    run(("apptainer", "sign", "--key", pem, sif)).ok()
+    run((RUNTIME.path, "sign", "--key", pem, sif)).ok()
     assert "is not an OpenPGP one, but was made with a PEM key" in refused(sif, ann).message
     assert [(entry.form, entry.fingerprint) for entry in signatures(sif)] == [("dsse", "")]
     assert checked(ann.sign(sif), ann).signers

@@ -10,6 +10,7 @@ from support.images import Images
 from support.module_tool import ModuleTool
 from support.oci import Entry
 from support.registry import Registry
+from support.runtime import RUNTIME
 from support.slurm import Slurm
 from support.user import OrdinaryUser
 
@@ -19,7 +20,7 @@ def test_the_tiny_image_runs_for_root_and_for_a_user(
 ) -> None:
     sif = shared_tmp / "tiny image.sif"
     sif.write_bytes(images.tiny_sif.read_bytes())
-    command = ("apptainer", "exec", sif, "printf", "%s|", "a b", "$HOME", "ü")
+    command = (RUNTIME.path, "-q", "exec", sif, "printf", "%s|", "a b", "$HOME", "ü")
     for result in (run(command), ordinary_user.run(command)):
         assert (result.code, result.stdout, result.stderr) == (0, "a b|$HOME|ü|", "")
 
@@ -28,19 +29,19 @@ def test_tiny_images_are_small_and_differ(images: Images) -> None:
     labelled = images.tiny("labelled", entries=(Entry("opt/note", b"one\n", mode=0o644),), labels={"who": "]==] $(id)"})
     assert labelled.read_bytes() != images.tiny_sif.read_bytes()
     assert labelled.stat().st_size < 4_000_000
-    assert "who: ]==] $(id)" in run(("apptainer", "inspect", labelled)).ok().stdout
-    assert run(("apptainer", "exec", labelled, "cat", "/opt/note")).ok().stdout == "one\n"
+    assert "who: ]==] $(id)" in run((RUNTIME.path, "inspect", labelled)).ok().stdout
+    assert run((RUNTIME.path, "-q", "exec", labelled, "cat", "/opt/note")).ok().stdout == "one\n"
 
 
 def test_the_runtime_refuses_the_foreign_image(images: Images) -> None:
-    result = run(("apptainer", "exec", images.foreign("arm64"), "true"))
+    result = run((RUNTIME.path, "-q", "exec", images.foreign("arm64"), "true"))
     assert result.code != 0
     assert "arm64" in result.stderr
 
 
 def test_the_python_image_has_a_conda_environment(images: Images) -> None:
     script = "source /opt/miniconda3/bin/activate pytorch && python -c 'import sys; print(sys.prefix)' && pip --version"
-    result = run(("apptainer", "exec", images.python_sif, "bash", "-c", script)).ok()
+    result = run((RUNTIME.path, "-q", "exec", images.python_sif, "bash", "-c", script)).ok()
     assert result.stdout.startswith("/opt/miniconda3/envs/pytorch\npip ")
     assert result.stderr == ""
 
@@ -112,8 +113,8 @@ def test_the_registry_gives_back_what_was_pushed(
     else:
         reference = registry.push_sif(images.tiny_sif, "tests/sif:1.0")
     sif = tmp_path / "pulled.sif"
-    run(("apptainer", "pull", "--no-https", sif, reference)).ok()
-    assert run(("apptainer", "exec", sif, "cat", "/etc/variant")).ok().stdout == "tiny\n"
+    run((RUNTIME.path, "pull", "--no-https", sif, reference)).ok()
+    assert run((RUNTIME.path, "-q", "exec", sif, "cat", "/etc/variant")).ok().stdout == "tiny\n"
 
 
 def test_the_home_is_not_the_real_one(own_home: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from support.command import run
 from support.generation import make_generation
 from support.images import Images
 from support.module_tool import ModuleTool, Step
+from support.runtime import RUNTIME
 from support.user_software import Place
 from support.wrappers import Somebody, tiny_plan
 
@@ -171,8 +172,8 @@ def test_help_says_where_it_is(module_tool: ModuleTool, tmp_path: Path) -> None:
 def test_help_teaches_the_verb(module_tool: ModuleTool, tmp_path: Path) -> None:
     made = publish(tiny_plan(tmp_path / "prefix", verb="run", runscripts=("conda-python-distributed",)))
     said = _said(module_tool, made.modules, LOADED.replace("load", "help"))
-    assert 'apptainer run "$SIF" COMMAND' in said
-    assert 'srun apptainer run "$SIF" conda-python-distributed train.py' in said
+    assert f'{RUNTIME.kind} run "$SIF" COMMAND' in said
+    assert f'srun {RUNTIME.kind} run "$SIF" conda-python-distributed train.py' in said
 
 
 def test_what_is_added_to_an_installed_module(
@@ -192,7 +193,7 @@ def test_what_is_added_to_an_installed_module(
     look = f"singularity -q exec $SIF sh -c '{LOOK}' && in-sh -c '{LOOK}' && singularity -q exec $SIF cat /etc/variant"
 
     def seen(*steps: str) -> list[str]:
-        users = {name: os.environ[name] for name in ("APPTAINER_USERNS",) if name in os.environ}
+        users = {name: os.environ[name] for name in RUNTIME.userns if name in os.environ}
         done = unloads(module_tool, modules, "module load App", *steps, look, "module unload App", env=users)
         return done[-2].stdout.split()
 

@@ -11,6 +11,7 @@ from support.command import run
 from support.devices import with_devices
 from support.generation import make_generation
 from support.module_tool import ModuleTool
+from support.runtime import RUNTIME
 from support.wrappers import Somebody, loaded, tiny_plan
 
 pytest_plugins = ("support.wrapper_fixtures",)
@@ -166,7 +167,7 @@ def test_the_runtime_is_told_of_gpus_where_they_are(
     command = (*with_devices(dev, devices), switch / "bin" / "in-sh", "-c", ":")
     users = {"SINGULARITY_ROCM": "1", "APPTAINER_NV": "1"} if not devices else {}
     for base in ({}, users, loaded(module_tool, wanted)):
-        debugging = run(command, env={**os.environ, **base, "APPTAINER_DEBUG": "1"})
+        debugging = run(command, env={**os.environ, **base, f"{RUNTIME.prefix}_DEBUG": "1"})
         assert set(re.findall("Using (.*) GPU setup", debugging.stderr)) == expected, debugging.stderr
         if not expected:
             silent = run(command, env={**os.environ, **base})

@@ -14,6 +14,7 @@ from sifmod.module.plan import Activation, Runtime, Wrapper
 from support.command import run
 from support.generation import SHELLS, make_generation
 from support.images import Images
+from support.runtime import RUNTIME
 from support.wrappers import Somebody, tiny_plan
 
 pytest_plugins = ("support.wrapper_fixtures",)
@@ -113,7 +114,7 @@ def test_nothing_is_started_before_the_runtime(switch: Path, tmp_path: Path) -> 
     calls = [line.split(None, 1)[1] for line in log.read_text().splitlines()]
     assert calls[0].startswith("execve(")
     assert calls[0].endswith("= 0")
-    assert calls[1].startswith('execve("/usr/local/bin/apptainer"') or "apptainer" in calls[1]
+    assert calls[1].startswith(f'execve("{RUNTIME.path}"')
     assert calls[1].endswith("= 0")
 
 
@@ -141,7 +142,7 @@ def test_the_image_is_looked_for_at_home_then_centrally(shared_tmp: Path, tiny: 
 
 
 def test_the_runtime_is_looked_for_on_path_when_it_has_moved(shared_tmp: Path, tiny: Path) -> None:
-    moved = tiny_plan(shared_tmp / "pre fix", runtime=Runtime("apptainer", "/opt/old/bin/apptainer"))
+    moved = tiny_plan(shared_tmp / "pre fix", runtime=Runtime(RUNTIME.kind, "/opt/old/bin/runtime"))
     switch = make_generation(moved, tiny)
     assert run((switch / "bin" / "in-sh", "-c", "echo ran")).ok().stdout == "ran\n"
     result = run(("/bin/sh", switch / "bin" / "in-sh"), env={"PATH": "/nonexistent"})
@@ -152,13 +153,14 @@ def test_the_runtime_is_looked_for_on_path_when_it_has_moved(shared_tmp: Path, t
 def test_in_a_container_already_the_command_itself_is_run(switch: Path, tiny: Path) -> None:
     """Bound into a container and even first on PATH there, a wrapper finds the real command; it starts no other one."""
     root = switch.resolve()
-    inside = ("apptainer", "exec", "-B", str(switch.parents[2]), tiny, "sh", "-c")
+    inside = (RUNTIME.path, "-q", "exec", "-B", str(switch.parents[2]), tiny, "sh", "-c")
     script = (
         f"PATH='{switch}/bin:{root}/bin':$PATH; export PATH; "
-        "show 'a b'; sh -c 'echo \"$APPTAINER_CONTAINER\"'; sh -c 'exit 7'; echo $?; nothing; echo $?"
+        "show 'a b'; "
+        "sh -c 'test -n \"$SINGULARITY_CONTAINER\" && echo inside'; sh -c 'exit 7'; echo $?; nothing; echo $?"
     )
     result = run((*inside, script))
-    assert result.stdout == f"a b\0{tiny}\n7\n127\n"
+    assert result.stdout == "a b\0inside\n7\n127\n"
     assert "no-such-command" in result.stderr
 
 

@@ -14,6 +14,7 @@ from support.command import run
 from support.disk_state import disk_state
 from support.images import Images
 from support.oci import Entry
+from support.runtime import RUNTIME
 
 HOME = "opt/miniconda3/envs/tools"
 SCRIPT = b'#!/bin/sh\necho "$0 $*"\n'
@@ -82,7 +83,7 @@ def test_what_is_in_the_image_becomes_commands(
     )
     assert "unless `wrappers` names them: git\n" in said
     root = Path(installed(prefix).root)
-    result = run((root / "bin" / "mine", "a b"), env={"PATH": os.environ["PATH"], "APPTAINER_USERNS": "1"}).ok()
+    result = run((root / "bin" / "mine", "a b"), env={"PATH": os.environ["PATH"], **RUNTIME.userns}).ok()
     assert (result.stdout, result.stderr) == (f"/{HOME}/bin/mine a b\n", "")
     assert (root / "runscripts" / "list-packages").is_file()
 

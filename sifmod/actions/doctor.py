@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from sifmod.config.site import Site
+from sifmod.image.program import ask, limits
 
 Status = Literal["ok", "note", "missing"]
 GB = 10**9
@@ -37,6 +38,7 @@ def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:
             _slurm(),
             _space(site),
             _spellings(environ),
+            _unread(site, environ),
         )
         for finding in part
     )
@@ -51,15 +53,27 @@ def _first_line(*command: str) -> str:
 
 
 def _runtime(site: Site) -> Iterator[Finding]:
-    if site.runtime_path:
-        yield Finding("runtime", "ok", f"{_first_line(site.runtime_path, '--version')} ({site.runtime_path})")
-    else:
-        yield Finding(
-            "runtime",
-            "missing",
-            "neither apptainer nor singularity is on PATH",
-            "modules can be installed from a SIF but not run; install Apptainer, or load the site's module for it",
+    program = ask(site.runtime_path)
+    if program is None:
+        missing = (
+            f"{site.runtime_path} is no program"
+            if site.runtime_path
+            else "neither apptainer nor singularity is on PATH"
         )
+        hint = "modules can be installed from a SIF but not run; install Apptainer, or load the site's module for it"
+        yield Finding("runtime", "missing", missing, hint)
+        return
+    yield Finding("runtime", "ok", f"{program.said}, {program.installed} ({site.runtime_path})")
+    for limit in limits(program):
+        yield Finding("runtime", "note", f"{program.name} {limit.text}", limit.hint)
+    if program.setuid and program.kernel_zstd is not True:
+        known = (
+            "has no zstd for squashfs"
+            if program.kernel_zstd is False
+            else "does not say whether it has zstd for squashfs"
+        )
+        hint = "sifmod converts images with gzip here, unless `compression` says otherwise"
+        yield Finding("kernel", "note", f"the kernel, which mounts images here, {known}", hint)
 
 
 def _read(path: str) -> str:
@@ -157,3 +171,15 @@ def _spellings(environ: Mapping[str, str]) -> Iterator[Finding]:
         if twin in environ and environ[twin] != value:
             hint = f"Apptainer uses {twin} and ignores the other: set both the same, or only one"
             yield Finding("environment", "note", f"{name} and {twin} are set differently", hint)
+
+
+def _unread(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """SingularityCE reads no variable of Apptainer's; the wrappers hand on its binds and no others."""
+    if site.runtime_kind == "apptainer":
+        return
+    for name in sorted(environ):
+        if not name.startswith(("APPTAINER_", "APPTAINERENV_")) or name in ("APPTAINER_BIND", "APPTAINER_BINDPATH"):
+            continue
+        twin = name.replace("APPTAINER", "SINGULARITY", 1)
+        if twin not in environ:
+            yield Finding("environment", "note", f"{name} is set, which this runtime does not read", f"set {twin}")

@@ -14,12 +14,13 @@ from sifmod.actions.settings import fetch_settings
 from sifmod.actions.sources import announced_size, local_files
 from sifmod.actions.unchanged import KEPT, Options, file_state
 from sifmod.digest import sha256_bytes
-from sifmod.errors import ImageError, ModuleError
+from sifmod.errors import ImageError, ModuleError, UnstartableError
 from sifmod.image.artifact import Artifact, no_progress
 from sifmod.image.fetched import Request as FetchRequest
 from sifmod.image.settings import Settings
 from sifmod.image.sif.header import read_sif
 from sifmod.image.signature.policy import check_policy
+from sifmod.image.startable import why_not_here
 from sifmod.module.plan import Plan
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
@@ -44,7 +45,8 @@ def kept_image(
 
     `--module-only` keeps it whatever the plan asks, but for another promise; how it was asked for stays as it was, so
     that the next install fetches what the plan asks. An image that was released stays so: its path leads nowhere.
-    Raises ModuleError where there is nothing to keep, SignatureError where the site's policy has come to refuse it.
+    Raises ModuleError where there is nothing to keep, SignatureError where the site's policy has come to refuse it,
+    UnstartableError where the site's runtime does not start what `--module-only` would keep.
     """
     plan, options = request.plan, request.options
     if options.force:
@@ -57,7 +59,7 @@ def kept_image(
         asked = tuple(pair for pair in before.provenance.options if not pair[0].startswith("--") and pair != KEPT)
         asked = asked if same else (*asked, KEPT)
         if path is not None and path.is_file() and promised and (same or options.module_only):
-            if not _passes(path, record, request, store, listener):
+            if not _passes(path, record, request, store, listener) or not _starts(path, request, listener):
                 return None
             return replace(recorded_image(before), path=path), asked
         if options.module_only and promised and released(before, plan):
@@ -101,18 +103,36 @@ def _passes(path: Path, record: ImageRecord, request: Request, store: Store, lis
     return True
 
 
+def _starts(path: Path, request: Request, listener: Listener) -> bool:
+    """Whether the site's runtime, which may be another one since, starts it. Raises UnstartableError if it is kept."""
+    plan = request.plan
+    try:
+        why = why_not_here(path, read_sif(path), plan.runtime)
+    except ImageError:
+        return True  # damaged: the sanity check and `verify` say so
+    if why and request.options.module_only:
+        raise UnstartableError(
+            f"the image of {plan.module} cannot be started here: {why}",
+            f"fetch it again, without --module-only: sifmod install {plan.easyconfig}",
+        )
+    if why:
+        listener.say(f"the image is fetched again, for the one that is there cannot be started here: {why}")
+    return not why
+
+
 def fetched_image(request: Request, layout: Layout, store: Store, listener: Listener) -> tuple[Artifact, Options]:
     """The image of the plan, fetched into the store unless it is there, and how it was asked for.
 
     Raises what `fetch_image` does, and what the listener does who does not want it.
     """
     plan, options = request.plan, request.options
-    settings = fetch_settings(request.site.site, keep_blobs=options.keep_blobs, fresh=options.force)
+    site = request.site.site
+    settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force, startable=True)
     listener.may_fetch(plan, lambda: _size(plan, store, settings))
     # before the fetch: what changes meanwhile is noticed by the next install
     asked = ((IMAGE_REQUEST, image_request(plan)), *(file_state(path) for path in local_files(plan.image)))
     name = f"image-{plan.image.sha256 or image_request(plan)}"
-    with lock(layout, name, request.site.site.lock_lease, listener.waiting(plan.image.filename)):
+    with lock(layout, name, site.lock_lease, listener.waiting(plan.image.filename)):
         artifact = into_store(plan.image, plan.runtime, store, listener, settings)
     for note in artifact.notes:
         listener.say(note)

@@ -1,7 +1,7 @@
 """An image into the store, also where the one that is there turns out to be damaged."""
 
 from sifmod.actions.listener import Listener
-from sifmod.errors import ImageError
+from sifmod.errors import ImageError, UnstartableError
 from sifmod.image.artifact import Artifact
 from sifmod.image.fetch import fetch_image
 from sifmod.image.settings import Settings
@@ -18,6 +18,8 @@ def into_store(image: ImagePlan, runtime: Runtime, store: Store, listener: Liste
         return fetch_image(image, runtime, store.refetching(), listener.progress, settings)
     try:
         return fetch_image(image, runtime, store, listener.progress, settings)
+    except UnstartableError:
+        raise
     except ImageError:
         if image.sha256 is None or not store.damaged(image.sha256):
             raise

@@ -52,9 +52,9 @@ def _look(run: Run, plan: Plan, say: Callable[[str], None]) -> None:
     if not wanted:
         return
     result = run(SHELL, "-c", LOOK, "sh", *wanted)
-    lines = result.said.decode(errors="replace").splitlines()
+    lines = result.lines
     if result.code != 0:
-        why = lines[-1:] or [f"exit code {result.code}"]
+        why = lines[-1:] or (f"exit code {result.code}",)
         say(f"sanity check: the image could not be started here, its commands were not looked at ({why[0]})")
         return
     if missing := [line.removeprefix(MISSING) for line in lines if line.startswith(MISSING)]:

@@ -7,8 +7,8 @@ from sifmod.image.budget import memory, threads
 from sifmod.image.settings import Settings, Striping
 
 
-def fetch_settings(site: Site, *, keep_blobs: bool = False, fresh: bool = False) -> Settings:
-    """How `site` wants images fetched and converted."""
+def fetch_settings(site: Site, *, keep_blobs: bool = False, fresh: bool = False, startable: bool = False) -> Settings:
+    """How `site` wants images fetched and converted; `startable`: for a module, which its runtime has to start."""
     striping = site.striping
     return Settings(
         connections=site.connections,
@@ -21,6 +21,7 @@ def fetch_settings(site: Site, *, keep_blobs: bool = False, fresh: bool = False)
         striping=Striping(striping.count, striping.size) if striping else None,
         keep_blobs=keep_blobs,
         fresh=fresh,
+        startable=startable,
         policy=site.signatures.policy,
         keys=tuple(Path(key) for key in site.signatures.keys),
     )

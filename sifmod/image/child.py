@@ -1,6 +1,7 @@
 """A child process that never outlives us."""
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,15 @@ class Ended:
 
     code: int
     said: bytes
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What it said, line by line, without colours and control characters; lines that say nothing are left out."""
+        text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", self.said.decode("utf-8", "replace")).replace("\r", "\n")
+        lines = (
+            "".join(letter if letter.isprintable() else " " for letter in line).rstrip() for line in text.split("\n")
+        )
+        return tuple(line for line in lines if line)
 
 
 def run_child(args: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Ended:

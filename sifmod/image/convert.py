@@ -4,10 +4,9 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 from sifmod.digest import sha256_bytes, sha256_file
-from sifmod.errors import ImageError
+from sifmod.errors import ImageError, UnstartableError
 from sifmod.image.budget import Budget
 from sifmod.image.disk import writing
 from sifmod.image.download.downloads import Downloads
@@ -22,12 +21,13 @@ from sifmod.image.oci.image import OciImage, open_image
 from sifmod.image.oci.place import own_place, source_of
 from sifmod.image.oci.registry import Registry
 from sifmod.image.preflight import preflight
-from sifmod.image.runtime import reads_zstd
+from sifmod.image.program import ask
 from sifmod.image.sif.header import read_sif
 from sifmod.image.sif.write import partition_offset, write_header
 from sifmod.image.squashfs import compression
 from sifmod.image.squashfs.compression import Compression
 from sifmod.image.squashfs.writer import SquashfsWriter
+from sifmod.image.startable import reads, why_not
 from sifmod.image.stored import Tools, stored
 from sifmod.module.origin import ImageOrigin
 
@@ -42,9 +42,9 @@ def convert(request: Request) -> Fetched:
     the same bytes. Raises FetchError for what the source or the network does, ImageError for what is wrong with the
     image, NoSpaceError before the first byte of a layer comes.
     """
+    how = _compression(request)
     with request.store.workspace() as workspace:
         image = open_image(request.reference, request.image.arch, request.settings, workspace)
-        how = _compression(request, workspace)
         if not request.settings.fresh and (made := _made_before(request, image, how)):
             return made
         metadata = _metadata(request, image)
@@ -65,8 +65,7 @@ def pinned(request: Request) -> Fetched | None:
     digest = request.reference.digest
     if request.settings.fresh or not request.store.find_made(source_of(request.reference), digest):
         return None
-    with request.store.workspace() as workspace:
-        how = _compression(request, workspace)
+    how = _compression(request)
     return stored(request, digest, how.text, _tools(how))
 
 
@@ -80,8 +79,7 @@ def announced(request: Request) -> int:
     settings = request.settings
     arch = request.image.arch
     manifest = Registry(request.reference, settings, arch, ONCE).manifest()
-    with request.store.workspace() as workspace:
-        how = _compression(request, workspace)
+    how = _compression(request)
     if not settings.fresh and stored(request, manifest.digest, how.text, _tools(how)):
         return 0
     return sum({layer.digest: layer.size for layer in manifest.layers}.values())
@@ -97,12 +95,22 @@ def _made_before(request: Request, image: OciImage, how: Compression) -> Fetched
     return replace(made, origin=origin)
 
 
-def _compression(request: Request, workspace: Path) -> Compression:
-    """What is asked for; else what was promised; else zstd where the site's runtime reads it, and gzip elsewhere."""
+def _compression(request: Request) -> Compression:
+    """What is asked for; else what was promised; else zstd where the site's runtime starts it, and gzip elsewhere.
+
+    Raises UnstartableError for one that is asked for, where the image has to start and would not.
+    """
+    program = ask(request.runtime.path)
     if request.settings.compression != "auto":
-        return compression.parse(request.settings.compression)
+        how = compression.parse(request.settings.compression)
+        if request.settings.startable and (why := why_not(how.squashfs, program)):
+            raise UnstartableError(
+                f"an image with compression {how.text} could not be started here: {why}",
+                "let sifmod choose one that starts: --compression auto (or `compression: auto` in the site's settings)",
+            )
+        return how
     promised = request.image.conversion
-    if not reads_zstd(request.runtime, workspace):
+    if not reads("zstd", program):
         return compression.parse(promised.compression if promised and "zstd" not in promised.compression else "gzip")
     return compression.parse(promised.compression if promised else "zstd")
 

@@ -5,7 +5,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from sifmod.digest import sha256_bytes
-from sifmod.errors import FetchError, ImageError, PermissionsError, RuntimeMissingError, SignatureError
+from sifmod.errors import (
+    FetchError,
+    ImageError,
+    PermissionsError,
+    RuntimeMissingError,
+    SignatureError,
+    UnstartableError,
+)
 from sifmod.image import convert, https, local, oras
 from sifmod.image.artifact import Artifact, Progress, Store, no_progress
 from sifmod.image.disk import NoSpaceError
@@ -17,6 +24,7 @@ from sifmod.image.runtime import build, pull
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.image.sif.header import check_sif
 from sifmod.image.signature.policy import check_policy, refuse_unsigned_kind
+from sifmod.image.startable import check_startable
 from sifmod.module.plan import ImagePlan, Runtime
 
 SOURCES: dict[Kind, Callable[[Request], Fetched]] = {
@@ -56,10 +64,8 @@ def fetch_image(
     each source with its reason, NoSpaceError ends the search at once.
     """
     references = _references(image)
-    if image.sha256 and (stored := store.find(image.sha256)):
-        info = check_sif(stored, image.arch)
-        notes = check_policy(stored, image.filename, info, settings)
-        return Artifact(stored, image.sha256, info.size, references[0].shown, info.arch, notes)
+    if promised := _promised(Request(references[0], image, runtime, store, progress, settings)):
+        return promised
     failures: list[tuple[Reference, FetchError | RuntimeMissingError | PermissionsError]] = []
     for reference in references:
         try:
@@ -87,11 +93,28 @@ def _references(image: ImagePlan) -> tuple[Reference, ...]:
     return tuple(parse(source) for source in image.sources)
 
 
+def _promised(request: Request) -> Artifact | None:
+    """The promised SIF, where the store has it. One that does not start is passed over if it can be converted anew."""
+    image = request.image
+    stored = request.store.find(image.sha256) if image.sha256 else None
+    if image.sha256 is None or stored is None:
+        return None
+    info = check_sif(stored, image.arch)
+    notes = check_policy(stored, image.filename, info, request.settings)
+    try:
+        notes += check_startable(stored, info, request)
+    except UnstartableError:
+        if image.conversion is None:
+            raise
+        return None
+    return Artifact(stored, image.sha256, info.size, request.reference.shown, info.arch, notes)
+
+
 def _fetch_past_mirrors(request: Request) -> Artifact:
     """As `_fetch`; where a mirror gave something that is not the image, its own registry is asked."""
     try:
         return _fetch(request)
-    except SignatureError:
+    except (SignatureError, UnstartableError):
         raise
     except ImageError as error:
         reference, settings = request.reference, request.settings
@@ -123,6 +146,7 @@ def _fetch(request: Request) -> Artifact:
         info = check_sif(fetched.path, image.arch, image.filename)
         notes = (*fetched.notes, *check_promise(reference, image, fetched))
         notes += check_policy(fetched.path, reference.shown, info, request.settings)
+        notes += check_startable(fetched.path, info, request)
         path = fetched.path
         if path == incoming:
             path = store.add(incoming, fetched.sha256, fetched.origin, source_of(reference))

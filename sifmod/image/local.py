@@ -14,6 +14,7 @@ from sifmod.image.disk import reading, reserve, writing
 from sifmod.image.fetched import Fetched, Request
 from sifmod.image.sif.header import check_sif
 from sifmod.image.sink import Sink
+from sifmod.image.startable import check_startable
 
 CHUNK = 1 << 20  # bytes
 
@@ -52,7 +53,7 @@ def _take(path: Path, request: Request) -> Fetched:
         raise FetchError(f"{path} is a directory, not a SIF", f"make a SIF of it: apptainer build image.sif {path}")
     if not stat.S_ISREG(status.st_mode):
         raise FetchError(f"{path} is not a regular file")
-    check_sif(path, request.image.arch)  # before gigabytes are copied
+    check_startable(path, check_sif(path, request.image.arch), request)  # before gigabytes are copied
     match request.image.link:
         case "reference":
             return hashed(path, request)

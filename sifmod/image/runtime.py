@@ -33,6 +33,11 @@ _ADVICE = (
     ("manifest unknown|name unknown|not found", "correct the name or the tag of the source"),
     ("no default remote with library", "name a library: `apptainer remote add`, or the variable APPTAINER_LIBRARY"),
     ("no image found in .*index for arch", "the image does not exist for this architecture"),
+    (
+        "--fakeroot, or the proot command",
+        "an ordinary user's SingularityCE builds with the program proot on PATH; or build the SIF where Apptainer or "
+        "root is, and give it with --source PATH",
+    ),
     ("x509|certificate", "for a certificate of your site's own authority name its file in SSL_CERT_FILE"),
     ("dial tcp|no such host|timeout|connection re", "see whether this node has a network"),
 )
@@ -81,22 +86,6 @@ def runtime_environment(environ: Mapping[str, str], runtime: Runtime, workspace:
     return {**clean, "TMPDIR": str(workspace / "tmp")}
 
 
-def reads_zstd(runtime: Runtime, workspace: Path) -> bool:
-    """Whether `runtime` can run an image whose squashfs is compressed with zstd: Apptainer 1.4 or later.
-
-    SingularityCE and earlier Apptainers refuse one. Asks the program, since `singularity` may be a link to either.
-    """
-    if not runtime.path:
-        return False
-    try:
-        environment = runtime_environment(os.environ, runtime, workspace)
-        ended = run_child((runtime.path, "--version"), cwd=workspace, env=environment)
-    except FileNotFoundError:
-        return False
-    found = re.match(rb"apptainer version ([0-9]+)\.([0-9]+)", ended.said)
-    return found is not None and (int(found[1]), int(found[2])) >= (1, 4)
-
-
 def _run(request: Request, command: tuple[str, ...], workspace: Path, cwd: Path) -> None:
     program = request.runtime.path
     shown = f"{request.runtime.kind} {command[0]} {request.reference.shown}"
@@ -119,11 +108,9 @@ def _run(request: Request, command: tuple[str, ...], workspace: Path, cwd: Path)
 
 
 def _failure(shown: str, ended: Ended) -> FetchError:
-    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", ended.said.decode("utf-8", "replace")).replace("\r", "\n")
-    lines = ["".join(letter if letter.isprintable() else " " for letter in line).rstrip() for line in text.split("\n")]
-    said = [line for line in lines if line and not line.startswith(("INFO:", "DEBUG", "VERBOSE"))][-_SHOWN:]
+    said = [line for line in ended.lines if not line.startswith(("INFO:", "DEBUG", "VERBOSE"))][-_SHOWN:]
     how = f"was ended by signal {-ended.code}" if ended.code < 0 else f"failed with exit code {ended.code}"
-    advice = next((hint for pattern, hint in _ADVICE if re.search(pattern, text, re.IGNORECASE)), "")
+    advice = next((hint for pattern, hint in _ADVICE if re.search(pattern, "\n".join(ended.lines), re.IGNORECASE)), "")
     return FetchError("\n".join((f"`{shown}` {how}:", *(f"    {line}" for line in said))), advice)
 
 

@@ -29,6 +29,7 @@ class Settings:
     striping: Striping | None = None
     keep_blobs: bool = False  # what was downloaded for a conversion stays
     fresh: bool = False  # what the store has converted before is converted again
+    startable: bool = False  # a SIF that the site's runtime does not start is refused; else that is a note
     policy: Policy = "off"  # about signatures
     keys: tuple[Path, ...] = ()  # OpenPGP public keys, armored or binary
 

@@ -75,6 +75,8 @@ def _wrapper(plan: Plan, root: str, name: str, command: tuple[str, ...]) -> File
 def _packer(plan: Plan, root: str, name: str) -> File:
     text = _TEMPLATES.get_template(f"scripts/{name}").render(
         module=str(plan.module),
+        launcher=f"{root}/{LAUNCHER}",
+        target=launch.USER_SOFTWARE_TARGET,
         user_software=f"{root}{launch.USER_SOFTWARE_TARGET}",
         reinstall=_reinstall(plan),
         start=f"{plan.runtime.kind} {plan.verb}",

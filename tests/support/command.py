@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+from support.runtime import RUNTIME
+
 ROOT = Path(__file__).resolve().parents[2]
-BUILD = ROOT / "build" / "tests"
+BUILD = ROOT / "build" / RUNTIME.builds
 SIFMOD = (sys.executable, "-m", "sifmod")
 
 

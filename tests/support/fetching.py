@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from shutil import which
 
 from sifmod.config.name import ModuleName
 from sifmod.image.artifact import Artifact, Progress, no_progress
 from sifmod.image.fetch import fetch_image
 from sifmod.image.settings import DEFAULT, Settings
-from sifmod.module.plan import Activation, Help, ImagePlan, Link, Plan, Runtime, SanityCheck
+from sifmod.module.plan import Activation, Help, ImagePlan, Link, Plan, SanityCheck
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.store import Store
 from support.disk_state import State, disk_state
+from support.runtime import RUNTIME
 
 
 def plan(
@@ -76,7 +76,7 @@ _ANY = Plan(
     syntaxes=("lua",),
     accelerator="none",
     gpu_flags=(),
-    runtime=Runtime("apptainer", which("apptainer") or ""),
+    runtime=RUNTIME.plan,
     image=ImagePlan("tiny.sif", (), (), None, None, "amd64", "copy", False),
     activation=Activation("true", ""),
     binds=(),

@@ -16,6 +16,7 @@ from sifmod.image.sif.write import DataObject, partition_offset, write_header
 from support.command import run
 from support.images import APPLETS, BUSYBOX, DIRECTORIES
 from support.oci import Entry, layer
+from support.runtime import RUNTIME
 
 EPOCH = 1735787045  # 2025-01-02T03:04:05Z
 
@@ -131,9 +132,9 @@ def apptainers_sif(to: Path, config: Mapping[str, object], entries: Sequence[Ent
         index = {"schemaVersion": 2, "manifests": [blob("manifest.v1+json", json.dumps(manifest).encode())]}
         (Path(work) / "layout" / "index.json").write_text(json.dumps(index))
         (Path(work) / "layout" / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
-        own = dict.fromkeys(("APPTAINER_CACHEDIR", "APPTAINER_TMPDIR", "HOME"), work)
-        env = {"PATH": os.environ["PATH"], "APPTAINER_USERNS": "1", **own}
-        run(("apptainer", "--silent", "build", to, "oci:layout"), env=env, cwd=work).ok()
+        own = dict.fromkeys((f"{RUNTIME.prefix}_CACHEDIR", f"{RUNTIME.prefix}_TMPDIR", "HOME"), work)
+        env = {"PATH": os.environ["PATH"], **RUNTIME.userns, **own}
+        run((RUNTIME.path, "--silent", "build", to, "oci:layout"), env=env, cwd=work).ok()
     return to
 
 

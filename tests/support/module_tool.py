@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support.command import Result, User, run
+from support.runtime import RUNTIME
 
 LMOD = Path("/usr/share/lmod/lmod")
 ENVIRONMENT_MODULES = Path("/opt/environment-modules")
@@ -66,14 +67,13 @@ class ModuleTool:
 
     def clean_environment(self) -> dict[str, str]:
         """What a user has at login, on a machine that sets nothing of its own."""
-        path = "/usr/local/bin:/usr/bin:/bin"
         return {
             "HOME": str(self.home),
-            "PATH": path,
+            "PATH": RUNTIME.search_path,
             "USER": "tester",
             "LANG": "C.UTF-8",
             "TERM": "dumb",
-            "APPTAINER_USERNS": "1",
+            **RUNTIME.userns,
         }
 
 

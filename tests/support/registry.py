@@ -5,6 +5,7 @@ from pathlib import Path
 
 from support.command import run
 from support.daemon import Daemon, free_ports, listens
+from support.runtime import RUNTIME
 
 CONFIGURATION = """
 version: 0.1
@@ -60,9 +61,9 @@ class Registry:
         env = {
             "PATH": environ["PATH"],
             "HOME": str(self.directory),
-            "APPTAINER_CACHEDIR": str(self.directory / "cache"),
+            f"{RUNTIME.prefix}_CACHEDIR": str(self.directory / "cache"),
         }
-        run(("apptainer", "push", "--no-https", sif, reference), env=env).ok()
+        run((RUNTIME.path, *RUNTIME.push, sif, reference), env=env).ok()
         return reference
 
 

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from support.command import Result, run
+from support.runtime import RUNTIME
 
 THEN = "20250101T000000"  # when keys are made, so that they can have expired since
 
@@ -20,13 +21,13 @@ class Signer:
         for path in (directory, self._home, keys):
             path.mkdir(mode=0o700)
         self._environment = {"PATH": os.environ["PATH"], "HOME": str(directory), "LC_ALL": "C.UTF-8"}
-        self._environment |= {"GNUPGHOME": str(self._home), "APPTAINER_KEYSDIR": str(keys), "APPTAINER_USERNS": "1"}
+        self._environment |= {"GNUPGHOME": str(self._home), RUNTIME.keyring: str(keys), **RUNTIME.userns}
         self.gpg("--passphrase", "", "--quick-gen-key", self.user, algorithm, "sign", "never", then=THEN)
         listing = self.gpg("--with-colons", "--list-keys").stdout
         self.fingerprint = next(line.split(":")[9] for line in listing.splitlines() if line.startswith("fpr:"))
         secret = directory / "secret.asc"
         secret.write_text(self.gpg("--armor", "--export-secret-keys").stdout)
-        run(("apptainer", "key", "import", secret), env=self._environment).ok()
+        run((RUNTIME.path, "key", "import", secret), env=self._environment).ok()
         self.secret = secret
 
     def gpg(self, *arguments: str, stdin: str = "", then: str = "") -> Result:
@@ -43,12 +44,12 @@ class Signer:
 
     def sign(self, sif: Path, *options: str) -> Path:
         """Have apptainer sign."""
-        run(("apptainer", "sign", *options, sif), env=self._environment).ok()
+        run((RUNTIME.path, "sign", *options, sif), env=self._environment).ok()
         return sif
 
     def verify(self, sif: Path) -> Result:
         """What apptainer says with this person's keyring alone."""
-        return run(("apptainer", "verify", "--local", sif), env=self._environment)
+        return run((RUNTIME.path, "verify", "--local", sif), env=self._environment)
 
     def expire(self) -> None:
         """Let the key have ended one day after it was made."""

@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from support.command import Result, User, run
+from support.runtime import RUNTIME
 
 NAME = "sifmod-tester"
 
@@ -40,8 +41,8 @@ class OrdinaryUser:
         return path
 
     def environment(self) -> dict[str, str]:
-        """What the user has at login; not APPTAINER_USERNS, which an ordinary user does not need."""
-        return {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin", "USER": NAME, "LANG": "C.UTF-8"}
+        """What the user has at login; not RUNTIME.userns, which an ordinary user does not need."""
+        return {"HOME": str(self.home), "PATH": RUNTIME.search_path, "USER": NAME, "LANG": "C.UTF-8"}
 
 
 def ordinary_user(home: Path) -> OrdinaryUser:

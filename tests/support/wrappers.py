@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plans import plan
-from sifmod.module.plan import Activation, ImagePlan, Plan, Runtime, Wrapper
+from sifmod.module.plan import Activation, ImagePlan, Plan, Wrapper
 from support.command import Result, User, run
-from support.generation import find
 from support.module_tool import ModuleTool
+from support.runtime import RUNTIME
 from support.user import OrdinaryUser
 
 WRAPPERS = (
@@ -27,7 +27,7 @@ def tiny_plan(prefix: Path, **changes: object) -> Plan:
     wanted = plan(
         prefix=str(prefix),
         image=ImagePlan("tiny.sif", (), (), None, None, "amd64", "copy", False),
-        runtime=Runtime("apptainer", find("apptainer")),
+        runtime=RUNTIME.plan,
         accelerator="none",
         gpu_flags=(),
         activation=Activation("true", ""),

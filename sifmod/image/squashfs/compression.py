@@ -57,6 +57,11 @@ class Compression:
         return {"gzip": 1, "lz4": 5, "lz4hc": 5, "zstd": 6}[self.name]
 
     @property
+    def squashfs(self) -> str:
+        """What a superblock calls it: gzip, lz4 or zstd."""
+        return NUMBERS[self.number]
+
+    @property
     def options(self) -> bytes:
         """The compressor options that follow the superblock; empty where none are needed."""
         if self.name == "zstd":

@@ -180,8 +180,18 @@ sifmod_set_environment() {
   {% endif %}
   {% if verb == "run" %}
   # what OCI images run would otherwise evaluate the arguments
-  export SINGULARITY_NO_EVAL=1 APPTAINER_NO_EVAL=1
+  sifmod_as_is=yes
+  {% else %}
+  sifmod_as_is=
+  for sifmod_told in "${SINGULARITY_NO_EVAL-}" "${APPTAINER_NO_EVAL-}"; do
+    case $sifmod_told in
+      '' | 0 | [fF] | false | False | FALSE) ;;
+      *) sifmod_as_is=yes ;;
+    esac
+  done
   {% endif %}
+  # both spellings and a value that every runtime takes for a yes, since plain values would run where it evaluates them
+  if [ -n "$sifmod_as_is" ]; then export SINGULARITY_NO_EVAL=1 APPTAINER_NO_EVAL=1; fi
   {% if path %}
   sifmod_set_path {{ path | shell }}{{ " " ~ plain_path | shell if plain_path != path }}
   {% endif %}
@@ -197,17 +207,17 @@ sifmod_set_environment() {
 }
 
 # sifmod_set SUFFIX VALUE [PLAIN]: SINGULARITY<SUFFIX> and APPTAINER<SUFFIX>, unless the user has set either.
-# The runtime evaluates values, and VALUE is quoted for that; PLAIN is for one that was told not to (NO_EVAL).
+# The runtime evaluates values, and VALUE is quoted for that; PLAIN is for one that is told not to (sifmod_as_is).
 sifmod_set() {
   sifmod_value=$2
-  if [ -n "${APPTAINER_NO_EVAL-}${SINGULARITY_NO_EVAL-}" ]; then sifmod_value=${3-$2}; fi
+  if [ -n "$sifmod_as_is" ]; then sifmod_value=${3-$2}; fi
   eval "sifmod_value=\${APPTAINER$1-\${SINGULARITY$1-\$sifmod_value}}"
   export "SINGULARITY$1=$sifmod_value" "APPTAINER$1=$sifmod_value"
 }
 
 # sifmod_set_path DIRECTORIES [PLAIN]: the module's go in front of PATH, and the user's own in front of them.
 sifmod_set_path() {
-  if [ -n "${APPTAINER_NO_EVAL-}${SINGULARITY_NO_EVAL-}" ]; then set -- "${2-$1}"; fi
+  if [ -n "$sifmod_as_is" ]; then set -- "${2-$1}"; fi
   sifmod_path=
   sifmod_users=${SINGULARITYENV_PREPEND_PATH-}:${APPTAINERENV_PREPEND_PATH-}
   IFS=:

@@ -1,0 +1,142 @@
+"""Program: the runtime as it is installed here, asked once a process, and a table of what versions cannot do."""
+
+import os
+import re
+import stat
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from sifmod.image.child import Ended, run_child
+from sifmod.image.kernel import mounts_zstd
+
+Kind = Literal["apptainer", "singularity-ce", "singularity-pro", "singularity", "unknown"]
+Subject = Literal["zstd", "lz4", "mount", "image bind", "nvccli", "variables"]
+Version = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A runtime: by its own word what it is, and how it mounts images."""
+
+    kind: Kind
+    version: Version
+    said: str = ""  # the line in which it says so
+    setuid: bool = False  # its setuid starter is installed and allowed: images are mounted by the kernel
+    kernel_zstd: bool | None = None  # what the kernel says of squashfs with zstd; None: unknown
+
+    @property
+    def name(self) -> str:
+        """As a message names it, e.g. `SingularityCE 4.3 without setuid`."""
+        return f"{_NAMES[self.kind]} {'.'.join(map(str, self.version))} {self.installed}"
+
+    @property
+    def installed(self) -> str:
+        """`with setuid` or `without setuid`."""
+        return "with setuid" if self.setuid else "without setuid"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One thing that versions of one kind cannot do, and what helps."""
+
+    subject: Subject
+    kind: Kind
+    text: str
+    hint: str
+    before: Version | None = None  # the first version that can; None: there is none yet
+    setuid: bool | None = None  # only in an installation with it, or without; None: in both
+
+
+_NAMES: dict[Kind, str] = {
+    "apptainer": "Apptainer",
+    "singularity-ce": "SingularityCE",
+    "singularity-pro": "SingularityPRO",
+    "singularity": "Singularity",
+    "unknown": "a runtime",
+}
+_NO_ZSTD = "refuses an image whose squashfs is compressed with zstd"
+_GZIP = "sifmod converts images with gzip here; a SIF made elsewhere must have gzip too"
+_DIRECTORY = "keep the directory user-software, which `make-squashfs` leaves as it is"
+_EXTRACTS = "extracts the whole image before each command"
+LIMITS = (
+    Limit("zstd", "apptainer", _NO_ZSTD, _GZIP, before=(1, 4)),
+    Limit("zstd", "singularity-ce", _NO_ZSTD, _GZIP),
+    Limit("zstd", "singularity", _NO_ZSTD, _GZIP),
+    Limit("lz4", "singularity-ce", f"{_EXTRACTS} where it has lz4 and its squashfuse has not", _GZIP, setuid=False),
+    Limit("mount", "singularity-ce", _EXTRACTS, "install version 4.1 or later, or its setuid form", (4, 1), False),
+    Limit("mount", "singularity", _EXTRACTS, "install SingularityCE 4.1 or later, or Apptainer", setuid=False),
+    Limit("image bind", "singularity-ce", "cannot bind a squashfs file", _DIRECTORY, setuid=False),
+    Limit("image bind", "singularity", "cannot bind a squashfs file", _DIRECTORY, setuid=False),
+    Limit("nvccli", "singularity-ce", "ends every command while SINGULARITY_NVCCLI is set", "use --nv", setuid=False),
+    Limit(
+        "variables",
+        "singularity-ce",
+        "reads no variable that begins with APPTAINER",
+        "set SINGULARITY_… and SINGULARITYENV_…",
+    ),
+)
+"""What a version cannot do, all of it in this table (docs/site.md says where each was seen)."""
+
+
+def limits(program: Program) -> tuple[Limit, ...]:
+    """The rows of the table that are about `program`."""
+    return tuple(
+        limit
+        for limit in LIMITS
+        if limit.kind == program.kind
+        and (limit.before is None or program.version < limit.before)
+        and limit.setuid in (None, program.setuid)
+    )
+
+
+def ask(path: str, system: Path = Path("/")) -> Program | None:
+    """What the program at `path` is; None where there is none. `system` is where the kernel's configuration is.
+
+    The program is asked, since `singularity` may be a link to either. One that answers something else is unknown.
+    """
+    if not path or not os.access(path, os.X_OK):
+        return None
+    status = Path(path).stat()
+    return _ask(path, (status.st_dev, status.st_ino, status.st_mtime_ns), system)
+
+
+@cache
+def _ask(path: str, _: tuple[int, int, int], system: Path) -> Program:
+    said = next(iter(_answer(path, "--version").lines), "it says nothing")
+    found = re.match(r"(apptainer|singularity(?:-ce|-pro)?) version ([0-9]+)\.([0-9]+)", said)
+    if not found:
+        return Program("unknown", (0, 0), said)
+    kind: Kind = found[1]  # type: ignore[assignment]  # the pattern has the kinds
+    version, setuid = (int(found[2]), int(found[3])), _has_setuid(_answer(path, "buildcfg").lines)
+    return Program(kind, version, said, setuid, mounts_zstd(system))
+
+
+def _answer(path: str, word: str) -> Ended:
+    """What the program says, without a trace of it in the home directory."""
+    with tempfile.TemporaryDirectory() as scratch:
+        others = {
+            name: value for name, value in os.environ.items() if not name.startswith(("SINGULARITY", "APPTAINER"))
+        }
+        own = {f"{prefix}_CONFIGDIR": scratch for prefix in ("SINGULARITY", "APPTAINER")}
+        environment = {**others, "HOME": scratch, **own}
+        return run_child((path, word), cwd=Path(scratch), env=environment)
+
+
+def _has_setuid(buildcfg: tuple[str, ...]) -> bool:
+    """Whether the build's configuration leads to a starter that is root's and setuid, and which is allowed to be."""
+    said = dict(line.split("=", 1) for line in buildcfg if "=" in line)
+    name = said.get("PACKAGE_NAME", "").partition("-")[0]
+    try:
+        starter = Path(said.get("LIBEXECDIR", ""), name, "bin", "starter-suid").stat()
+    except OSError:
+        return False
+    if not starter.st_mode & stat.S_ISUID or starter.st_uid != 0:
+        return False
+    try:
+        configuration = Path(said.get(f"{name.upper()}_CONF_FILE", "")).read_text(errors="replace")
+    except OSError:
+        return True
+    return not re.search(r"(?m)^\s*allow setuid\s*=\s*no\b", configuration)
