@@ -18,7 +18,8 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,7 +38,7 @@ IMPORT = "import time; start = time.perf_counter(); import torch; print(time.per
 MB = 1_000_000
 PULL, BUILD_ZSTD, OURS, OURS_GZIP = "apptainer pull", "apptainer build, zstd 3", "sifmod", "sifmod, gzip"
 # what sifmod promises: times as fast as, share of the SIF's size, bytes of memory
-FASTER = {PULL: 12.0, BUILD_ZSTD: 4.5}
+FASTER = {PULL: {"pytorch": 16.0, "many-files": 12.0}, BUILD_ZSTD: {"pytorch": 4.5}}
 LARGER, MEMORY = 1.05, 250 * MB
 
 
@@ -171,7 +172,7 @@ def show(outcomes: Mapping[str, Outcome], imports: Mapping[str, float]) -> None:
         print(f"{name:26}" + "".join(f"{cell:>14}" for cell in cells))
 
 
-def compare(outcomes: Mapping[str, Outcome], blobs: int) -> None:
+def compare(image: str, outcomes: Mapping[str, Outcome], blobs: int) -> None:
     """What was promised against what came out."""
     print(f"\n{'':52}{'it is':>10}{'target':>10}")
 
@@ -181,24 +182,31 @@ def compare(outcomes: Mapping[str, Outcome], blobs: int) -> None:
     for ours in (OURS, OURS_GZIP):
         outcome = outcomes[ours]
         for peer, times in FASTER.items():
-            target = f"{times:.1f}" if ours == OURS else ""
+            target = f"{times[image]:.1f}" if ours == OURS and image in times else ""
             line(f"{ours}: times as fast as {peer}", f"{outcomes[peer].wall / outcome.wall:.1f}", target)
         line(f"{ours}: size of the SIF by apptainer pull's", f"{outcome.size / outcomes[PULL].size:.3f}", f"{LARGER}")
         line(f"{ours}: MB of memory", f"{outcome.largest / MB:.0f}", f"{MEMORY / MB:.0f}")
         line(f"{ours}: MB of temporary disk (target: the blobs)", f"{outcome.disk / MB:.0f}", f"{blobs / MB:.0f}")
 
 
-def main(images: tuple[str, ...], runs: int) -> None:
-    BUILD.mkdir(parents=True, exist_ok=True)
-    layouts = {name: IMAGES[name]() for name in images}
+@contextmanager
+def pushed(layouts: Mapping[str, Path]) -> Iterator[dict[str, str]]:
+    """References to the layouts, in a registry that runs inside."""
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="registry-") as directory:
         registry = Registry(Path(directory) / "registry")
         registry.start()
         try:
-            for name, layout in layouts.items():
-                compare_on(name, registry.push_layout(layout, f"benchmark/{name}:1"), layout, runs)
+            yield {name: registry.push_layout(layout, f"benchmark/{name}:1") for name, layout in layouts.items()}
         finally:
             registry.stop()
+
+
+def main(images: tuple[str, ...], runs: int) -> None:
+    BUILD.mkdir(parents=True, exist_ok=True)
+    layouts = {name: IMAGES[name]() for name in images}
+    with pushed(layouts) as references:
+        for name, layout in layouts.items():
+            compare_on(name, references[name], layout, runs)
 
 
 def compare_on(name: str, reference: str, layout: Path, runs: int) -> None:
@@ -212,7 +220,7 @@ def compare_on(name: str, reference: str, layout: Path, runs: int) -> None:
     blobs = sum(path.stat().st_size for path in (layout / "blobs" / "sha256").iterdir())
     print(f"\n{name}: {blobs / MB:.0f} MB of compressed blobs; medians and highest peaks of {runs}\n")
     show(outcomes, import_seconds(sifs, 3) if name == "pytorch" else {})
-    compare(outcomes, blobs)
+    compare(name, outcomes, blobs)
     for sif in sifs.values():
         sif.unlink()
 

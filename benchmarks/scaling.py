@@ -31,7 +31,6 @@ from many_files import packed
 from sifmod.image.settings import Settings
 from support.fetching import Prefix, plan
 from support.oci import write_layout
-from support.registry import Registry
 
 PROCESSORS = (2, 4, 8, 16)
 TARGET = 0.25  # of the time on two processors, on sixteen
@@ -157,15 +156,9 @@ def show(name: str, reference: str, runs: int) -> None:
 
 def main(images: tuple[str, ...], runs: int) -> None:
     image_conversion.BUILD.mkdir(parents=True, exist_ok=True)
-    layouts = {name: IMAGES[name]() for name in images}
-    with tempfile.TemporaryDirectory(dir=image_conversion.BUILD, prefix="registry-") as directory:
-        registry = Registry(Path(directory) / "registry")
-        registry.start()
-        try:
-            for name, layout in layouts.items():
-                show(name, registry.push_layout(layout, f"benchmark/{name}:1"), runs)
-        finally:
-            registry.stop()
+    with image_conversion.pushed({name: IMAGES[name]() for name in images}) as references:
+        for name, reference in references.items():
+            show(name, reference, runs)
 
 
 if __name__ == "__main__":

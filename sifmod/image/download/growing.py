@@ -104,7 +104,32 @@ class Growing:
         )
 
 
-class Reader(io.RawIOBase):
+class _Bytes(io.RawIOBase):
+    """A Growing as a file, at a position; `_epoch` is that of what was read, None before anything was."""
+
+    def __init__(self, growing: Growing, file: io.FileIO, base: int) -> None:
+        self._growing = growing
+        self._file = file
+        self._base = base
+        self._position = 0
+        self._epoch: int | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def _read(self, wanted: memoryview) -> int:
+        """Read at the position and move on; 0 at the end of the file."""
+        with reading(self._growing.path):
+            done = os.preadv(self._file.fileno(), [wanted], self._base + self._position) if wanted else 0
+        self._position += done
+        return done
+
+
+class Reader(_Bytes):
     """A Growing from its first byte on: a read waits until the next bytes are there.
 
     It hashes what it gives. The read that finds the end certifies that: until then nothing that was read counts.
@@ -113,15 +138,8 @@ class Reader(io.RawIOBase):
     """
 
     def __init__(self, growing: Growing, file: io.FileIO, base: int) -> None:
-        self._growing = growing
-        self._file = file
-        self._base = base
-        self._position = 0
-        self._epoch: int | None = None
+        super().__init__(growing, file, base)
         self._hash = hashlib.sha256()
-
-    def readable(self) -> bool:
-        return True
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
         view = memoryview(buffer).cast("B")
@@ -133,33 +151,16 @@ class Reader(io.RawIOBase):
             if not wanted:
                 self._growing.certify(self._hash.hexdigest(), epoch)
                 return 0
-            with reading(self._growing.path):
-                done = os.preadv(self._file.fileno(), [wanted], self._base + self._position)
-            if done:
+            if done := self._read(wanted):
                 self._hash.update(wanted[:done])
-                self._position += done
                 self._epoch = epoch
                 return done
             if not self._growing.is_replaced(epoch):
                 raise ImageError(f"{self._growing.name} is cut: it ends after {self._position} bytes")
 
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
-
-class Anywhere(io.RawIOBase):
+class Anywhere(_Bytes):
     """A Growing whose bytes are read in any order: a read waits for the bytes that it wants."""
-
-    def __init__(self, growing: Growing, file: io.FileIO, base: int) -> None:
-        self._growing = growing
-        self._file = file
-        self._base = base
-        self._position = 0
-        self._epoch: int | None = None
-
-    def readable(self) -> bool:
-        return True
 
     def seekable(self) -> bool:
         return True
@@ -175,12 +176,4 @@ class Anywhere(io.RawIOBase):
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
         view = memoryview(buffer).cast("B")
         front, self._epoch = self._growing.wait(self._position, self._epoch)
-        wanted = view[: max(0, front - self._position)]
-        with reading(self._growing.path):
-            done = os.preadv(self._file.fileno(), [wanted], self._base + self._position) if wanted else 0
-        self._position += done
-        return done
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
+        return self._read(view[: max(0, front - self._position)])
