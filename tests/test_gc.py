@@ -198,8 +198,9 @@ def test_what_the_plan_did_not_name_stays(layout: Layout) -> None:
 
 
 def test_a_directory_that_cannot_be_looked_through_keeps_a_generation(
-    ordinary_user: OrdinaryUser,
+    tmp_path: Path, ordinary_user: OrdinaryUser
 ) -> None:
+    install(Layout(tmp_path / "prefix"), "a")  # what is imported late may be closed to the user
     layout = Layout(ordinary_user.home / "prefix")
 
     def do() -> dict[int, str]:
