@@ -16,6 +16,7 @@ from sifmod.tree.lock import lock
 from sifmod.tree.receipt import numbers
 from sifmod.tree.store import Store, entries
 from support.disk_state import disk_state
+from support.identity import call_as
 from support.slurm import Slurm
 from support.tree import LEASE, MODULE, install, names, nobody, put_image
 from support.user import OrdinaryUser
@@ -184,6 +185,33 @@ def test_files_added_after_the_plan_keep_a_generation(layout: Layout) -> None:
     (layout.generation(MODULE, 1) / "late").write_text("mine")
     assert collect(layout, plan) == Collected((), (), (), 0)
     assert (layout.generation(MODULE, 1) / "late").read_text() == "mine"
+
+
+@no_slurm
+def test_what_the_plan_did_not_name_stays(layout: Layout) -> None:
+    """It could go by now; but nobody was told that it would."""
+    install_several(layout, "abc")
+    plan = plan_gc(layout, days=0)
+    install(layout, "d")
+    assert [old.number for old in collect(layout, plan).generations] == [1]
+    assert numbers(layout, MODULE) == (2, 3, 4)
+
+
+def test_a_directory_that_cannot_be_looked_through_keeps_a_generation(
+    tmp_path: Path, ordinary_user: OrdinaryUser
+) -> None:
+    install(Layout(tmp_path / "prefix"), "a")  # what is imported late may be closed to the user
+    layout = Layout(ordinary_user.home / "prefix")
+
+    def do() -> dict[int, str]:
+        install(layout, "a")
+        (layout.generation(MODULE, 1) / "own").mkdir()
+        (layout.generation(MODULE, 1) / "own").chmod(0)
+        layout.switch(MODULE).unlink()  # so that nobody tries to carry it over
+        install_several(layout, "bc")
+        return kept(plan_gc(layout, days=0, ask_jobs=False))
+
+    assert call_as(ordinary_user.user, do)[1].startswith("it cannot be looked through: [Errno 13] Permission denied")
 
 
 @no_slurm

@@ -263,6 +263,13 @@ def test_nothing_is_replaced_unless_forced(here: Path, capsys: pytest.CaptureFix
     assert read(here / "samtools-1.20.yaml").name == "samtools"
 
 
+def test_a_link_that_leads_to_nothing_is_there_too(here: Path) -> None:
+    (here / "samtools-1.20.yaml").symlink_to("not-there.yaml")
+    before = disk_state(here)
+    assert run(["import", str(INPUTS / "shpc" / "samtools" / "container.yaml")]) == 2
+    assert disk_state(here) == before
+
+
 @pytest.mark.parametrize("there", ["directory", "file"])
 def test_a_file_that_cannot_be_put_in_place_leaves_nothing(here: Path, there: str) -> None:
     """A directory of its name; and a file that nothing can replace."""

@@ -97,6 +97,7 @@ NEARER = {
         ("far/Tiny/Base-1.yaml", "host_env: {NEAR: '1'}"),
         ("near/Tiny-1.0.yaml", "name: Tiny\nversion: '1.0'\nhost_env: {NEAR: '1'}\n"),
         ("near/Tiny/Tiny-1.0.yaml", "name: Tiny\nversion: '1.0'\nhost_env: {NEAR: '1'}\n"),
+        ("here/Tiny-1.0.yaml", "name: Tiny\nversion: '1.0'\nhost_env: {NEAR: '1'}\n"),
     ],
 )
 @pytest.mark.parametrize("made", [True, False], ids=["directories", "nothing"])
@@ -110,6 +111,8 @@ def test_a_nearer_file_that_appears_later_is_noticed(
     if made:
         (tmp_path / appears).parent.mkdir(parents=True, exist_ok=True)
     monkeypatch.setenv("SIFMOD_ROBOT_PATHS", f"{tmp_path}/near:{tmp_path}/far")
+    (tmp_path / "here").mkdir(exist_ok=True)
+    monkeypatch.chdir(tmp_path / "here")
     for _ in range(2):
         assert run(["install", "-q", "--skip-sanity-check", "Tiny-1.0.yaml"]) == 0
     assert generations(prefix) == {"1"}
@@ -385,6 +388,42 @@ def test_a_group_and_a_umask(easyconfig: Path, prefix: Path, own_home: Path) -> 
     assert (root / "modulefile.lua").group() == group
     assert (root / "modulefile.lua").stat().st_mode & 0o777 == 0o440
     assert (root / "bin" / "cat").stat().st_mode & 0o777 == 0o550
+
+
+@pytest.mark.parametrize("source", ["", "/not/there.sif"])
+def test_the_umask_is_this_process_own_again(
+    easyconfig: Path, prefix: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    monkeypatch.setenv("SIFMOD_UMASK", "077")
+    before = os.umask(0o022)
+    try:
+        assert run(["install", "-q", *(("--source", source) if source else ()), str(easyconfig)]) == (
+            10 if source else 0
+        )
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+    assert prefix.exists() == (not source)
+
+
+def test_a_group_that_cannot_be_given_leaves_no_prefix(
+    easyconfig: Path, prefix: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SIFMOD_GROUP", "no-such-group")
+    assert run(["install", "-q", str(easyconfig)]) == 25
+    assert f"{prefix} cannot be given to the group no-such-group" in capfd.readouterr().err
+    assert not prefix.exists()
+
+
+def test_a_prefix_that_is_there_keeps_its_group_and_mode(
+    easyconfig: Path, prefix: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIFMOD_GROUP", "no-such-group")
+    prefix.mkdir(mode=0o750)
+    before = prefix.stat()
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    after = prefix.stat()
+    assert (after.st_gid, after.st_mode) == (before.st_gid, before.st_mode)
 
 
 def test_module_only_does_not_take_another_promise_or_source_for_the_kept_image(

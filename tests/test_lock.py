@@ -286,7 +286,7 @@ def test_an_entry_that_makes_no_sense_is_waited_out(layout: Layout, text: str) -
 
 
 def test_what_a_second_run_that_died_had_taken_over_goes_too(layout: Layout, others: list[Other]) -> None:
-    """It was fenced off already; whoever comes next removes both."""
+    """It was fenced off already; the next run removes both."""
     for count in (1, 2):
         other = Other(layout.prefix, LEASE).take()
         assert len(list(layout.staging.iterdir())) == count

@@ -1,4 +1,4 @@
-"""Two users of one group and one prefix: the broken download of the one is gone on with, or removed, by the other."""
+"""Two users of one group and one prefix: the broken download of the one is resumed, or removed, by the other."""
 
 import os
 import time

@@ -85,8 +85,8 @@ class Store(Incoming):
     def partial(self, key: str) -> Iterator[Path]:
         """A directory for what is being fetched under `key`; it stays for the next run unless `finished`.
 
-        A key names one reference, as hexadecimal digits. Waits while another run works with the same key. Whoever may
-        write in the prefix uses what another has left; what cannot be used is left alone, for one of this user's own.
+        A key names one reference, as hexadecimal digits. Waits while another run works with the same key. What another
+        user of the group has left is used too; what cannot be used is left alone, and the directory is this user's own.
         """
         with ExitStack() as stack:
             if (path := stack.enter_context(self._partial(key))) is None:
