@@ -95,4 +95,4 @@ def test_a_load_tells_a_bare_runtime(
     make_generation(wanted, tiny)
     there = loaded(module_tool, wanted)
     found = {name for name in there if re.fullmatch("(SINGULARITY|APPTAINER)_(NV|NVCCLI|ROCM)", name)}
-    assert found == ({f"SINGULARITY_{variable}", f"APPTAINER_{variable}"} if variable else set())
+    assert found == ({f"{prefix}_{variable}" for prefix in RUNTIME.prefixes} if variable else set())

@@ -58,7 +58,8 @@ def test_the_load_binds_what_is_there(
     place.fill_squashfs(tmp_path)
     loaded = load()
     assert bound(loaded) == f"{root}/user-software.squashfs:/user-software:ro,image-src=/"
-    assert loaded.environment["APPTAINER_BINDPATH"] == loaded.environment["SINGULARITY_BINDPATH"]
+    for prefix in RUNTIME.prefixes:
+        assert loaded.environment[f"{prefix}_BINDPATH"] == loaded.environment["SINGULARITY_BINDPATH"]
     assert loaded.environment["SINGULARITY_BINDPATH"].startswith("/mine:/mine,")
 
 
@@ -102,13 +103,14 @@ def test_a_wrapper_finds_it_without_a_reload(
     assert now() == {"nothing\n"}
     place.fill_directory()
     assert now() == {"directory\n"}
-    place.fill_squashfs(tmp_path)
-    place.squashfs.chmod(0o644)
-    assert now() == {"squashfs\n"}
-    shutil.rmtree(place.directory)
-    assert now() == {"squashfs\n"}
-    place.squashfs.unlink()
-    assert now() == {"nothing\n"}
+    if RUNTIME.binds_squashfs:
+        place.fill_squashfs(tmp_path)
+        place.squashfs.chmod(0o644)
+        assert now() == {"squashfs\n"}
+        shutil.rmtree(place.directory)
+        assert now() == {"squashfs\n"}
+        place.squashfs.unlink()
+        assert now() == {"nothing\n"}
 
 
 def test_a_directory_can_be_written_from_inside(somebody: Somebody, module: Path, place: Place) -> None:
@@ -200,6 +202,8 @@ def test_what_is_added_to_an_installed_module(
     assert sifmod(["install", "-q", str(easyconfig)]) == 0
     assert seen() == ["nothing", "nothing", "tiny"]
     assert seen("echo directory >$CONTAINERROOT/user-software/file") == ["directory", "directory", "tiny"]
+    if not RUNTIME.binds_squashfs:  # make-squashfs refuses, see test_singularityce.py
+        return
     assert seen("make-squashfs", "echo later >$CONTAINERROOT/user-software/file")[1] == "directory"
     assert seen("rm -r $CONTAINERROOT/user-software/*") == ["directory", "directory", "tiny"]  # as it was packed
     (tmp_path / "central").mkdir()

@@ -70,7 +70,13 @@ LIMITS = (
     Limit("mount", "singularity", _EXTRACTS, "install SingularityCE 4.1 or later, or Apptainer", setuid=False),
     Limit("image bind", "singularity-ce", "cannot bind a squashfs file", _DIRECTORY, setuid=False),
     Limit("image bind", "singularity", "cannot bind a squashfs file", _DIRECTORY, setuid=False),
-    Limit("nvccli", "singularity-ce", "ends every command while SINGULARITY_NVCCLI is set", "use --nv", setuid=False),
+    Limit(
+        "nvccli",
+        "singularity-ce",
+        "ends every command while SINGULARITY_NVCCLI is set",
+        "use --nv: `accelerators: {cuda: nv}` in the site",
+        setuid=False,
+    ),
     Limit(
         "variables",
         "singularity-ce",

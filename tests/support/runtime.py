@@ -45,6 +45,11 @@ class RuntimeUnderTest:
         return "zstd" if self.kind == "apptainer" else "gzip"
 
     @property
+    def binds_squashfs(self) -> bool:
+        """Whether it can bind a squashfs file, which SingularityCE without setuid cannot."""
+        return self.kind == "apptainer"
+
+    @property
     def builds(self) -> str:
         """The directory below build/ of the images that it has built."""
         return "tests" if self.kind == "apptainer" else "tests-singularity"
@@ -78,7 +83,8 @@ class RuntimeUnderTest:
 
 def _chosen() -> RuntimeUnderTest:
     """The one that is named, else the machine's; without any the path is empty, and what needs it fails."""
-    path = os.environ.get(VARIABLE) or shutil.which("apptainer") or shutil.which("singularity") or ""
+    named = os.environ.get(VARIABLE) or os.environ.get("SIFMOD_RUNTIME")  # which conftest.py sets for children
+    path = named or shutil.which("apptainer") or shutil.which("singularity") or ""
     said = subprocess.run((path, "--version"), capture_output=True, text=True, check=True).stdout if path else ""
     return RuntimeUnderTest(path, "apptainer" if said.startswith("apptainer ") or not said else "singularity")
 
