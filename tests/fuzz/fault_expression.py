@@ -57,6 +57,9 @@ AROUND = frozenset(
         "realpath",
     }
 )
+# limits that are chosen, where one more or less is nothing that anybody would notice
+CHOSEN = re.compile(r"(MOST|LIMIT|MAX|LARGEST|LONGEST|ENTRIES|SECONDS|EVERY|TRIES)")
+LONG = 40  # a slice of at least so many is one of those too
 FLAG = re.compile(r"\b(?!O_CLOEXEC)[A-Z_]+$")  # the interpreter sets that one anyway
 SWAPPED: dict[type[ast.AST], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE,),
@@ -123,6 +126,8 @@ def _(node: ast.UnaryOp) -> Iterator[Change]:
 @changes.register
 def _(node: ast.Compare) -> Iterator[Change]:
     for i, operator in enumerate(node.ops):
+        if isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE) and CHOSEN.search(ast.unparse(node)):
+            continue
         for swapped in SWAPPED.get(type(operator), ()):
             new = copy.deepcopy(node)
             new.ops[i] = swapped()
@@ -140,7 +145,7 @@ def _(node: ast.Subscript) -> Iterator[Change]:
             new = copy.deepcopy(node)
             setattr(new.slice, name, None)
             yield "a bound is dropped", node, ast.unparse(new)
-            if isinstance(bound, ast.Constant) and isinstance(bound.value, int):
+            if isinstance(bound, ast.Constant) and isinstance(bound.value, int) and bound.value < LONG:
                 setattr(new.slice, name, ast.Constant(bound.value + 1))
                 yield "off by one", node, ast.unparse(new)
 
