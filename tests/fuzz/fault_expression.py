@@ -132,8 +132,9 @@ def _(node: ast.Compare) -> Iterator[Change]:
             new = copy.deepcopy(node)
             new.ops[i] = swapped()
             yield "a comparison is swapped", node, ast.unparse(new)
-    if len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq) and is_text(node.comparators[0]):
-        yield "== becomes startswith", node, f"{ast.unparse(node.left)}.startswith({ast.unparse(node.comparators[0])})"
+    text = ast.unparse(node.comparators[0])
+    if isinstance(node.ops[0], ast.Eq) and is_text(node.comparators[0]) and re.search(r"\W", text[1:-1]):
+        yield "== becomes startswith", node, f"{ast.unparse(node.left)}.startswith({text})"  # a word is a choice of few
 
 
 @changes.register

@@ -158,8 +158,13 @@ def side_by_side(copies: Sequence[Copy], do: Callable[[Copy, T], str], tasks: Se
     threads = [threading.Thread(target=work, args=(copy,)) for copy in copies]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt as error:  # what is under way is ended in order
+        broken.append(error)
+        for thread in threads:
+            thread.join()
     if broken:
         raise broken[0]
 

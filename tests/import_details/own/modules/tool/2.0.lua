@@ -32,3 +32,7 @@ end
 setenv("SINGULARITYENV_COUNT_LEVEL", "3")
 setenv("APPTAINER_BIND", "/scratch:/scratch:ro")
 setenv("SINGULARITYENV_PREPEND_PATH", "/opt/tool/bin:/opt/more/bin")
+if capture("which count") ~= "" then
+   append_path("PATH", "/opt/site/bin")
+   setenv("COUNT_KNOWN", "1")
+end
