@@ -63,8 +63,10 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--only", default="sifmod", metavar="PATH", help="in files whose path begins so (sifmod)")
     parser.add_argument("--at-least", type=float, default=85, metavar="PERCENT", help="what is asked for (85)")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="copies that work side by side (2)")
-    parser.add_argument("--tests", type=int, default=40, metavar="N", help="most tests for a fault (40)")
-    parser.add_argument("--seconds", type=float, default=60, help="most time of the tests for a fault (60)")
+    parser.add_argument("--tests", type=int, default=80, metavar="N", help="most tests for a fault (80)")
+    parser.add_argument(
+        "--seconds", type=float, default=120, help="most time of the tests for a fault, as traced (120)"
+    )
     parser.add_argument("--files", nargs="*", metavar="FILE", help="use the tests of these files only (all)")
     parser.add_argument("--leave-out", default=LEFT_OUT, metavar="REGEX", help=f"tests that are not used ({LEFT_OUT})")
     parser.add_argument(
