@@ -1,0 +1,80 @@
+"""Small promises of install and its files: each was once broken by fuzz/faults.py without a test that noticed."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from plans import plan
+from sifmod.cli.main import run
+from sifmod.module.render import render
+from sifmod.tree.change import Change
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import lock
+from support.images import Images
+
+
+@pytest.fixture
+def easyconfig(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    path = tmp_path / "Tiny-1.0.yaml"
+    path.write_text(f"name: Tiny\nversion: '1.0'\nimage: {{sources: ['{images.tiny_sif}']}}\nwrappers: [sh]\n")
+    return path
+
+
+def test_a_dry_run_in_json(easyconfig: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", "--dry-run", "--json", str(easyconfig)]) == 0
+    row = {"easyconfig": str(easyconfig), "module": "Tiny/1.0", "mark": " "}
+    assert json.loads(capfd.readouterr().out) == [row]
+
+
+def test_own_files_are_told_when_there_are_some(
+    easyconfig: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    generations = tmp_path / "prefix" / "software" / "Tiny" / ".generations" / "1.0"
+    for _ in range(2):
+        assert run(["install", "--rebuild", str(easyconfig)]) == 0
+        assert "your own files" not in capfd.readouterr().err
+    (generations / "2" / "mine").write_text("1")
+    assert run(["install", "--rebuild", str(easyconfig)]) == 0
+    assert "your own files come along: mine" in capfd.readouterr().err
+    os.mkfifo(generations / "3" / "pipe")
+    assert run(["install", "--rebuild", str(easyconfig)]) == 0
+    said = capfd.readouterr().err
+    assert "your own files come along: mine" in said
+    assert "your own files stay in the last generation: pipe" in said
+
+
+def test_every_text_ends_with_one_line_end() -> None:
+    for file in render(plan(), "/opt/x"):
+        assert file.text.endswith("\n"), file.path
+        assert not file.text.endswith("\n\n"), file.path
+
+
+def test_a_change_that_fails_half_way_gives_everything_back(tmp_path: Path) -> None:
+    """Content and mode of a file, and the text of a link."""
+    place = tmp_path / "prefix" / "modules"
+    place.mkdir(parents=True)
+    (place / "file").write_text("old")
+    (place / "file").chmod(0o640)
+    (place / "link").symlink_to("somewhere")
+    (place / "removed").write_text("kept")
+    (place / "full").mkdir()
+    (place / "full" / "of").write_text("something")
+    layout = Layout(tmp_path / "prefix")
+    with lock(layout, "x", 60, lambda _who: None) as held:
+        change = Change(held, layout.prefix)
+        change.file(place / "file", "new")
+        change.link(place / "link", "elsewhere")
+        change.file(place / "new", "new")
+        change.remove(place / "removed")
+        change.link(place / "other", "x")
+        (place / "other").mkdir()  # so that the last step fails
+        (place / "other" / "file").touch()
+        with pytest.raises(OSError, match="other"):
+            change.apply()
+    assert ((place / "file").read_text(), (place / "file").stat().st_mode & 0o777) == ("old", 0o640)
+    assert os.readlink(place / "link") == "somewhere"
+    assert (place / "removed").read_text() == "kept"
+    assert not (place / "new").exists()
