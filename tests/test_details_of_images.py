@@ -8,10 +8,16 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
+from sifmod.errors import ImageError
 from sifmod.image.download.remote import Remote
+from sifmod.image.layers.malformed import Malformed
 from sifmod.image.layers.merge import merge_layers
+from sifmod.image.layers.sparse import header_map
 from sifmod.image.metadata.describe import inspect_text
+from sifmod.image.oci.content import LARGEST
 from sifmod.image.oci.credentials import auth_files
+from sifmod.image.oci.files import Directory as Files
+from sifmod.image.oci.files import read_json
 from sifmod.image.squashfs.listing import ListingWriter
 from sifmod.image.squashfs.metadata import MetadataWriter
 from support.downloading import Place, content, getter, serving
@@ -78,13 +84,34 @@ def test_parents_that_no_layer_names_where_the_layers_are_entangled() -> None:
 
 
 def test_a_hidden_file_that_its_own_layer_replaces_is_no_target_of_a_link() -> None:
-    from sifmod.errors import ImageError
-
     lower = [Entry("a", content=b"1"), directory("a"), hard_link("b", "a")]
     upper = [Entry("a", content=b"2")]
     for layers in ([lower], [lower, upper]):
         with pytest.raises(ImageError, match="hard link"):
             merge_layers([Stored(tar(layer)) for layer in layers], Memory(), epoch=EPOCH, progress=lambda _a, _b: None)
+
+
+def test_a_sparse_map_that_never_ends() -> None:
+    more = bytearray(512)
+    more[482] = more[504] = 1  # another block follows
+    more[483:495] = b"00000000000\0"
+    asked = []
+
+    def block() -> bytes:
+        asked.append(1)
+        assert len(asked) < 100_000
+        return bytes(more)
+
+    with pytest.raises(Malformed, match="a sparse map is too long"):
+        header_map(bytes(more), block)
+
+
+def test_a_long_manifest_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "index.json").write_bytes(b" " * (LARGEST + 1))
+    with pytest.raises(ImageError, match=f"index.json has {LARGEST + 1} bytes, and no manifest or config is so long"):
+        read_json(Files(tmp_path), "index.json")
+    (tmp_path / "index.json").write_bytes(b" " * LARGEST)
+    assert len(read_json(Files(tmp_path), "index.json")) == LARGEST
 
 
 def test_the_index_of_a_large_directory_has_every_block() -> None:

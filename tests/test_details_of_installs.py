@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from plans import plan
+from sifmod.actions.draft_site import draft_site
+from sifmod.actions.survey import Survey
 from sifmod.cli.main import run
 from sifmod.module.render import render
 from sifmod.tree.change import Change
+from sifmod.tree.disk import move, prune, take, write
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from support.images import Images
@@ -78,3 +81,40 @@ def test_a_change_that_fails_half_way_gives_everything_back(tmp_path: Path) -> N
     assert os.readlink(place / "link") == "somewhere"
     assert (place / "removed").read_text() == "kept"
     assert not (place / "new").exists()
+
+
+def test_empty_directories_go_up_to_the_top_and_past_those_that_are_gone(tmp_path: Path) -> None:
+    (tmp_path / "top" / "a" / "b").mkdir(parents=True)
+    prune(tmp_path / "top" / "a" / "b" / "gone" / "too", tmp_path / "top")
+    assert os.listdir(tmp_path / "top") == []
+    (tmp_path / "top" / "a" / "b").mkdir(parents=True)
+    (tmp_path / "top" / "a" / "file").touch()
+    prune(tmp_path / "top" / "a" / "b", tmp_path / "top")
+    assert os.listdir(tmp_path / "top" / "a") == ["file"]
+    prune(tmp_path / "top" / "x", tmp_path / "elsewhere")
+    assert (tmp_path / "top").is_dir()
+
+
+def test_a_file_is_on_the_disk_before_its_name_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each fsync, by what it is of: the file, and then its directory; and a failure is not hidden."""
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), tmp_path))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    write(tmp_path / "new", b"x" * 100_000)
+    assert synced == ["new"]
+    move(tmp_path / "new", tmp_path / "made" / "there")
+    assert synced == ["new", "made"]
+    take(tmp_path / "made" / "there", tmp_path / "back")
+    assert synced == ["new", "made", "made"]
+    assert (tmp_path / "back").read_bytes() == b"x" * 100_000
+
+
+def test_a_draft_for_networks_of_two_kinds() -> None:
+    for networks, plugin in ((("ib0", "hsn0"), "AWS Libfabric"), (("ib0", "ib1"), "IB")):
+        text = draft_site("yes", ("cuda", "seen"), Survey((), (), (), (), networks))
+        assert f"NCCL_NET: {plugin}\n" in text

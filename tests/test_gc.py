@@ -226,6 +226,36 @@ def test_a_changed_file_keeps_a_generation(layout: Layout) -> None:
     assert path.read_text() == "mine"
 
 
+def other_link(root: Path) -> str:
+    (root / "user-software").unlink()
+    (root / "user-software").symlink_to("elsewhere")
+    return "user-software"
+
+
+def file_for_link(root: Path) -> str:
+    (root / "user-software").unlink()
+    (root / "user-software").write_text("mine")
+    return "user-software"
+
+
+def link_to_the_same(root: Path) -> str:
+    (root / "easyconfig.yaml").rename(root.parent / "moved.yaml")
+    (root / "easyconfig.yaml").symlink_to(root.parent / "moved.yaml")
+    return "easyconfig.yaml"
+
+
+@no_slurm
+@pytest.mark.parametrize("change", [other_link, file_for_link, link_to_the_same])
+def test_whatever_was_changed_by_hand_keeps_a_generation(layout: Layout, change: Callable[[Path], str]) -> None:
+    install_several(layout, "abc")
+    path = change(layout.generation(MODULE, 1))
+    before = disk_state(layout.generation(MODULE, 1))
+    plan = plan_gc(layout, days=0)
+    assert kept(plan)[1] == f"files in it were changed by hand: {path}"
+    collect(layout, plan)
+    assert disk_state(layout.generation(MODULE, 1)) == before
+
+
 @no_slurm
 @pytest.mark.parametrize("text", [None, "{"])
 def test_without_a_receipt_nothing_is_known(layout: Layout, text: str | None) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.config.name import ModuleName
-from sifmod.errors import InstallError, LockError
+from sifmod.errors import InstallError, LockError, SifmodError
 from sifmod.module.file import File
 from sifmod.tree.disk import remove_tree
 from sifmod.tree.generation import module_lock, publish, restore, staged_generation, tidy
@@ -17,6 +17,7 @@ from sifmod.tree.receipt import live, live_number, numbers
 from sifmod.tree.state import missing
 from sifmod.tree.store import Store
 from support.disk_state import State, disk_state
+from support.identity import call_as
 from support.tree import LEASE, MODULE, become, fill, install, install_under, names, nobody, put_image
 from support.user import OrdinaryUser
 
@@ -391,3 +392,50 @@ def test_another_module_is_not_disturbed(layout: Layout) -> None:
         remove_tree(held.directory)
     assert disk_state(Path(other.root), layout.module_file(other.module, "lua")) == before
     assert live(layout, other.module) == other
+
+
+def test_a_link_in_the_place_of_a_stub_is_not_ours(layout: Layout, tmp_path: Path) -> None:
+    """Even where it leads to the very same text."""
+    install(layout, "a")
+    stub = layout.module_file(MODULE, "lua")
+    stub.rename(tmp_path / "mine.lua")
+    stub.symlink_to(tmp_path / "mine.lua")
+    before = disk_state(layout.modules, layout.software, tmp_path / "mine.lua")
+    with pytest.raises(InstallError, match="was not written by sifmod"):
+        install(layout, "b")
+    assert disk_state(layout.modules, layout.software, tmp_path / "mine.lua") == before
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_the_link_to_an_image_comes_back_only_while_that_is_there(layout: Layout, gone: bool) -> None:
+    """Its user gave it up for the site's copy; the other links come back in any case."""
+    installation = install(layout, "a")
+    root = Path(installation.root)
+    for name in ("tiny.sif", "user-software"):
+        (root / name).unlink()
+    if gone:
+        Path(installation.image.path).unlink()
+    with module_lock(layout, MODULE, LEASE, nobody) as held:
+        restore(layout, installation, held)
+    assert (root / "user-software").is_symlink()
+    assert (root / "tiny.sif").is_symlink() != gone
+
+
+def test_a_history_that_cannot_be_read_is_not_written_anew(tmp_path: Path, ordinary_user: OrdinaryUser) -> None:
+    install(Layout(tmp_path / "prefix"), "a")  # what is imported late may be closed to the user
+    layout = Layout(ordinary_user.home / "prefix")
+
+    def do() -> str:
+        install(layout, "a")
+        install(layout, "b")
+        layout.history(MODULE).chmod(0)
+        try:
+            install(layout, "c")
+        except (OSError, SifmodError) as error:
+            return str(error)
+        return "installed"
+
+    assert "Permission denied" in call_as(ordinary_user.user, do)
+    layout.history(MODULE).chmod(0o644)
+    assert [event.generation for event in read_history(layout, MODULE)] == [1, 2]
+    assert live_number(layout, MODULE) == 2

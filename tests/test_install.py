@@ -406,11 +406,17 @@ def test_the_umask_is_this_process_own_again(
     assert prefix.exists() == (not source)
 
 
+@pytest.mark.parametrize("verb", ["install", "fetch"])
 def test_a_group_that_cannot_be_given_leaves_no_prefix(
-    easyconfig: Path, prefix: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    easyconfig: Path,
+    sif: Path,
+    prefix: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    verb: str,
 ) -> None:
     monkeypatch.setenv("SIFMOD_GROUP", "no-such-group")
-    assert run(["install", "-q", str(easyconfig)]) == 25
+    assert run([verb, "-q", str(easyconfig if verb == "install" else sif)]) == 25
     assert f"{prefix} cannot be given to the group no-such-group" in capfd.readouterr().err
     assert not prefix.exists()
 

@@ -1,5 +1,6 @@
 """After a crash of the node: what has a name has its data, whatever verb was running."""
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,10 +43,14 @@ def test_every_verb_syncs_data_before_names_and_names_before_it_ends(place: Plac
     own.mkdir(parents=True)
     (own / "results.csv").write_text("mine")
     (own / "link").symlink_to("results.csv")
+    (own / "results.csv").chmod(0o750)
+    os.utime(own / "results.csv", (1, 1))
     assert sifmod(place, place.install("b")) == []
     assert (place.prefix / "software" / "Tiny" / "1.0" / "own" / "inner" / "link").read_text() == "mine"
     assert sifmod(place, place.install("c"), "-e", NO_LINKS) == []
     assert (place.prefix / "software" / "Tiny" / "1.0" / "own" / "inner" / "link").read_text() == "mine"
+    copied = (own / "results.csv").stat()
+    assert (copied.st_nlink, copied.st_mode & 0o777, copied.st_mtime) == (1, 0o750, 1)
     assert sifmod(place, place.install("b")) == []
     (place.prefix / "software" / "Tiny" / "1.0" / "tiny.sif").unlink()
     assert sifmod(place, place.install("b")) == []

@@ -51,7 +51,7 @@ def covering(known: Map, fault: Fault, most: int, seconds: float) -> tuple[Test,
         files[test.file].append(test)
     nearest = sorted(files, key=lambda file: -_nearness(known, file, fault, words))
     order = [
-        ((i + 1) * (j + 1), test)
+        ((i + 1) ** 2 * (j + 1), test)
         for i, file in enumerate(nearest)
         for j, test in enumerate(_in_order(files[file], words))
     ]
@@ -141,7 +141,8 @@ def _nearness(known: Map, file: str, fault: Fault, words: Collection[str]) -> fl
     near = sum(1 / sum(word in known.words(each) for each in all_files) for word in shared)
     place = Path(fault.path)
     stem = Path(file).stem.removeprefix("test_")
-    return near + 2 * (stem in {place.stem, f"{place.parent.name}_{place.stem}"}) + (place.stem in stem.split("_"))
+    parts = set(re.split("[_-]", place.stem)) & set(stem.split("_"))
+    return near + 2 * (stem in {place.stem, f"{place.parent.name}_{place.stem}"}) + len(parts)
 
 
 def _in_order(tests: Sequence[Test], words: Collection[str]) -> list[Test]:
