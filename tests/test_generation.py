@@ -439,3 +439,13 @@ def test_a_history_that_cannot_be_read_is_not_written_anew(tmp_path: Path, ordin
     layout.history(MODULE).chmod(0o644)
     assert [event.generation for event in read_history(layout, MODULE)] == [1, 2]
     assert live_number(layout, MODULE) == 2
+
+
+def test_what_cannot_be_published_leaves_nothing_but_its_image(layout: Layout) -> None:
+    """A file stands where the modulefiles go."""
+    layout.prefix.mkdir()
+    layout.modules.write_text("mine")
+    with pytest.raises(InstallError):
+        install(layout, "a")
+    assert {name for name in names(layout) if not name.startswith("images")} == {".staging", "modules"}
+    assert layout.modules.read_text() == "mine"

@@ -128,3 +128,14 @@ def test_listing_imports_only_what_is_cheap() -> None:
     loaded = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True).stdout.split()
     heavy = {"pydantic", "yaml", "jinja2", "requests", "click", "rich", "filelock", "subprocess", "threading"}
     assert not heavy & set(loaded)
+
+
+def test_a_receipt_of_another_format_is_none_that_can_be_read(tmp_path: Path) -> None:
+    root = Path(install(Layout(tmp_path / "prefix"), "a").root)
+    assert read_receipt(root) is not None
+    receipt = root / RECEIPT
+    text = receipt.read_text()
+    receipt.chmod(0o644)
+    receipt.write_text(text.replace('"format":1', '"format":2'))
+    assert receipt.read_text() != text
+    assert read_receipt(root) is None
