@@ -155,7 +155,7 @@ def test_the_schema_is_json(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_doctor_looks_and_changes_nothing(own_home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code = run(["doctor", "--json"])
-    findings = {finding["subject"]: finding for finding in json.loads(capfd.readouterr().out)}
+    findings = {finding["subject"]: finding for finding in reversed(json.loads(capfd.readouterr().out))}
     assert {
         "runtime",
         "user namespaces",
@@ -165,7 +165,7 @@ def test_doctor_looks_and_changes_nothing(own_home: Path, capfd: pytest.CaptureF
         "Slurm",
         "prefix",
     } <= findings.keys()
-    assert findings["runtime"]["text"].startswith(f"{RUNTIME.kind}")
+    assert findings["runtime"]["text"].startswith(RUNTIME.kind)
     assert findings["module tool"]["status"] == "missing"
     assert code == 1
     assert list(own_home.iterdir()) == []

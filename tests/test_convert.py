@@ -164,7 +164,11 @@ def test_the_same_image_gives_the_same_bytes(images: Images, registry: Registry,
     assert len({artifact.sha256 for artifact in two}) == 1
 
 
-@pytest.mark.parametrize("how", ["gzip:1", "gzip:6", "zstd:1", "zstd:19", "lz4"])
+# SingularityCE starts no zstd
+EVERY = ["gzip:1", "gzip:6", "lz4", *(["zstd:1", "zstd:19"] if RUNTIME.compression == "zstd" else [])]
+
+
+@pytest.mark.parametrize("how", EVERY)
 def test_every_compression_runs(images: Images, one_prefix: Prefix, how: str) -> None:
     artifact = one_prefix.fetch(plan(f"oci:{images.tiny_layout()}"), settings=Settings(compression=how))
     assert artifact.origin.compression == how

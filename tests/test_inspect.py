@@ -39,7 +39,7 @@ def definition(tmp_path: Path, text: str) -> Path:
 def test_a_sif_that_apptainer_converted(images: Images) -> None:
     layout = images.tiny_layout("described", labels=LABELS, env=("GREETING=good day",))
     found = describe_sif(images.tiny("described", labels=LABELS, env=("GREETING=good day",)))
-    assert (found.kind, found.arch, found.compression, found.runscript) == ("SIF", "amd64", "zstd", "")
+    assert (found.kind, found.arch, found.compression, found.runscript) == ("SIF", "amd64", RUNTIME.compression, "")
     assert found.origin == f"oci:{layout}"
     assert f"from: {layout}" in found.definition
     assert dict(found.config.environment) == {"PATH": PATH, "GREETING": "good day"}

@@ -196,7 +196,7 @@ def test_a_module_without_runscripts_and_wrappers_loads(
 ) -> None:
     easyconfig.write_text(easyconfig.read_text().replace("[sh, cat, start-shell]", "[]") + "runscripts: []\n")
     assert run(["install", "-q", "--module-syntax", "both", str(easyconfig)]) == 0
-    step = module_tool.run('module load Tiny/1.0 && singularity exec "$SIF" ls /runscripts', prefix / "modules")
+    step = module_tool.run('module load Tiny/1.0 && singularity -q exec "$SIF" ls /runscripts', prefix / "modules")
     assert (step.code, step.stderr, step.stdout) == (0, "", "README\n")
 
 

@@ -37,7 +37,7 @@ CONFIGS: dict[str, dict[str, object]] = {
             "HOME=/nowhere",
             "USER=bob",
             "LD_LIBRARY_PATH=/opt/lib",
-            "PS1=> ",
+            *(["PS1=> "] if RUNTIME.kind == "apptainer" else []),  # which SingularityCE's conversion leaves out
             "BARE",
             "EMPTY=",
             "1x=2",
@@ -87,7 +87,7 @@ def test_run_does_what_apptainers_conversion_does(
     pair: Pair, options: tuple[str, ...], arguments: tuple[str, ...]
 ) -> None:
     ours, theirs = pair.both("run", options, arguments)
-    listed = f"{RUNTIME.prefix}_APPNAME=" in theirs.stdout  # without entrypoint and command theirs lists the variables
+    listed = "SINGULARITY_" in theirs.stdout  # without entrypoint and command theirs lists the variables
     if listed:
         assert (ours.code, ours.stdout) == (1, "")
         assert "this image has no entrypoint and no command" in ours.stderr

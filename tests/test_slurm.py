@@ -9,7 +9,7 @@ from support.images import Images
 from support.jobs import lines, load, write_script
 from support.slurm import Slurm
 
-RUN = 'exec singularity exec "$SIF" conda-python-distributed ddp.py "$@"'
+RUN = 'exec singularity -q exec "$SIF" conda-python-distributed ddp.py "$@"'
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def test_all_reduce_over_two_nodes(slurm: Slurm, module: dict[str, str], work: Path) -> None:
-    command = 'srun --quiet -N2 -n4 singularity exec "$SIF" conda-python-distributed ddp.py 7'
+    command = 'srun --quiet -N2 -n4 singularity -q exec "$SIF" conda-python-distributed ddp.py 7'
     result = slurm.run(("sh", "-c", command), module, work).ok()
     assert sorted(result.stdout.splitlines()) == lines(7, ("n1", "n1", "n2", "n2"))
     assert result.stderr == ""
@@ -59,7 +59,7 @@ def test_steps_of_one_batch_job(slurm: Slurm, module: dict[str, str], work: Path
         f"srun --overlap -N2 -n3 -m plane=2 sh -c '{RUN}' sh 4 5 >both &\n"
         f"srun --overlap -N1 -n2 -w n2 sh -c '{RUN}' sh 5 4 >second &\n"
         "wait\n"
-        'singularity exec "$SIF" conda-python-distributed -c '
+        'singularity -q exec "$SIF" conda-python-distributed -c '
         '\'import os; print(os.environ["WORLD_SIZE"], os.environ["MASTER_ADDR"])\' >alone\n'
     )
     output = f"--output={work}/output"

@@ -56,7 +56,7 @@ def work(tmp_path: Path) -> Path:
 
 def srun(script: str, *words: str) -> tuple[str, ...]:
     """The end of srun's command line."""
-    return ("sh", "-c", f'exec singularity exec "$SIF" {script} "$@"', "sh", *words)
+    return ("sh", "-c", f'exec singularity -q exec "$SIF" {script} "$@"', "sh", *words)
 
 
 @pytest.mark.parametrize("script", [CONDA, TORCHRUN])
@@ -121,7 +121,7 @@ def test_each_rank_has_its_own_gpu_where_slurm_says_none(cluster: Slurm, rocm: d
 def test_a_mask_that_the_job_sets_itself_is_left_alone(cluster: Slurm, rocm: dict[str, str], work: Path) -> None:
     """Here in the task: where a cluster has GPUs, Slurm takes away what was set before and not asked of it."""
     for name in ("ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
-        own = ("sh", "-c", f'export {name}=7; exec singularity exec "$SIF" {CONDA} tell.py')
+        own = ("sh", "-c", f'export {name}=7; exec singularity -q exec "$SIF" {CONDA} tell.py')
         result = cluster.srun(("--quiet", "-N1", "-n2", *own), {**rocm}, work).ok()
         seen = [json.loads(line) for line in result.stdout.splitlines()]
         assert [{mask: one[mask] for mask in MASKS if mask in one} for one in seen] == [{name: "7"}] * 2

@@ -10,7 +10,7 @@ from support.images import Images
 from support.jobs import lines, load, write_script
 from support.slurm import Slurm
 
-TORCHRUN = 'exec singularity exec "$SIF" torchrun-distributed'
+TORCHRUN = 'exec singularity -q exec "$SIF" torchrun-distributed'
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +96,8 @@ def test_a_process_that_fails(slurm: Slurm, module: dict[str, str], work: Path) 
 def test_outside_a_step(slurm: Slurm, module: dict[str, str], work: Path) -> None:
     """In a batch script without srun there is one launcher, although the job has two nodes."""
     (work / "job.sh").write_text(
-        '#!/bin/bash\nsingularity exec "$SIF" torchrun-distributed -n 2 -m platform >one\n'
-        'singularity exec "$SIF" torchrun-distributed ask.py >alone\n'
+        '#!/bin/bash\nsingularity -q exec "$SIF" torchrun-distributed -n 2 -m platform >one\n'
+        'singularity -q exec "$SIF" torchrun-distributed ask.py >alone\n'
     )
     (work / "ask.py").write_text("import os; print(os.environ['WORLD_SIZE'], os.environ['LOCAL_RANK'])")
     output = f"--output={work}/output"
