@@ -118,3 +118,22 @@ def test_a_draft_for_networks_of_two_kinds() -> None:
     for networks, plugin in ((("ib0", "hsn0"), "AWS Libfabric"), (("ib0", "ib1"), "IB")):
         text = draft_site("yes", ("cuda", "seen"), Survey((), (), (), (), networks))
         assert f"NCCL_NET: {plugin}\n" in text
+
+
+def test_uninstall_cleans_up_after_a_run_that_was_killed(easyconfig: Path, tmp_path: Path) -> None:
+    """Of another module too, and before it looks for its own."""
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    layout = Layout(tmp_path / "prefix")
+    with lock(layout, "Other@1", 60, lambda _who: None) as held:
+        left = held.directory
+    left.mkdir(parents=True)
+    (left / "1.new").touch()
+    assert run(["uninstall", "Tiny/1.0"]) == 0
+    assert not left.exists()
+
+
+def test_what_is_no_regular_file_is_no_image(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "Device-1.yaml"
+    path.write_text("name: Device\nversion: '1'\nimage: {sources: [/dev/null], filename: x.sif}\n")
+    assert run(["install", "--prefix", str(tmp_path / "prefix"), str(path)]) == 10
+    assert "/dev/null is not a regular file" in capfd.readouterr().err
