@@ -91,3 +91,25 @@ def test_empty_parts_of_a_list_in_a_variable(tmp_path: Path) -> None:
     configuration = Configuration(tmp_path, {"SIFMOD_ROBOT_PATHS": f":{tmp_path}/a::{tmp_path}/b:"})
     paths = configuration.site(site="generic").site.robot_paths
     assert paths[:-1] == (tmp_path / "a", tmp_path / "b")  # and what is shipped
+
+
+@pytest.mark.parametrize(
+    ("mirror", "right"),
+    [
+        ("mirror.example", True),
+        ("mirror.example:1/hub/x", True),
+        ("[::1]:65535", True),
+        ("mirror.example:0", False),
+        ("mirror.example:65536", False),
+        ("https://mirror.example", False),
+        ("mirror.example/", False),
+        ("-mirror.example", False),
+    ],
+)
+def test_what_a_mirror_may_be(configuration: Configuration, mirror: str, right: bool) -> None:
+    write(configuration.root / "etc" / "own.yaml", f"mirrors: {{docker.io: ['{mirror}']}}\n")
+    if right:
+        assert str(mirror) in str(configuration.site(site="generic").site.mirrors)
+    else:
+        with pytest.raises(ConfigError, match="expected a registry and perhaps a path"):
+            configuration.site(site="generic")

@@ -11,6 +11,7 @@ from sifmod.actions.draft_site import draft_site
 from sifmod.actions.survey import Survey
 from sifmod.cli.main import run
 from sifmod.module.render import render
+from sifmod.tree import jobs
 from sifmod.tree.change import Change
 from sifmod.tree.disk import move, prune, take, write
 from sifmod.tree.layout import Layout
@@ -118,3 +119,65 @@ def test_a_draft_for_networks_of_two_kinds() -> None:
     for networks, plugin in ((("ib0", "hsn0"), "AWS Libfabric"), (("ib0", "ib1"), "IB")):
         text = draft_site("yes", ("cuda", "seen"), Survey((), (), (), (), networks))
         assert f"NCCL_NET: {plugin}\n" in text
+
+
+def test_uninstall_cleans_up_after_a_run_that_was_killed(easyconfig: Path, tmp_path: Path) -> None:
+    """Of another module too, and before it looks for its own."""
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    layout = Layout(tmp_path / "prefix")
+    with lock(layout, "Other@1", 60, lambda _who: None) as held:
+        left = held.directory
+    left.mkdir(parents=True)
+    (left / "1.new").touch()
+    assert run(["uninstall", "Tiny/1.0"]) == 0
+    assert not left.exists()
+
+
+def test_what_is_no_regular_file_is_no_image(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "Device-1.yaml"
+    path.write_text("name: Device\nversion: '1'\nimage: {sources: [/dev/null], filename: x.sif}\n")
+    assert run(["install", "--prefix", str(tmp_path / "prefix"), str(path)]) == 10
+    assert "/dev/null is not a regular file" in capfd.readouterr().err
+
+
+def test_an_install_says_from_where(easyconfig: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", str(easyconfig)]) == 0
+    assert f"Tiny/1.0: installing from {easyconfig}\n" in capfd.readouterr().err
+    assert run(["install", "--rebuild", "--quiet", str(easyconfig)]) == 0
+    assert "installing from" not in capfd.readouterr().err
+
+
+def test_a_module_that_cannot_be_published_is_not_there(
+    easyconfig: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A file stands where the modulefile's directory has to be."""
+    place = tmp_path / "prefix" / "modules" / "Tiny"
+    place.parent.mkdir(parents=True)
+    place.write_text("somebody's")
+    assert run(["install", str(easyconfig)]) == 18
+    assert "cannot publish Tiny/1.0" in capfd.readouterr().err
+    assert place.read_text() == "somebody's"
+    assert os.listdir(place.parent) == ["Tiny"]
+    assert list((tmp_path / "prefix").glob("software/Tiny/1.0")) == []
+    assert run(["list"]) == 0
+    assert "Tiny" not in capfd.readouterr().out
+
+
+def test_a_squeue_that_does_not_answer_keeps_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    squeue = tmp_path / "bin" / "squeue"
+    squeue.parent.mkdir()
+    squeue.write_text("#!/bin/sh\nexec sleep 60\n")
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{squeue.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(jobs, "_TIMEOUT", 0.2)
+    assert jobs.ask_slurm(tmp_path).unknown.startswith("squeue did not answer: ")
+
+
+def test_doctor_says_who_chose_the_prefix(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(["doctor"])
+    assert "default, images over 2 GB are asked about" in capfd.readouterr().out
+    monkeypatch.setenv("SIFMOD_PREFIX", str(own_home / "mine"))
+    run(["doctor"])
+    assert f"{own_home / 'mine'} (configured), " in capfd.readouterr().out

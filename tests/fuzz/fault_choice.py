@@ -14,6 +14,7 @@ from fault_python import is_another, python_faults
 from fault_text import text_faults
 
 AT_LEAST = 3  # of each folder
+AROUND = 4  # lines of a template, before and after
 
 
 def choose(count: int, seed: int, only: str) -> list[Fault]:
@@ -128,9 +129,10 @@ def _python_files() -> tuple[str, ...]:
 
 
 def _words(fault: Fault) -> frozenset[str]:
-    """The words of the line and of the file's place."""
+    """The words of the statement, of the file's place, and in a template of the lines around it."""
     lines = (ROOT / fault.path).read_text().splitlines()
-    text = " ".join(lines[number - 1] for number in {fault.line, *fault.lines})
+    around = fault.lines or range(max(1, fault.line - AROUND), min(len(lines), fault.line + AROUND) + 1)
+    text = " ".join(lines[number - 1] for number in around)
     return frozenset(re.findall(r"\w{3,}", f"{text} {' '.join(fault.names)} {fault.path.removeprefix('sifmod/')}"))
 
 
@@ -152,6 +154,7 @@ def _in_order(tests: Sequence[Test], words: Collection[str]) -> list[Test]:
     ranked = []
     for test in sorted(tests, key=lambda each: each.seconds):
         function = test.name.partition("[")[0]
-        ranked.append((seen[function], -len(parts & set(re.split(r"[_:]+", function))), test.seconds, test))
+        shared = len(parts & set(re.split(r"[_:]+", function)))
+        ranked.append((seen[function] // (1 + 2 * shared), -shared, test.seconds, test))
         seen[function] += 1
     return [each[-1] for each in sorted(ranked, key=lambda each: each[:3])]

@@ -57,8 +57,8 @@ AROUND = frozenset(
         "realpath",
     }
 )
-# limits that are chosen, where one more or less is nothing that anybody would notice
-CHOSEN = re.compile(r"(MOST|LIMIT|MAX|LARGEST|LONGEST|ENTRIES|SECONDS|EVERY|TRIES)")
+# clocks, and limits that are chosen: one more or less is nothing that anybody would notice
+CHOSEN = re.compile(r"(\btime\.|monotonic|MOST|LIMIT|MAX|LARGEST|LONGEST|ENTRIES|SECONDS|EVERY|TRIES)")
 LONG = 40  # a slice of at least so many is one of those too
 FLAG = re.compile(r"\b(?!O_CLOEXEC)[A-Z_]+$")  # the interpreter sets that one anyway
 SWAPPED: dict[type[ast.AST], tuple[type[ast.cmpop], ...]] = {

@@ -90,7 +90,7 @@ def _of_shell(code: str, before: str) -> Iterator[Change]:
             rest = " | ".join(item for i, item in enumerate(items) if i != left)
             yield "an item of a pattern is dropped", pattern.start(1), pattern.end(1), rest
     if not re.match(r"(export )?\w+=", stripped) and not stripped.startswith(("case", "printf")):
-        for quoted in re.finditer(r"\"(\$\{?[\w@#%*;:/-]+\}?)\"", code):
+        for quoted in re.finditer(r"\"(\$\{?(?![#?$]|\w+:-\d)[\w@#%*;:/-]+\}?)\"", code):
             yield "quotes are dropped", quoted.start(), quoted.end(), quoted[1]
     for mode in re.finditer(r"(?<=chmod )\S+|(?<=umask )\d+", code):
         yield "another mode", mode.start(), mode.end(), "000" if code[: mode.start()].endswith("umask ") else "a+rwX"

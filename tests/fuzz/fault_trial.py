@@ -12,7 +12,7 @@ from fault import Fault
 from fault_copy import ROOT, Copy, Ran
 from fault_map import Test
 
-SLACK = 30.0  # seconds that a run of tests may take beyond four times what they took when they were traced
+SLACK = 30.0  # seconds that a run of tests may take beyond twice what they took when they were traced
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def attempt(copy: Copy, fault: Fault, tests: Sequence[Test], unreliable: Unrelia
     """Try one fault; the copy is as before when this returns."""
     source = (ROOT / fault.path).read_bytes()
     while left := unreliable.without(tests):
-        limit = SLACK + 4 * sum(test.seconds for test in left)
+        limit = SLACK + 2 * sum(test.seconds for test in left)
         copy.write(fault.path, fault.put_into(source))
         try:
             ran = copy.run([test.name for test in left], limit, "-x")
