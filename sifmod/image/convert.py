@@ -1,9 +1,12 @@
 """An OCI image to a SIF: its layers merged from the top down, straight into a squashfs in its place."""
 
 import gc
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import ImageError, UnstartableError
@@ -53,7 +56,10 @@ def convert(request: Request) -> Fetched:
             warnings = _written(request, image, downloads, metadata, how)
             downloads.complete()
     # only now: what the header says of the squashfs is known last and stands first
-    sha256, size = sha256_file(request.incoming), request.incoming.stat().st_size
+    with ThreadPoolExecutor(1) as beside:
+        written = beside.submit(_flush, request.incoming)  # the store syncs it too, and then has not to wait
+        sha256, size = sha256_file(request.incoming), request.incoming.stat().st_size
+        written.result()
     return Fetched(request.incoming, sha256, size, (*metadata.warnings, *warnings), _origin(image, how))
 
 
@@ -151,6 +157,11 @@ def _write(
     if read_sif(request.incoming, request.image.filename).primary.size != size:
         raise ImageError(f"{request.image.filename} was not written as it should be: this is a bug in sifmod")
     return (*merged.warnings, *warnings)
+
+
+def _flush(path: Path) -> None:
+    with writing(path), path.open("rb") as file:
+        os.fdatasync(file.fileno())
 
 
 @contextmanager
