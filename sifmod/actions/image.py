@@ -44,7 +44,7 @@ def kept_image(
     """The image of the live generation and how it was asked for, when the plan asks the same; None: it is fetched.
 
     `--module-only` keeps it whatever the plan asks, but for another promise; how it was asked for stays as it was, so
-    that the next install fetches what the plan asks. An image that was released stays so: its path leads nowhere.
+    that the next install fetches what the plan asks. An image that was released stays so: its path no longer exists.
     Raises ModuleError where there is nothing to keep, SignatureError where the site's policy has come to refuse it,
     UnstartableError where the site's runtime does not start what `--module-only` would keep.
     """

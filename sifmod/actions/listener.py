@@ -1,4 +1,4 @@
-"""A Listener: whoever is told what an action is doing."""
+"""A Listener: what is told what an action is doing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

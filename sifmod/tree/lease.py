@@ -111,7 +111,7 @@ def claim(directory: Path, seen: Lease, holder: Holder) -> bool:
         return False
     except FileNotFoundError:  # forgotten just now; the next attempt makes it anew
         return False
-    # While this process slept the chain may have gone on, or have been removed and begun again.
+    # While this process slept the chain may have grown, or have been removed and begun again.
     if not holds(directory, number) or not _is_there(directory, seen):
         entry.unlink(missing_ok=True)
         return False

@@ -161,7 +161,7 @@ def forget_locks(workplace: Workplace) -> None:
 def left_over(workplace: Workplace) -> tuple[str, ...]:
     """The locks whose holders died on this node and left something behind, sorted. Cheap when there is none.
 
-    Where somebody else holds the lock now, that is who cleans up.
+    Where another run holds the lock now, that run cleans up.
     """
     owners = {entry.owner for entry in _entries(workplace.staging)}
     dead = (owner for owner in owners if leases.newest(workplace.locks / owner).vacant)

@@ -44,7 +44,7 @@ class Ledger:
         return True
 
     def news(self) -> Record | None:
-        """What the journal does not say yet; None where nothing is new, or nothing could be gone on with."""
+        """What the journal does not say yet; None where nothing is new, or nothing could be resumed."""
         if self.size is None or not (self._remote.digest or self.validator) or not self.coverage.total:
             return None
         record = Record(self.size, self._remote.digest, self.validator, self.coverage.spans)

@@ -26,7 +26,7 @@ def download_sif(
 ) -> Fetched:
     """The SIF `remote` at `incoming`, hashed, and of the digest and size that `remote` promises.
 
-    What an interrupted run left in `partial` is gone on with. Raises FetchError, after which what has arrived is kept;
+    What an interrupted run left in `partial` is resumed. Raises FetchError, after which what has arrived is kept;
     ImageError where it is wrong, and NoSpaceError, after which it is not.
     """
     path, doing = request.partial / _NAME, "downloading"

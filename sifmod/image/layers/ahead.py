@@ -101,7 +101,7 @@ class _Count:
 
 
 class _Thread:
-    """A thread that makes chunks, _AHEAD of whoever reads them. They are read once; what it raises, the reader raises.
+    """A thread that makes chunks, _AHEAD of their reader. They are read once; what it raises, the reader raises.
 
     `stop` ends it at its next chunk; where it waits for a download, the download's end does.
     """
