@@ -1,4 +1,4 @@
-"""gc: remove old generations, images that nothing uses, and downloads nobody went on with; decided first, then done."""
+"""gc: remove old generations, images that nothing uses, and downloads that were given up; decided first, then done."""
 
 import os
 import time

@@ -11,7 +11,7 @@ _ANNOUNCED: dict[Kind, Callable[[Request], int]] = {"docker": convert.announced,
 
 
 def remote_size(request: Request) -> int | None:
-    """Bytes that a reference to a registry will bring, 0 where the store has the image; None where nobody says."""
+    """Bytes that a reference to a registry will bring, 0 where the store has the image; None where it is not known."""
     ask = _ANNOUNCED.get(request.reference.kind)
     try:
         return ask(request) if ask else None

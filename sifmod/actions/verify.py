@@ -93,7 +93,7 @@ def _image(installation: Installation) -> list[Finding]:
     link = Path(installation.root, image.filename)
     expected = f"sha256:{image.sha256}"
     if not os.path.lexists(link):
-        # As on LUMI: whoever removes the link wants the site's copy, and gives this one up.
+        # As on LUMI: who removes the link wants the site's copy, and gives this one up.
         return [Finding("released", str(link), f"a link to {image.path}", "nothing")]
     try:
         size = link.stat().st_size

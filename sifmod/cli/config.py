@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sifmod.config.origin import Origin
     from sifmod.config.settings import LoadedSite
 
-# what is in force where nobody said anything
+# what is in force where nothing is set
 UNSET = {
     "umask": "not set: yours",
     "group": "not set: yours",

@@ -163,7 +163,7 @@ def _operating_system_error(error: OSError) -> int:
         show_error("the current directory has been removed", "go to another one and repeat the command")
         return 1
     if error.filename:
-        show_error(f"{error.filename}: {error.strerror}", "repeat the command when that is mended")
+        show_error(f"{error.filename}: {error.strerror}", "put that right and repeat the command")
         return 18
     traceback.print_exc()
     show_error(BUG_REPORT)

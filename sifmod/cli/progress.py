@@ -41,7 +41,7 @@ class Display:
 def progress(enabled: bool) -> Iterator[Display]:
     """A bar on a terminal, lines in a log, nothing when not enabled.
 
-    The bar appears with the first news, so that a question asked before has the terminal for itself.
+    The bar appears with the first update, so that a question asked before has the terminal for itself.
     """
     if not enabled:
         yield Display(lambda what, done, total: None)  # noqa: ARG005

@@ -1,4 +1,4 @@
-"""What an easyconfig is when nobody says otherwise: the lowest layer of the merge."""
+"""What an easyconfig is where nothing else is said: the lowest layer of the merge."""
 
 from sifmod.config.node import Mark, Node, tree
 from sifmod.config.site import Site

@@ -1,6 +1,6 @@
 """Startable: whether the site's runtime starts a SIF, by the compression of its squashfs; the only place that decides.
 
-What nobody knows (another file system than squashfs, a runtime that does not say what it is) counts as startable, and
+What is not known (another file system than squashfs, a runtime that does not say what it is) counts as startable, and
 `auto` then makes what every runtime reads. The architecture is the SIF's header's affair: see sif/header.py.
 """
 

@@ -45,7 +45,7 @@ class Found:
         self.notes.extend(f"bind path {one[:80]!r} is not the same for everybody, or none" for one in bad)
 
     def search(self, text: str) -> None:
-        """Directories in front of PATH inside; an empty one is the current directory, which nobody means."""
+        """Directories in front of PATH inside; an empty one is the current directory, which is never meant."""
         for directory in text.split(":"):
             if not directory.startswith("/") or _EVALUATED.search(directory):
                 self.notes.append(f"PATH inside: {directory[:80]!r} is no directory to look in, and was left out")

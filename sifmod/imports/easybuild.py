@@ -161,7 +161,7 @@ class _File:
         return {"versionsuffix": said}
 
     def rest(self) -> None:
-        """Notes for what is read by nobody."""
+        """Notes for what is not read."""
         for key in self.constants.values:
             if key not in _HOW and not key.startswith("local_"):
                 self.notes.append(f"{key[:60]} is not carried over")

@@ -26,7 +26,7 @@ class Workplace:
 
     @property
     def staging(self) -> Path:
-        """One directory per lock that is held; empty when nobody works here."""
+        """One directory per lock that is held; empty when no command is running."""
         return self.prefix / ".staging"
 
 

@@ -48,7 +48,7 @@ class Lease(NamedTuple):
 
     @property
     def vacant(self) -> bool:
-        """Nobody holds the lock, or whoever did is known to be gone."""
+        """No process holds the lock, or the one that did is known to be gone."""
         holder = self.holder
         return self.free or (holder is not None and dead(holder))
 
@@ -140,7 +140,7 @@ def free(directory: Path, number: int) -> None:
 
 
 def forget(directory: Path) -> None:
-    """Remove a lock that nobody holds, its directory too; one that another process holds or takes stays.
+    """Remove a lock that no process holds, its directory too; one that another process holds or takes stays.
 
     It is held for that, and goes in one step: its numbers begin at 1 again, so that an entry that is removed by its
     name might be the live one of the next holder.

@@ -28,7 +28,7 @@ def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
 
 
 def _died(layout: Layout, module: ModuleName) -> bool:
-    """A run for this module, or for an image, died on this node and nobody has cleaned up yet."""
+    """A run for this module, or for an image, died on this node and its remains are still there."""
     try:
         if not os.listdir(layout.staging):
             return False

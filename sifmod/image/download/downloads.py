@@ -110,7 +110,7 @@ class Downloads:
             settings = Settings(connections=self._connections)
             return Transfer(self._board, remote, self._directory / name, settings, self._patience)
         if source.path is None:
-            raise FetchError(f"{shown} is nowhere")
+            raise FetchError(f"{shown} is missing")
         with reading(source.path):
             there = source.path.stat().st_size - source.offset
         if there < wanted.size:

@@ -43,7 +43,7 @@ class Ledger:
         self.resumed, self._written = True, record
         return True
 
-    def news(self) -> Record | None:
+    def unsaved(self) -> Record | None:
         """What the journal does not say yet; None where nothing is new, or nothing could be resumed."""
         if self.size is None or not (self._remote.digest or self.validator) or not self.coverage.total:
             return None

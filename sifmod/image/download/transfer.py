@@ -93,7 +93,7 @@ class Transfer(Growing):
     def save(self) -> None:
         """Bring what is there to the disk, and then say so in the journal."""
         with self.board.changed:
-            record = self._ledger.news() if self._ranges is not Ranges.NONE else None
+            record = self._ledger.unsaved() if self._ranges is not Ranges.NONE else None
             epoch = self.epoch
         if record is None:
             return

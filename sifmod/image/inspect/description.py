@@ -1,4 +1,4 @@
-"""An ImageDescription: what an image says about itself. All of it is a stranger's, and printable when it is in here."""
+"""An ImageDescription: what an image says about itself. Others wrote all of it; what is in here is printable."""
 
 import time
 from collections.abc import Iterable

@@ -38,6 +38,7 @@ def merge_layers(
     """
     warnings = Warnings()
     merge = TopDown(data, epoch, Watch(budget.memory))
+    root: Directory | None = None
     try:
         with ReadAhead(layers[::-1], progress, budget.processors) as ahead:
             for blob in layers[::-1]:
@@ -45,8 +46,11 @@ def merge_layers(
                     merge.layer(TarReader(Stream(chunks), warnings))
         root, missing = merge.finish(), merge.missing
     except Entangled:
+        contents = merge.contents
+    if root is None:
+        del merge  # two trees of a million files would not fit
         warnings = Warnings()
-        root, missing = replay(layers, merge.contents, epoch, warnings, Watch(budget.memory))
+        root, missing = replay(layers, contents, epoch, warnings, Watch(budget.memory))
     fetch(list(zip(layers[::-1], missing, strict=True)), data)
     total = sum(blob.size for blob in layers)
     progress(total, total)

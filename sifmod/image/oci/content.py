@@ -1,4 +1,4 @@
-"""Content: a JSON object from a stranger, bounded, and every value asked for by its type."""
+"""Content: a JSON object that somebody else wrote, bounded, and every value asked for by its type."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -86,7 +86,7 @@ def read_content(raw: bytes, name: str) -> Content:
 
 
 def plain(text: str) -> str:
-    """One line of at most 200 printable letters: nothing that a stranger says may steer a terminal."""
+    """One line of at most 200 printable letters: what others wrote cannot steer a terminal."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text[:2000]).split())[:200]
 
 

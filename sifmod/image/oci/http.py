@@ -129,8 +129,8 @@ class Http:
         downgrade = parts.scheme == "http" and urlsplit(response.url).scheme == "https"
         good = parts.scheme == "https" or (parts.scheme == "http" and self.is_insecure(parts.netloc))
         if not location or not parts.hostname or not good or downgrade:
-            where = without_secrets(target) if location else "nowhere"
-            raise FetchError(f"the server redirects to {where}, and only https is followed; nothing was sent there")
+            where = f"to {without_secrets(target)}" if location else "without saying where"
+            raise FetchError(f"the server redirects {where}, and only https is followed; nothing was sent there")
         return target
 
 

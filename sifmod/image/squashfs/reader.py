@@ -49,7 +49,7 @@ class SquashfsReader:
     def lookup(self, path: Path, follow: bool = True) -> Stat | None:
         """The inode at a path, None where there is none. Symbolic links on the way are followed inside the image.
 
-        The last one is followed if `follow`; a chain of more than 40 leads nowhere.
+        The last one is followed if `follow`; a chain of more than 40 counts as a loop.
         """
         todo = _parts(path)[::-1]
         way = [self.root]
