@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.images import Images
-from support.jobs import lines, load, write_script
+from support.jobs import before_parting, lines, load, write_script
 from support.slurm import Slurm
 
 NODES = ("n1", "n2", "n3", "n4")

@@ -31,7 +31,7 @@ def check_image(path: Path, keys: tuple[Path, ...]) -> Outcome:
     try:
         if not keys and (claimed := signatures(path)):
             raise OptionError(
-                f"{path} says that it is signed by {', '.join(one.fingerprint or 'a key that it does not name' for one in claimed)};"
+                f"{path} says that it is signed by {', '.join(one.fingerprint or 'an unnamed key' for one in claimed)};"
                 " no public key is known that this could be checked with",
                 "name a file with one: --keys FILE, or signatures: {keys: [FILE]} in the site file",
             )
