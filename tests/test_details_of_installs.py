@@ -106,11 +106,11 @@ def test_a_file_is_on_the_disk_before_its_name_is(tmp_path: Path, monkeypatch: p
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", noting)
-    write(tmp_path / "new", b"x" * 100_000)
+    write(tmp_path / "new", b"x" * 100_000, tmp_path)
     assert synced == ["new"]
-    move(tmp_path / "new", tmp_path / "made" / "there")
+    move(tmp_path / "new", tmp_path / "made" / "there", tmp_path)
     assert synced == ["new", "made"]
-    take(tmp_path / "made" / "there", tmp_path / "back")
+    take(tmp_path / "made" / "there", tmp_path / "back", tmp_path)
     assert synced == ["new", "made", "made"]
     assert (tmp_path / "back").read_bytes() == b"x" * 100_000
 

@@ -194,7 +194,7 @@ def test_a_number_never_comes_back(layout: Layout) -> None:
     for tag in "abc":
         install(layout, tag)
     for number in (1, 2, 3):
-        remove_tree(layout.generation(MODULE, number))
+        remove_tree(layout.generation(MODULE, number), layout.prefix)
     layout.switch(MODULE).unlink()
     assert install(layout, "d").generation == 4
 
@@ -349,7 +349,7 @@ def test_an_ordinary_user_can_remove_the_image_and_old_generations(
             (root / "bin" / "python").unlink()
         except PermissionError:
             install(layout, "b")
-            remove_tree(root)
+            remove_tree(root, layout.prefix)
             os._exit(0 if not root.exists() else 3)
         os._exit(4)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -389,7 +389,7 @@ def test_another_module_is_not_disturbed(layout: Layout) -> None:
         staged_generation(layout, MODULE, held) as stage,
     ):
         fill(stage, Store(layout, held), "a")
-        remove_tree(held.directory)
+        remove_tree(held.directory, layout.prefix)
     assert disk_state(Path(other.root), layout.module_file(other.module, "lua")) == before
     assert live(layout, other.module) == other
 

@@ -28,27 +28,44 @@ from sifmod.tree.receipt import (
 )
 from support.tree import MODULE, install
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+NAME = st.from_regex("[A-Za-z0-9][a-z._+-]{0,9}", fullmatch=True).filter(lambda text: ".." not in text)
+PATH = st.lists(NAME, min_size=1).map("/".join)
+DIGEST = st.from_regex("[0-9a-f]{64}", fullmatch=True)
 PAIRS = st.lists(st.tuples(TEXT, TEXT)).map(tuple)
-INPUTS = st.lists(st.builds(Input, TEXT, st.none() | TEXT)).map(tuple)
-FILES = st.lists(st.builds(FileRecord, TEXT, TEXT, st.integers(0, 0o777))).map(tuple)
+INPUTS = st.lists(st.builds(Input, TEXT, st.none() | DIGEST)).map(tuple)
+FILES = st.lists(st.builds(FileRecord, PATH, DIGEST, st.integers(0, 0o777))).map(tuple)
+PROVENANCE = st.builds(Provenance, TEXT, TEXT, TEXT, st.none() | TEXT, TEXT, TEXT, INPUTS, PAIRS, PAIRS, TEXT)
+REFERENCED = st.builds(
+    ImageRecord, DIGEST, st.integers(0, 1 << 40), TEXT, TEXT, st.just("reference"), NAME.map("{}.sif".format), TEXT
+)
 INSTALLATIONS = st.builds(
-    Installation,
-    st.builds(ModuleName, TEXT, TEXT),
-    st.integers(1),
+    lambda name, version, number, made, image, files, links, made_for: Installation(
+        ModuleName(name, version),
+        number,
+        f"/apps/software/{name}/.generations/{version}/{number}",
+        made,
+        image,
+        files,
+        links,
+        tuple(FileRecord(f"{name}/{version}{end}", image.sha256, 0o644) for end in ("", ".lua")),
+        made_for,
+    ),
+    NAME,
+    NAME,
+    st.integers(1, 10**9),
+    PROVENANCE,
+    REFERENCED,
+    FILES,
+    st.lists(st.builds(LinkRecord, PATH, TEXT)).map(tuple),
     TEXT,
-    st.builds(Provenance, TEXT, TEXT, TEXT, st.none() | TEXT, TEXT, TEXT, INPUTS, PAIRS, PAIRS, TEXT),
-    st.builds(ImageRecord, TEXT, st.integers(0), TEXT, TEXT, TEXT, TEXT, TEXT),
-    FILES,
-    st.lists(st.builds(LinkRecord, TEXT, TEXT)).map(tuple),
-    FILES,
 )
 
 
 @given(INSTALLATIONS)
 def test_a_receipt_gives_back_what_was_put_in(installation: Installation) -> None:
-    assert from_json(to_json(installation)) == installation
-    assert to_json(from_json(to_json(installation))) == to_json(installation)
+    assert from_json(to_json(installation), installation.root) == installation
+    assert to_json(from_json(to_json(installation), installation.root)) == to_json(installation)
 
 
 def test_what_is_installed_is_what_was_recorded(tmp_path: Path) -> None:

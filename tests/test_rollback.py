@@ -94,6 +94,6 @@ def test_a_removed_link_comes_back(layout: Layout) -> None:
 def test_a_generation_that_gc_took_is_passed_over(layout: Layout) -> None:
     first, second = install(layout, "a"), install(layout, "b")
     install(layout, "c")
-    remove_tree(Path(second.root))
+    remove_tree(Path(second.root), layout.prefix)
     assert rollback(layout, MODULE, None, LEASE, nobody) == first
     assert live_number(layout, MODULE) == 1

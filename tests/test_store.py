@@ -289,7 +289,7 @@ def test_what_comes_into_use_while_it_is_discarded_stays(layout: Layout, use: st
     before = disk_state(layout.images)
 
     def used(event: str, arguments: tuple[object, ...]) -> None:
-        if event == "os.rename" and str(arguments[0]) == str(path):
+        if event == "os.rename" and arguments[0] == path.name:
             if use == "pin":
                 (layout.staging / "A@1.1.token").mkdir()
                 (layout.staging / "A@1.1.token" / f"{path.stem}.pin").touch()

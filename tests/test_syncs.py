@@ -9,7 +9,7 @@ import pytest
 
 from support.command import SIFMOD
 from support.images import Images
-from support.syncs import mistakes, traced
+from support.syncs import calls, mistakes, traced
 from support.trial import Place, make_place
 
 
@@ -21,7 +21,7 @@ def place(images: Images, tmp_path: Path) -> Place:
 def sifmod(place: Place, words: Sequence[str | Path], *options: str) -> list[str]:
     """What was wrong with the order of syncs of one command; `options` are strace's."""
     lines = trace(place, words, *options)
-    assert any(call in line for line in lines for call in (" rename(", " link(", "linkat("))
+    assert any(call in line for line in lines for call in (" rename(", " renameat(", " link(", "linkat("))
     return mistakes(lines, place.directory, [*place.directory.glob("traces-*"), place.directory / ".config"])
 
 
@@ -80,6 +80,6 @@ def test_an_import_too(place: Place) -> None:
 def test_the_stores_receipt_is_there_before_its_image(place: Place) -> None:
     """An image without one is nobody's, and is never removed."""
     lines = trace(place, place.install("a"))
-    names = [line.rpartition('"')[0].rpartition('"')[2] for line in lines if " rename(" in line and "= 0" in line]
+    names = [paths[-1] for call, paths, _ in calls(lines) if call.startswith("rename")]
     stored = [Path(name).suffix for name in names if "/images/sha256/" in name]
     assert stored == [".json", ".sif"]

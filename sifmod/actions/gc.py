@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sifmod.config.name import ModuleName
 from sifmod.tree.addition import changes, only_in
-from sifmod.tree.disk import prune, remove_tree, take
+from sifmod.tree.disk import prune, removable, remove_tree, take
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.history import previous, read_history, superseded
 from sifmod.tree.jobs import NO_JOBS, Jobs, ask_slurm
@@ -164,6 +164,8 @@ def _holds_others_files(layout: Layout, installation: Installation) -> str:
         changed = changes(installation)
     except OSError as error:
         return f"it cannot be looked through: {error}"
+    if not removable(Path(installation.root)):
+        return "another user's directories in it are closed to you"
     if added:
         return f"it holds files that sifmod did not put there: {', '.join(added[:5])}"
     if changed:
@@ -199,8 +201,8 @@ def _remove_generation(layout: Layout, old: OldGeneration, held: Held) -> None:
     with held.changing(f"cannot remove {old.root}"):
         gone = held.path("collected")
         held.check()
-        take(old.root, gone)
-        remove_tree(gone)
+        take(old.root, gone, layout.prefix)
+        remove_tree(gone, layout.prefix)
         prune(old.root.parent, layout.prefix)
 
 
@@ -209,7 +211,7 @@ def _remove_history(layout: Layout, module: ModuleName, held: Held) -> None:
     history = layout.history(module)
     if live_number(layout, module) is None and not numbers(layout, module) and history.exists():
         with held.changing(f"cannot remove {history}"):
-            take(history, held.path("collected"))
+            take(history, held.path("collected"), layout.prefix)
             prune(history.parent, layout.prefix)
 
 

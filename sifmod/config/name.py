@@ -1,6 +1,9 @@
 """The name of a module, and the names derived from it."""
 
+import re
 from dataclasses import dataclass
+
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,249}")
 
 
 @dataclass(frozen=True, order=True)
@@ -18,3 +21,8 @@ class ModuleName:
         """The name as EasyBuild spells it in a variable (EBROOT…): `-` → MIN, `+` → PLUS, other signs dropped."""
         spelled = self.name.upper().replace("-", "MIN").replace("+", "PLUS")
         return "".join(letter for letter in spelled if letter.isascii() and (letter.isalnum() or letter == "_"))
+
+
+def is_part(text: str) -> bool:
+    """Whether `text` can be a module's name or version: what an easyconfig may say, and a file name can hold."""
+    return _PART.fullmatch(text) is not None and ".." not in text

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import move, prune, take, write
+from sifmod.tree.disk import move, prune, read, take, write
 from sifmod.tree.lock import Held
 
 
@@ -31,7 +31,7 @@ class Change:
     def file(self, target: Path, text: str) -> None:
         """Give the file `target` this content."""
         new = self._held.path("new")
-        write(new, text.encode())
+        write(new, text.encode(), self._top)
         self._steps.append(_Step(target, new, self._copy(target)))
 
     def link(self, target: Path, text: str) -> None:
@@ -53,9 +53,9 @@ class Change:
             for step in self._steps:
                 done.append(step)
                 if step.new is not None:
-                    move(step.new, step.target)
+                    move(step.new, step.target, self._top)
                 else:
-                    take(step.target, self._held.path("removed"))
+                    take(step.target, self._held.path("removed"), self._top)
         except BaseException:
             for step in reversed(done):
                 self._undo(step)
@@ -68,9 +68,9 @@ class Change:
     def _undo(self, step: _Step) -> None:
         with suppress(OSError):  # what cannot be put back stays as it is; the first error is the one to tell
             if step.old is not None:
-                move(step.old, step.target)
+                move(step.old, step.target, self._top)
             elif step.new is not None and not os.path.lexists(step.new):
-                take(step.target, self._held.path("undone"))
+                take(step.target, self._held.path("undone"), self._top)
             prune(step.target.parent, self._top)
 
     def _copy(self, target: Path) -> Path | None:
@@ -79,7 +79,7 @@ class Change:
             if target.is_symlink():
                 old.symlink_to(os.readlink(target))  # noqa: PTH115 (the exact text)
             else:
-                write(old, target.read_bytes(), target.stat().st_mode & 0o777)
+                write(old, read(target), self._top, target.stat(follow_symlinks=False).st_mode & 0o777)
         except FileNotFoundError:
             return None
         return old

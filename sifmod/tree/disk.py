@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -16,6 +16,11 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _WRITABLE = (
     "choose a directory that you may write to with --prefix or SIFMOD_PREFIX, for a file of its own with -o FILE"
 )
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LARGEST = 1 << 24  # bytes; a receipt of some thousand files
+_DEEP = 50  # directories in each other, each of which takes a descriptor
 _ATTEMPTS = 100  # at a directory that other runs make and remove
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -45,9 +50,71 @@ def reported(doing: str) -> Iterator[None]:
         raise explain(error, doing) from error
 
 
-def write(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Write a new file, durably; it must not exist. `mode` is subject to the umask."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+@contextmanager
+def opened(directory: Path, top: Path, *, make: bool = False) -> Iterator[int]:
+    """A descriptor of `directory`, which is `top` or below it, reached from `top` through no symlink.
+
+    Others may write in a prefix, and put a link in the place of any directory of it. `make`: as far as it is not
+    there it is made, subject to the umask; another run may remove any of it meanwhile, because it is empty. Raises
+    OSError, ENOTDIR for a link.
+    """
+    names = directory.relative_to(top).parts
+    if ".." in names:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
+    for attempt in range(_ATTEMPTS):
+        try:
+            descriptor = _descend(top, names, make=make)
+        except FileNotFoundError:
+            if not make or attempt + 1 == _ATTEMPTS:
+                raise
+            _make(top)
+            continue
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+        return
+
+
+def _descend(top: Path, names: Sequence[str], *, make: bool) -> int:
+    here = os.open(top, _DIRECTORY)
+    for name in names:
+        try:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=here)
+            below = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+        except OSError as error:
+            error.filename = str(top.joinpath(*names))
+            raise
+        finally:
+            os.close(here)
+        here = below
+    return here
+
+
+def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> bytes:
+    """All of a file that others may have put there: a link is not followed, and a pipe not waited for.
+
+    With `top` its directory is reached from there through no link either. Raises OSError, ValueError for more than
+    `most` bytes and for what is no regular file.
+    """
+    if top is None:
+        descriptor = os.open(path, _READ)
+    else:
+        with opened(Path(path).parent, top) as directory:
+            descriptor = os.open(Path(path).name, _READ, dir_fd=directory)
+    with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 (a descriptor)
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+            raise ValueError(f"{path} is no regular file of at most {most} bytes")
+        return file.read(most)
+
+
+def write(path: Path, data: bytes, top: Path, mode: int = 0o666) -> None:
+    """Write a new file, durably; it must not exist, and its directory must. `mode` is subject to the umask."""
+    with opened(path.parent, top) as directory:
+        descriptor = os.open(path.name, _NEW, mode, dir_fd=directory)
     with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123 (a descriptor)
         view = memoryview(data)
         while view:
@@ -64,31 +131,32 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable; a file system that cannot is left alone."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def sync_directory(path: Path | int) -> None:
+    """Make the names in a directory, or in an open one, durable; a file system that cannot is left alone."""
+    descriptor = path if isinstance(path, int) else os.open(path, _DIRECTORY)
     try:
         os.fsync(descriptor)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
-        os.close(descriptor)
+        if descriptor is not path:
+            os.close(descriptor)
 
 
-def make_directory(path: Path, mode: int = 0o777) -> None:
-    """Make a directory and those above it, as far as they are not there; `mode` is its own, subject to the umask.
+def _make(path: Path) -> None:
+    """Make a directory and those above it, as far as they are not there, subject to the umask.
 
     Another run may remove any of them meanwhile, because it is empty: they are then made again.
     """
     for attempt in range(_ATTEMPTS):
         last = attempt + 1 == _ATTEMPTS
         try:
-            path.mkdir(mode)
+            path.mkdir()
         except FileNotFoundError:
             if last:
                 raise
-            make_directory(path.parent)
+            _make(path.parent)
         except OSError as error:  # where nothing may be written it can be EACCES or EROFS
             if path.is_dir():
                 return
@@ -99,25 +167,40 @@ def make_directory(path: Path, mode: int = 0o777) -> None:
             return
 
 
-def move(source: Path, target: Path) -> None:
-    """Rename `source` over `target` in one step, durably; the directories above `target` are made if need be."""
+def move(source: Path, target: Path, top: Path) -> None:
+    """Rename `source` over `target` in one step, durably; the directories above `target` are made if need be.
+
+    Both are below `top`, and reached through no symlink.
+    """
     for attempt in range(_ATTEMPTS):
-        make_directory(target.parent)
-        try:
-            source.rename(target)
-        except FileNotFoundError:
-            # A run for another module may have removed the directory between the two calls, because it was empty.
-            if attempt + 1 == _ATTEMPTS or not os.path.lexists(source):
-                raise
-        else:
-            sync_directory(target.parent)
-            return
+        with opened(source.parent, top) as start, opened(target.parent, top, make=True) as end:
+            try:
+                os.rename(source.name, target.name, src_dir_fd=start, dst_dir_fd=end)
+            except FileNotFoundError:
+                # A run for another module may have removed the directory between the two calls, because it was empty.
+                if attempt + 1 == _ATTEMPTS or not _is_in(start, source.name):
+                    raise
+            else:
+                sync_directory(end)
+                return
 
 
-def take(source: Path, target: Path) -> None:
-    """Rename `source` to `target`, durably. Makes no directory: a holder's that was taken away must stay away."""
-    source.rename(target)
-    sync_directory(source.parent)
+def take(source: Path, target: Path, top: Path) -> None:
+    """Rename `source` to `target`, durably, both below `top` and reached through no symlink.
+
+    Makes no directory: a holder's that was taken away must stay away.
+    """
+    with opened(source.parent, top) as start, opened(target.parent, top) as end:
+        os.rename(source.name, target.name, src_dir_fd=start, dst_dir_fd=end)
+        sync_directory(start)
+
+
+def _is_in(directory: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def is_directory(path: Path) -> bool:
@@ -128,24 +211,70 @@ def is_directory(path: Path) -> bool:
         return False
 
 
-def remove_tree(path: Path) -> None:
-    """Remove a directory with all that is in it, read-only directories too; idempotent, follows no symlink."""
-    if not is_directory(path):
-        path.unlink(missing_ok=True)
-        return
-    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):  # another user's cannot be changed, and may need no change
-        path.chmod(stat.S_IMODE(path.stat().st_mode) | 0o700)
-    for child in path.iterdir():
-        remove_tree(child)
-    with suppress(FileNotFoundError):
-        path.rmdir()
+def removable(path: Path) -> bool:
+    """Whether this user can remove a directory with all that is in it; raises OSError where it cannot be looked at."""
+    if os.geteuid() == 0 or not is_directory(path):
+        return True
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        return path.lstat().st_uid == os.geteuid()  # who may open it
+    return all(removable(child) for child in path.iterdir())
+
+
+def remove_tree(path: Path, top: Path) -> None:
+    """Remove a directory below `top` with all that is in it, read-only directories too; idempotent.
+
+    No symlink is followed, also where one takes the place of a directory meanwhile. Raises OSError.
+    """
+    try:
+        with opened(path.parent, top) as directory:
+            names = [path.name]
+            while names:
+                _remove(directory, names.pop(), _DEEP, directory, names)
+    except FileNotFoundError:
+        if os.path.lexists(path):
+            raise
+
+
+def _remove(directory: int, name: str, depth: int, first: int, later: list[str]) -> None:
+    """Remove `name` from an open directory; what is too deep in it goes to `first`, and its name to `later`."""
+    try:
+        if not stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=directory)
+            return
+        if not depth:
+            later.append(f".{os.urandom(8).hex()}")
+            os.rename(name, later[-1], src_dir_fd=directory, dst_dir_fd=first)
+            return
+        inside = _open_to_empty(directory, name)
+        try:
+            for child in os.listdir(inside):  # noqa: PTH208 (a descriptor)
+                _remove(inside, child, depth - 1, first, later)
+        finally:
+            os.close(inside)
+        os.rmdir(name, dir_fd=directory)
+    except FileNotFoundError:
+        pass
+
+
+def _open_to_empty(directory: int, name: str) -> int:
+    """A descriptor of a directory in an open one, which its owner has then all rights to."""
+    place = os.open(name, os.O_PATH | _DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+    try:
+        itself = f"/proc/self/fd/{place}"
+        if not os.access(itself, os.R_OK | os.W_OK | os.X_OK):
+            # another user's cannot be changed, and may need no change
+            Path(itself).chmod(stat.S_IMODE(os.fstat(place).st_mode) | 0o700)
+        return os.open(itself, _DIRECTORY)
+    finally:
+        os.close(place)
 
 
 def prune(path: Path, top: Path) -> None:
     """Remove `path` and its parents below `top`, as far as they are empty."""
     while path != top and top in path.parents:
         try:
-            path.rmdir()
+            with opened(path.parent, top) as directory:
+                os.rmdir(path.name, dir_fd=directory)
         except FileNotFoundError:
             pass
         except OSError:

@@ -6,14 +6,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sifmod.config.name import ModuleName
-from sifmod.digest import sha256_file
+from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError
 from sifmod.tree.change import Change
-from sifmod.tree.disk import is_directory, make_directory, prune, remove_tree, take
+from sifmod.tree.disk import is_directory, opened, prune, read, removable, remove_tree, take
 from sifmod.tree.history import read_history, recorded, with_event
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, left_over, lock
-from sifmod.tree.receipt import FileRecord, Installation, live_number, numbers, read_receipt
+from sifmod.tree.receipt import FileRecord, Installation, is_number, live_number, numbers, read_receipt
 from sifmod.tree.stage import PLACED, STUBS, USER_SOFTWARE, Stage
 from sifmod.tree.state import missing as missing
 
@@ -55,7 +55,7 @@ def staged_generation(layout: Layout, module: ModuleName, held: Held) -> Iterato
     except BaseException:
         with suppress(OSError):
             _withdraw(layout, module, held.directory, held)
-            remove_tree(stage.directory)
+            remove_tree(stage.directory, layout.prefix)
             prune(Path(stage.root).parent, layout.prefix)
         raise
 
@@ -72,7 +72,8 @@ def publish(layout: Layout, installation: Installation, held: Held) -> None:
         change = _publication(layout, installation, held)
         made = not place.exists()
         try:
-            make_directory(place)
+            with opened(place, layout.prefix, make=True):
+                pass
             change.apply()
         except BaseException:
             if made:
@@ -92,11 +93,24 @@ def _publication(layout: Layout, installation: Installation, held: Held) -> Chan
         change.link(layout.switch(module), layout.switch_target(module, installation.generation))
     for stub in installation.stubs:
         if not _is(layout.modules / stub.path, stub.sha256):
-            text = Path(installation.root, STUBS, stub.path).read_text(encoding="utf-8")
-            change.file(layout.modules / stub.path, text)
+            change.file(layout.modules / stub.path, _stub_text(layout, installation, stub))
     events = read_history(layout, module)
     change.file(layout.history(module), with_event(events, installation.generation))
     return change
+
+
+def _stub_text(layout: Layout, installation: Installation, stub: FileRecord) -> str:
+    """The generation's copy of a stub. Raises InstallError for one that is not what its receipt says."""
+    copy = Path(installation.root, STUBS, stub.path)
+    try:
+        data = read(copy, top=layout.prefix)
+    except ValueError as error:
+        raise InstallError(str(error)) from error
+    if sha256_bytes(data) != stub.sha256:
+        raise InstallError(
+            f"{copy} was changed since it was installed, so it is not published", "install it anew with --rebuild"
+        )
+    return data.decode()
 
 
 def restore(layout: Layout, installation: Installation, held: Held) -> None:
@@ -134,12 +148,14 @@ def _withdraw(layout: Layout, module: ModuleName, directory: Path, held: Held) -
     """Remove the generations that the run of this directory placed, as far as they never became live."""
     published = {event.generation for event in read_history(layout, module)}
     for note in directory.glob(f"*{PLACED}"):
-        number = int(note.name.removesuffix(PLACED))
+        if not is_number(stem := note.name.removesuffix(PLACED)):
+            continue
+        number = int(stem)
         root = layout.generation(module, number)
-        if number not in published and is_directory(root):
+        if number not in published and is_directory(root) and removable(root):  # else another user's, and harmless
             gone = held.path("withdrawn")
-            take(root, gone)
-            remove_tree(gone)
+            take(root, gone, layout.prefix)
+            remove_tree(gone, layout.prefix)
             prune(root.parent, layout.prefix)
 
 
@@ -186,9 +202,9 @@ def _own_stubs(layout: Layout, module: ModuleName) -> Iterator[FileRecord]:
         if (known := read_receipt(root)) is not None:
             yield from known.stubs
             continue
-        for copy in (root / STUBS).rglob("*"):
-            if copy.is_file():
-                yield FileRecord(str(copy.relative_to(root / STUBS)), sha256_file(copy), 0o644)
+        for path in (str(module), f"{module}.lua"):
+            with suppress(OSError, ValueError):
+                yield FileRecord(path, sha256_bytes(read(root / STUBS / path, top=layout.prefix)), 0o644)
 
 
 def _is(path: Path, sha256: str) -> bool:

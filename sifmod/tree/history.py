@@ -7,8 +7,12 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from sifmod.config.name import ModuleName
+from sifmod.tree.disk import read
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live_number
+
+_MOST = 10**18
+_PLAUSIBLE = 1_577_836_800.0  # seconds since 1970: 2020, before which there was no sifmod
 
 
 class Event(NamedTuple):
@@ -33,12 +37,19 @@ def read_history(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
 def recorded(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
     """The history as it is on disk; nothing when there is none that can be read."""
     try:
-        fields = json.loads(layout.history(module).read_text(encoding="utf-8"))
-        return tuple(Event(generation, since) for generation, since in fields)
+        return tuple(_event(*fields) for fields in json.loads(read(layout.history(module))))
     except PermissionError:
         raise
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return ()
+
+
+def _event(generation: object, since: object) -> Event:
+    if generation is not None and (type(generation) is not int or not 0 < generation < _MOST):
+        raise ValueError("no generation")
+    if not isinstance(since, int | float) or not 0 <= since < _MOST:
+        raise ValueError("no time")
+    return Event(generation, float(since))
 
 
 def with_event(events: tuple[Event, ...], generation: int | None) -> str:
@@ -49,11 +60,12 @@ def with_event(events: tuple[Event, ...], generation: int | None) -> str:
 
 
 def superseded(events: tuple[Event, ...], generation: int) -> float | None:
-    """Since when `generation` has not been live; None when it is live or never was."""
+    """Since when `generation` has not been live; None when it is live or never was, or a clock was wrong then."""
     last = max((index for index, event in enumerate(events) if event.generation == generation), default=None)
     if last is None or last + 1 == len(events):
         return None
-    return events[last + 1].time
+    since = events[last + 1].time
+    return since if since > _PLAUSIBLE else None
 
 
 def previous(events: tuple[Event, ...], on_disk: Collection[int]) -> int | None:

@@ -31,7 +31,7 @@ class Incoming:
     def finished(self, partial: Path) -> None:
         """Remove what `partial` gave; what cannot be removed is `gc`'s."""
         with suppress(OSError):
-            remove_tree(partial)
+            remove_tree(partial, self._held.top)
 
     @contextmanager
     def _temporary(self, kind: str) -> Iterator[Path]:
@@ -43,4 +43,4 @@ class Incoming:
             raise
         finally:
             with suppress(OSError):  # else it goes with the holder's directory
-                remove_tree(path)
+                remove_tree(path, self._held.top)

@@ -9,14 +9,18 @@ Nothing here trusts two nodes' clocks to agree.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import make_directory, remove_tree
+from sifmod.tree.disk import opened, read, remove_tree
 
 _FREE = b"free"
+_DIGITS = 18  # of a lease's number
+_BEAT = 100  # bytes; a beat has twelve
+_PIDS = 1 << 31
+LONGEST = 3600.0  # seconds of silence that any site allows a holder
 _FORGETTING = 10.0  # seconds of silence, as of any holder
 
 
@@ -56,10 +60,21 @@ class Lease(NamedTuple):
     def holder(self) -> Holder | None:
         """Who holds the lock, or held it last; None when the text makes no sense."""
         try:
-            fields = json.loads(self.text)
-            return Holder(**fields) if isinstance(fields, dict) else None
-        except (ValueError, TypeError):
+            return _holder(json.loads(self.text))
+        except (ValueError, TypeError, KeyError, RecursionError):
             return None
+
+
+def _holder(fields: Mapping[str, object]) -> Holder:
+    """The holder that a lease's text tells of; others may have written it. Raises ValueError, TypeError, KeyError."""
+    token, host, boot, start = (fields[name] for name in ("token", "host", "boot", "start"))
+    pid, seconds = fields["pid"], fields["seconds"]
+    texts = all(isinstance(text, str) and text.isprintable() for text in (token, host, boot, start))
+    if not texts or type(pid) is not int or not isinstance(seconds, int | float):
+        raise TypeError("a value of another type")
+    if not 0 < pid < _PIDS or not 0 < seconds <= LONGEST:
+        raise ValueError("a number that no process gives")
+    return Holder(str(token), str(host), str(boot), pid, str(start), float(seconds))
 
 
 def this_process(seconds: float) -> Holder:
@@ -98,7 +113,8 @@ def claim(directory: Path, seen: Lease, holder: Holder) -> bool:
     text = json.dumps(holder._asdict())
     number = seen.number + 1
     entry = _path(directory, number)
-    make_directory(directory)  # it may have been forgotten since it was looked at
+    with opened(directory, directory.parents[1], make=True):  # it may have been forgotten since it was looked at
+        pass
     if not _is_there(directory, seen):
         return False
     try:
@@ -134,9 +150,7 @@ def beat(directory: Path, number: int, count: int) -> None:
 
 def free(directory: Path, number: int) -> None:
     """Give the lock up."""
-    path = _beat_path(directory, number)
-    _overwrite(path, _FREE)
-    os.truncate(path, len(_FREE))
+    _overwrite(_beat_path(directory, number), _FREE)
 
 
 def forget(directory: Path) -> None:
@@ -149,7 +163,7 @@ def forget(directory: Path) -> None:
     if lease.vacant and claim(directory, lease, holder):
         gone = directory.with_name(f"{directory.name}.{holder.token}")
         directory.rename(gone)
-        remove_tree(gone)
+        remove_tree(gone, directory.parent)
 
 
 def _is_there(directory: Path, seen: Lease) -> bool:
@@ -182,20 +196,23 @@ def _numbers(directory: Path) -> Iterator[int]:
         return
     for name in names:
         stem, _, kind = name.partition(".")
-        if kind == "lease" and stem.isdecimal():
+        if kind == "lease" and stem.isdecimal() and len(stem) <= _DIGITS:
             yield int(stem)
 
 
 def _read_beat(directory: Path, number: int) -> bytes:
-    with suppress(FileNotFoundError):
-        return _beat_path(directory, number).read_bytes()
+    # Without one, or with one that is none or closed to this user, the holder counts as silent: the fence is what
+    # makes it safe to take the lock over.
+    with suppress(FileNotFoundError, PermissionError, ValueError):
+        return read(_beat_path(directory, number), _BEAT)
     return b""
 
 
 def _overwrite(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:
         os.pwrite(descriptor, data, 0)
+        os.ftruncate(descriptor, len(data))
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

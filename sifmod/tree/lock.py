@@ -7,6 +7,7 @@ to take that directory away. A holder that wakes up late can then change nothing
 """
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,14 +16,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+from sifmod.config.name import is_part
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
-from sifmod.tree.disk import explain, make_directory, remove_tree, reported
+from sifmod.tree.disk import explain, opened, removable, remove_tree, reported
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lease import Holder, Lease
 from sifmod.tree.node_lock import NodeLock
 
 FENCED = ".fenced"
+_DIRECTORY = re.compile(rf"([^@]+(?:@[^@]+)?)\.([0-9]{{1,18}})\.[0-9a-f]+({FENCED})?")
 _POLL = (0.02, 0.5)  # seconds, from the first look to the last
 _BEATS = 6  # per lease time
 _COURTESY = 2.0  # seconds for another process of this node between its file lock and its claim
@@ -36,15 +39,17 @@ def spelled(name: str) -> str:
 class Held:
     """A lock that is held; a context manager that beats inside and gives it up at the end.
 
-    `directory` is the holder's own, inside `.staging/`, on the file system of the tree. Every change to the tree is a
-    rename into or out of it. `remains` are the directories of former holders of this lock that are dead or were too
-    slow, already out of their reach; they are removed at the end, unless this process dies too.
+    `directory` is the holder's own, inside `.staging/`, on the file system of the tree, whose `top` is the prefix.
+    Every change to the tree is a rename into or out of it. `remains` are the directories of former holders of this lock
+    that are dead or were too slow, already out of their reach; they are removed at the end, unless this process dies
+    too.
     """
 
     def __init__(self, workplace: Workplace, name: str, number: int, holder: Holder) -> None:
         self.name = name
         self.directory = workplace.staging / f"{spelled(name)}.{number}.{holder.token}"
         self.remains: tuple[Path, ...] = ()
+        self.top = workplace.prefix
         self._chain = workplace.locks / spelled(name)
         self._number = number
         self._holder = holder
@@ -88,7 +93,8 @@ class Held:
         leases.beat(self._chain, self._number, 1)
         self._thread.start()
         try:
-            make_directory(self.directory)
+            with opened(self.directory, self.top, make=True):
+                pass
             self.check()
             self.remains = _fence(self.directory.parent, self.name, self._number)
         except BaseException:
@@ -105,7 +111,7 @@ class Held:
         try:
             for directory in (*self.remains, self.directory):
                 with suppress(OSError):
-                    remove_tree(directory)
+                    remove_tree(directory, self.top)
         finally:  # a signal may come during the removal
             with suppress(OSError):
                 if leases.holds(self._chain, self._number):
@@ -131,7 +137,8 @@ def lock(workplace: Workplace, name: str, lease: float, on_wait: Callable[[str],
     doing = f"cannot lock {name}"
     first_ever = not workplace.locks.exists()
     with reported(doing):
-        make_directory(chain)
+        with opened(chain, workplace.prefix, make=True):
+            pass
         node = NodeLock(chain / f"{os.uname().nodename}.lock")
     try:
         with ExitStack() as stack:
@@ -161,11 +168,18 @@ def forget_locks(workplace: Workplace) -> None:
 def left_over(workplace: Workplace) -> tuple[str, ...]:
     """The locks whose holders died on this node and left something behind, sorted. Cheap when there is none.
 
-    Where another run holds the lock now, that run cleans up.
+    Where another run holds the lock now, that run cleans up. What another user has left and closed does not count.
     """
-    owners = {entry.owner for entry in _entries(workplace.staging)}
+    owners = {entry.owner for entry in _entries(workplace.staging) if not entry.fenced or _removable(entry.path)}
     dead = (owner for owner in owners if leases.newest(workplace.locks / owner).vacant)
     return tuple(sorted(owner.replace("@", "/") for owner in dead))
+
+
+def _removable(directory: Path) -> bool:
+    try:
+        return removable(directory)
+    except OSError:
+        return False
 
 
 class _Entry(NamedTuple):
@@ -183,9 +197,10 @@ def _entries(staging: Path) -> Iterator[_Entry]:
     except FileNotFoundError:
         return
     for name in names:
-        parts = name.removesuffix(FENCED).rsplit(".", 2)
-        if len(parts) == 3 and parts[1].isdecimal():
-            yield _Entry(staging / name, parts[0], int(parts[1]), name.endswith(FENCED))
+        if found := _DIRECTORY.fullmatch(name):  # others may have made anything in there
+            owner, number, fenced = found.groups()
+            if all(map(is_part, owner.split("@"))):
+                yield _Entry(staging / name, owner, int(number), bool(fenced))
 
 
 def _fence(staging: Path, name: str, number: int) -> tuple[Path, ...]:

@@ -7,7 +7,7 @@ import errno
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sifmod.tree.disk import make_directory
+from sifmod.tree.disk import opened
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -56,8 +56,10 @@ def _try(file_lock: "BaseFileLock") -> bool:
         except Timeout:
             return False
         # Its directory was removed, as the last thing of a first install that failed; filelock itself makes directories
-        # in the way that make_directory tells of.
+        # in a way that fails where one goes meanwhile.
         except (FileNotFoundError, FileExistsError):
-            make_directory(Path(file_lock.lock_file).parent)
+            chain = Path(file_lock.lock_file).parent
+            with opened(chain, chain.parents[1], make=True):
+                pass
             return False
     return True

@@ -1,10 +1,11 @@
 """A Partial: what a fetch that did not come to its end has received, for the next one to go on with."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import make_directory, prune, remove_tree, take
+from sifmod.tree.disk import opened, prune, remove_tree, take
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, spelled
 
@@ -37,11 +38,12 @@ def open_partial(path: Path, top: Path) -> bool:
     What another user of the group left in it is used too. What of it cannot be opened is removed; where that cannot be
     done either, or the directory cannot be entered, it cannot be used. Raises OSError.
     """
-    make_directory(path, 0o700 | top.stat().st_mode & 0o777)
+    with opened(path.parent, top, make=True) as directory, suppress(FileExistsError):
+        os.mkdir(path.name, 0o700 | top.stat().st_mode & 0o777, dir_fd=directory)
     try:
         for file in path.iterdir():
             if not os.access(file, os.R_OK | os.W_OK):
-                remove_tree(file)
+                remove_tree(file, top)
     except PermissionError:
         return False
     return os.access(path, os.R_OK | os.W_OK | os.X_OK)
@@ -59,8 +61,8 @@ def discard_partial(layout: Layout, partial: Partial, held: Held) -> bool:
         return False
     with held.changing(f"cannot remove {partial.path}"):
         gone = held.path("collected")
-        take(partial.path, gone)
-        remove_tree(gone)
+        take(partial.path, gone, layout.prefix)
+        remove_tree(gone, layout.prefix)
         prune(layout.partials, layout.prefix)
     return True
 

@@ -2,16 +2,21 @@
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.config.input import Input
-from sifmod.config.name import ModuleName
+from sifmod.config.name import ModuleName, is_part
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
+from sifmod.tree.disk import read
 from sifmod.tree.layout import RECEIPT, Layout
 
 FORMAT = 1
+_NUMBER = re.compile("[1-9][0-9]{0,17}")
+_SHA256 = re.compile("[0-9a-f]{64}")
+_HUGE = 1 << 60  # bytes; no image is so large
 
 
 class FileRecord(NamedTuple):
@@ -69,6 +74,7 @@ class Installation:
     files: tuple[FileRecord, ...]
     links: tuple[LinkRecord, ...]
     stubs: tuple[FileRecord, ...]
+    made_for: str  # the root that its files were written for; another one where the tree has been copied or moved
 
     @property
     def paths(self) -> frozenset[str]:
@@ -84,7 +90,7 @@ def as_data(installation: Installation) -> dict[str, object]:
         "name": installation.module.name,
         "version": installation.module.version,
         "generation": installation.generation,
-        "root": installation.root,
+        "root": installation.made_for,
         "provenance": made._asdict() | {"inputs": [(seen.path, seen.sha256) for seen in made.inputs]},
         "image": installation.image._asdict() | {"origin": installation.image.origin.as_data()},
         "files": [record._asdict() for record in installation.files],
@@ -99,36 +105,92 @@ def to_json(installation: Installation) -> str:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def from_json(text: str) -> Installation:
-    """The installation that `to_json` wrote; raises ValueError, KeyError or TypeError for anything else."""
+def from_json(text: str | bytes, generation: str) -> Installation:
+    """The installation that `to_json` wrote into the receipt of the generation at this path.
+
+    Other members of a group may have written it. So its values have their types, it is the receipt of this place, its
+    files and links are inside it, its stubs are those of its module, and an image of the store is where the store
+    has it. Raises ValueError, KeyError, TypeError or RecursionError for anything else.
+    """
     fields = json.loads(text)
     if fields["format"] != FORMAT:
         raise ValueError(f"format {fields['format']}, expected {FORMAT}")
+    prefix, name, version, number = _place(generation)
+    if (fields["name"], fields["version"], fields["generation"]) != (name, version, number):
+        raise ValueError("it is the receipt of another generation")
     made = fields["provenance"]
-    made["inputs"] = tuple([Input(path, sha256) for path, sha256 in made["inputs"]])
-    image = fields["image"]
-    if "origin" in image:
-        image["origin"] = from_fields(image["origin"])
-    made["facts"] = tuple([(name, value) for name, value in made["facts"]])
-    made["options"] = tuple([(name, value) for name, value in made["options"]])
-    return Installation(
-        ModuleName(fields["name"], fields["version"]),
-        fields["generation"],
-        fields["root"],
-        Provenance(**made),
-        ImageRecord(**image),
-        tuple([FileRecord(*record) for record in fields["files"]]),
-        tuple([LinkRecord(*record) for record in fields["links"]]),
-        tuple([FileRecord(*record) for record in fields["stubs"]]),
+    made["inputs"] = tuple([Input(_text(path), sha256 and _digest(sha256)) for path, sha256 in made["inputs"]])
+    made["facts"] = tuple([(_text(fact), _text(value)) for fact, value in made["facts"]])
+    made["options"] = tuple([(_text(option), _text(value)) for option, value in made["options"]])
+    for key in ("sifmod", "easyconfig", "version", "site", "accelerator", "plan_digest"):
+        _text(made[key])
+    made["variant"] is None or _text(made["variant"])
+    files = tuple([_file(*record) for record in fields["files"]])
+    links = tuple([LinkRecord(_inside(path), _text(target)) for path, target in fields["links"]])
+    stubs = tuple([_file(*record) for record in fields["stubs"]])
+    if not {stub.path for stub in stubs} <= {f"{name}/{version}", f"{name}/{version}.lua"}:
+        raise ValueError("a stub of another module")
+    image = _image(fields["image"], prefix)
+    module, made_for = ModuleName(name, version), _text(fields["root"])
+    return Installation(module, number, generation, Provenance(**made), image, files, links, stubs, made_for)
+
+
+def _place(generation: str) -> tuple[str, str, str, int]:
+    """The prefix, name, version and number of a generation, by its path (see Layout.generation)."""
+    prefix, name, _, version, number = generation.rsplit("/", 4)
+    return prefix.removesuffix("/software"), name, version, int(number)
+
+
+def _image(fields: dict[str, object], prefix: str) -> ImageRecord:
+    sha256, filename, link = _digest(fields["sha256"]), _inside(fields["filename"]), _text(fields["link"])
+    if "/" in filename or not 0 <= _whole(fields["size"]) < _HUGE:
+        raise ValueError("no file's name or size")
+    stored = f"{prefix}/images/sha256/{sha256}.sif"
+    path = _text(fields["path"]) if link == "reference" else stored
+    origin = from_fields(fields["origin"]) if "origin" in fields else NO_ORIGIN
+    return ImageRecord(
+        sha256, _whole(fields["size"]), _text(fields["source"]), _text(fields["arch"]), link, filename, path, origin
     )
+
+
+def _file(path: object, sha256: object, mode: object) -> FileRecord:
+    return FileRecord(_inside(path), _digest(sha256), _whole(mode) & 0o777)
+
+
+def _inside(path: object) -> str:
+    """A path that leads nowhere else than down."""
+    text = _text(path)
+    if not text or text[0] == "/" or ".." in text.split("/"):
+        raise ValueError(f"{text!r} leads out of its place")
+    return text
+
+
+def _digest(text: object) -> str:
+    if not isinstance(text, str) or not _SHA256.fullmatch(text):
+        raise ValueError("no SHA-256")
+    return text
+
+
+def _text(text: object) -> str:
+    """Any text that the system takes as a path; what is shown of it is for the terminal to make harmless."""
+    if not isinstance(text, str):
+        raise TypeError(f"expected a text, got {type(text).__name__}")
+    if not text.isprintable() and b"\0" in text.encode():  # which fails for half of a surrogate pair
+        raise ValueError("a text with a NUL")
+    return text
+
+
+def _whole(number: object) -> int:
+    if type(number) is not int:
+        raise TypeError(f"expected a number, got {type(number).__name__}")
+    return number
 
 
 def read_receipt(generation: Path) -> Installation | None:
     """The installation of the generation at this path; None when it has no receipt that can be read."""
     try:
-        with open(f"{generation}/{RECEIPT}", encoding="utf-8") as file:  # noqa: PTH123 (the quickest)
-            return from_json(file.read())
-    except (OSError, ValueError, KeyError, TypeError):
+        return from_json(read(f"{generation}/{RECEIPT}"), str(generation))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
@@ -171,7 +233,12 @@ def known_modules(layout: Layout) -> tuple[ModuleName, ...]:
 
 def numbers(layout: Layout, module: ModuleName) -> tuple[int, ...]:
     """The numbers of all generations on disk, oldest first."""
-    return tuple(sorted(int(name) for name in _names(layout.generations(module)) if name.isdecimal()))
+    return tuple(sorted(int(name) for name in _names(layout.generations(module)) if is_number(name)))
+
+
+def is_number(text: str) -> bool:
+    """Whether `text` is how a generation's directory is called."""
+    return _NUMBER.fullmatch(text) is not None
 
 
 def all_generations(layout: Layout, module: ModuleName) -> tuple[Installation, ...]:
@@ -182,7 +249,7 @@ def all_generations(layout: Layout, module: ModuleName) -> tuple[Installation, .
 
 def _names(directory: Path) -> list[str]:
     try:
-        return sorted(name for name in os.listdir(directory) if not name.startswith("."))  # noqa: PTH208 (plain names)
+        return sorted(filter(is_part, os.listdir(directory)))  # noqa: PTH208 (plain names)
     except (FileNotFoundError, NotADirectoryError):
         return []
 
@@ -193,4 +260,4 @@ def _number(switch: Path, version: str) -> int | None:
     except OSError:
         return None
     directory, _, number = target.rpartition("/")
-    return int(number) if directory == f".generations/{version}" and number.isdecimal() else None
+    return int(number) if directory == f".generations/{version}" and is_number(number) else None

@@ -95,9 +95,10 @@ class Stage:
             tuple(self._files),
             tuple(self._links),
             tuple(self._stubs),
+            self.root,
         )
         with self._held.changing(f"cannot stage {self.module}"):
-            write(self.directory / RECEIPT, to_json(installation).encode(), READ_ONLY)
+            write(self.directory / RECEIPT, to_json(installation).encode(), self._layout.prefix, READ_ONLY)
         return installation
 
     def place(self) -> None:
@@ -109,22 +110,24 @@ class Stage:
         if self.directory == final:
             return
         with self._held.changing(f"cannot place generation {self.number} of {self.module}"):
-            # The top stays writable, so that a user may remove the image's link.
+            # The top stays writable, so that a user may remove the image's link; where a group may write in the prefix
+            # the rest does for it, so that another member can remove it all.
+            writable = self._layout.prefix.stat().st_mode & 0o022
             for name in sorted(self._directories, reverse=True):
                 directory = self.directory / name
                 if name:
-                    directory.chmod(directory.stat().st_mode & 0o7555)
+                    directory.chmod(directory.stat().st_mode & (0o7555 | writable))
                 sync_directory(directory)
-            write(self._held.directory / f"{self.number}{PLACED}", b"")
+            write(self._held.directory / f"{self.number}{PLACED}", b"", self._layout.prefix)
             self._held.check()
-            move(self.directory, final)
+            move(self.directory, final, self._layout.prefix)
         self.directory = final
 
     def _write(self, path: str, text: str, *, executable: bool) -> FileRecord:
         data = text.encode()
         with self._held.changing(f"cannot stage {self.module}"):
             target = self._new(path)
-            write(target, data, READ_ONLY_EXECUTABLE if executable else READ_ONLY)
+            write(target, data, self._layout.prefix, READ_ONLY_EXECUTABLE if executable else READ_ONLY)
             record = FileRecord(path, sha256_bytes(data), target.stat().st_mode & 0o777)
         self._files.append(record)
         return record

@@ -19,7 +19,7 @@ from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree.disk import move, prune, sync_directory, take, write
 from sifmod.tree.incoming import Incoming
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import Held, lock
+from sifmod.tree.lock import FENCED, Held, lock
 from sifmod.tree.partial import lock_name, open_partial, own_key
 from sifmod.tree.stored_image import StoredImage, given_by, has_its_size, is_whole, read_stored
 from sifmod.tree.use import all_used_images
@@ -129,7 +129,7 @@ class Store(Incoming):
             self._check_way(path, sha256)
             image = StoredImage(sha256, _seal(incoming), 0, path, given=known.given if known else ())
             self._record(given_by(image, origin, source))
-            move(incoming, path)
+            move(incoming, path, self._layout.prefix)
             self._damaged.discard(sha256)
         return path
 
@@ -147,8 +147,8 @@ class Store(Incoming):
         made_from = {"origin": image.origin.as_data(), "given": [asdict(one) for one in image.given]}
         fields = {"sha256": image.sha256, "size": image.size, **(made_from if image.origin.manifest else {})}
         unfinished, record = self._held.path("record"), image.path.with_suffix(".json")
-        write(unfinished, json.dumps(fields).encode())
-        move(unfinished, record)
+        write(unfinished, json.dumps(fields).encode(), self._layout.prefix)
+        move(unfinished, record, self._layout.prefix)
         return record
 
     def _pin(self, sha256: str) -> None:
@@ -175,22 +175,23 @@ def discard(layout: Layout, image: StoredImage, held: Held) -> bool:
     with held.changing(f"cannot remove {image.path}"):
         gone = held.path("discarded")
         with suppress(FileNotFoundError):
-            take(image.path, gone)
+            take(image.path, gone, layout.prefix)
         # In this order: a run that used it meanwhile has its pin still, or its link already.
         if image.sha256 in pinned(layout) or image.sha256 in all_used_images(layout):
             if os.path.lexists(gone):
-                move(gone, image.path)
+                move(gone, image.path, layout.prefix)
             return False
         try:
-            take(image.path.with_suffix(".json"), held.path("discarded"))
+            take(image.path.with_suffix(".json"), held.path("discarded"), layout.prefix)
         except FileNotFoundError:
             return os.path.lexists(gone)
     return True
 
 
 def pinned(layout: Layout) -> frozenset[str]:
-    """The digests of images that runs use just now."""
-    return frozenset(path.name.removesuffix(_PIN) for path in layout.staging.glob(f"*/*{_PIN}"))
+    """The digests of images that runs use just now; one that has lost its lock uses none."""
+    pins = layout.staging.glob(f"*/*{_PIN}")
+    return frozenset(path.name.removesuffix(_PIN) for path in pins if path.parent.suffix != FENCED)
 
 
 def _seal(path: Path) -> int:

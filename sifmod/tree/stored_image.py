@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from sifmod.digest import sha256_file
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
+from sifmod.tree.disk import read
 from sifmod.tree.layout import Layout
 
 
@@ -35,11 +36,13 @@ def read_stored(layout: Layout, sha256: str) -> StoredImage | None:
     path = layout.image(sha256)
     record = path.with_suffix(".json")
     try:
-        fields = json.loads(record.read_text(encoding="utf-8"))
+        fields = json.loads(read(record))
+        if fields["sha256"] != sha256 or type(fields["size"]) is not int:
+            return None
         origin = from_fields(fields["origin"]) if "origin" in fields else NO_ORIGIN
         given = tuple(Given(**{key: str(value) for key, value in one.items()}) for one in fields.get("given", ()))
         return StoredImage(fields["sha256"], fields["size"], record.stat().st_mtime, path, origin, given)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

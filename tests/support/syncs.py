@@ -15,7 +15,7 @@ from support.generation import find
 CALLS = "openat,write,pwrite64,copy_file_range,sendfile,ioctl,fsync,fdatasync,link,linkat,symlink,symlinkat,rename"
 HIDDEN = (".staging", ".locks")  # what nobody looks at after a crash but to remove it
 _LINE = re.compile(r"(\d+\.\d+) (\w+)\((.*)\) += (\S.*)")
-_NAMES = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_NAMES = re.compile(r'(?:(?:\d+|AT_FDCWD)<(/[^>]*)>, )?"((?:[^"\\]|\\.)*)"')
 _FILE = re.compile(r"^\d+<(/[^>]*)>")
 
 
@@ -47,7 +47,7 @@ def mistakes(lines: Sequence[str], top: Path, ignored: Sequence[Path] = ()) -> l
     found: list[str] = []
     data: set[str] = set()
     names: set[str] = set()
-    for call, paths, text in _calls(lines):
+    for call, paths, text in calls(lines):
         if call in ("fsync", "fdatasync"):
             data.discard(paths[0])
             names.discard(paths[0])
@@ -71,7 +71,7 @@ def mistakes(lines: Sequence[str], top: Path, ignored: Sequence[Path] = ()) -> l
     return found + [f"names in {path} were not synced" for path in left]
 
 
-def _calls(lines: Sequence[str]) -> Iterator[tuple[str, list[str], str]]:
+def calls(lines: Sequence[str]) -> Iterator[tuple[str, list[str], str]]:
     """Name, paths (of an open file first) and text of each call that succeeded."""
     for line in lines:
         if (match := _LINE.match(line)) is None or match[4].startswith("-1"):
@@ -83,7 +83,8 @@ def _calls(lines: Sequence[str]) -> Iterator[tuple[str, list[str], str]]:
             file = _FILE.match(target)
         if call == "ioctl" and "FICLONE" not in text:
             continue
-        names = _NAMES.findall(text) if call not in ("write", "pwrite64") else []
+        named = _NAMES.findall(text) if call not in ("write", "pwrite64") else []
+        names = [str(Path(directory, name)) for directory, name in named]
         yield call, ([file[1]] if file else []) + names, text
 
 
