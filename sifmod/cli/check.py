@@ -22,7 +22,7 @@ def command(files: tuple[str, ...], as_json: bool, **site: str | None) -> int:
     Site files and quirks are checked too; binds that are allowed and odd are a warning.
     """
     from sifmod.cli.context import load_context
-    from sifmod.cli.output import print_json
+    from sifmod.cli.output import echo, print_json
     from sifmod.config.find import find_easyconfig
     from sifmod.errors import ConfigError, SifmodError
 
@@ -40,7 +40,7 @@ def command(files: tuple[str, ...], as_json: bool, **site: str | None) -> int:
             result = {"path": str(path), "problems": lines, "modules": []}
         results.append(result)
         if not as_json:
-            click.echo("\n".join(lines))
+            echo("\n".join(lines))
     if as_json:
         print_json(results)
     return worst

@@ -17,7 +17,7 @@ def command(as_json: bool, **site: str | None) -> int:
     from sifmod.actions.doctor import diagnose
     from sifmod.actions.doctor_settings import diagnose_settings
     from sifmod.cli.context import load_context
-    from sifmod.cli.output import print_json
+    from sifmod.cli.output import echo, print_json
 
     loaded = load_context(site)
     findings = (*diagnose(loaded.site, os.environ), *diagnose_settings(os.environ))
@@ -27,7 +27,7 @@ def command(as_json: bool, **site: str | None) -> int:
         width = max(len(finding.subject) for finding in findings)
         marks = {"ok": "[ok]", "note": "[--]", "missing": "[!!]"}
         for finding in findings:
-            click.echo(f"{marks[finding.status]} {finding.subject.ljust(width)}  {finding.text}")
+            echo(f"{marks[finding.status]} {finding.subject.ljust(width)}  {finding.text}")
             if finding.hint:
-                click.echo(f"     {' ' * width}  {finding.hint}")
+                echo(f"     {' ' * width}  {finding.hint}")
     return 1 if any(finding.status == "missing" for finding in findings) else 0

@@ -33,7 +33,7 @@ def command(reference: str, **given: str | bool | Path | None) -> None:
     from sifmod.actions.fetch import FetchOptions, fetch
     from sifmod.actions.listener import Listener
     from sifmod.cli.context import load_context
-    from sifmod.cli.output import print_json, quiet, say
+    from sifmod.cli.output import echo, print_json, quiet, say
     from sifmod.cli.progress import NOTHING_KEPT, progress
     from sifmod.config.shown import shown
 
@@ -65,7 +65,7 @@ def command(reference: str, **given: str | bool | Path | None) -> None:
     # once: the store's paths have it, and so has the line that pins a SIF
     if not any(artifact.sha256 in text for text in (*artifact.notes, str(artifact.path))):
         speak(f"SHA-256 {artifact.sha256}")
-    click.echo(artifact.path)
+    echo(artifact.path)
 
 
 def _digest(text: str) -> str:

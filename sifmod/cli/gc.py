@@ -19,7 +19,7 @@ def command(yes: bool, days: float, ignore_jobs: bool, prefix: str | None, as_js
     from sifmod.actions.gc import apply_gc, plan_gc
     from sifmod.actions.ownership import ownership
     from sifmod.cli.context import load_facts
-    from sifmod.cli.output import human_size, print_json, say, waiting
+    from sifmod.cli.output import echo, human_size, print_json, say, waiting
     from sifmod.tree.layout import Layout
 
     if not days >= 0:
@@ -36,7 +36,7 @@ def command(yes: bool, days: float, ignore_jobs: bool, prefix: str | None, as_js
         print_json([{"what": what, "path": path, "keep": keep} for what, path, keep in rows])
     else:
         for what, path, keep in rows:
-            click.echo(f"{'keep  ' if keep else 'remove'}  {what}  {path}{f'  ({keep})' if keep else ''}")
+            echo(f"{'keep  ' if keep else 'remove'}  {what}  {path}{f'  ({keep})' if keep else ''}")
     if plan.jobs.unknown:
         say(f"{plan.jobs.unknown}; where you know that no job uses what would go: --ignore-jobs")
     if not yes:

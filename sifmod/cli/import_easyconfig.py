@@ -24,7 +24,7 @@ def command(files: tuple[str, ...], output: str, force: bool, as_json: bool, **s
     from sifmod.actions.import_easyconfig import convert, find_sources, write
     from sifmod.cli.context import load_facts
     from sifmod.cli.main import show_error
-    from sifmod.cli.output import print_json, say
+    from sifmod.cli.output import echo, print_json, say
     from sifmod.errors import ConfigError, OptionError
 
     directory = Path(output)
@@ -50,7 +50,7 @@ def command(files: tuple[str, ...], output: str, force: bool, as_json: bool, **s
         for note in one.notes:
             say(f"{one.source}: {note}")
         if not as_json:
-            click.echo(path)
+            echo(path)
     if as_json:
         print_json(results)
     return worst

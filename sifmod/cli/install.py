@@ -135,7 +135,7 @@ def _fetch_only(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None
     """Fetch the images of the easyconfigs into the store, and print their paths."""
     from sifmod.actions.image import fetch_only
     from sifmod.actions.listener import Listener
-    from sifmod.cli.output import print_json, quiet, say
+    from sifmod.cli.output import echo, print_json, quiet, say
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
     speak = quiet if given["quiet"] else say
@@ -150,7 +150,7 @@ def _fetch_only(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None
             speak(f"{request.plan.module}: the image {state}, {artifact.source}")
             if given["keep_blobs"] and not update.used:
                 speak(NOTHING_KEPT)
-            click.echo(artifact.path)
+            echo(artifact.path)
     if given["as_json"]:
         print_json(rows)
     return 0
@@ -191,7 +191,7 @@ def _asker(request: "Request", yes: bool) -> "Callable[[Plan, Callable[[], int |
     """
 
     def may_fetch(plan: "Plan", how_large: "Callable[[], int | None]") -> None:
-        from sifmod.cli.output import human_size
+        from sifmod.cli.output import echo, human_size
 
         home = Path.home()
         if yes or not request.site.site.prefix_is_default or not Path(plan.prefix).is_relative_to(home):
@@ -204,7 +204,7 @@ def _asker(request: "Request", yes: bool) -> "Callable[[Plan, Callable[[], int |
         choice = "choose a larger place with --prefix DIR or SIFMOD_PREFIX=DIR, or repeat the command with --yes"
         if not sys.stdin.isatty():
             raise OptionError(f"{question}, and there is no terminal to ask at; nothing was fetched", choice)
-        click.echo(f"== {question}", err=True)
+        echo(f"== {question}", err=True)
         if not click.confirm(f"Fetch it into {plan.prefix} all the same?", default=False, err=True):
             raise SifmodError("nothing was fetched, as you chose", choice)
 
@@ -214,7 +214,7 @@ def _asker(request: "Request", yes: bool) -> "Callable[[Plan, Callable[[], int |
 def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
     """Say what is installed and print the commands that load it."""
     from sifmod.actions.visible import commands_to_load, hidden_by
-    from sifmod.cli.output import say
+    from sifmod.cli.output import echo, say
 
     if not quiet:
         state = f"installed, generation {installation.generation}" if changed else "already installed, nothing to do"
@@ -222,13 +222,13 @@ def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
         if reason := hidden_by(installation, os.environ):
             say(reason)
     for line in commands_to_load(installation, os.environ):
-        click.echo(line)
+        echo(line)
 
 
 def _dry_runs(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None]) -> int:
     """Show what an install would do; reads, changes nothing."""
     from sifmod.actions.dryrun import mark, overview, texts
-    from sifmod.cli.output import print_json
+    from sifmod.cli.output import echo, print_json
 
     rows = []
     for name in easyconfigs:
@@ -236,13 +236,13 @@ def _dry_runs(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None])
         rows.append({"easyconfig": str(request.loaded.path), "module": str(request.plan.module), "mark": mark(request)})
         if given["as_json"]:
             continue
-        click.echo(f" * [{rows[-1]['mark']}] {request.loaded.path} (module: {request.plan.module})")
+        echo(f" * [{rows[-1]['mark']}] {request.loaded.path} (module: {request.plan.module})")
         if not given["dry_run_short"]:
             for line in overview(request):
-                click.echo(f"       {line}")
+                echo(f"       {line}")
         if given["extended_dry_run"]:
             for path, text in texts(request):
-                click.echo(f"\n--- {path}\n{text}")
+                echo(f"\n--- {path}\n{text}")
     if given["as_json"]:
         print_json(rows)
     return 0

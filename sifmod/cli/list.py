@@ -13,7 +13,7 @@ def command(pattern: str, prefix: str | None, as_json: bool) -> None:
     """List the installed modules whose name holds PATTERN."""
     from sifmod.actions.list import list_modules
     from sifmod.cli.context import layout_for
-    from sifmod.cli.output import human_size, print_json, print_rows, receipt_data
+    from sifmod.cli.output import echo, human_size, print_json, print_rows, receipt_data
 
     found = list_modules(layout_for(prefix), pattern)
     if as_json:
@@ -41,6 +41,6 @@ def command(pattern: str, prefix: str | None, as_json: bool) -> None:
         ]
     )
     if not found:
-        click.echo(
+        echo(
             "no module is installed here" if not pattern else f"no installed module matches {pattern!r}", err=True
         )

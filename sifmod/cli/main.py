@@ -123,10 +123,12 @@ def run(arguments: list[str]) -> int:
 
 def show_error(message: str, hint: str = "") -> None:
     """Print a message, and after a blank line its hint, to standard error; coloured on a terminal (NO_COLOR: not)."""
+    from sifmod.cli.output import harmless
+
     color = False if os.environ.get("NO_COLOR") else None
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True, color=color)
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {harmless(message)}", err=True, color=color)
     if hint:
-        click.echo(f"\n{click.style('hint:', fg='cyan')} {hint}", err=True, color=color)
+        click.echo(f"\n{click.style('hint:', fg='cyan')} {harmless(hint)}", err=True, color=color)
 
 
 def _counted(problems: int) -> str:

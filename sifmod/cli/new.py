@@ -28,7 +28,7 @@ def command(reference: str, **given: str | bool | None) -> None:
     from sifmod.actions.listener import Listener
     from sifmod.actions.new import NewOptions, check_target, make_draft, write_draft
     from sifmod.cli.context import load_facts
-    from sifmod.cli.output import print_json, quiet, say
+    from sifmod.cli.output import echo, print_json, quiet, say
     from sifmod.cli.progress import progress
 
     texts = {name: value for name, value in given.items() if isinstance(value, str)}
@@ -46,8 +46,8 @@ def command(reference: str, **given: str | bool | None) -> None:
         module, image = str(draft.loaded.easyconfig.module), str(draft.image)
         print_json({"path": path, "module": module, "image": image, "text": draft.text})
     elif target is None:
-        click.echo(draft.text, nl=False)
+        echo(draft.text, nl=False)
     else:
-        click.echo(target)
+        echo(target)
         if show:
             say(f"{draft.loaded.easyconfig.module}: read what was guessed, then `sifmod install {target}`")

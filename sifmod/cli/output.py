@@ -1,6 +1,7 @@
 """What the user sees: messages on standard error, data on standard output."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,21 @@ import click
 if TYPE_CHECKING:
     from sifmod.tree.receipt import Installation
 
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+def harmless(text: str) -> str:
+    """The text with every character that could steer a terminal spelled out: others may have written it."""
+    return _STEERING.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def echo(text: object, *, nl: bool = True, err: bool = False) -> None:
+    """A text on standard output, or on standard error, harmless."""
+    click.echo(harmless(str(text)), nl=nl, err=err)
+
 
 def say(text: str) -> None:
     """A line of what is being done, in EasyBuild's form, on standard error."""
-    click.echo(f"== {text}", err=True)
+    echo(f"== {text}", err=True)
 
 
 def waiting(what: object) -> Callable[[str], None]:
@@ -41,7 +53,7 @@ def print_rows(rows: Sequence[Sequence[str]]) -> None:
     """Columns of text on standard output, as wide as their widest cell; no trailing blanks."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
     for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def human_size(size: int) -> str:

@@ -24,7 +24,7 @@ def reapply(given: Given) -> int:
     from sifmod.cli.context import layout_for
     from sifmod.cli.main import show_error
     from sifmod.cli.options import SITE_KEYS, in_full
-    from sifmod.cli.output import print_json, quiet, say
+    from sifmod.cli.output import echo, print_json, quiet, say
 
     if refused := [f"--{name.replace('_', '-')}" for name in REFUSED if given[name]]:
         raise click.UsageError(f"{', '.join(refused)}: not with --module-only without easyconfigs")
@@ -34,7 +34,7 @@ def reapply(given: Given) -> int:
     changing = [one for one in found if one.changes]
     if not given["as_json"]:
         for one in changing:
-            click.echo(one.diff, nl=bool(one.diff))
+            echo(one.diff, nl=bool(one.diff))
     speak = quiet if given["quiet"] else say
     for text, modules in _together((one.note, one.module) for one in found):
         speak(f"{modules}: {text}")

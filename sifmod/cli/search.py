@@ -22,7 +22,7 @@ def command(pattern: str, as_json: bool, **site: str | None) -> int:
     With --json also the modules that each can install.
     """
     from sifmod.cli.context import load_facts
-    from sifmod.cli.output import print_json
+    from sifmod.cli.output import echo, print_json
     from sifmod.config.find import search_easyconfigs
     from sifmod.config.shown import shown
 
@@ -32,9 +32,9 @@ def command(pattern: str, as_json: bool, **site: str | None) -> int:
         print_json([_as_json(path, context) for path in found])
     else:
         for path in found:
-            click.echo(path)
+            echo(path)
     if not found and not as_json:
-        click.echo(f"no easyconfig matches {shown(pattern)!r}", err=True)
+        echo(f"no easyconfig matches {shown(pattern)!r}", err=True)
     return 0 if found else 1
 
 

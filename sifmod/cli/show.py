@@ -93,7 +93,7 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
 
 def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None], as_json: bool, origins: bool) -> None:
     from sifmod.cli.context import load_context
-    from sifmod.cli.output import print_json, print_rows
+    from sifmod.cli.output import echo, print_json, print_rows
     from sifmod.config.find import find_easyconfig
     from sifmod.config.load import load_easyconfig
 
@@ -107,7 +107,7 @@ def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None]
     elif as_json:
         print_json({"path": str(loaded.path), "variant": loaded.variant, "easyconfig": data})
     else:
-        click.echo(f"# {loaded.path}{f', variant {loaded.variant}' if loaded.variant else ''}")
+        echo(f"# {loaded.path}{f', variant {loaded.variant}' if loaded.variant else ''}")
         import yaml
 
-        click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100).rstrip())
+        echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100).rstrip())

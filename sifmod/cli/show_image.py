@@ -5,8 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -42,7 +40,7 @@ def names_image(text: str) -> bool:
 def show_image(text: str, site: "Site", arch: str | None, as_json: bool) -> None:
     """Print what the image that `text` names says about itself."""
     from sifmod.actions.show_image import describe
-    from sifmod.cli.output import print_json, print_rows
+    from sifmod.cli.output import echo, print_json, print_rows
 
     described = describe(text, site, arch or site.arch)
     if as_json:
@@ -51,13 +49,13 @@ def show_image(text: str, site: "Site", arch: str | None, as_json: bool) -> None
     print_rows([("image", _short(text)), *_rows(described)])
     for title, pairs in (("labels", described.config.labels), ("environment", described.config.environment)):
         if pairs:
-            click.echo(f"\n{title}")
+            echo(f"\n{title}")
             print_rows([("", name, _short(value)) for name, value in pairs])
     for title, script in (("runscript", described.runscript), ("definition", described.definition)):
         if script.strip():
-            click.echo(f"\n{title}")
+            echo(f"\n{title}")
             for line in script.strip("\n").splitlines():
-                click.echo(f"  {line}".rstrip())
+                echo(f"  {line}".rstrip())
 
 
 def _rows(described: "ImageDescription") -> "Iterator[tuple[str, str]]":

@@ -38,7 +38,7 @@ def command(names: tuple[str, ...], signature: bool, keys: tuple[str, ...], as_j
 def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> int:
     from sifmod.actions.verify import Finding, installed, verify
     from sifmod.cli.names import resolve
-    from sifmod.cli.output import print_json, say
+    from sifmod.cli.output import echo, print_json, say
     from sifmod.config.shown import shown
     from sifmod.errors import ModuleError
     from sifmod.tree.receipt import live_modules
@@ -60,9 +60,9 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
     else:
         for name, findings in report.items():
             faults = sum(finding.fault for finding in findings)
-            click.echo(f"{name}: {'ok' if not faults else _counted(faults)}")
+            echo(f"{name}: {'ok' if not faults else _counted(faults)}")
             for finding in findings:
-                click.echo(f"  {finding.kind}: {finding.path}: expected {finding.expected}, found {finding.found}")
+                echo(f"  {finding.kind}: {finding.path}: expected {finding.expected}, found {finding.found}")
         if any(finding.fault for findings in report.values() for finding in findings):
             say("`sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right")
     return 1 if any(finding.fault for findings in report.values() for finding in findings) else 0
@@ -74,7 +74,7 @@ def _verify_signatures(
     """Say of each image who signed it, or what is wrong."""
     from sifmod.actions.signatures import check_image
     from sifmod.cli.context import load_context
-    from sifmod.cli.output import print_json
+    from sifmod.cli.output import echo, print_json
 
     known = (*map(Path, load_context(site).site.signatures.keys), *map(Path, keys))
     worst, report = 0, {}
@@ -86,9 +86,9 @@ def _verify_signatures(
         if as_json:
             continue
         text = outcome.problem or f"signed by {', '.join(outcome.signers)}"
-        click.echo(text if text.startswith(name) else f"{name}: {text}")
+        echo(text if text.startswith(name) else f"{name}: {text}")
         if outcome.hint:
-            click.echo(f"  {outcome.hint}")
+            echo(f"  {outcome.hint}")
     if as_json:
         print_json(report)
     return worst

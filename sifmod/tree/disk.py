@@ -96,7 +96,7 @@ def _descend(top: Path, names: Sequence[str], *, make: bool) -> int:
 def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> bytes:
     """All of a file that others may have put there: a link is not followed, and a pipe not waited for.
 
-    With `top` its directory is reached from there through no link either. Raises OSError, ValueError for more than
+    With `top` its directory is reached from there through no link either. Raises OSError, also for more than
     `most` bytes and for what is no regular file.
     """
     if top is None:
@@ -107,7 +107,7 @@ def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> 
     with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 (a descriptor)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > most:
-            raise ValueError(f"{path} is no regular file of at most {most} bytes")
+            raise OSError(f"{path} is no regular file of at most {most} bytes")
         return file.read(most)
 
 

@@ -102,10 +102,7 @@ def _publication(layout: Layout, installation: Installation, held: Held) -> Chan
 def _stub_text(layout: Layout, installation: Installation, stub: FileRecord) -> str:
     """The generation's copy of a stub. Raises InstallError for one that is not what its receipt says."""
     copy = Path(installation.root, STUBS, stub.path)
-    try:
-        data = read(copy, top=layout.prefix)
-    except ValueError as error:
-        raise InstallError(str(error)) from error
+    data = read(copy, top=layout.prefix)
     if sha256_bytes(data) != stub.sha256:
         raise InstallError(
             f"{copy} was changed since it was installed, so it is not published", "install it anew with --rebuild"
@@ -203,7 +200,7 @@ def _own_stubs(layout: Layout, module: ModuleName) -> Iterator[FileRecord]:
             yield from known.stubs
             continue
         for path in (str(module), f"{module}.lua"):
-            with suppress(OSError, ValueError):
+            with suppress(OSError):
                 yield FileRecord(path, sha256_bytes(read(root / STUBS / path, top=layout.prefix)), 0o644)
 
 

@@ -203,7 +203,7 @@ def _numbers(directory: Path) -> Iterator[int]:
 def _read_beat(directory: Path, number: int) -> bytes:
     # Without one, or with one that is none or closed to this user, the holder counts as silent: the fence is what
     # makes it safe to take the lock over.
-    with suppress(FileNotFoundError, PermissionError, ValueError):
+    with suppress(OSError):
         return read(_beat_path(directory, number), _BEAT)
     return b""
 
