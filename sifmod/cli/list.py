@@ -41,6 +41,4 @@ def command(pattern: str, prefix: str | None, as_json: bool) -> None:
         ]
     )
     if not found:
-        echo(
-            "no module is installed here" if not pattern else f"no installed module matches {pattern!r}", err=True
-        )
+        echo("no module is installed here" if not pattern else f"no installed module matches {pattern!r}", err=True)

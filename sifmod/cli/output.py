@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
+
 def harmless(text: str) -> str:
     """The text with every character that could steer a terminal spelled out: others may have written it."""
     return _STEERING.sub(lambda found: repr(found[0])[1:-1], text)

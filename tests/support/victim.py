@@ -57,9 +57,20 @@ class Victim:
         self._process.kill()
         self._process.communicate()
 
-    def run(self, arguments: Sequence[str | Path], how: str = "whole", step: int = 0, delay: float = 0) -> Outcome:
-        """Run one command line; `how`: whole; killed, terminated, stopped, failing at `step`; shot after `delay` s."""
-        return self._ask({"run": [str(argument) for argument in arguments], "how": how, "step": step, "delay": delay})
+    def run(
+        self,
+        arguments: Sequence[str | Path],
+        how: str = "whole",
+        step: int = 0,
+        delay: float = 0,
+        who: tuple[int, int, int] | None = None,
+    ) -> Outcome:
+        """Run one command line; `how`: whole; killed, terminated, stopped, failing at `step`; shot after `delay` s.
+
+        `who`: as the user of this uid and gid, under this umask.
+        """
+        words = [str(argument) for argument in arguments]
+        return self._ask({"run": words, "how": how, "step": step, "delay": delay, "who": who})
 
     def warm(self, arguments: Sequence[str | Path]) -> Outcome:
         """Run a command line that changes nothing in the server itself, so that its children find everything loaded."""
@@ -97,6 +108,8 @@ def _serve() -> None:
             errors = os.memfd_create("stderr")
             pid = os.fork()
             if pid == 0:
+                if request["who"]:
+                    _become(*request["who"])
                 _disturb(request["how"], request["step"], count)
                 _command(request["run"], errors)
             running[pid] = (count, errors)
@@ -113,6 +126,13 @@ def _serve() -> None:
         if code is not None:
             os.close(errors)
         print(json.dumps({"pid": pid, "code": code, "steps": int.from_bytes(count[:8]), "stderr": said}), flush=True)
+
+
+def _become(uid: int, gid: int, umask: int) -> None:
+    os.umask(umask)
+    os.setgroups([])
+    os.setgid(gid)
+    os.setuid(uid)
 
 
 def _command(arguments: list[str], errors: int) -> None:
