@@ -107,6 +107,13 @@ def test_binds_of_the_user_come_first_from_every_variable(place: Path, runtime: 
     assert found.both("_BIND") is None
 
 
+def test_a_name_that_is_a_pattern_is_just_that(place: Path, runtime: Path) -> None:
+    published = publish(wanted(place, runtime, path=("/runscripts",)))
+    found = told(published, SINGULARITY_BIND="/us*,/et?", SINGULARITYENV_PREPEND_PATH="/us*", _SIFMOD_LOADED="*")
+    assert found.variables["SINGULARITY_BINDPATH"].startswith("/us*,/et?,/")
+    assert found.both("ENV_PREPEND_PATH") == "/us*:/runscripts"
+
+
 def test_binds_that_a_loaded_module_has_put_there_are_not_the_users(place: Path, runtime: Path) -> None:
     published = publish(wanted(place, runtime))
     lists = {"SINGULARITY_BINDPATH": "/mine,/theirs:/t:ro,id=1,/last", "_SIFMOD_BINDS": "/theirs:/t:ro,id=1,/last"}
@@ -273,3 +280,39 @@ def test_what_loaded_modules_have_set_is_forgotten_and_what_the_user_has_is_not(
 def test_a_record_that_says_something_else_forgets_nothing(place: Path, runtime: Path, keys: str, record: str) -> None:
     left = forgotten(publish(wanted(place, runtime)), record, keys, SINGULARITYENV_A="1")
     assert left == {"SINGULARITYENV_A": "1"}
+
+
+@pytest.fixture
+def inside(place: Path, runtime: Path, tmp_path: Path) -> Published:
+    """A module whose launcher takes `tmp_path / "sing"` for the directory that every container has."""
+    published = publish(wanted(place, runtime, wrappers=(Wrapper("tool", ("tool", "a b")),)))
+    launcher = published.root / "share" / "launch.sh"
+    launcher.write_text(launcher.read_text().replace("/.singularity.d", str(tmp_path / "sing")))
+    tool = tmp_path / "us*r bin" / "tool"
+    tool.parent.mkdir()
+    tool.write_text('#!/bin/sh\nprintf "%s\\n" "real" "$PATH" "$@"\n')
+    tool.chmod(0o755)
+    return published
+
+
+def called(inside: Published, path: str, **variables: str) -> Result:
+    return run((inside.root / "bin" / "tool", "c*", ""), env={"PATH": path, **variables})
+
+
+@pytest.mark.parametrize("name", ["APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"])
+def test_in_a_container_already_the_command_itself_is_run(inside: Published, tmp_path: Path, name: str) -> None:
+    (tmp_path / "sing").mkdir()
+    stable = Path(inside.plan.prefix) / "software" / str(inside.plan.module) / "bin"
+    (tmp_path / "link").symlink_to(inside.root / "bin")
+    rest = f"{tmp_path}/us*r bin:/usr/bin:/bin"
+    for wrappers in (inside.root / "bin", stable, tmp_path / "link", f"{inside.root}/bin/"):
+        found = called(inside, f"{wrappers}:{rest}:{wrappers}", **{name: "/x.sif"}).ok()
+        assert (found.stdout.splitlines(), found.stderr) == (["real", rest, "a b", "c*", ""], "")
+
+
+def test_a_variable_or_a_directory_alone_is_no_container(inside: Published, tmp_path: Path) -> None:
+    path = f"{tmp_path}/us*r bin:/usr/bin:/bin"
+    assert called(inside, path, APPTAINER_CONTAINER="/x.sif").ok().stdout.startswith("-q\0exec\0")
+    (tmp_path / "sing").mkdir()
+    assert called(inside, path).ok().stdout.startswith("-q\0exec\0")
+    assert called(inside, path, SINGULARITY_CONTAINER="").ok().stdout.startswith("-q\0exec\0")
