@@ -207,6 +207,7 @@ def test_what_loads_later_stands_first_and_the_first_of_one_target_counts(after:
     assert lists(found) == ("/c:/t,/d,/b",) * 2
     assert lists(found, "ENV_PREPEND_PATH") == ("/r:/p/:/q",) * 2
     assert (found["_SIFMOD_LOADED"], found["_SIFMOD_BINDS"]) == ("A:B", "/c:/t,/d,/b")
+    assert (found["_SIFMOD_GENERATION_A"], found["_SIFMOD_GENERATION_B"]) == ("/g/A", "/g/B")
     assert lists(after(*both, "B")) == ("/a:/t,/b",) * 2
     assert lists(after(*both, "A")) == ("/c:/t,/d",) * 2
     assert after(*both, "A", "B") == after(*both, "B", "A") == {}

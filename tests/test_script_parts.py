@@ -171,7 +171,7 @@ def test_an_image_for_any_vendor(tmp_path: Path) -> None:
 def test_every_mask_of_amd_can_hide_the_gpus(tmp_path: Path, mask: str) -> None:
     machine = Machine(tmp_path, "rocm")
     machine.amd()
-    found = machine.check(**{mask: "-1"})
+    found = machine.check(("dash",), **{mask: "-1"})
     assert (found.code, found.stderr) == (
         1,
         f"gpu-check: {mask} hides every GPU\n\nhint: unset {mask}, or say which: {mask}=0\n",

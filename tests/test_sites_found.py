@@ -77,8 +77,10 @@ def test_everything_that_was_looked_at_is_kept(sites: Path, tmp_path: Path) -> N
     write(sites / "a.yaml", f"detect: {{paths: ['{tmp_path}/a', '{tmp_path}/*b']}}\n")
     write(sites / "bad.yaml", "detect: 3\n")
     found = detected_site((tmp_path / "none", sites), {})
-    paths = (f"{tmp_path}/none/", f"{sites}/", f"{sites}/a.yaml", f"?{tmp_path}/a", f"*{tmp_path}/*b")
-    paths += (f"{sites}/bad.yaml", f"{sites}/generic.yaml")
+    paths = (
+        *(f"{tmp_path}/none/", f"{sites}/", f"{sites}/a.yaml", f"?{tmp_path}/a", f"*{tmp_path}/*b"),
+        *(f"{sites}/bad.yaml", f"{sites}/generic.yaml"),
+    )
     assert found.inputs == tuple(read_input(path, {}) for path in paths)
     assert [str(problem) for problem in found.left_out] == [
         f"{sites}/bad.yaml:1:9: detect: expected keys and values, got the number 3"
