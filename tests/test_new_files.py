@@ -52,7 +52,8 @@ def test_what_is_there_stays(own_home: Path) -> None:
     """Also a link that leads to nothing, and a directory that is none."""
     target = own_home / "new.yaml"
     target.symlink_to("/no/such")
-    for act in (lambda: check_target(target), lambda: write_text("x", target)):
+    acts: tuple[Callable[[], object], ...] = (lambda: check_target(target), lambda: write_text("x", target))
+    for act in acts:
         with pytest.raises(OptionError) as caught:
             act()
         assert caught.value.message == f"{target} exists already, and is left as it is"

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ class Place:
         self.easyconfig.write_text("name: Tiny\n")
         self.image.write_text("image")
 
-    def install(self, options: Options = (), **changes: object) -> Installation:
+    def install(self, options: Options = (), **changes: Any) -> Installation:
         made = Provenance(
             sifmod=__version__,
             easyconfig=os.path.realpath(self.easyconfig),
@@ -109,7 +110,7 @@ def test_an_image_that_module_only_kept_is_not_what_the_easyconfig_asks(place: P
 @pytest.mark.parametrize(
     "changes", [{"sifmod": "0.0.1"}, {"facts": (("arch", "other"),)}, {"easyconfig": "/elsewhere/Tiny-1.0.yaml"}]
 )
-def test_what_it_was_made_by_or_of_is_another(place: Place, changes: dict[str, object]) -> None:
+def test_what_it_was_made_by_or_of_is_another(place: Place, changes: dict[str, Any]) -> None:
     place.install(**changes)
     assert place.find() is None
 
