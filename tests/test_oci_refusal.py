@@ -1,31 +1,18 @@
 """What a registry's or a web server's refusal is told as: which advice, and whether asking again may help."""
 
-import io
 import json
 import time
-from collections.abc import Mapping
 
 import pytest
-import requests
-import urllib3
 
 from sifmod.errors import FetchError
 from sifmod.image.oci.advice import refused_by
 from sifmod.image.oci.credentials import Netrc
 from sifmod.image.oci.http import TransientError, beginning, refusal, retry_after
 from sifmod.image.oci.place import Place
+from support.responses import answered
 
 HUB = Place("docker.io", "a/b")
-
-
-def answered(
-    status: int, headers: Mapping[str, str] | None = None, body: bytes = b"", url: str = "https://host:5000/x?signed"
-) -> requests.Response:
-    response = requests.Response()
-    response.status_code, response.url, response.reason = status, url, "In\x1bdeed"
-    response.headers.update(headers or {})
-    response.raw = urllib3.HTTPResponse(io.BytesIO(body), headers=headers, status=status, preload_content=False)
-    return response
 
 
 def limited(**headers: str) -> FetchError:
