@@ -218,6 +218,11 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
         {"wrappers": ("tool",), "conda": {"prefix": "/v", "env": "e"}},
         (),
     ),
+    writes("bin/tool", f"$WITH_CONDA\n{PASSES}")[:-1] + ", 'mkdir x']": ({"wrappers": ("tool",)}, (ITS_OWN,)),
+    writes("bin/tool", PASSES)[:-1] + ", 'ln -s tool %(installdir)s/bin/b && x']": (
+        {"wrappers": ("tool",)},
+        ("postinstallcmds: 'ln -s tool %(installdir)s/bin/b && x' is not carried over",),
+    ),
     # what is checked
     writes("bin/tool", PASSES)
     + "\nsanity_check_commands = ['echo \"x\" ; tool  -v', 'bash -n tool', 'start-shell x', 'ls  -l']": (
@@ -312,7 +317,7 @@ def test_the_files_name_says_the_versionsuffix(
         ("name = 'x'\nversion = '1'\nsources = ['a.sif', 'b.sif']", "sources: expected one SIF, got 2"),
         ("name = 'x'\nversion = '1'\nsources = [y]", "sources: line 3: y is not defined in this file"),
         (
-            f"{HEAD}postinstallcmds = ['x; apptainer  build a.sif b.def']",
+            f"{HEAD}postinstallcmds = ['x; apptainer  build a.sif b.def', 'mkdir x']",
             "makes an image of its own from the one it names (a `build` in postinstallcmds): write the definition "
             "into a file and name that in image.build",
         ),
