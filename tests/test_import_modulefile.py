@@ -150,7 +150,7 @@ EMPTY = "it does not begin with a command"
 UNSURE = "function {}: its command is known only when it is loaded"
 
 # name and command of an alias: the wrapper, the keys that it adds, the notes
-COMMANDS: dict[tuple[str, str], tuple[tuple[Value, ...], dict[str, Value], tuple[str, ...]]] = {
+COMMANDS: dict[tuple[str, str], tuple[tuple[Value, ...], dict[str, Value | None], tuple[str, ...]]] = {
     ("a", "singularity exec x.sif a"): (("a",), {}, ()),
     ("a", "/opt/bin/apptainer exec x.sif b -c 'd e' \\\"$@\\\""): (({"a": "b -c 'd e'"},), {}, ()),
     ("a", "singularity exec x.sif b $*"): (({"a": "b"},), {}, ()),
@@ -205,7 +205,7 @@ COMMANDS: dict[tuple[str, str], tuple[tuple[Value, ...], dict[str, Value], tuple
 def test_what_a_command_becomes(given: tuple[str, str], tmp_path: Path) -> None:
     wrappers, keys, notes = COMMANDS[given]
     made = read(tmp_path, f'x = "x.sif"\nset_shell_function("{given[0]}", "{given[1]}", "csh")\n')
-    plain: dict[str, Value] = PLAIN | {"image": {"sources": ("x.sif",)}, "wrappers": wrappers} | keys
+    plain: dict[str, Value | None] = {**PLAIN, "image": {"sources": ("x.sif",)}, "wrappers": wrappers, **keys}
     assert made.keys == {key: value for key, value in plain.items() if value not in ((), None)}
     assert sorted(made.notes) == sorted(notes)
 

@@ -33,7 +33,7 @@ def read(directory: Path, text: str) -> Imported:
 
 
 # what stands beside HEAD and ALIASES: the keys that it adds or changes, and its notes
-LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
+LINES: dict[str, tuple[dict[str, Value | None], tuple[str, ...]]] = {
     "": ({}, ()),
     "description: 'A  tool\n  of two lines'": ({"description": "A tool of two lines"}, ()),
     "url: https://x.example": ({"homepage": "https://x.example"}, ()),
@@ -97,7 +97,8 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
 def test_what_a_line_adds(line: str, tmp_path: Path) -> None:
     keys, notes = LINES[line]
     made = read(tmp_path, f"{HEAD}{ALIASES}{line}\n")
-    assert made.keys == {key: value for key, value in (PLAIN | keys).items() if value is not None}
+    wanted: dict[str, Value | None] = {**PLAIN, **keys}
+    assert made.keys == {key: value for key, value in wanted.items() if value is not None}
     assert sorted(made.notes) == sorted(notes)
     assert made.publisher == "example"
 

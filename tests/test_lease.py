@@ -143,7 +143,7 @@ def test_a_claim_that_is_overtaken_leaves_no_entry(
     """Between its look and its entry, or between its entry and the look after that."""
     seen, symlink = leases.newest(tmp_path), os.symlink
 
-    def made(text: str, path: Path, *rest: object) -> None:
+    def made(text: str, path: Path, *_: object) -> None:
         monkeypatch.setattr(os, "symlink", symlink)
         if error:
             raise error
@@ -163,7 +163,7 @@ def test_a_claim_in_a_chain_that_began_again_is_taken_back(tmp_path: Path, monke
     leases.free(tmp_path, 1)
     seen, symlink = leases.newest(tmp_path), os.symlink
 
-    def made(text: str, path: Path, *rest: object) -> None:
+    def made(text: str, path: Path, *_: object) -> None:
         begun_again(tmp_path)
         symlink("another", tmp_path / "1.lease")
         symlink(text, path)

@@ -76,11 +76,11 @@ def test_a_sync_that_fails(number: int, tmp_path: Path, monkeypatch: pytest.Monk
     if number in (errno.EINVAL, errno.ENOTSUP):
         sync_directory(tmp_path)
     else:
-        with pytest.raises(OSError, match="error|space"):
+        with pytest.raises(OSError, match=r"error|space"):
             sync_directory(tmp_path)
-    with pytest.raises(OSError, match="error|space|Invalid|supported"):
+    with pytest.raises(OSError, match=r"error|space|Invalid|supported"):
         sync_file(tmp_path / "file")
-    with pytest.raises(OSError, match="error|space|Invalid|supported"):
+    with pytest.raises(OSError, match=r"error|space|Invalid|supported"):
         write(tmp_path / "new", b"x")
     monkeypatch.undo()
     sync_directory(tmp_path)
@@ -143,7 +143,7 @@ def test_a_directory_that_others_remove_is_tried_again_but_not_for_ever(
     assert (tmp_path / "a").is_dir()
     always = Calls(real, number, 10_000, "b")
     monkeypatch.setattr(os, "mkdir", always)
-    with pytest.raises(OSError, match="File exists|No such file") as caught:
+    with pytest.raises(OSError, match=r"File exists|No such file") as caught:
         make_directory(tmp_path / "b")
     assert caught.value.errno == number
     assert 1 < always.count < 1000
@@ -160,7 +160,7 @@ def test_a_directory_that_is_there_need_not_be_writable_above(
     monkeypatch.setattr(os, "mkdir", refused)
     make_directory(there)
     there.rmdir()
-    with pytest.raises(OSError, match="Permission denied|Read-only"):
+    with pytest.raises(OSError, match=r"Permission denied|Read-only"):
         make_directory(there)
     assert refused.count == 2
 
@@ -229,12 +229,17 @@ def test_a_tree_is_removed_and_nothing_that_it_links_to(tmp_path: Path) -> None:
 def test_a_closed_directory_is_opened_to_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As root sees none that is closed, the answer is faked: each bit counts."""
     opened: list[int] = []
+    chmod = Path.chmod
+
+    def noting(self: Path, mode: int) -> None:
+        opened.append(mode)
+        chmod(self, mode)
+
     for closed in (0o300, 0o500, 0o600):
-        (tmp_path / "a").mkdir(mode=closed)
+        (tmp_path / "a").mkdir()
         (tmp_path / "a").chmod(closed | 0o2007)
         monkeypatch.setattr(os, "access", lambda path, mode: not ~(os.stat(path).st_mode >> 6) & mode & 7)
-        chmod = Path.chmod
-        monkeypatch.setattr(Path, "chmod", lambda self, mode: (opened.append(mode), chmod(self, mode))[1])
+        monkeypatch.setattr(Path, "chmod", noting)
         remove_tree(tmp_path / "a")
         monkeypatch.undo()
     assert opened == [0o2707] * 3
