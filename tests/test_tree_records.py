@@ -167,7 +167,7 @@ def test_what_a_stored_image_says_of_itself(tmp_path: Path) -> None:
     image = stored(layout, plain | {"origin": FIRST.as_data(), "given": [given]})
     assert image is not None
     assert (image.origin, image.given) == (FIRST, (Given(**given),))
-    for wrong in (
+    wrongs: tuple[object, ...] = (
         [],
         {"size": 3},
         {"sha256": SHA},
@@ -177,7 +177,8 @@ def test_what_a_stored_image_says_of_itself(tmp_path: Path) -> None:
         plain | {"given": [{"other": 1}]},
         plain | {"given": [3]},
         plain | {"given": 3},
-    ):
+    )
+    for wrong in wrongs:
         assert stored(layout, wrong) is None, wrong
     layout.image(SHA).with_suffix(".json").write_bytes(b"\xff")
     assert read_stored(layout, SHA) is None
@@ -246,11 +247,12 @@ def test_images_are_used_by_links_into_the_store(tmp_path: Path) -> None:
 
 # receipts, and what a live installation lacks
 
+INPUTS = (Input("/a", "b"), Input("/c", None))
 INSTALLATION = Installation(
     MODULE,
     2,
     "/p/2",
-    Provenance("0.1", "/x.yaml", "1.0", None, "s", "rocm", (Input("/a", "b"), Input("/c", None)), (("f", "g"),), (("o", "p"),), "d"),
+    Provenance("0.1", "/x.yaml", "1.0", None, "s", "rocm", INPUTS, (("f", "g"),), (("o", "p"),), "d"),
     ImageRecord(SHA, 3, "docker://x", "amd64", "copy", "x.sif", "/s/x.sif", FIRST),
     (FileRecord("bin/é", "aa", 0o555),),
     (LinkRecord("x.sif", "../x"),),
