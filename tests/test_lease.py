@@ -103,6 +103,30 @@ def test_another_users_process_is_looked_at_too(monkeypatch: pytest.MonkeyPatch)
     assert not leases.dead(holder._replace(pid=2**22 + 1)), "nothing of it can be seen"
 
 
+def test_a_programs_name_may_hold_anything(tmp_path: Path) -> None:
+    """Its state and its start are read behind that."""
+    program = tmp_path / "x) Z (1 2"
+    program.symlink_to("/bin/sleep")
+    with subprocess.Popen((program, "60")) as child:
+        while Path(f"/proc/{child.pid}/comm").read_text() != "x) Z (1 2\n":
+            pass
+        assert not leases.dead(leases.this_process(LEASE)._replace(pid=child.pid, start=""))
+        child.kill()
+
+
+def test_where_nothing_can_be_seen_of_processes_nobody_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "\n" not in leases.this_process(LEASE).boot
+    assert len(leases.this_process(LEASE).boot.split()) == 2
+
+    def hidden(*_: object, **__: object) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", hidden)
+    monkeypatch.setattr(os, "readlink", hidden)
+    holder = leases.this_process(LEASE)
+    assert (holder.boot, holder.start, leases.dead(holder)) == (" ", "", False)
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_an_entry_that_goes_while_it_is_read_is_followed_by_a_newer_one(
     again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
