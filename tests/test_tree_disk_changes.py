@@ -25,6 +25,14 @@ from sifmod.tree.disk import (
 UNCHANGED = "; what was installed before is unchanged"
 
 
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """An empty directory."""
+    path = tmp_path / "place"
+    path.mkdir()
+    return path
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "message", "hint"),
     [
@@ -68,55 +76,55 @@ def failing(number: int) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.EIO, errno.ENOSPC])
-def test_a_sync_that_fails(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sync_that_fails(number: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory that cannot be synced at all is left alone; no other failure is hidden, and nothing stays open."""
-    (tmp_path / "file").touch()
+    (place / "file").touch()
     before = descriptors()
     monkeypatch.setattr(os, "fsync", failing(number))
     if number in (errno.EINVAL, errno.ENOTSUP):
-        sync_directory(tmp_path)
+        sync_directory(place)
     else:
         with pytest.raises(OSError, match=r"error|space"):
-            sync_directory(tmp_path)
+            sync_directory(place)
     with pytest.raises(OSError, match=r"error|space|Invalid|supported"):
-        sync_file(tmp_path / "file")
+        sync_file(place / "file")
     with pytest.raises(OSError, match=r"error|space|Invalid|supported"):
-        write(tmp_path / "new", b"x")
+        write(place / "new", b"x")
     monkeypatch.undo()
-    sync_directory(tmp_path)
-    sync_file(tmp_path / "file")
+    sync_directory(place)
+    sync_file(place / "file")
     assert descriptors() == before
     with pytest.raises(NotADirectoryError):
-        sync_directory(tmp_path / "file")
+        sync_directory(place / "file")
 
 
-def test_a_file_is_written_where_there_is_none(tmp_path: Path) -> None:
+def test_a_file_is_written_where_there_is_none(place: Path) -> None:
     before = os.umask(0o027)
-    write(tmp_path / "file", b"abc")
-    write(tmp_path / "sealed", b"", 0o444)
+    write(place / "file", b"abc")
+    write(place / "sealed", b"", 0o444)
     os.umask(before)
-    assert (tmp_path / "file").read_bytes() == b"abc"
-    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("file", "sealed")] == [0o640, 0o440]
-    (tmp_path / "link").symlink_to("nothing")
+    assert (place / "file").read_bytes() == b"abc"
+    assert [(place / name).stat().st_mode & 0o777 for name in ("file", "sealed")] == [0o640, 0o440]
+    (place / "link").symlink_to("nothing")
     for name in ("file", "link"):
         with pytest.raises(FileExistsError):
-            write(tmp_path / name, b"x")
-    assert sorted(os.listdir(tmp_path)) == ["file", "link", "sealed"]
+            write(place / name, b"x")
+    assert sorted(os.listdir(place)) == ["file", "link", "sealed"]
 
 
-def test_directories_are_made_as_far_as_they_are_missing(tmp_path: Path) -> None:
+def test_directories_are_made_as_far_as_they_are_missing(place: Path) -> None:
     before = os.umask(0o027)
-    make_directory(tmp_path / "a" / "b" / "c", 0o700)
-    make_directory(tmp_path / "d")
-    make_directory(tmp_path / "a" / "b" / "c", 0o777)
+    make_directory(place / "a" / "b" / "c", 0o700)
+    make_directory(place / "d")
+    make_directory(place / "a" / "b" / "c", 0o777)
     os.umask(before)
-    modes = [(tmp_path / path).stat().st_mode & 0o777 for path in ("a", "a/b", "a/b/c", "d")]
+    modes = [(place / path).stat().st_mode & 0o777 for path in ("a", "a/b", "a/b/c", "d")]
     assert modes == [0o750, 0o750, 0o700, 0o750]
-    (tmp_path / "file").touch()
+    (place / "file").touch()
     with pytest.raises(FileExistsError):
-        make_directory(tmp_path / "file")
+        make_directory(place / "file")
     with pytest.raises(NotADirectoryError):
-        make_directory(tmp_path / "file" / "x")
+        make_directory(place / "file" / "x")
 
 
 class Calls:
@@ -135,26 +143,26 @@ class Calls:
 
 @pytest.mark.parametrize("number", [errno.EEXIST, errno.ENOENT])
 def test_a_directory_that_others_remove_is_tried_again_but_not_for_ever(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.mkdir
     monkeypatch.setattr(os, "mkdir", Calls(real, number, 3, "a"))
-    make_directory(tmp_path / "a")
-    assert (tmp_path / "a").is_dir()
+    make_directory(place / "a")
+    assert (place / "a").is_dir()
     always = Calls(real, number, 10_000, "b")
     monkeypatch.setattr(os, "mkdir", always)
     with pytest.raises(OSError, match=r"File exists|No such file") as caught:
-        make_directory(tmp_path / "b")
+        make_directory(place / "b")
     assert caught.value.errno == number
     assert 1 < always.count < 1000
-    make_directory(tmp_path)
+    make_directory(place)
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
 def test_a_directory_that_is_there_need_not_be_writable_above(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = tmp_path / "there"
+    there = place / "there"
     there.mkdir()
     refused = Calls(os.mkdir, number, 10_000, "there")
     monkeypatch.setattr(os, "mkdir", refused)
@@ -165,21 +173,21 @@ def test_a_directory_that_is_there_need_not_be_writable_above(
     assert refused.count == 2
 
 
-def test_a_move_makes_the_directories_and_a_taking_does_not(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
+def test_a_move_makes_the_directories_and_a_taking_does_not(place: Path) -> None:
+    (place / "file").write_text("x")
     with pytest.raises(FileNotFoundError):
-        take(tmp_path / "file", tmp_path / "a" / "b")
-    assert os.listdir(tmp_path) == ["file"]
-    move(tmp_path / "file", tmp_path / "a" / "b")
-    (tmp_path / "other").write_text("y")
-    move(tmp_path / "other", tmp_path / "a" / "b")
-    assert (tmp_path / "a" / "b").read_text() == "y"
-    take(tmp_path / "a" / "b", tmp_path / "back")
-    assert sorted(os.listdir(tmp_path)) == ["a", "back"]
+        take(place / "file", place / "a" / "b")
+    assert os.listdir(place) == ["file"]
+    move(place / "file", place / "a" / "b")
+    (place / "other").write_text("y")
+    move(place / "other", place / "a" / "b")
+    assert (place / "a" / "b").read_text() == "y"
+    take(place / "a" / "b", place / "back")
+    assert sorted(os.listdir(place)) == ["a", "back"]
 
 
-def test_a_move_is_tried_again_where_the_directory_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("x")
+def test_a_move_is_tried_again_where_the_directory_went(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "file").write_text("x")
     real, count = os.rename, []
 
     def rename(source: str | Path, target: str | Path) -> None:
@@ -189,44 +197,44 @@ def test_a_move_is_tried_again_where_the_directory_went(tmp_path: Path, monkeypa
         real(source, target)
 
     monkeypatch.setattr(os, "rename", rename)
-    move(tmp_path / "file", tmp_path / "a" / "b")
-    assert ((tmp_path / "a" / "b").read_text(), len(count)) == ("x", 3)
+    move(place / "file", place / "a" / "b")
+    assert ((place / "a" / "b").read_text(), len(count)) == ("x", 3)
     with pytest.raises(FileNotFoundError):
-        move(tmp_path / "none", tmp_path / "a" / "c")
+        move(place / "none", place / "a" / "c")
     assert len(count) == 4
     always = Calls(real, errno.ENOENT, 10_000, "b")
     monkeypatch.setattr(os, "rename", always)
     with pytest.raises(FileNotFoundError):
-        move(tmp_path / "a" / "b", tmp_path / "c" / "d")
+        move(place / "a" / "b", place / "c" / "d")
     assert 1 < always.count < 1000
 
 
-def test_a_link_is_no_directory(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path)
-    (tmp_path / "file").touch()
-    assert is_directory(tmp_path)
-    assert [is_directory(tmp_path / name) for name in ("link", "file", "none", "file/x")] == [False] * 4
+def test_a_link_is_no_directory(place: Path) -> None:
+    (place / "link").symlink_to(place)
+    (place / "file").touch()
+    assert is_directory(place)
+    assert [is_directory(place / name) for name in ("link", "file", "none", "file/x")] == [False] * 4
 
 
-def test_a_tree_is_removed_and_nothing_that_it_links_to(tmp_path: Path) -> None:
-    (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / "file").touch()
-    top = tmp_path / "top"
+def test_a_tree_is_removed_and_nothing_that_it_links_to(place: Path) -> None:
+    (place / "kept").mkdir()
+    (place / "kept" / "file").touch()
+    top = place / "top"
     (top / "a" / "b").mkdir(parents=True)
     (top / "a" / "b" / "file").touch()
-    (top / "link").symlink_to(tmp_path / "kept")
+    (top / "link").symlink_to(place / "kept")
     (top / "dangling").symlink_to("nothing")
     remove_tree(top / "link")
-    (top / "link").symlink_to(tmp_path / "kept")
+    (top / "link").symlink_to(place / "kept")
     for path in (top / "a" / "b", top / "a"):
         path.chmod(0o500)
     for _ in range(2):
         remove_tree(top)
-        assert sorted(os.listdir(tmp_path)) == ["kept"]
-    assert os.listdir(tmp_path / "kept") == ["file"]
+        assert sorted(os.listdir(place)) == ["kept"]
+    assert os.listdir(place / "kept") == ["file"]
 
 
-def test_a_closed_directory_is_opened_to_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_directory_is_opened_to_be_removed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As root sees none that is closed, the answer is faked: each bit counts."""
     opened: list[int] = []
     chmod = Path.chmod
@@ -236,30 +244,30 @@ def test_a_closed_directory_is_opened_to_be_removed(tmp_path: Path, monkeypatch:
         chmod(self, mode)
 
     for closed in (0o300, 0o500, 0o600):
-        (tmp_path / "a").mkdir()
-        (tmp_path / "a").chmod(closed | 0o2007)
+        (place / "a").mkdir()
+        (place / "a").chmod(closed | 0o2007)
         monkeypatch.setattr(os, "access", lambda path, mode: not ~(os.stat(path).st_mode >> 6) & mode & 7)
         monkeypatch.setattr(Path, "chmod", noting)
-        remove_tree(tmp_path / "a")
+        remove_tree(place / "a")
         monkeypatch.undo()
     assert opened == [0o2707] * 3
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(place) == []
 
 
-def test_what_goes_meanwhile_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a").mkdir()
+def test_what_goes_meanwhile_is_gone(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "a").mkdir()
     monkeypatch.setattr(os, "rmdir", failing(errno.ENOENT))
-    remove_tree(tmp_path / "a")
+    remove_tree(place / "a")
     monkeypatch.setattr(os, "rmdir", failing(errno.EBUSY))
     with pytest.raises(OSError, match="busy"):
-        remove_tree(tmp_path / "a")
+        remove_tree(place / "a")
 
 
-def test_empty_directories_are_pruned_below_the_top_only(tmp_path: Path) -> None:
+def test_empty_directories_are_pruned_below_the_top_only(place: Path) -> None:
     for path in ("top/a/b/c", "top/d", "out/e"):
-        (tmp_path / path).mkdir(parents=True)
-    prune(tmp_path / "top" / "a" / "b" / "c", tmp_path / "top" / "a")
-    prune(tmp_path / "top" / "d", tmp_path / "top")
-    prune(tmp_path / "out" / "e", tmp_path / "top")
-    prune(tmp_path / "top" / "a", tmp_path / "top" / "a")
-    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == ["out", "out/e", "top", "top/a"]
+        (place / path).mkdir(parents=True)
+    prune(place / "top" / "a" / "b" / "c", place / "top" / "a")
+    prune(place / "top" / "d", place / "top")
+    prune(place / "out" / "e", place / "top")
+    prune(place / "top" / "a", place / "top" / "a")
+    assert sorted(str(path.relative_to(place)) for path in place.rglob("*")) == ["out", "out/e", "top", "top/a"]

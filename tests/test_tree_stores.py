@@ -26,14 +26,22 @@ KEY = "0123abcd"
 ORIGIN = ImageOrigin("sha256:i", "sha256:m", ("sha256:l",), "zstd:3", (("libzstd", "1"),))
 
 
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """An empty directory."""
+    path = tmp_path / "place"
+    path.mkdir()
+    return path
+
+
 @contextmanager
 def held(layout: Layout) -> Iterator[Held]:
     with lock(layout, "image-1", LEASE, nobody) as lock_held:
         yield lock_held
 
 
-def test_the_stores_receipt_says_what_is_known(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
+def test_the_stores_receipt_says_what_is_known(place: Path) -> None:
+    layout = Layout(place)
     with held(layout) as run:
         store = Store(layout, run)
         sha256, path = put_image(store, "a")
@@ -54,9 +62,9 @@ def test_the_stores_receipt_says_what_is_known(tmp_path: Path) -> None:
         assert [image.sha256 for image in entries(layout)] == [sha256]
 
 
-def test_what_an_image_that_is_there_was_made_from_is_noted(tmp_path: Path) -> None:
+def test_what_an_image_that_is_there_was_made_from_is_noted(place: Path) -> None:
     """It arrives again from another source; that is added, and the image itself stays."""
-    layout = Layout(tmp_path)
+    layout = Layout(place)
     with held(layout) as run:
         store = Store(layout, run)
         sha256, path = put_image(store, "a")
@@ -70,8 +78,8 @@ def test_what_an_image_that_is_there_was_made_from_is_noted(tmp_path: Path) -> N
         assert pinned(layout) == {sha256}
 
 
-def test_a_stored_image_is_on_the_disk_before_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    layout = Layout(tmp_path / "prefix")
+def test_a_stored_image_is_on_the_disk_before_its_name(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout(place / "prefix")
     with held(layout) as run:
         store = Store(layout, run)
         done: list[str] = []
@@ -98,9 +106,9 @@ def test_a_stored_image_is_on_the_disk_before_its_name(tmp_path: Path, monkeypat
     assert done[-1] == "sync "
 
 
-def test_an_image_whose_receipt_went_meanwhile(tmp_path: Path) -> None:
+def test_an_image_whose_receipt_went_meanwhile(place: Path) -> None:
     """It was the last thing of another gc; that this one took the image away counts."""
-    layout = Layout(tmp_path)
+    layout = Layout(place)
     with held(layout) as run:
         _, path = put_image(Store(layout, run), "a")
     (image,) = entries(layout)
@@ -114,8 +122,8 @@ def test_an_image_whose_receipt_went_meanwhile(tmp_path: Path) -> None:
 # partials
 
 
-def test_partials_are_told_with_their_size_and_age(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
+def test_partials_are_told_with_their_size_and_age(place: Path) -> None:
+    layout = Layout(place)
     assert partials(layout) == ()
     for key, when in (("b", 5), ("a", 9)):
         path = layout.partials / key
@@ -133,8 +141,8 @@ def test_partials_are_told_with_their_size_and_age(tmp_path: Path) -> None:
     assert lock_name("a/b") == "partial-a@b"
 
 
-def test_a_partial_is_discarded_only_as_it_was_seen(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
+def test_a_partial_is_discarded_only_as_it_was_seen(place: Path) -> None:
+    layout = Layout(place)
     (layout.partials / KEY).mkdir(parents=True)
     (layout.partials / KEY / "blob").write_text("x")
     (seen,) = partials(layout)
@@ -150,16 +158,16 @@ def test_a_partial_is_discarded_only_as_it_was_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("top", "umask", "mode"), [(0o755, 0, 0o755), (0o2770, 0o022, 0o750), (0o500, 0, 0o700), (0o755, 0o077, 0o700)]
 )
-def test_a_partial_is_as_open_as_its_top(top: int, umask: int, mode: int, tmp_path: Path) -> None:
-    tmp_path.chmod(top)
+def test_a_partial_is_as_open_as_its_top(top: int, umask: int, mode: int, place: Path) -> None:
+    place.chmod(top)
     before = os.umask(umask)
     try:
-        assert open_partial(tmp_path / "partial", tmp_path)
-        assert open_partial(tmp_path / "partial", tmp_path)
+        assert open_partial(place / "partial", place)
+        assert open_partial(place / "partial", place)
     finally:
         os.umask(before)
-        tmp_path.chmod(0o700)
-    assert (tmp_path / "partial").stat().st_mode & 0o777 == mode
+        place.chmod(0o700)
+    assert (place / "partial").stat().st_mode & 0o777 == mode
 
 
 def closed(monkeypatch: pytest.MonkeyPatch, *names: str, to: int = 7) -> None:
@@ -171,27 +179,23 @@ def closed(monkeypatch: pytest.MonkeyPatch, *names: str, to: int = 7) -> None:
 
 
 @pytest.mark.parametrize("to", [4, 2])
-def test_what_cannot_be_opened_in_a_partial_is_removed(
-    to: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "partial"
+def test_what_cannot_be_opened_in_a_partial_is_removed(to: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = place / "partial"
     path.mkdir()
     for name in ("mine", "another"):
         (path / name).touch()
     closed(monkeypatch, "another", to=to)
-    assert open_partial(path, tmp_path)
+    assert open_partial(path, place)
     assert os.listdir(path) == ["mine"]
     monkeypatch.undo()
     closed(monkeypatch, "mine")
     monkeypatch.setattr(Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(PermissionError()))
-    assert not open_partial(path, tmp_path)
+    assert not open_partial(path, place)
 
 
 @pytest.mark.parametrize("to", [4, 2, 1])
-def test_a_partial_that_cannot_be_used_is_worked_around(
-    to: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    layout = Layout(tmp_path / "prefix")
+def test_a_partial_that_cannot_be_used_is_worked_around(to: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout(place / "prefix")
     (layout.partials / KEY).mkdir(parents=True)
     (layout.partials / KEY / "theirs").touch()
     own = f"{KEY}-{os.geteuid()}"
@@ -210,8 +214,8 @@ def test_a_partial_that_cannot_be_used_is_worked_around(
     assert os.listdir(layout.partials / KEY) == ["theirs"]
 
 
-def test_a_partial_is_under_a_lock_of_its_own(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
+def test_a_partial_is_under_a_lock_of_its_own(place: Path) -> None:
+    layout = Layout(place)
     with held(layout) as run, Store(layout, run).partial(KEY) as path:
         assert path == layout.partials / KEY
         assert len(list(layout.staging.glob(f"partial-{KEY}.1.*"))) == 1
@@ -219,8 +223,8 @@ def test_a_partial_is_under_a_lock_of_its_own(tmp_path: Path) -> None:
     assert os.listdir(path) == ["blob"]
 
 
-def test_what_failed_because_the_lock_was_lost_says_so(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
+def test_what_failed_because_the_lock_was_lost_says_so(place: Path) -> None:
+    layout = Layout(place)
     with held(layout) as run:
         store = Store(layout, run)
         with pytest.raises(ZeroDivisionError), store.workspace() as workspace:
@@ -246,24 +250,24 @@ def fetch(target: Path, content: bytes = b"image", *, replace: bool = False) -> 
         return store.add(incoming, "0" * 64)
 
 
-def test_a_store_of_one_file_keeps_nothing(tmp_path: Path) -> None:
-    target = tmp_path / "x.sif"
+def test_a_store_of_one_file_keeps_nothing(place: Path) -> None:
+    target = place / "x.sif"
     target.write_bytes(b"there")
     with beside(target, LEASE, nobody, replace=True) as store:
         assert isinstance(store, Beside)
         assert store.find("0" * 64) is None
         assert store.find_made("docker://x", "sha256:i") == ()
         store.gave(target, ORIGIN, "docker://x")
-        assert sorted(os.listdir(tmp_path)) == [".x.sif.fetching", "x.sif"]
+        assert sorted(os.listdir(place)) == [".x.sif.fetching", "x.sif"]
         with store.partial(KEY) as path:
-            assert path == tmp_path / ".x.sif.fetching" / KEY
+            assert path == place / ".x.sif.fetching" / KEY
             (path / "blob").touch()
         assert os.listdir(path) == ["blob"]
         store.finished(path)
         with store.partial(KEY) as path:
             pass
         assert not path.exists()
-    assert os.listdir(tmp_path) == ["x.sif"]
+    assert os.listdir(place) == ["x.sif"]
 
 
 @pytest.mark.parametrize(
@@ -276,8 +280,8 @@ def test_a_store_of_one_file_keeps_nothing(tmp_path: Path) -> None:
         ("link", "{} exists already; nothing was fetched", "give --force to replace it"),
     ],
 )
-def test_what_cannot_be_a_target(kind: str, message: str, hint: str, tmp_path: Path) -> None:
-    target = tmp_path / "x.sif"
+def test_what_cannot_be_a_target(kind: str, message: str, hint: str, place: Path) -> None:
+    target = place / "x.sif"
     if kind == "directory":
         target.mkdir()
     elif kind == "pipe":
@@ -286,27 +290,25 @@ def test_what_cannot_be_a_target(kind: str, message: str, hint: str, tmp_path: P
         target.touch()
     elif kind == "link":
         target.symlink_to("nothing")
-    before = sorted(os.listdir(tmp_path))
+    before = sorted(os.listdir(place))
     with pytest.raises(FetchError) as caught:
         fetch(target / "x" if kind == "none" else target, replace=kind in ("directory", "pipe"))
     assert (caught.value.message, caught.value.hint) == (message.format(target), hint)
-    assert sorted(os.listdir(tmp_path)) == before
+    assert sorted(os.listdir(place)) == before
 
 
 @pytest.mark.parametrize("to", [2, 1])
-def test_a_target_that_cannot_be_written(to: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    closed(monkeypatch, tmp_path.name, to=to)
+def test_a_target_that_cannot_be_written(to: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed(monkeypatch, place.name, to=to)
     with pytest.raises(PermissionsError) as caught:
-        fetch(tmp_path / "x.sif")
-    assert caught.value.message == f"cannot write into {tmp_path}"
-    assert os.listdir(tmp_path) == []
+        fetch(place / "x.sif")
+    assert caught.value.message == f"cannot write into {place}"
+    assert os.listdir(place) == []
 
 
 @pytest.mark.parametrize("meanwhile", [False, True])
-def test_without_hard_links_the_file_is_renamed(
-    meanwhile: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = tmp_path / "x.sif"
+def test_without_hard_links_the_file_is_renamed(meanwhile: bool, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = place / "x.sif"
 
     def refused(_source: Path, _target: Path, **_: object) -> None:
         if meanwhile:
@@ -320,21 +322,21 @@ def test_without_hard_links_the_file_is_renamed(
     else:
         assert fetch(target) == target
     assert target.read_bytes() == (b"faster" if meanwhile else b"image")
-    assert os.listdir(tmp_path) == ["x.sif"]
+    assert os.listdir(place) == ["x.sif"]
 
 
 @pytest.mark.parametrize("replace", [False, True])
 def test_a_fetched_file_is_on_the_disk_before_its_name(
-    replace: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    replace: bool, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = tmp_path / "x.sif"
+    target = place / "x.sif"
     if replace:
         target.write_bytes(b"old")
     synced: list[tuple[str, bytes]] = []
 
     def noting(descriptor: int) -> None:
         name = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
-        if name.suffix == ".incoming" or name == tmp_path:
+        if name.suffix == ".incoming" or name == place:
             synced.append((name.suffix, target.read_bytes() if target.exists() else b""))
 
     monkeypatch.setattr(os, "fsync", noting)
@@ -343,7 +345,7 @@ def test_a_fetched_file_is_on_the_disk_before_its_name(
     assert target.stat().st_nlink == 1
 
 
-def test_a_failure_to_put_it_in_place_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_to_put_it_in_place_is_explained(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rename = os.rename
 
     def broken(source: Path, target: Path, **_: object) -> None:
@@ -354,18 +356,18 @@ def test_a_failure_to_put_it_in_place_is_explained(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(os, "link", broken)
     monkeypatch.setattr(os, "rename", broken)
     with pytest.raises(InstallError, match=r"cannot write .*x\.sif: Input/output error"):
-        fetch(tmp_path / "x.sif")
-    assert os.listdir(tmp_path) == []
+        fetch(place / "x.sif")
+    assert os.listdir(place) == []
 
 
 def test_a_partial_of_another_user_beside_the_target_is_worked_around(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    theirs = tmp_path / ".x.sif.fetching" / KEY
+    theirs = place / ".x.sif.fetching" / KEY
     theirs.mkdir(parents=True)
     (theirs / "blob").touch()
     closed(monkeypatch, KEY)
-    with beside(tmp_path / "x.sif", LEASE, nobody) as store, store.partial(KEY) as path:
+    with beside(place / "x.sif", LEASE, nobody) as store, store.partial(KEY) as path:
         assert path == theirs.with_name(own_key(KEY))
         assert path.is_dir()
     assert not path.exists()
@@ -376,7 +378,7 @@ def test_a_partial_of_another_user_beside_the_target_is_worked_around(
 
 
 @pytest.mark.parametrize("number", [0, errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
-def test_one_of_two_goes_first(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_two_goes_first(number: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By flock, or where a file system has none by a file, of which nothing is said."""
     if number:
 
@@ -386,10 +388,10 @@ def test_one_of_two_goes_first(number: int, tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setattr(fcntl, "flock", refused)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        one, two = NodeLock(tmp_path / "lock"), NodeLock(tmp_path / "lock")
+        one, two = NodeLock(place / "lock"), NodeLock(place / "lock")
         two.release()
         assert [one.acquire(), one.acquire(), two.acquire(), two.acquire()] == [True, True, False, False]
-        assert (tmp_path / "lock.soft").exists() == (number in (errno.ENOLCK, errno.EOPNOTSUPP))
+        assert (place / "lock.soft").exists() == (number in (errno.ENOLCK, errno.EOPNOTSUPP))
         two.release()
         assert not two.acquire()
         one.release()
@@ -401,10 +403,10 @@ def test_one_of_two_goes_first(number: int, tmp_path: Path, monkeypatch: pytest.
         one.release()
 
 
-def test_a_failing_lock_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_lock_is_not_hidden(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(fcntl, "flock", broken)
     with pytest.raises(OSError, match="Input/output error"):
-        NodeLock(tmp_path / "lock").acquire()
+        NodeLock(place / "lock").acquire()
