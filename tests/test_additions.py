@@ -41,11 +41,13 @@ def add(root: Path) -> None:
     (root / "deep" / "er").mkdir(parents=True)
     (root / "deep" / "er" / "file").write_text("mine")
     (root / "deep" / "directory").symlink_to("er")
+    (root / "far" / "off").mkdir(parents=True)
+    (root / "far" / "off" / "file").write_text("mine")
     (root / "empty").mkdir()
     os.mkfifo(root / "pipe")
 
 
-ADDED = ("a", "bin/more", "deep/directory", "deep/er/file", "pipe", "z")
+ADDED = ("a", "bin/more", "deep/directory", "deep/er/file", "far/off/file", "pipe", "z")
 
 
 def test_additions_are_what_the_receipt_does_not_name(tmp_path: Path) -> None:
@@ -89,8 +91,8 @@ def test_additions_are_carried_over_durably(tmp_path: Path, monkeypatch: pytest.
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", noting)
-    assert carry_over(installation, target) == Carried(ADDED[:4], ADDED[4:])
-    assert synced == {".", "bin", "deep", "deep/er"}
+    assert carry_over(installation, target) == Carried(ADDED[:5], ADDED[5:])
+    assert synced == {".", "bin", "deep", "deep/er", "far", "far/off"}
     assert os.readlink(target / "a") == "z"
     assert os.readlink(target / "deep" / "directory") == "er"
     assert (target / "deep" / "er" / "file").samefile(tmp_path / "1" / "deep" / "er" / "file")
@@ -131,6 +133,8 @@ def test_what_only_one_generation_has(tmp_path: Path) -> None:
     (two / "bin" / "more").hardlink_to(one / "bin" / "more")
     (two / "deep" / "er").mkdir(parents=True)
     (two / "deep" / "er" / "file").write_text("mine")
+    (two / "far" / "off").mkdir(parents=True)
+    (two / "far" / "off" / "file").write_text("mine")
     (two / "z").write_text("mine")
     (two / "deep" / "directory").symlink_to("er")
     assert only_in(installation, other) == ("pipe",)

@@ -188,3 +188,16 @@ def test_a_failing_block_under_a_modules_lock_takes_its_generation_along(tmp_pat
     assert tree(layout) == before
     with lock(layout, str(MODULE), LEASE, nobody) as held:
         held.check()
+
+
+def test_nobody_may_write_what_is_installed_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        root = Path(install(Layout(tmp_path / "prefix"), "a").root)
+    finally:
+        os.umask(before)
+    modes = {name: (root / name).stat().st_mode & 0o777 for name in ("bin/python", "modulefile.lua", "receipt.json")}
+    assert modes == {"bin/python": 0o555, "modulefile.lua": 0o444, "receipt.json": 0o444}
+    assert [(root / name).stat().st_mode & 0o777 for name in ("bin", "share", "share/modules", "")] == [0o555] * 3 + [
+        0o777
+    ]
