@@ -107,7 +107,7 @@ def squeue(directory: Path, monkeypatch: pytest.MonkeyPatch, lines: str) -> Path
             "printf '2024-01-02T03:04:05\\n\\n 2023-01-02T03:04:05 \\n2025-01-01T00:00:00\\n'",
             Jobs(datetime(2023, 1, 2, 3, 4, 5).timestamp()),
         ),
-        ("echo first >&2; echo second >&2; exit 1", Jobs(None, "squeue failed: first")),
+        ("echo >&2; echo first >&2; echo second >&2; exit 1", Jobs(None, "squeue failed: first")),
         ("echo; exit 3", Jobs(None, "squeue failed: exit code 3")),
         (
             "echo N/A",
@@ -324,6 +324,7 @@ def test_whose_remains_matter(name: str, matters: bool, tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     installation = install(layout, "a")
     (layout.staging / f"{name}.9.dead").mkdir()
+    (layout.staging / "Else@1.9.dead").mkdir()
     assert bool(missing(layout, installation)) == matters
     layout.staging.rename(tmp_path / "staging")
     assert missing(layout, installation) == ()
