@@ -168,7 +168,7 @@ def test_fragments_are_read_whatever_was_read_before(tmp_path: Path) -> None:
     blocks = fragments(tmp_path / "image", *(size | 1 << 24 for size in range(1, 8)))
     for index in (0, 1, 2, 3, 4, 5, 6, 6, 0, 1):
         assert blocks.fragment(index) == bytes(range(index + 1))
-    assert len(blocks._fragments) == 4
+    assert list(blocks._fragments) == [5, 6, 0, 1]  # the last ones that were read
     assert refusal(blocks.fragment, 7) == "damaged squashfs: fragment 7 of 7"
 
 
@@ -258,6 +258,29 @@ def test_each_kind_of_inode_says_what_it_is(
 def test_the_largest_numbers_of_a_device(tmp_path: Path) -> None:
     _, stat = one(tmp_path / "image", IMAGE[2])
     assert (stat.kind, stat.major, stat.minor) == ("c", 4095, 1048575)
+
+
+@pytest.mark.parametrize("numbers", [(4095, 0x100), (0xF00, 0xFF), (0, 0xFFF00), (1, 0)])
+def test_the_bits_of_a_device_do_not_mix(tmp_path: Path, numbers: tuple[int, int]) -> None:
+    _, stat = one(tmp_path / "image", Device(PLAIN, "b", *numbers))
+    assert (stat.major, stat.minor) == numbers
+
+
+def test_inodes_in_many_blocks(tmp_path: Path) -> None:
+    nodes: dict[bytes, Node] = {b"%04d" % each: Fifo(0o600, each % 3, each % 5, each) for each in range(2000)}
+    build(tmp_path / "image", lambda _: Directory(FOLDER, nodes), "lz4")
+    image = SquashfsReader((tmp_path / "image").open("rb"), 0, (tmp_path / "image").stat().st_size)
+    found = [(stat.mode, stat.uid, stat.gid, stat.mtime) for _, stat, _ in image.walk()]
+    assert found == [(0o600, each % 3, each % 5, each) for each in range(2000)]
+
+
+def test_an_inode_outside_its_table(tmp_path: Path) -> None:
+    image, _ = one(tmp_path / "image", Fifo(*PLAIN))
+    superblock = image._blocks.superblock
+    size = superblock.directory_table - superblock.inode_table
+    at = superblock.directory_table
+    assert refusal(image.stat, size << 16) == f"damaged squashfs: an inode at {at}, outside the table of inodes"
+    assert "damaged" in refusal(image.stat, (size - 1) << 16)
 
 
 def packing(node: Node) -> str:
