@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from sifmod.errors import ImageError
 from sifmod.image.inode import Content, Device, Directory, Fifo, File, Node, Symlink
@@ -205,10 +206,14 @@ def test_metadata_is_cut_into_blocks() -> None:
     for size in (8191, 1, 20_000):
         writer.buffer += noise(size)
         writer.flush()
+        assert len(writer.buffer) < 8192
     assert (len(writer.buffer), writer.start) == (20_000 - 2 * 8192, 3 * 8194)
     table = writer.finish()
     assert (len(writer.buffer), len(table)) == (0, 3 * 8194 + 2 + 20_000 - 2 * 8192)
     assert table[:2] == table[8194:8196] == struct.pack("<H", 8192 | 0x8000)
+    at_once = MetadataWriter(uncompressed)
+    at_once.buffer += noise(20_000)
+    assert len(at_once.finish()) == 3 * 2 + 20_000
     assert MetadataWriter(uncompressed).finish() == b""
     shorter = MetadataWriter(lambda blocks: [bytes(len(blocks[0]) - 1)])
     shorter.buffer += b"1234"
@@ -455,6 +460,19 @@ def test_what_a_superblock_says_of_each_compression() -> None:
     assert [parse(text).versions()[1][0] for text in ("zstd", "gzip:2", "gzip:3", "lz4", "lz4hc")] == [
         *("libzstd", "isa-l", "zlib", "lz4", "lz4"),
     ]
+
+
+def test_lz4hc_takes_its_time() -> None:
+    data = b"".join(b"%d of %d " % (each * each % 977, each % 13) for each in range(9000))
+    sizes = [len(parse(text).compressor()([data])[0]) for text in ("lz4", "lz4hc:1", "lz4hc:12")]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == 3
+
+
+def test_frames_of_zstd_have_no_checksum() -> None:
+    """The kernel's and squashfs-tools' have none."""
+    (packed,) = parse("zstd:3").compressor()([bytes(1000)])
+    assert not zstandard.get_frame_parameters(bytes(packed)).has_checksum
 
 
 @pytest.mark.parametrize(("number", "name"), [(0, "0"), (2, "lzma"), (3, "lzo"), (7, "7")])
