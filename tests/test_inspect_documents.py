@@ -153,7 +153,8 @@ def test_the_manifest_of_an_oci_image(tmp_path: Path) -> None:
     manifest = json.dumps({"layers": [], "config": {}}).encode()
     found = described(tmp_path, {}, (document("m", manifest),))
     assert found.manifest == f"sha256:{hashlib.sha256(manifest).hexdigest()}"
-    for other in ({"layers": []}, {"config": {}}):
+    others: tuple[Json, ...] = ({"layers": []}, {"config": {}})
+    for other in others:
         assert described(tmp_path, {}, (document("m", other),)).manifest == ""
 
 

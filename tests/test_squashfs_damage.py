@@ -1,6 +1,8 @@
 """Squashfs images that say something wrong in one place, byte by byte: each is told, and what is just right is read."""
 
+import lzma
 import struct
+import zlib
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +51,7 @@ def test_sizes_of_blocks(log: int) -> None:
     struct.pack_into("<I", data, 12, 1 << log)
     struct.pack_into("<H", data, 22, log)
     if 12 <= log <= 20:
-        assert parse_superblock(data, 9000).block_size == 1 << log
+        assert parse_superblock(bytes(data), 9000).block_size == 1 << log
     else:
         assert refusal(parse_superblock, data, 9000).endswith(f"block size is {1 << log}, its logarithm {log}")
     struct.pack_into("<H", data, 22, 15 if log != 15 else 16)
@@ -79,7 +81,7 @@ def test_a_superblock_that_is_wrong(at: int, form: str, value: int | bytes, mess
 def test_tables_at_the_ends_of_what_there_is(at: int, value: int) -> None:
     data = bytearray(SUPERBLOCK.pack())
     struct.pack_into("<Q", data, at, value)
-    parse_superblock(data, 9000)
+    parse_superblock(bytes(data), 9000)
 
 
 class Hand:
@@ -467,6 +469,24 @@ def test_lz4hc_takes_its_time() -> None:
     sizes = [len(parse(text).compressor()([data])[0]) for text in ("lz4", "lz4hc:1", "lz4hc:12")]
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == 3
+
+
+def test_as_much_as_was_asked_for_and_no_more_comes_out() -> None:
+    for number, packed in (
+        (1, zlib.compress(bytes(5000))),
+        (4, lzma.compress(bytes(5000), preset=0)),
+        (6, zstandard.ZstdCompressor(write_content_size=False).compress(bytes(5000))),
+        (6, zstandard.ZstdCompressor().compress(bytes(5000))),
+    ):
+        expand = decompressor(number)
+        assert expand(packed, 5000) == expand(packed, 5001) == bytes(5000)
+        assert "cannot be decompressed" in refusal(expand, packed, 4999)
+
+
+def test_an_xz_block_takes_no_more_memory_than_a_kernel_gives() -> None:
+    """Its dictionary is as large as a block, which preset 9 makes 64 times as large."""
+    assert decompressor(4)(lzma.compress(b"x", preset=6), 10) == b"x"
+    assert "Memory usage limit" in refusal(decompressor(4), lzma.compress(b"x", preset=9), 10)
 
 
 def test_frames_of_zstd_have_no_checksum() -> None:
