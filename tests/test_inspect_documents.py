@@ -123,6 +123,8 @@ def test_the_config_of_an_oci_image(tmp_path: Path) -> None:
         user="me",
     )
     assert found.runscript == ""  # the command is what runs
+    assert described(tmp_path, files, (document("c", {"Entrypoint": ["x"]}),)).runscript == ""
+    assert described(tmp_path, files, (document("c", {"Env": ["A=1"]}),)).runscript == "#!run"
 
 
 @pytest.mark.parametrize("content", [{"architecture": "amd64", "config": {"Cmd": ["x"]}}, {"Cmd": ["x"]}])
@@ -189,6 +191,29 @@ def test_documents_that_are_too_long_are_not_read(tmp_path: Path) -> None:
     for length, expected in ((4 << 20, (("a", "b"),)), ((4 << 20) + 1, ())):
         found = described(tmp_path, {}, (DataObject("labels", "", text.ljust(length)),))
         assert found.config.labels == expected
+
+
+def test_objects_of_other_kinds_are_not_read(tmp_path: Path) -> None:
+    path = sif(tmp_path / "x.sif", {}, (document("c", {"Cmd": ["x"]}),))
+    assert describe_sif(path).config.cmd == ("x",)
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(struct.pack("<i", 0x4007))
+    assert describe_sif(path).config == Config()
+
+
+def test_the_first_of_very_many_documents_are_read(tmp_path: Path) -> None:
+    path = sif(tmp_path / "x.sif", {}, (DataObject("labels", "", b"{}"), DataObject("labels", "", b'{"a": "b"}')))
+    content = path.read_bytes()
+    empty, told, root = (content[4096 + 585 * each : 4096 + 585 * (each + 1)] for each in range(3))
+    for before, expected in ((126, (("a", "b"),)), (127, ())):
+        rows = (root, *[empty] * before, told)
+        table = b"".join(row[:5] + struct.pack("<I", number) + row[9:] for number, row in enumerate(rows, 1))
+        path.write_bytes(content + table)
+        with path.open("r+b") as file:
+            file.seek(88)
+            file.write(struct.pack("<qq", before + 2, len(content)))
+        assert describe_sif(path).config.labels == expected
 
 
 def test_the_files_of_the_root_where_there_are_no_documents(tmp_path: Path) -> None:
