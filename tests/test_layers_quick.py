@@ -56,6 +56,15 @@ QUICK: dict[str, tuple[Stack, str]] = {
         ([symlink("d/s", "t")], [directory("d"), whiteout(f"d/{OPAQUE}"), file("d/s/x")]),
         "d d/s d/s/x",
     ),
+    "a marker of another tool": (([symlink("d", "t")], [whiteout("d/.wh..wh.plnk")]), "d"),
+    "a directory instead of a symlink, removed and made again": (
+        (
+            [symlink("d/e", "/t"), file("t/q")],
+            [directory("d/e"), file("d/e/x"), whiteout("d/.wh.e")],
+            [file("d/e/up")],
+        ),
+        "d d/e d/e/up d/e/x t t/q",
+    ),
     "attributes in several layers": (
         ([directory("d", 0o700)], [directory("d", 0o711), file("d/x")], [file("d/y")]),
         "d d/x d/y",
@@ -85,6 +94,14 @@ REPLAYED: dict[str, tuple[Stack, str]] = {
             [file("d/e/x"), whiteout("d/.wh.e"), whiteout(".wh.d")],
         ),
         "t t/e t/e/x t/q z",
+    ),
+    "the same below a directory of an upper layer": (
+        ([symlink("d/e", "/t"), file("t/q")], [file("d/e/x"), whiteout("d/.wh.e")], [file("d/e/up")]),
+        "d d/e d/e/up t t/q t/x",
+    ),
+    "what is put behind a symlink that is then hidden": (
+        ([symlink("d/e", "/t"), file("t/q")], [file("d/e/x"), whiteout(f"d/{OPAQUE}")], [file("d/up")]),
+        "d d/up t t/q t/x",
     ),
     "what is behind a symlink that an upper layer removes": (
         ([symlink("d", "t")], [file("d/x")], [whiteout(".wh.d")]),
