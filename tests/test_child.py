@@ -4,11 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sifmod.image.child import run_child
+from sifmod.image import child
+from sifmod.image.child import Ended, run_child
 from support.processes import marked, wait_until
 
 DRIVER = """
@@ -73,3 +76,78 @@ def test_children_and_grandchildren_end_with_us(tmp_path: Path, number: signal.S
     driver.send_signal(number)
     assert driver.wait() != 0
     wait_until(lambda: not marked(mark))
+
+
+@pytest.mark.parametrize(
+    ("said", "lines"),
+    [
+        (b"", ()),
+        (b"one\n\n  \ntwo  \n", ("one", "two")),
+        (b"\x1b[31mred\x1b[0m \x1b[2K", ("red",)),
+        (b"10 %\r20 %\r\n", ("10 %", "20 %")),
+        (b"  a\tb\x00c\x07", ("  a b c",)),
+        (b"\xff", ("\ufffd",)),
+    ],
+)
+def test_what_it_said_is_fit_for_a_message(said: bytes, lines: tuple[str, ...]) -> None:
+    assert Ended(0, said).lines == lines
+
+
+def test_nothing_stays_open(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    run(tmp_path, "/bin/true")
+    with pytest.raises(FileNotFoundError):
+        run(tmp_path, "/no/such/program")
+    with pytest.raises(FileNotFoundError):
+        run(tmp_path / "none", "/bin/true")
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_it_is_a_group_of_its_own_with_an_empty_input(tmp_path: Path) -> None:
+    _, said = run(tmp_path, "/bin/sh", "-c", "cat; cut -d' ' -f5 /proc/$$/stat; echo $$; readlink /proc/$$/fd/0")
+    group, number, stdin = said.splitlines()
+    assert group == number
+    assert int(group) != os.getpgrp()
+    assert stdin == "/dev/null"
+
+
+class StopError(Exception):
+    """What a handler of a signal raises."""
+
+
+@pytest.fixture
+def raising() -> Iterator[None]:
+    def stop(number: int, _: object) -> None:
+        raise StopError(number)
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+def stopped(tmp_path: Path, script: str) -> None:
+    """Run it, and be stopped when it has made the file `ready`."""
+
+    def stop() -> None:
+        wait_until((tmp_path / "ready").exists)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    with pytest.raises(StopError):
+        run(tmp_path, "/bin/sh", "-c", script, MARK=str(tmp_path))
+    thread.join()
+
+
+@pytest.mark.usefixtures("raising")
+def test_it_is_asked_to_end_and_waited_for(tmp_path: Path) -> None:
+    stopped(tmp_path, "trap 'echo bye >bye; exit' TERM; : >ready; while :; do sleep 0.01; done")
+    assert (tmp_path / "bye").read_text() == "bye\n"
+    wait_until(lambda: not marked(str(tmp_path)))
+
+
+@pytest.mark.usefixtures("raising")
+def test_who_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "_PATIENCE", 0.05)
+    stopped(tmp_path, "trap '' TERM; : >ready; while :; do sleep 0.01; done")
+    wait_until(lambda: not marked(str(tmp_path)))

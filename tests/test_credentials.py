@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.image.oci import credentials
+from sifmod.image.oci.content import LARGEST
 from sifmod.image.oci.credentials import Credentials, Logins, Netrc, auth_files
 from sifmod.image.oci.place import Place
 
@@ -193,10 +195,11 @@ def test_a_helper_that_fails_is_passed_over_and_noted(
 
 
 def test_a_helper_is_a_name_and_no_path(put: Put) -> None:
-    put(".docker/config.json", {"credsStore": "/../../x"})
-    logins = Logins(os.environ)
-    assert logins.find(Place("ghcr.io", "group/name")) is None
-    assert logins.notes == ["the credential helper '/../../x' is no name of a program"]
+    for name in ("/../../x", "x/../../x"):
+        put(".docker/config.json", {"credsStore": name})
+        logins = Logins(os.environ)
+        assert logins.find(Place("ghcr.io", "group/name")) is None
+        assert logins.notes == [f"the credential helper '{name}' is no name of a program"]
 
 
 @pytest.mark.parametrize(
@@ -225,6 +228,139 @@ def test_a_login_is_not_shown(put: Put) -> None:
     assert SECRET not in repr(found)
     assert SECRET not in str(found)
     assert found.basic == "Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()
+
+
+def test_where_logins_may_be_kept() -> None:
+    home = (
+        "{}/.apptainer/docker-config.json",
+        "{}/.singularity/docker-config.json",
+        "{}/.docker/config.json",
+        "{}/containers/auth.json",
+        "{}/.config/containers/auth.json",
+    )
+    run = f"/run/user/{os.getuid()}"
+    bare = tuple(Path(path.format(run if path.startswith("{}/cont") else "/nonexistent")) for path in home)
+    variables = ("APPTAINER_AUTH_FILE", "SINGULARITY_AUTHFILE", "SINGULARITY_AUTH_FILE", "REGISTRY_AUTH_FILE")
+    places = ("APPTAINER_CONFIGDIR", "SINGULARITY_CONFIGDIR", "DOCKER_CONFIG", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME")
+    assert auth_files({}) == bare
+    assert auth_files(dict.fromkeys((*variables, *places, "HOME"), "")) == bare
+    assert auth_files({**{name: f"/{name}" for name in (*variables, *places)}, "HOME": "/h"}) == (
+        *(Path(f"/{name}") for name in variables),
+        Path("/APPTAINER_CONFIGDIR/docker-config.json"),
+        Path("/SINGULARITY_CONFIGDIR/docker-config.json"),
+        Path("/DOCKER_CONFIG/config.json"),
+        Path("/XDG_RUNTIME_DIR/containers/auth.json"),
+        Path("/XDG_CONFIG_HOME/containers/auth.json"),
+    )
+    assert auth_files({"HOME": "/h", "REGISTRY_AUTH_FILE": "/h/.docker/config.json"})[:2] == (
+        Path("/h/.docker/config.json"),
+        Path("/h/.apptainer/docker-config.json"),
+    )
+    assert len(auth_files({"REGISTRY_AUTH_FILE": "/nonexistent/.docker/config.json"})) == len(bare)
+
+
+@pytest.mark.parametrize("what", ["USERNAME", "PASSWORD"])
+def test_half_a_login_in_variables_is_none(what: str) -> None:
+    logins = Logins({f"APPTAINER_DOCKER_{what}": "x", "HOME": "/nonexistent", "XDG_RUNTIME_DIR": "/nonexistent"})
+    assert logins.find(Place("ghcr.io", "group/name", True)) is None
+
+
+def test_what_is_in_the_way_of_a_file_is_noted_where_it_is_one(own_home: Path) -> None:
+    (own_home / ".docker").write_text("no directory")
+    (own_home / ".apptainer" / "docker-config.json").mkdir(parents=True)
+    large = own_home / ".singularity" / "docker-config.json"
+    large.parent.mkdir()
+    large.write_bytes(b'{"auths": {}}' + b" " * LARGEST)
+    logins = Logins(os.environ)
+    assert logins.find(Place("ghcr.io", "group/name")) is None
+    assert logins.notes == [
+        f"{own_home}/.apptainer/docker-config.json could not be read: Is a directory",
+        f"{large} could not be read: it is not JSON",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"username": "me", "password": "secret"}, ("me", "secret", "", "")),
+        ({"username": "me"}, ("me", "", "", "")),
+        ({"username": "other", "password": "x", "auth": "bWU6c2VjcmV0"}, ("me", "secret", "", "")),
+        ({"auth": "bWU6c2VjcmV0AAA="}, ("me", "secret", "", "")),  # docker pads with NUL
+        ({"auth": "bWU="}, ("me", "", "", "")),
+        ({"identitytoken": "i"}, ("", "", "i", "")),
+        ({"registrytoken": "r"}, ("", "", "", "r")),
+        ({"auth": "bWU6c2VjcmV0", "identitytoken": "i", "registrytoken": "r"}, ("me", "secret", "i", "r")),
+        ({"password": "secret"}, None),
+        ({}, None),
+    ],
+)
+def test_what_an_entry_gives(put: Put, entry: dict[str, str], expected: tuple[str, ...] | None) -> None:
+    path = put(".docker/config.json", {"auths": {"ghcr.io/group/name": entry, "ghcr.io": login("less specific")}})
+    found = find()
+    assert found is not None
+    if expected is None:
+        assert found.username == "less specific"
+    else:
+        assert (found.username, found.password, found.identity_token, found.registry_token) == expected
+    assert found.origin == str(path)
+
+
+@pytest.mark.parametrize("auth", ["bWU6c2VjcmV0!", "bWU6c2VjcmV", "/////w=="])
+def test_an_entry_that_is_no_login_is_noted(put: Put, auth: str) -> None:
+    path = put(".docker/config.json", {"auths": {"ghcr.io": {"auth": auth}}})
+    logins = Logins(os.environ)
+    assert logins.find(Place("ghcr.io", "group/name")) is None
+    assert logins.notes == [f"{path} is not what docker login writes"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ('{"Username": "me", "Secret": "secret"}', ("me", "secret", "")),
+        ('{"Username": "me", "Secret": ""}', ("me", "", "")),
+        ('{"Username": "", "Secret": "secret"}', ("", "secret", "")),
+        ('{"Username": "<token>", "Secret": "secret"}', ("", "", "secret")),
+        ('{"Username": "", "Secret": ""}', None),
+    ],
+)
+def test_what_a_helper_gives(
+    put: Put, helper: Callable[[str, str], Path], answer: str, expected: tuple[str, ...] | None
+) -> None:
+    helper("one", f"echo '{answer}'")
+    put(".docker/config.json", {"credsStore": "one"})
+    logins = Logins(os.environ)
+    found = logins.find(Place("ghcr.io", "group/name"))
+    assert (found and (found.username, found.password, found.identity_token)) == expected
+    assert logins.notes == []
+
+
+def test_a_helper_has_the_users_variables_and_is_asked_once(
+    put: Put, helper: Callable[[str, str], Path], own_home: Path
+) -> None:
+    helper("one", f'echo x >>{own_home}/times; echo "$OWN" >&2; exit 1')
+    put(".docker/config.json", {"credHelpers": {"https://ghcr.io/v2/": "one"}, "credsStore": "one"})
+    logins = Logins({**os.environ, "OWN": "my own"})
+    assert logins.find(Place("ghcr.io", "group/name")) is None
+    assert logins.notes == ["docker-credential-one failed: my own"]
+    assert (own_home / "times").read_text() == "x\n"
+
+
+def test_a_helper_that_fails_gives_way_to_the_store(put: Put, helper: Callable[[str, str], Path]) -> None:
+    helper("one", "echo 'credentials not found in native keychain' >&2; exit 1")
+    helper("store", """echo '{"Username": "stored", "Secret": "secret"}'""")
+    put(".docker/config.json", {"credHelpers": {"ghcr.io": "one"}, "credsStore": "store"})
+    assert names() == "stored"
+
+
+def test_a_helper_that_does_not_answer_is_noted(
+    put: Put, helper: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper("one", "exec sleep 60")
+    monkeypatch.setattr(credentials, "_PATIENCE", 0.05)
+    put(".docker/config.json", {"credsStore": "one"})
+    logins = Logins(os.environ)
+    assert logins.find(Place("ghcr.io", "group/name")) is None
+    assert logins.notes == ["docker-credential-one gave no answer"]
 
 
 def test_netrc_is_for_its_host_over_https(own_home: Path) -> None:

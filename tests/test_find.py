@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sifmod.config.find import find_easyconfig, search_easyconfigs, shipped
+from sifmod.config.find import find_easyconfig, places_before, search_easyconfigs, shipped
 from sifmod.errors import EasyconfigNotFoundError
 from support.config import write
 
@@ -105,3 +106,86 @@ def test_no_name_and_no_pattern_gives_anything_but_files_or_a_message(
 def test_cheap_parts_import_neither_pydantic_nor_yaml(module: str) -> None:
     code = f"import sys, sifmod.config.{module}; print(sorted({{'pydantic', 'yaml', 'difflib'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_every_file_that_would_hide_a_found_one_is_known(directories: tuple[Path, Path]) -> None:
+    first, second = directories
+    names = ("App-1.1.yaml", "App-1.1.yml", "App/App-1.1.yaml", "App/App-1.1.yml")
+    before = tuple(first / name for name in names) + tuple(second / name for name in names[:3])
+    assert places_before(second / "App/App-1.1.yml", "App-1.1", directories) == before
+    assert places_before(first / "App-1.0.yaml", "App-1.0", directories) == ()
+    assert places_before(second / "App/App-1.1.yml", "App/App-1.1.yml", directories) == ()
+    assert places_before(Path("elsewhere.yaml"), "elsewhere.yaml", directories) == ()
+
+
+def test_a_name_does_not_lead_out_of_a_directory(directories: tuple[Path, Path]) -> None:
+    write(directories[0].parent / "..-1.yaml", "x: 1")
+    missing("..-1", directories)
+
+
+@pytest.mark.parametrize("name", ["~/a/b/c/App", "/a/b/c/App", "../a/b/c/App", "a/b/c/App.yaml", "a/b/c/APP.yml"])
+def test_of_a_path_that_is_not_there_the_file_name_is_what_was_meant(directories: tuple[Path, Path], name: str) -> None:
+    error = missing(name, directories)
+    assert (error.message, error.hint) == (f"no such file: {name}", "did you mean App-1.0, App-1.1?")
+
+
+def test_a_module_is_found_by_the_name_of_its_file(directories: tuple[Path, Path]) -> None:
+    error = missing("MY/TOOL", directories)
+    assert error.hint == "did you mean my-tool-2.0-cuda?"
+
+
+def test_what_is_meant_is_told_once_and_not_without_end(tmp_path: Path) -> None:
+    for name in ("Tool-1-a", *(f"Many-{number}" for number in range(7)), *(f"similar{number}" for number in range(5))):
+        write(tmp_path / f"{name}.yaml", "x: 1")
+    assert missing("tool-1", (tmp_path,)).hint == "did you mean Tool-1-a?"
+    assert missing("many", (tmp_path,)).hint == "did you mean Many-0, Many-1, Many-2, Many-3, Many-4?"
+    assert missing("similar", (tmp_path,)).hint.count("similar") == 3
+    assert missing("simlr9", (tmp_path,)).hint.startswith("did you mean similar")
+
+
+def test_a_pattern_that_is_no_expression_is_text(tmp_path: Path) -> None:
+    for name in ("App+-1.0", "app-1", "A(B-1"):
+        write(tmp_path / f"{name}.yaml", "x: 1")
+    assert search_easyconfigs("p+-1", (tmp_path,)) == (tmp_path / "App+-1.0.yaml", tmp_path / "app-1.yaml")
+    assert search_easyconfigs("a(b", (tmp_path,)) == (tmp_path / "A(B-1.yaml",)
+    assert search_easyconfigs("P\\+", (tmp_path,)) == (tmp_path / "App+-1.0.yaml",)
+
+
+def test_search_gives_the_files_of_a_directory_in_order(tmp_path: Path) -> None:
+    names = [f"{letter}-1" for letter in "hgfedcba"]
+    for name in names:
+        write(tmp_path / f"{name}.yaml", "x: 1")
+        write(tmp_path / "sub" / f"s{name}.yml", "x: 1")
+    found = [path.stem for path in search_easyconfigs("", (tmp_path,))]
+    assert found == [*sorted(names), *(f"s{name}" for name in sorted(names))]
+
+
+def test_only_files_one_level_deep_are_easyconfigs(tmp_path: Path) -> None:
+    for name in (
+        "a.yaml",
+        "b.txt",
+        "X/c.yml",
+        "X/d.txt",
+        "X/Y/e.yaml",
+        "quirks/f.yaml",
+        "sites/g.yaml",
+        "presets/h.yaml",
+    ):
+        write(tmp_path / name, "x: 1")
+    (tmp_path / "i.yaml").mkdir()
+    (tmp_path / "X" / "j.yaml").mkdir()
+    assert search_easyconfigs("", (tmp_path,)) == (tmp_path / "X/c.yml", tmp_path / "a.yaml")
+
+
+def test_a_directory_that_cannot_be_read_hides_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a/a-1.yaml", "b/b-1.yaml"):
+        write(tmp_path / name, "x: 1")
+    entries = Path.iterdir
+
+    def iterdir(path: Path) -> Iterator[Path]:
+        if path.name == "a":
+            raise PermissionError(13, "Permission denied", str(path))
+        return entries(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert search_easyconfigs("", (tmp_path,)) == (tmp_path / "b/b-1.yaml",)

@@ -412,3 +412,62 @@ def test_a_default_of_a_variable(configuration: Configuration) -> None:
     configuration.variables["PLACE"] = "here"
     assert loaded(configuration, text).easyconfig.image.sources == ("/a/here/x.sif", "/b/here.sif")
     assert {"$PLACE", "$OTHER"} <= {seen.path for seen in found.inputs}
+
+
+def test_what_extends_finds_on_the_path_is_hidden_by_whatever_comes_before(configuration: Configuration) -> None:
+    """Each place where a file would be found instead is looked at again by the next run."""
+    robot = configuration.root / "robot"
+    write(robot / "Base" / "Base-1.yml", BASE)
+    configuration.variables["SIFMOD_ROBOT_PATHS"] = f"{configuration.root}/none:{robot}"
+    found = configuration.load(easyconfig(configuration, "extends: Base-1"))
+    names = ("Base-1.yaml", "Base-1.yml", "Base/Base-1.yaml", "Base/Base-1.yml")
+    absent = [f"{configuration.root}/ec/Base-1", *(f"{configuration.root}/none/{name}" for name in names)]
+    absent += [f"{robot}/{name}" for name in names[:3]]
+    assert [read.path for read in found.inputs if read.sha256 is None] == absent
+
+
+def test_a_preset_is_the_first_of_its_name(configuration: Configuration) -> None:
+    for name in ("one", "two"):
+        (configuration.root / name / "presets").mkdir(parents=True)
+    write(configuration.root / "two" / "presets" / "p.yaml", "license: two")
+    configuration.variables["SIFMOD_ROBOT_PATHS"] = f"{configuration.root}/one:{configuration.root}/two"
+    path = easyconfig(configuration, f"{BASE}preset: p\n")
+    found = configuration.load(path)
+    assert found.easyconfig.license == "two"
+    assert [read.path for read in found.inputs if read.sha256 is None] == [f"{configuration.root}/one/presets/p.yaml"]
+    write(configuration.root / "one" / "presets" / "p.yaml", "license: one")
+    assert configuration.load(path).easyconfig.license == "one"
+
+
+def test_the_name_of_an_image_that_has_none(configuration: Configuration) -> None:
+    made = loaded(configuration, f"{BASE}versionsuffix: -x\n").easyconfig
+    assert made.image.filename == "App-1.0-x.sif"
+    assert refused(configuration, "version: '1'\nimage: {sources: [a]}\n") == ["App-1.0.yaml:1:1: name: is missing"]
+
+
+def test_a_problem_of_a_default_stands_at_the_beginning_and_each_is_told_once(configuration: Configuration) -> None:
+    easyconfig(configuration, "nam: x\n", "Base.yaml")
+    text = "extends: Base.yaml\nvariants: {a: {preset: none}, b: {preset: none}}\n"
+    found = refused(configuration, text)
+    assert [line.partition(": ")[0] for line in found] == ["App-1.0.yaml:2:24", "App-1.0.yaml:2:43", "Base.yaml:1:1"]
+    with pytest.raises(ConfigError) as caught:
+        path = easyconfig(configuration, "name: A\nversion: '1'\nvariants: {a: {}, b: {versionsuffix: -b}}\n")
+        all_variants(path, configuration.site(), configuration.environ)
+    assert lines(caught.value) == [
+        "App-1.0.yaml:1:1: image: expected sources, a list of places to fetch from, or build"
+    ]
+
+
+def test_what_is_no_text_among_the_sources_is_told(configuration: Configuration) -> None:
+    text = "name: App\nversion: '1'\nimage: {sources: [a.sif, 3], build: [x]}\n"
+    assert [line.partition(" ")[2] for line in refused(configuration, text)][:1] == [
+        "image.sources[1]: expected text, got the number 3; write '3'"
+    ]
+
+
+def test_every_source_that_was_left_out_is_told(configuration: Configuration) -> None:
+    text = "name: App\nversion: '1'\nimage: {sources: ['${A}/x', '${B}${C}/y']}\n"
+    assert refused(configuration, text) == [
+        "App-1.0.yaml:3:18: image.sources: source ${A}/x left out: the variable A is not set; "
+        "source ${B}${C}/y left out: the variable B is not set"
+    ]

@@ -291,3 +291,40 @@ def test_what_was_agreed_on_over_https_is_not_said_over_http(own_home: Path) -> 
     assert authority.authorization(f"https://{NAME}/v2/x") == LOGIN
     assert authority.authorization(f"http://{NAME}/v2/x") == ""
     assert authority.authorization("https://other.test:5000/v2/x") == ""
+
+
+def test_what_a_login_was_needed_for_is_not_said_over_http(other: Web, own_home: Path) -> None:
+    asked = requests.Response()
+    asked.status_code, asked.url = 401, f"https://{NAME}/v2/group/name/manifests/1.0"
+    asked.headers["WWW-Authenticate"] = f'Bearer realm="{other.url("/token", "LocalHost")}"'
+    for hosts, secret in ((), False), ((address(other, "localhost"),), True):
+        log_in(own_home, NAME)
+        authority = RegistryAuthority(Http((NAME,)), Place(NAME, "group/name", True), hosts)
+        assert authority.renew(asked, "")
+        assert authority.authorization(f"https://{NAME}/v2/x") == "Bearer t"
+        assert authority.authorization(f"http://{NAME}/v2/x") == ("" if secret else "Bearer t")
+    assert sent(other, "/token") == ["", LOGIN]
+
+
+def test_a_login_that_was_refused_once_is_not_sent_again(web: Misbehaving, own_home: Path) -> None:
+    log_in(own_home, address(web))
+    given = [0]
+
+    def give(handler: Handler) -> None:
+        if handler.headers.get("Authorization"):
+            return answer(401)(handler)
+        given[0] += 1
+        return answer(200, json.dumps({"token": f"t{given[0]}"}).encode())(handler)
+
+    def wants_new(handler: Handler) -> None:
+        good = given[0] and handler.headers.get("Authorization") == f"Bearer t{given[0]}"
+        (answer(200, MANIFEST) if good else asks)(handler)
+
+    web.answers["/token"] = give
+    asks = challenge(f'Bearer realm="{web.url("/token", "127.0.0.1")}"')
+    web.put("manifests/1.0", wants_new)
+    opened = client(web)
+    opened.manifest()
+    given[0] += 5  # what was given is not good any more
+    opened.manifest()
+    assert sent(web, "/token") == [LOGIN, "", ""]

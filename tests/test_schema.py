@@ -128,3 +128,70 @@ def test_a_shipped_easyconfig_names_the_schema_for_editors() -> None:
         named = re.match(r"# yaml-language-server: \$schema=(.*)\n", path.read_text())
         assert named is not None, path
         assert (path.parent / named.group(1)).resolve() == shipped() / "easyconfig.schema.json"
+
+
+def test_no_key_is_required_or_has_a_default_or_a_title() -> None:
+    for schema in (SCHEMA, *SCHEMA["$defs"].values()):
+        assert "required" not in schema
+        assert schema["additionalProperties"] is False
+        for value in schema["properties"].values():
+            assert not {"title", "default"} & set(value)
+    assert list(SCHEMA["$defs"]) == sorted(SCHEMA["$defs"])
+    assert SCHEMA["title"] == "sifmod easyconfig"
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+def test_every_key_can_be_removed_and_every_list_appended_to() -> None:
+    keys = SCHEMA["properties"]
+    assert keys["description"] == {"description": "What it is, for `module help`.", "type": ["string", "null"]}
+    assert keys["family"]["type"] == keys["activate"]["type"] == ["string", "null"]
+    assert "anyOf" not in keys["family"]
+    assert keys["user_software"]["type"] == ["boolean", "null"]
+    assert keys["verb"]["enum"] == ["exec", "run", None]
+    assert keys["gpu_selection"]["enum"] == ["slurm", "localid", "none", None]
+    assert set(keys["conda"]) == {"anyOf", "description"}
+    assert keys["conda"]["anyOf"] == [{"$ref": "#/$defs/Conda"}, {"type": "null"}]
+    assert keys["image"]["anyOf"] == [{"$ref": "#/$defs/Image"}, {"type": "null"}]
+    lists = ("binds", "conflict", "docurls", "path", "runscripts", "whatis", "wrappers")
+    assert [key for key in keys if key.endswith("+")] == [f"{key}+" for key in keys if key in lists]
+    assert keys["whatis+"] == {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": f"Appended to whatis. {keys['whatis']['description']}",
+    }
+    assert keys["wrappers+"]["type"] == "array"
+    assert keys["wrappers+"]["items"]["anyOf"][0] == {"type": "string"}
+    assert "null" in [choice.get("type") for choice in keys["wrappers"]["anyOf"]]
+    assert keys["contents"]["additionalProperties"]["type"] == ["string", "null"]
+
+
+@pytest.mark.parametrize(
+    ("value", "right"),
+    [
+        ("/a:/b:ro", True), ({"source": "/a"}, True), ({"target": "/a"}, False), ({"source": "/a", "other": 1}, False),
+        ({"source": "/a", "target": "/b", "options": "ro", "optional": True, "links": False}, True), (3, False),
+        ({"source": 1}, False), ({"source": "/a", "optional": "no"}, False), ({"source": "/a", "links": 1}, False),
+        ({"source": "/a", "target": 1}, False), ({"source": "/a", "options": 1}, False), (["/a"], False), (None, False),
+    ],
+)  # fmt: skip
+def test_bind_paths_for_an_editor(value: object, right: bool) -> None:
+    assert valid({"binds": [value]}, SCHEMA) is right
+    assert valid({"binds+": [value]}, SCHEMA) is right
+
+
+def test_what_an_editor_is_told_of_a_bind_path() -> None:
+    binds = SCHEMA["properties"]["binds"]["items"]
+    assert binds["title"] == "bind path"
+    text, spelled_out = binds["anyOf"]
+    assert text == {"type": "string", "description": "source[:target[:options]]"}
+    assert sorted(spelled_out["properties"]) == ["links", "optional", "options", "source", "target"]
+
+
+def test_wrappers_for_an_editor() -> None:
+    wrappers = SCHEMA["properties"]["wrappers"]["anyOf"]
+    items = next(choice for choice in wrappers if choice.get("type") == "array")["items"]
+    command = items["anyOf"][1]
+    assert (command["type"], command["minProperties"], command["maxProperties"]) == ("object", 1, 1)
+    assert command["additionalProperties"] == {"type": "string"}
+    assert [choice["enum"] for choice in wrappers if "enum" in choice] == [["auto"]]
+    assert [choice["type"] for choice in wrappers if "enum" in choice] == ["string"]

@@ -1,10 +1,15 @@
+import errno
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
-from sifmod.actions.verify import installed, verify
+from sifmod.actions.verify import Finding, Kind, installed, verify
+from sifmod.cli.main import run
+from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import Installation
@@ -125,3 +130,140 @@ def test_a_lost_receipt_is_an_error(layout: Layout, installation: Installation) 
     with pytest.raises(ModuleError, match="missing or cannot be read") as caught:
         installed(layout, MODULE)
     assert "--rebuild" in caught.value.hint
+
+
+def test_every_finding_says_what_was_expected_and_found(layout: Layout, installation: Installation) -> None:
+    """In the order of the receipt: files, modulefiles, links, the image, and what was added."""
+    root = Path(installation.root)
+    expected = {file.path: f"sha256:{file.sha256}" for file in (*installation.files, *installation.stubs)}
+    stub = layout.module_file(MODULE, "lua")
+    program, modulefile, own = (root / name for name in ("bin/python", "modulefile.lua", "user-software"))
+    program.parent.chmod(0o755)
+    program.chmod(0o640)
+    directory(modulefile)
+    unlink(stub)
+    target = os.readlink(own)
+    unlink(own)
+    own.write_text("mine")
+    unlink(root / "user-software.squashfs")
+    elsewhere(root / "easyconfig.yaml")
+    image = Path(installation.image.path)
+    rewrite(image, b"short")
+    (root / "notes").write_text("x")
+    squashfs = next(link.target for link in installation.links if link.path == "user-software.squashfs")
+    assert sorted(verify(layout, installation)) == sorted(
+        (
+            ("changed", str(program), "mode 555", "mode 640"),
+            ("changed", str(modulefile), expected["modulefile.lua"], "not a regular file"),
+            ("changed", str(root / "easyconfig.yaml"), expected["easyconfig.yaml"], "not a regular file"),
+            ("missing", str(stub), expected["Tiny/1.0.lua"], "nothing"),
+            ("changed", str(own), f"a link to {target}", "no link"),
+            ("missing", str(root / "user-software.squashfs"), f"a link to {squashfs}", "nothing"),
+            ("changed", str(image), f"{installation.image.size} bytes", "5 bytes"),
+            ("added", str(root / "notes"), "nothing", "a file"),
+        )
+    )
+    unlink(own)
+    own.symlink_to("/etc")
+    unlink(image)
+    found = verify(layout, installation)
+    assert ("changed", str(own), f"a link to {target}", "a link to /etc") in found
+    assert ("missing", str(image), f"sha256:{installation.image.sha256}", "nothing") in found
+    (root / "tiny.sif").unlink()
+    released = ("released", str(root / "tiny.sif"), f"a link to {image}", "nothing")
+    assert released in verify(layout, installation)
+
+
+@pytest.mark.parametrize("mode", [0o555, 0o755, 0o511, 0o100])
+def test_a_program_that_its_owner_can_start_is_as_it_was(layout: Layout, installation: Installation, mode: int) -> None:
+    Path(installation.root, "bin/python").chmod(mode if os.geteuid() == 0 else mode | 0o400)
+    assert verify(layout, installation) == ()
+
+
+@pytest.mark.parametrize("mode", [0o444, 0o455])
+def test_a_program_that_its_owner_cannot_start(layout: Layout, installation: Installation, mode: int) -> None:
+    Path(installation.root, "bin/python").chmod(mode)
+    (finding,) = verify(layout, installation)
+    assert (finding.expected, finding.found) == ("mode 555", f"mode {mode:o}")
+
+
+@pytest.mark.parametrize("what", ["bin/python", "tiny.sif"])
+def test_what_cannot_be_read_is_told(
+    layout: Layout, installation: Installation, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that gives an error; everything else is looked at all the same."""
+    path = Path(installation.root, what)
+    usual = Path.open
+
+    def failing(self: Path, *arguments: Any, **named: Any) -> Any:
+        if self == path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return usual(self, *arguments, **named)
+
+    monkeypatch.setattr(Path, "open", failing)
+    (finding,) = verify(layout, installation)
+    records = {str(file.path): file.sha256 for file in installation.files} | {"tiny.sif": installation.image.sha256}
+    named = installation.image.path if what == "tiny.sif" else str(path)
+    assert finding == ("unreadable", named, f"sha256:{records[what]}", "Input/output error")
+    assert finding.fault
+
+
+def test_a_directory_that_cannot_be_looked_through(
+    layout: Layout, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(path: Any = ".") -> Any:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(os, "scandir", failing)
+    (finding,) = verify(layout, installation)
+    assert (finding.kind, finding.expected, finding.found) == ("unreadable", "a directory", "Permission denied")
+    assert Path(finding.path).is_relative_to(installation.root)
+
+
+def test_what_each_kind_of_finding_means() -> None:
+    faults = {kind: Finding(kind, "/x", "", "").fault for kind in get_args(Kind)}
+    assert faults == {"missing": True, "changed": True, "unreadable": True, "added": False, "released": False}
+
+
+def test_the_verb_goes_on_where_a_receipt_is_lost(
+    layout: Layout, installation: Installation, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = install(layout, "b", ModuleName("Other", "2.0"))
+    Path(installation.root, RECEIPT).unlink()
+    (Path(other.root) / "notes").write_text("x")
+    words = ["verify", "--prefix", str(layout.prefix)]
+    lost = f"the receipt of Tiny/1.0, {installation.root}/receipt.json, is missing or cannot be read"
+    assert run(words) == 1
+    assert capfd.readouterr() == (
+        "Other/2.0: ok\n"
+        f"  added: {other.root}/notes: expected nothing, found a file\n"
+        "Tiny/1.0: 1 fault\n"
+        f"  unreadable: {layout.switch(MODULE)}: expected a receipt, found {lost}\n",
+        "== `sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right\n",
+    )
+    assert run([*words, "--json", "Tiny", "Other/2.0"]) == 1
+    out, err = capfd.readouterr()
+    added = {"kind": "added", "path": f"{other.root}/notes", "expected": "nothing", "found": "a file"}
+    switch = str(layout.switch(MODULE))
+    missing = {"kind": "unreadable", "path": switch, "expected": "a receipt", "found": lost}
+    assert (json.loads(out), err) == ({"Tiny/1.0": [missing], "Other/2.0": [added]}, "")
+    assert run([*words, "Other"]) == 0
+    assert capfd.readouterr().err == ""
+    unlink(layout.module_file(other.module, "lua"))
+    unlink(Path(other.root, "bin/python"))
+    assert run([*words, "Other"]) == 1
+    assert capfd.readouterr().out.startswith("Other/2.0: 2 faults\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--keys", "x"), "--keys is for --signature"),
+        (("Tiny", "x.sif"), "x.sif has no receipt to be compared with; who signed it is seen with --signature"),
+    ],
+)
+def test_words_of_verify_that_do_not_go_together(
+    words: tuple[str, ...], said: str, layout: Layout, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["verify", "--prefix", str(layout.prefix), *words]) == 2
+    assert said in capfd.readouterr().err

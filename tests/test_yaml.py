@@ -126,6 +126,105 @@ def test_what_does_not_stop_the_reading_is_all_reported() -> None:
     ]
 
 
+def test_all_the_words_for_true_and_false() -> None:
+    words = ("yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON")
+    assert [item.value for item in read(f"a: [{', '.join(words)}]").entries["a"].items] == [True] * len(words)
+    words = ("no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF")
+    assert [item.value for item in read(f"a: [{', '.join(words)}]").entries["a"].items] == [False] * len(words)
+
+
+def test_tags_of_lists_and_maps() -> None:
+    assert values(read("a: !!seq [1]\nb: !!map {c: d}\ne: ! [2]\nf: ! {}\ng: !!str 1\n")) == {
+        "a": ["1"],
+        "b": {"c": "d"},
+        "e": ["2"],
+        "f": {},
+        "g": "1",
+    }
+    assert problems("a: !x [1]\nb: !!set {c}\nd: [!y {e: f}]\n!z g: h\ni: {!w j: k}\n") == [
+        "f.yaml:1:4: a: the tag '!x' is not allowed: only plain values are read",
+        "f.yaml:2:4: b: the tag '!!set' is not allowed: only plain values are read",
+        "f.yaml:3:5: d[0]: the tag '!y' is not allowed: only plain values are read",
+        "f.yaml:4:1: the tag '!z' is not allowed: only plain values are read",
+        "f.yaml:5:5: i: the tag '!w' is not allowed: only plain values are read",
+    ]
+
+
+def test_a_long_tag_is_cut() -> None:
+    assert problems(f"a: !{'x' * 70} b") == [
+        f"f.yaml:1:4: a: the tag '!{'x' * 59}' is not allowed: only plain values are read"
+    ]
+
+
+def test_what_follows_a_merge_key_is_read() -> None:
+    node, found = parse_yaml(b"a: {<<: {b: 1}, c: 2}\nd: 3\n", "f.yaml")
+    assert values(node) == {"a": {"c": "2"}, "d": "3"}
+    assert [str(problem) for problem in found] == [
+        "f.yaml:1:5: a.<<: YAML's merge keys are not read: use extends, a preset or variants"
+    ]
+
+
+def test_the_deepest_that_is_read() -> None:
+    assert read(f"a: {'[' * (MAX_DEPTH - 1)}{']' * (MAX_DEPTH - 1)}").size == MAX_DEPTH + 1
+    assert refusal(f"a: {'[' * MAX_DEPTH}{']' * MAX_DEPTH}") == (
+        f"f.yaml:1:{MAX_DEPTH + 3}: nested more than {MAX_DEPTH} deep"
+    )
+
+
+def test_values_are_counted_with_every_alias_followed() -> None:
+    """The key, the list and what is in it: a hundred and two; each alias is that many again."""
+    text = f"a: &a [{', '.join('x' * 100)}]\n"
+    aliases = (MAX_NODES - 104) // 102
+    assert read(f"{text}b: [{', '.join(['*a'] * (aliases - 1))}]").entries["b"].size == (aliases - 1) * 101 + 1
+    assert "more than" in refusal(f"{text}b: [{', '.join(['*a'] * (aliases + 2))}]")
+
+
+def test_places_of_items_and_of_aliases() -> None:
+    node = read("a: &x 1\nb: [*x, {c: *x}]\n")
+    first, second = node.entries["b"].items
+    assert (first.mark, first.key) == (Mark("f.yaml", 1, 4), Mark("f.yaml", 2, 5))
+    assert second.entries["c"].key == Mark("f.yaml", 2, 10)
+
+
+def test_an_anchor_may_be_given_again() -> None:
+    assert values(read("a: &x 1\nb: *x\nc: &x [2]\nd: *x\n")) == {"a": "1", "b": "1", "c": ["2"], "d": ["2"]}
+
+
+@pytest.mark.parametrize("half", ["\\ud800", "\\udbff", "\\udc00", "\\udfff"])
+def test_half_a_surrogate_pair_is_refused_by_either_parser(monkeypatch: pytest.MonkeyPatch, half: str) -> None:
+    assert "f.yaml:1:" in refusal(f'a: "{half}"')
+    monkeypatch.setattr("sifmod.config.yaml._LOADER", yaml.SafeLoader)
+    assert refusal(f'a: "x{half}"') == "f.yaml:1:4: half of a surrogate pair is not a character"
+
+
+@pytest.mark.parametrize("letter", ["\\ud7ff", "\\ue000"])
+def test_what_is_beside_the_surrogates_is_text(monkeypatch: pytest.MonkeyPatch, letter: str) -> None:
+    monkeypatch.setattr("sifmod.config.yaml._LOADER", yaml.SafeLoader)
+    assert len(read(f'a: "{letter}"').entries["a"].text) == 1
+
+
+def test_an_escape_beyond_unicode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sifmod.config.yaml._LOADER", yaml.SafeLoader)
+    assert refusal('a: "\\U00ffffff"').startswith("f.yaml:1:1: not YAML: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 'b", "f.yaml:1:6: not YAML: found unexpected end of stream while scanning a quoted scalar"),
+        ("a: 1\nb: 'c\n", "f.yaml:3:1: not YAML: found unexpected end of stream while scanning a quoted scalar"),
+        ("a: %b", "f.yaml:1:4: a text that begins with % must be quoted"),
+        ("null", "f.yaml:1:1: expected keys and values such as `name: PyTorch`, got nothing"),
+        ("''", "f.yaml:1:1: expected keys and values such as `name: PyTorch`, got the text ''"),
+        ("? {a: b}\n: c", "f.yaml:1:3: a key must be text, got keys and values"),
+        ("a: 1\nb: \x00", "f.yaml:2:4: the control character '\\x00' is not allowed in YAML"),
+        ("a: \ufffe", "f.yaml:1:4: the control character '\\ufffe' is not allowed in YAML"),
+    ],
+)
+def test_where_reading_stops(text: str, message: str) -> None:
+    assert refusal(text) == message
+
+
 def test_a_quoted_merge_key_is_a_key() -> None:
     assert values(read("'<<': {a: b}")) == {"<<": {"a": "b"}}
 

@@ -1,0 +1,302 @@
+"""A container.yaml of singularity-hpc: what each line of it becomes, and every note."""
+
+from pathlib import Path
+
+import pytest
+
+from sifmod.imports.imported import CannotImportError, Imported, Value
+from sifmod.imports.shpc import read_shpc
+
+DIGEST = f"sha256:{'a' * 64}"
+HEAD = f"docker: quay.io/example/tool\nlatest: {{'1.0': '{DIGEST}'}}\n"
+SOURCE = f"docker://quay.io/example/tool:1.0@{DIGEST}"
+OPTIONAL = "binds: each is optional here, left out where its source is missing"
+NONE_MADE = "no aliases, so no wrappers but start-shell: `wrappers: auto` finds the commands that are in the image"
+NOBODYS = "features.gpu does not say for whose GPUs: without `accelerator` the site's is meant"
+FEATURE = "features.{}: a directory of singularity-hpc's settings; the runtime binds home and /tmp"
+FOR_SH = "alias {}: its command line is for a shell; sh inside the container expands it"
+PLAIN: dict[str, Value] = {
+    "name": "tool",
+    "version": "1.0",
+    "description": "",
+    "accelerator": "none",
+    "image": {"sources": (SOURCE,)},
+    "wrappers": ("tool",),
+}
+ALIASES = "aliases: {tool: tool}\n"
+
+
+def read(directory: Path, text: str) -> Imported:
+    path = directory / "container.yaml"
+    path.write_text(text)
+    return read_shpc(path)
+
+
+# what stands beside HEAD and ALIASES: the keys that it adds or changes, and its notes
+LINES: dict[str, tuple[dict[str, Value | None], tuple[str, ...]]] = {
+    "": ({}, ()),
+    "description: 'A  tool\n  of two lines'": ({"description": "A tool of two lines"}, ()),
+    "url: https://x.example": ({"homepage": "https://x.example"}, ()),
+    "url: http://x.example": ({"homepage": "http://x.example"}, ()),
+    "url: x.example": ({}, ()),
+    "maintainer: ' @some  body'": ({"whatis": ("Maintainer: @some body",)}, ()),
+    "maintainer: ''": ({}, ()),
+    "features: {gpu: true}": ({"accelerator": None}, (NOBODYS,)),
+    "features: {gpu: false, home: false, x11: false}": ({}, ()),
+    "features: {gpu: 'true', home: 'true', other: false}": ({}, ("features.other is no feature that sifmod knows",)),
+    "features: {home: true, x11: true, " + "y" * 80 + ": true}": (
+        {},
+        (FEATURE.format("home"), FEATURE.format("x11"), f"features.{'y' * 60} is no feature that sifmod knows"),
+    ),
+    "env: {A: b, C: '3', D: ''}": ({"env": {"A": "b", "C": "3", "D": ""}}, ()),
+    "env: {PATH: '/a:b:/c:$PATH', A: b}": ({"path+": ("/a", "/c"), "env": {"A": "b"}}, ()),
+    "env: {PATH: '/a:${PATH}'}": ({"path+": ("/a",)}, ()),
+    "env: {PATH: '/a:/b', B: 'x$Y', C: 'a`b`', E: '" + "$" * 100 + "'}": (
+        {},
+        (
+            "env.PATH: /a:/b is for a shell to expand; write the value",
+            "env.B: 'x$Y' is for a shell to expand; write the value",
+            "env.C: 'a`b`' is for a shell to expand; write the value",
+            f"env.E: '{'$' * 80}' is for a shell to expand; write the value",
+        ),
+    ),
+    "env: {A: [1], B: {c: d}}": (
+        {},
+        (
+            "env.A: '' is for a shell to expand; write the value",
+            "env.B: '' is for a shell to expand; write the value",
+        ),
+    ),
+    "tags: {'1.0': x}": ({}, ()),
+    "tags: {'1.0': x, '0.9': y, '0.8': z}": ({}, ("tags: 0.9, 0.8: an easyconfig is for one tag",)),
+    "tags: {" + ", ".join(f"t{n}: x" for n in range(21)) + "}": (
+        {},
+        (f"tags: {', '.join(f't{n}' for n in range(20))} …: an easyconfig is for one tag",),
+    ),
+    "tags: {" + ", ".join(f"t{n}: x" for n in range(20)) + "}": (
+        {},
+        (f"tags: {', '.join(f't{n}' for n in range(20))}: an easyconfig is for one tag",),
+    ),
+    "filter: []\ntest: x\ndocker_scripts: {}\nsingularity_scripts: {}\noverrides: {}\nother: 1\n" + "z" * 80 + ": 1": (
+        {},
+        (
+            "filter chooses the tags of singularity-hpc's own updates",
+            "test is a script for singularity-hpc; write its commands under sanity_check",
+            "docker_scripts are for docker",
+            "singularity_scripts stand in files of their own, which are programs",
+            "other is no key that sifmod knows",
+            f"{'z' * 60} is no key that sifmod knows",
+        ),
+    ),
+    "oras: ''\npath: ''": ({}, ()),
+    "gh: ''": ({}, ("gh is no key that sifmod knows",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_what_a_line_adds(line: str, tmp_path: Path) -> None:
+    keys, notes = LINES[line]
+    made = read(tmp_path, f"{HEAD}{ALIASES}{line}\n")
+    wanted: dict[str, Value | None] = {**PLAIN, **keys}
+    assert made.keys == {key: value for key, value in wanted.items() if value is not None}
+    assert sorted(made.notes) == sorted(notes)
+    assert made.publisher == "example"
+
+
+Wrappers = tuple[Value, ...]
+# `aliases`, the wrappers, and the notes
+ALIASES_OF: dict[str, tuple[Wrappers, tuple[str, ...]]] = {
+    "{}": ((), (NONE_MADE,)),
+    "{a: a, b: /x/b, c: 'c  --flag   x'}": (("a", {"b": "/x/b"}, {"c": "c --flag x"}), ()),
+    "{a: 'b \"$@\"', c: 'c $*', d: 'd $@', e: 'e \"$*\" '}": (({"a": "b"}, "c", "d", "e"), ()),
+    "{a: \"b 'x  y' z\"}": (({"a": "b 'x  y' z"},), ()),
+    "{a: 'b $HOME', c: 'd && e', f: 'g \"$@\" | h', i: 'j; k', l: 'm `n`', o: '(p)'}": (
+        (
+            {"a": "sh -c 'b $HOME \"$@\"' a"},
+            {"c": "sh -c 'd && e \"$@\"' c"},
+            {"f": "sh -c 'g \"$@\" | h \"$@\"' f"},
+            {"i": "sh -c 'j; k \"$@\"' i"},
+            {"l": "sh -c 'm `n` \"$@\"' l"},
+            {"o": "sh -c '(p) \"$@\"' o"},
+        ),
+        tuple(FOR_SH.format(name) for name in "acfilo"),
+    ),
+    "{a: \"b '$HOME | *'\"}": (({"a": "b '$HOME | *'"},), ()),
+    "{a b: c, a..b: c, '': c, d: '', e: ' '}": (
+        (),
+        (
+            "alias 'a b': cannot be a wrapper",
+            "alias 'a..b': cannot be a wrapper",
+            "alias '': cannot be a wrapper",
+            "alias 'd': cannot be a wrapper",
+            "alias 'e': cannot be a wrapper",
+            NONE_MADE,
+        ),
+    ),
+    "{a: '" + "b" * 4096 + "', c: '" + "d" * 4097 + "'}": (
+        ({"a": "b" * 4096},),
+        ("alias 'c': cannot be a wrapper",),
+    ),
+    "{a: \"b 'c\", d: -e, f: \"''\"}": (
+        (),
+        (
+            "alias a: \"b 'c\" is no command line: No closing quotation",
+            "alias d: '-e' is no command line: it does not begin with a command",
+            "alias f: \"''\" is no command line: it does not begin with a command",
+            NONE_MADE,
+        ),
+    ),
+    "[{name: a, command: b}, {name: c, command: c, other: d, " + "y" * 80 + ": 1}, {command: d}, x]": (
+        ({"a": "b"}, "c"),
+        (
+            "alias c: other is not carried over",
+            f"alias c: {'y' * 60} is not carried over",
+            "alias '': cannot be a wrapper",
+            "alias '': cannot be a wrapper",
+        ),
+    ),
+    "[{name: a, command: b, singularity_options: '--pid'}, {name: c, command: d, singularity_options: \"'\"}]": (
+        ({"a": "b"}, {"c": "d"}),
+        (
+            "alias a: the option --pid is not carried over",
+            "alias c: 'd' is no command line: No closing quotation",
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("aliases", ALIASES_OF)
+def test_what_aliases_become(aliases: str, tmp_path: Path) -> None:
+    wrappers, notes = ALIASES_OF[aliases]
+    made = read(tmp_path, f"{HEAD}aliases: {aliases}\n")
+    assert made.keys.get("wrappers", ()) == wrappers
+    assert sorted(made.notes) == sorted(notes)
+
+
+def test_options_of_several_aliases_are_those_of_the_module(tmp_path: Path) -> None:
+    options = ("-B /a,/b:/c:ro --bind /a", "-B /d")
+    aliases = ", ".join(f"{{name: t{n}, command: x, singularity_options: '{one}'}}" for n, one in enumerate(options))
+    made = read(tmp_path, f"{HEAD}aliases: [{aliases}]\n")
+    assert made.keys["binds"] == (
+        {"source": "/a", "optional": True},
+        {"source": "/b", "target": "/c", "options": "ro", "optional": True},
+        {"source": "/d", "optional": True},
+    )
+    assert made.notes == (OPTIONAL,)
+
+
+GH = "gh: the SIF of a release has no digest here; install prints one to add"
+BESIDE = "path: a SIF beside the container.yaml; put the easyconfig there, or its path into image.sources"
+ITS_DIGEST = f"{BESIDE} (its digest there: {DIGEST})"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "source", "publisher", "notes"),
+    [
+        (f"docker: tool\nlatest: {{v: '{DIGEST}'}}", "tool v", f"docker://tool:v@{DIGEST}", "", ()),
+        (f"oras: r.example:5/a/t\nlatest: {{v: ' {DIGEST} '}}", "t v", f"oras://r.example:5/a/t:v@{DIGEST}", "a", ()),
+        (f"docker: a/b\noras: c/d\nlatest: {{v: '{DIGEST}'}}", "b v", f"docker://a/b:v@{DIGEST}", "a", ()),
+        (
+            f"docker: a/b\nlatest: {{latest: '{DIGEST}'}}",
+            "b latest",
+            f"docker://a/b:latest@{DIGEST}",
+            "a",
+            ("version: the tag latest says no version; the digest decides",),
+        ),
+        (
+            "gh: a/b\nlatest: {v: 1.2}",
+            "b v",
+            "https://github.com/a/b/releases/download/1.2/a-b.v.sif",
+            "a",
+            (GH,),
+        ),
+        ("path: x.sif\nlatest: {v: y}", "x v", "./x.sif", "", (BESIDE,)),
+        ("path: /d/e/x-v.sif\nlatest: {v: y}", "x v", "/d/e/x-v.sif", "e", (BESIDE,)),
+        (f"path: d/x_{DIGEST}.sif\nlatest: {{v: '{DIGEST}'}}", "x v", f"d/x_{DIGEST}.sif", "d", (ITS_DIGEST,)),
+        (f"path: x-v-sha256-{'a' * 64}.sif\nlatest: {{v: y}}", "x v", f"./x-v-sha256-{'a' * 64}.sif", "", (BESIDE,)),
+    ],
+)  # fmt: skip
+def test_the_image(text: str, name: str, source: str, publisher: str, notes: tuple[str, ...], tmp_path: Path) -> None:
+    made = read(tmp_path, f"{text}\n{ALIASES}")
+    assert f"{made.keys['name']} {made.keys['version']}" == name
+    assert (made.keys["image"], made.publisher, made.notes) == ({"sources": (source,)}, publisher, notes)
+
+
+@pytest.mark.parametrize(
+    ("place", "accelerator"),
+    [
+        ("r.example/rocm/x", "rocm"),
+        ("amdih/x", "rocm"),
+        ("r.example/amd/x", "rocm"),
+        ("r.example/amdx/x", None),
+        ("nvcr.io/x/y", "cuda"),
+        ("nvcrxio/x/y", None),
+        ("nvidia/x", "cuda"),
+        ("a/cuda", "cuda"),
+        ("a/x", None),
+    ],
+)
+def test_whose_gpus(place: str, accelerator: str | None, tmp_path: Path) -> None:
+    text = f"docker: {place}\nlatest: {{v: '{DIGEST}'}}\n{ALIASES}"
+    assert read(tmp_path, text).keys["accelerator"] == "none"
+    made = read(tmp_path, f"{text}features: {{gpu: true}}\n")
+    assert (made.keys.get("accelerator"), made.notes) == (accelerator, () if accelerator else (NOBODYS,))
+
+
+def test_an_override_replaces_what_it_may(tmp_path: Path) -> None:
+    text = (
+        f"{HEAD}{ALIASES}description: first\nenv: {{A: b}}\nfeatures: {{home: true}}\nurl: https://x.example\n"
+        "test: x\noverrides: {'1.0': more/v1.yaml, '2.0': not-there.yaml}\n"
+    )
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "v1.yaml").write_text(
+        "aliases: {b: c}\ndescription: second\nenv: {C: d}\nfeatures: {x11: true}\nurl: https://y.example\n"
+        "docker: other\ndocker_scripts: {}\nsingularity_scripts: {}\n"
+    )
+    made = read(tmp_path, text)
+    assert made.keys == PLAIN | {
+        "wrappers": ({"b": "c"},),
+        "description": "second",
+        "env": {"C": "d"},
+        "homepage": "https://x.example",
+    }
+    assert made.notes == (
+        FEATURE.format("x11"),
+        "test is a script for singularity-hpc; write its commands under sanity_check",
+        "docker_scripts are for docker",
+        "singularity_scripts stand in files of their own, which are programs",
+    )
+
+
+NO_DIGEST = "latest.v: expected sha256: and 64 hexadecimal digits, got "
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"latest: {{v: '{DIGEST}'}}", "names no image: expected one of docker, oras, gh, path"),
+        ("docker: a/b", "expected one tag under latest, got 0"),
+        ("docker: a/b\nlatest: {v: x, w: y}", "expected one tag under latest, got 2"),
+        ("docker: a/b\nlatest: {v: x}", f"{NO_DIGEST}'x'"),
+        (f"docker: a/b\nlatest: {{v: '{DIGEST}a'}}", f"{NO_DIGEST}'{DIGEST[:60]}'"),
+        ("docker: a/b\nlatest: {a..b: x}", "latest: 'a..b' cannot be a tag and a version"),
+        ("docker: a/b\nlatest: {'a/b': x}", "latest: 'a/b' cannot be a tag and a version"),
+        ("docker: a/b\nlatest: {'" + "a" * 101 + "': x}", f"latest: '{'a' * 60}' cannot be a tag and a version"),
+        ("docker: 'a b'\nlatest: {v: x}", "docker: 'a b' cannot be a repository"),
+        ("gh: -" + "b" * 80 + "\nlatest: {v: x}", f"gh: '-{'b' * 59}' cannot be a repository"),
+        (f"{HEAD}overrides: {{'1.0': /x.yaml}}", "the override '/x.yaml' is no file beside it"),
+        (f"{HEAD}overrides: {{'1.0': ../x.yaml}}", "the override '../x.yaml' is no file beside it"),
+        (f"{HEAD}overrides: {{'1.0': ''}}", "the override '' is no file beside it"),
+    ],
+)
+def test_what_cannot_be_imported(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(CannotImportError) as caught:
+        read(tmp_path, text)
+    assert caught.value.message == message
+
+
+def test_what_is_wrong_with_the_yaml_is_told_by_its_line(tmp_path: Path) -> None:
+    for text, begin in (("docker: a\nlatest: {\n", "line "), ("docker: a\ndocker: b\n", "line 2: docker: ")):
+        with pytest.raises(CannotImportError) as caught:
+            read(tmp_path, text)
+        assert caught.value.message.startswith(begin)

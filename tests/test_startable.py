@@ -1,0 +1,115 @@
+"""Whether the site's runtime starts a SIF, and what is said where it does not, or only slowly."""
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sifmod.errors import UnstartableError
+from sifmod.image.artifact import no_progress
+from sifmod.image.fetched import Request
+from sifmod.image.program import Program
+from sifmod.image.reference import parse
+from sifmod.image.settings import Settings
+from sifmod.image.sif.header import SifInfo, read_sif
+from sifmod.image.sif.write import partition_offset, write_header
+from sifmod.image.startable import check_startable, compression_of, reads, slow, why_not, why_not_here
+from sifmod.module.plan import Runtime
+from support.fetching import Prefix, plan
+from support.hand_made import our_metadata
+
+GZIP, LZ4, ZSTD = 1, 5, 6
+
+
+def sif(path: Path, compression: int) -> tuple[Path, SifInfo]:
+    """One whose squashfs is a superblock."""
+    objects = our_metadata({}).objects
+    path.parent.mkdir(exist_ok=True)
+    with path.open("wb") as file:
+        file.seek(partition_offset(objects))
+        file.write(struct.pack("<4s16xH74x", b"hsqs", compression))
+        write_header(file, objects, 96, "amd64", 0)
+    return path, read_sif(path)
+
+
+def runtime(directory: Path, says: str = "singularity-ce version 4.3.1") -> Runtime:
+    program = directory / "runtime"
+    program.write_text(f"#!/bin/sh\necho '{says}'\n")
+    program.chmod(0o755)
+    return Runtime("singularity", str(program))
+
+
+def request(source: str, by: Runtime, prefix: Path, *, startable: bool = False) -> Request:
+    with Prefix(prefix).store() as store:
+        wanted = plan(source).image
+        return Request(parse(source), wanted, by, store, no_progress, Settings(startable=startable))
+
+
+@pytest.mark.parametrize(("number", "name"), [(GZIP, "gzip"), (4, "xz"), (LZ4, "lz4"), (ZSTD, "zstd"), (77, "77")])
+def test_the_compression_of_a_sif(tmp_path: Path, number: int, name: str) -> None:
+    assert compression_of(*sif(tmp_path / "x.sif", number)) == name
+
+
+def test_another_file_system_has_none(tmp_path: Path) -> None:
+    path, info = sif(tmp_path / "x.sif", ZSTD)
+    with path.open("r+b") as file:
+        file.seek(info.primary.offset)
+        file.write(b"EXT3")
+    assert compression_of(path, info) == ""
+    assert why_not_here(path, info, runtime(tmp_path)) == ""
+    with path.open("r+b") as file:
+        file.truncate(info.primary.offset + 10)
+    assert compression_of(path, info) == ""
+
+
+def test_why_a_sif_does_not_start_here(tmp_path: Path) -> None:
+    path, info = sif(tmp_path / "x.sif", ZSTD)
+    why = "SingularityCE 4.3 without setuid refuses an image whose squashfs is compressed with zstd"
+    assert why_not_here(path, info, runtime(tmp_path)) == f"its squashfs has zstd, and {why}"
+    assert why_not_here(path, info, Runtime("singularity", "")) == ""
+    assert why_not_here(*sif(tmp_path / "y.sif", GZIP), runtime(tmp_path)) == ""
+
+
+def test_a_sif_that_does_not_start_is_a_note_or_refused(tmp_path: Path) -> None:
+    path, info = sif(tmp_path / "a dir" / "x.sif", ZSTD)
+    by = runtime(tmp_path)
+    (note,) = check_startable(path, info, request(str(path), by, tmp_path / "prefix"))
+    assert note.startswith(f"{path} cannot be started here: its squashfs has zstd, and SingularityCE 4.3 ")
+    with pytest.raises(UnstartableError) as caught:
+        check_startable(path, info, request(str(path), by, tmp_path / "prefix", startable=True))
+    assert caught.value.message == note
+    build = "-d image.root '{}' && singularity build image-gzip.sif image.root\nand give image-gzip.sif as the source"
+    assert f":\n  unsquashfs -o {info.primary.offset} {build.format(path)}" in caught.value.hint
+
+
+def test_one_that_is_elsewhere_is_fetched_first(tmp_path: Path) -> None:
+    path, info = sif(tmp_path / "x.sif", ZSTD)
+    source = "https://host.invalid/x.sif;y"
+    with pytest.raises(UnstartableError) as caught:
+        check_startable(path, info, request(source, runtime(tmp_path), tmp_path / "prefix", startable=True))
+    first = f"sifmod fetch -o image.sif '{source}' && unsquashfs -o {info.primary.offset} -d image.root image.sif && "
+    assert f":\n  {first}singularity build " in caught.value.hint
+
+
+@pytest.mark.parametrize("startable", [True, False])
+def test_what_costs_much_is_a_note(tmp_path: Path, startable: bool) -> None:
+    path, info = sif(tmp_path / "x.sif", LZ4)
+    asked = request(str(path), runtime(tmp_path), tmp_path / "prefix", startable=startable)
+    cost = "SingularityCE 4.3 without setuid extracts the whole image before each command where it has lz4"
+    (note,) = check_startable(path, info, asked)
+    assert note == f"{path} is slow to start: {cost} and its squashfuse has not"
+    assert check_startable(*sif(tmp_path / "y.sif", GZIP), asked) == ()
+    assert check_startable(path, info, replace(asked, runtime=Runtime("apptainer", ""))) == ()
+
+
+def test_who_starts_what() -> None:
+    ce, apptainer = Program("singularity-ce", (4, 3)), Program("apptainer", (1, 4), setuid=True)
+    assert [reads(each, ce) for each in ("gzip", "lz4", "xz", "", "zstd")] == [True, True, True, True, False]
+    assert [reads(each, apptainer) for each in ("gzip", "lz4", "zstd")] == [True, True, None]
+    for nobody in (None, Program("unknown", (0, 0)), Program("singularity-pro", (4, 1))):
+        assert [reads(each, nobody) for each in ("gzip", "lz4", "zstd", "")] == [True, None, None, None]
+        assert [why_not(each, nobody) for each in ("gzip", "lz4", "zstd")] == [""] * 3
+        assert slow("lz4", nobody) == ""
+    assert why_not("lz4", ce) == ""
+    assert slow("zstd", ce) == ""
