@@ -28,7 +28,6 @@ from sifmod.imports.lua_syntax import (
 
 HOLE = "\ue000"
 _PRIVATE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ue000-\uf8ff]")
-_RUNS = ("capture", "io.popen", "os.execute", "subprocess", "execute")
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,8 @@ class _File:
 
     def call(self, call: Call) -> Value:
         given = tuple(self.value(argument) for argument in call.arguments)
-        if len(given) == 1 and isinstance(given[0], Table) and isinstance(call.arguments[0], Items):
+        lone = len(given) == 1 and isinstance(call.arguments[0], Items) and not call.function.startswith("table.")
+        if lone and isinstance(given[0], Table):
             given = tuple(given[0].items)  # prepend_path{"PATH", "/x"}
         self.calls.append(Made(call.function, given, call.line, self.sure))
         texts = [text_of(value) for value in given]
@@ -209,7 +209,9 @@ class _File:
                 return separator.join(parts)
             case "table.insert" if len(given) > 1 and isinstance(given[0], Table):
                 self.budget.step()
-                given[0].items.append(given[-1])
+                items, place = given[0].items, given[1]
+                first = len(given) > 2 and isinstance(place, float) and 1 <= place <= len(items)
+                items.insert(int(place) - 1 if first and isinstance(place, float) else len(items), given[-1])
                 return None
         return HOLE
 

@@ -40,16 +40,17 @@ class _Statements(Expressions):
             case "while" | "repeat" as word:
                 return (self.unbounded(word, token.line),)
             case "function":
-                name = self.suffixed()
+                name = self.next().text
+                while self.accept(".", ":"):
+                    name = f"{name}.{self.next().text}"[:200]
                 self.function_body()
-                names = (name.name,) if isinstance(name, Name) else ()
-                return (Skipped("a function of its own", names, token.line),)
+                return (Skipped("a function of its own", (name,), token.line),)
             case "local":
                 return self.local(token.line)
             case "return" | "break":
                 if not (self.peek().kind == "end" or self.peek().text in ("end", "else", "elseif", "until", ";")):
                     self.expressions()
-                return (Skipped(f"{token.text}, what follows is read all the same", (), token.line),)
+                return (Skipped(f"the end of what runs ({token.text})", (), token.line),)
         raise CannotImportError(f"line {token.line}: not Lua: unexpected {token.text}")
 
     def local(self, line: int) -> tuple[Statement, ...]:

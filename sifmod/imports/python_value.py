@@ -163,7 +163,11 @@ class Names:
         match function:
             case ast.Name(id="str" | "len" as name) if len(arguments) == 1 and not keywords:
                 value = self.value(arguments[0])
-                return len(value) if name == "len" and isinstance(value, str | tuple | dict) else str(scalar(value))
+                if name == "str":
+                    return str(scalar(value))
+                if isinstance(value, str | tuple | dict):
+                    return len(value)
+                raise UnknownError("len of such a value is not evaluated")
             case ast.Attribute(value=of, attr=attr) if attr in METHODS:
                 text = self.value(of)
                 given = tuple(self.value(argument) for argument in arguments)

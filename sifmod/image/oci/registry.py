@@ -22,6 +22,7 @@ from sifmod.image.reference import Reference
 from sifmod.image.settings import Settings
 
 _DEEPEST = 4  # indexes inside indexes
+_OF_MIRROR = "\n    mirror "  # before what a mirror said, in an error of the registry itself
 _ACCEPT = ", ".join(ACCEPTED)
 _Result = TypeVar("_Result")
 
@@ -52,7 +53,7 @@ class Registry:
         try:
             return self._first(self._resolve)
         except FetchError as error:
-            if " answered 404" in error.message and (similar := self._similar_tags()):
+            if " answered 404" in error.message.partition(_OF_MIRROR)[0] and (similar := self._similar_tags()):
                 error.hint = f"{error.hint}; it has: {', '.join(similar)}"
             raise
 
@@ -82,7 +83,7 @@ class Registry:
             try:
                 found = ask(mirror)
             except FetchError as error:
-                failures.append(f"\n    mirror {mirror.place}: {error.message}")
+                failures.append(f"{_OF_MIRROR}{mirror.place}: {error.message}")
                 self._repositories.remove(mirror)
             else:
                 return found
