@@ -290,6 +290,7 @@ def test_when_all_fail_the_registrys_own_word_comes_first(start: Callable[[], Mi
     port = mirror.server_address[1]
     assert " answered 403 Forbidden" in first
     assert second == f"    mirror 127.0.0.1:{port}/group/name: 127.0.0.1:{port} answered 404 Not Found"
+    assert own.paths == ["manifests/1.0"]  # its tags are asked for where it is the registry that has no such one
 
 
 @pytest.mark.parametrize(
