@@ -16,7 +16,7 @@ from sifmod.actions.gc import apply_gc, plan_gc
 from sifmod.actions.list import list_modules
 from sifmod.actions.rollback import rollback
 from sifmod.actions.uninstall import uninstall
-from sifmod.errors import SifmodError
+from sifmod.errors import InstallError, SifmodError
 from sifmod.tree.disk import remove_tree
 from sifmod.tree.generation import tidy
 from sifmod.tree.layout import HISTORY, RECEIPT, Layout
@@ -347,3 +347,14 @@ def test_nobody_waits_without_a_lock(members: Members) -> None:
     said = members.by(members.ann, lambda: everything(Layout(members.prefix)))
     assert said == []
     members.by(members.ann, lambda: install(Layout(members.prefix), "e", on_wait=nobody))
+
+
+def test_a_directory_that_is_a_link_is_named(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "prefix")
+    install(layout, "a")
+    layout.images.rename(tmp_path / "elsewhere")
+    layout.images.symlink_to(tmp_path / "elsewhere")
+    before = disk_state(tmp_path / "elsewhere")
+    with pytest.raises(InstallError, match=f"{layout.images} is a symlink, and inside a prefix none is followed"):
+        install(layout, "b")
+    assert disk_state(tmp_path / "elsewhere") == before

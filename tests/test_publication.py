@@ -193,6 +193,7 @@ def test_a_failing_block_under_a_modules_lock_takes_its_generation_along(tmp_pat
 def test_nobody_may_write_what_is_installed_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
+        (tmp_path / "prefix").mkdir(0o755)
         root = Path(install(Layout(tmp_path / "prefix"), "a").root)
     finally:
         os.umask(before)

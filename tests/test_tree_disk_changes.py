@@ -11,8 +11,8 @@ from sifmod.errors import InstallError, PermissionsError
 from sifmod.tree.disk import (
     explain,
     is_directory,
-    make_directory,
     move,
+    opened,
     prune,
     remove_tree,
     reported,
@@ -89,7 +89,7 @@ def test_a_sync_that_fails(number: int, place: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(OSError, match=r"error|space|Invalid|supported"):
         sync_file(place / "file")
     with pytest.raises(OSError, match=r"error|space|Invalid|supported"):
-        write(place / "new", b"x")
+        write(place / "new", b"x", place)
     monkeypatch.undo()
     sync_directory(place)
     sync_file(place / "file")
@@ -100,31 +100,42 @@ def test_a_sync_that_fails(number: int, place: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_file_is_written_where_there_is_none(place: Path) -> None:
     before = os.umask(0o027)
-    write(place / "file", b"abc")
-    write(place / "sealed", b"", 0o444)
+    write(place / "file", b"abc", place)
+    write(place / "sealed", b"", place, 0o444)
     os.umask(before)
     assert (place / "file").read_bytes() == b"abc"
     assert [(place / name).stat().st_mode & 0o777 for name in ("file", "sealed")] == [0o640, 0o440]
     (place / "link").symlink_to("nothing")
     for name in ("file", "link"):
         with pytest.raises(FileExistsError):
-            write(place / name, b"x")
+            write(place / name, b"x", place)
     assert sorted(os.listdir(place)) == ["file", "link", "sealed"]
 
 
+def make(directory: Path, top: Path) -> None:
+    with opened(directory, top, make=True) as descriptor:
+        assert os.fstat(descriptor).st_ino == directory.stat().st_ino
+
+
 def test_directories_are_made_as_far_as_they_are_missing(place: Path) -> None:
-    before = os.umask(0o027)
-    make_directory(place / "a" / "b" / "c", 0o700)
-    make_directory(place / "d")
-    make_directory(place / "a" / "b" / "c", 0o777)
+    before, files = os.umask(0o027), descriptors()
+    make(place / "a" / "b" / "c", place)
+    make(place / "new" / "top" / "d", place / "new" / "top")
+    make(place / "a" / "b" / "c", place / "a")
     os.umask(before)
-    modes = [(place / path).stat().st_mode & 0o777 for path in ("a", "a/b", "a/b/c", "d")]
-    assert modes == [0o750, 0o750, 0o700, 0o750]
+    modes = [(place / path).stat().st_mode & 0o777 for path in ("a", "a/b", "a/b/c", "new/top/d")]
+    assert modes == [0o750] * 4
     (place / "file").touch()
-    with pytest.raises(FileExistsError):
-        make_directory(place / "file")
-    with pytest.raises(NotADirectoryError):
-        make_directory(place / "file" / "x")
+    for path in ("file", "file/x"):
+        with pytest.raises(NotADirectoryError):
+            make(place / path, place)
+    with pytest.raises(FileNotFoundError), opened(place / "none", place):
+        pass
+    with pytest.raises(NotADirectoryError), opened(place / "a" / ".." / "new", place):
+        pass
+    with pytest.raises(ValueError, match="subpath"), opened(place, place / "a"):
+        pass
+    assert descriptors() == files
 
 
 class Calls:
@@ -133,7 +144,7 @@ class Calls:
     def __init__(self, real: Callable[..., None], number: int, times: int, name: str) -> None:
         self.real, self.number, self.times, self.name, self.count = real, number, times, name, 0
 
-    def __call__(self, path: Path, *args: object, **kwargs: object) -> None:
+    def __call__(self, path: str | Path, *args: object, **kwargs: object) -> None:
         if Path(path).name == self.name:
             self.count += 1
             if self.count <= self.times:
@@ -147,15 +158,14 @@ def test_a_directory_that_others_remove_is_tried_again_but_not_for_ever(
 ) -> None:
     real = os.mkdir
     monkeypatch.setattr(os, "mkdir", Calls(real, number, 3, "a"))
-    make_directory(place / "a")
+    make(place / "a", place)
     assert (place / "a").is_dir()
     always = Calls(real, number, 10_000, "b")
     monkeypatch.setattr(os, "mkdir", always)
-    with pytest.raises(OSError, match=r"File exists|No such file") as caught:
-        make_directory(place / "b")
-    assert caught.value.errno == number
+    with pytest.raises(FileNotFoundError):
+        make(place / "b", place)
     assert 1 < always.count < 1000
-    make_directory(place)
+    make(place, place)
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
@@ -166,23 +176,24 @@ def test_a_directory_that_is_there_need_not_be_writable_above(
     there.mkdir()
     refused = Calls(os.mkdir, number, 10_000, "there")
     monkeypatch.setattr(os, "mkdir", refused)
-    make_directory(there)
+    make(there, place)
+    assert refused.count == 0
     there.rmdir()
     with pytest.raises(OSError, match=r"Permission denied|Read-only"):
-        make_directory(there)
-    assert refused.count == 2
+        make(there, place)
+    assert refused.count == 1
 
 
 def test_a_move_makes_the_directories_and_a_taking_does_not(place: Path) -> None:
     (place / "file").write_text("x")
     with pytest.raises(FileNotFoundError):
-        take(place / "file", place / "a" / "b")
+        take(place / "file", place / "a" / "b", place)
     assert os.listdir(place) == ["file"]
-    move(place / "file", place / "a" / "b")
+    move(place / "file", place / "a" / "b", place)
     (place / "other").write_text("y")
-    move(place / "other", place / "a" / "b")
+    move(place / "other", place / "a" / "b", place)
     assert (place / "a" / "b").read_text() == "y"
-    take(place / "a" / "b", place / "back")
+    take(place / "a" / "b", place / "back", place)
     assert sorted(os.listdir(place)) == ["a", "back"]
 
 
@@ -190,22 +201,22 @@ def test_a_move_is_tried_again_where_the_directory_went(place: Path, monkeypatch
     (place / "file").write_text("x")
     real, count = os.rename, []
 
-    def rename(source: str | Path, target: str | Path) -> None:
+    def rename(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
         count.append(1)
         if len(count) < 3:
-            Path(target).parent.rmdir()
-        real(source, target)
+            Path(os.readlink(f"/proc/self/fd/{dst_dir_fd}")).rmdir()
+        real(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
     monkeypatch.setattr(os, "rename", rename)
-    move(place / "file", place / "a" / "b")
+    move(place / "file", place / "a" / "b", place)
     assert ((place / "a" / "b").read_text(), len(count)) == ("x", 3)
     with pytest.raises(FileNotFoundError):
-        move(place / "none", place / "a" / "c")
+        move(place / "none", place / "a" / "c", place)
     assert len(count) == 4
     always = Calls(real, errno.ENOENT, 10_000, "b")
     monkeypatch.setattr(os, "rename", always)
     with pytest.raises(FileNotFoundError):
-        move(place / "a" / "b", place / "c" / "d")
+        move(place / "a" / "b", place / "c" / "d", place)
     assert 1 < always.count < 1000
 
 
@@ -224,12 +235,12 @@ def test_a_tree_is_removed_and_nothing_that_it_links_to(place: Path) -> None:
     (top / "a" / "b" / "file").touch()
     (top / "link").symlink_to(place / "kept")
     (top / "dangling").symlink_to("nothing")
-    remove_tree(top / "link")
+    remove_tree(top / "link", place)
     (top / "link").symlink_to(place / "kept")
     for path in (top / "a" / "b", top / "a"):
         path.chmod(0o500)
     for _ in range(2):
-        remove_tree(top)
+        remove_tree(top, place)
         assert sorted(os.listdir(place)) == ["kept"]
     assert os.listdir(place / "kept") == ["file"]
 
@@ -248,7 +259,7 @@ def test_a_closed_directory_is_opened_to_be_removed(place: Path, monkeypatch: py
         (place / "a").chmod(closed | 0o2007)
         monkeypatch.setattr(os, "access", lambda path, mode: not ~(os.stat(path).st_mode >> 6) & mode & 7)
         monkeypatch.setattr(Path, "chmod", noting)
-        remove_tree(place / "a")
+        remove_tree(place / "a", place)
         monkeypatch.undo()
     assert opened == [0o2707] * 3
     assert os.listdir(place) == []
@@ -257,10 +268,10 @@ def test_a_closed_directory_is_opened_to_be_removed(place: Path, monkeypatch: py
 def test_what_goes_meanwhile_is_gone(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "a").mkdir()
     monkeypatch.setattr(os, "rmdir", failing(errno.ENOENT))
-    remove_tree(place / "a")
+    remove_tree(place / "a", place)
     monkeypatch.setattr(os, "rmdir", failing(errno.EBUSY))
     with pytest.raises(OSError, match="busy"):
-        remove_tree(place / "a")
+        remove_tree(place / "a", place)
 
 
 def test_empty_directories_are_pruned_below_the_top_only(place: Path) -> None:

@@ -31,13 +31,19 @@ from sifmod.tree.stored_image import Given, StoredImage, given_by, has_its_size,
 from sifmod.tree.use import all_used_images, used_images
 from support.tree import MODULE, install
 
-EVENTS = (Event(1, 1.0), Event(2, 2.0), Event(1, 3.0), Event(None, 4.0))
+EVENTS = (Event(1, 2e9), Event(2, 2e9 + 2), Event(1, 2e9 + 3), Event(None, 2e9 + 4))
 
 
 def test_since_when_a_generation_is_superseded() -> None:
-    assert [superseded(EVENTS, number) for number in (1, 2, 3)] == [4.0, 3.0, None]
-    assert [superseded(EVENTS[:3], number) for number in (1, 2, 3)] == [None, 3.0, None]
+    assert [superseded(EVENTS, number) for number in (1, 2, 3)] == [2e9 + 4, 2e9 + 3, None]
+    assert [superseded(EVENTS[:3], number) for number in (1, 2, 3)] == [None, 2e9 + 3, None]
     assert superseded((), 1) is None
+
+
+@pytest.mark.parametrize("wrong", [0.0, 1.0, 1577836800.0])
+def test_under_a_clock_that_was_wrong_it_is_not_known(wrong: float) -> None:
+    """A node begins in 1970 until it has asked a server of times: gc would take what was live a moment ago."""
+    assert superseded((Event(1, 2e9), Event(2, wrong)), 1) is None
 
 
 def test_which_generation_was_live_before() -> None:
@@ -81,7 +87,7 @@ def test_a_history_that_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch:
     def refused(*_: object, **__: object) -> str:
         raise PermissionError
 
-    monkeypatch.setattr(Path, "read_text", refused)
+    monkeypatch.setattr("sifmod.tree.history.read", refused)
     with pytest.raises(PermissionError):
         recorded(Layout(tmp_path), MODULE)
 
@@ -247,16 +253,17 @@ def test_images_are_used_by_links_into_the_store(tmp_path: Path) -> None:
 
 # receipts, and what a live installation lacks
 
-INPUTS = (Input("/a", "b"), Input("/c", None))
+INPUTS = (Input("/a", SHA), Input("/c", None))
 INSTALLATION = Installation(
     MODULE,
     2,
-    "/p/2",
+    "/p/software/Tiny/.generations/1.0/2",
     Provenance("0.1", "/x.yaml", "1.0", None, "s", "rocm", INPUTS, (("f", "g"),), (("o", "p"),), "d"),
-    ImageRecord(SHA, 3, "docker://x", "amd64", "copy", "x.sif", "/s/x.sif", FIRST),
-    (FileRecord("bin/é", "aa", 0o555),),
+    ImageRecord(SHA, 3, "docker://x", "amd64", "copy", "x.sif", f"/p/images/sha256/{SHA}.sif", FIRST),
+    (FileRecord("bin/é", SHA, 0o555),),
     (LinkRecord("x.sif", "../x"),),
-    (FileRecord("Tiny/1.0.lua", "bb", 0o644),),
+    (FileRecord("Tiny/1.0.lua", SHA, 0o644),),
+    "/elsewhere/2",
 )  # fmt: skip
 
 
@@ -267,20 +274,20 @@ def test_a_receipt_is_compact_and_the_same_as_what_is_printed() -> None:
     assert ": " not in text
     assert ", " not in text
     data = as_data(INSTALLATION)
-    assert json.loads(text)["files"] == [["bin/é", "aa", 0o555]]
-    assert data["files"] == [{"path": "bin/é", "sha256": "aa", "mode": 0o555}]
+    assert json.loads(text)["files"] == [["bin/é", SHA, 0o555]]
+    assert data["files"] == [{"path": "bin/é", "sha256": SHA, "mode": 0o555}]
     assert data["links"] == [{"path": "x.sif", "target": "../x"}]
-    assert data["stubs"] == [{"path": "Tiny/1.0.lua", "sha256": "bb", "mode": 0o644}]
+    assert data["stubs"] == [{"path": "Tiny/1.0.lua", "sha256": SHA, "mode": 0o644}]
     assert (data["format"], data["name"], data["version"], data["generation"]) == (1, "Tiny", "1.0", 2)
     provenance, image = data["provenance"], data["image"]
     assert isinstance(provenance, dict)
     assert isinstance(image, dict)
-    assert (provenance["inputs"], image["origin"]) == ([("/a", "b"), ("/c", None)], FIRST.as_data())
-    assert from_json(text) == INSTALLATION
+    assert (provenance["inputs"], image["origin"]) == ([("/a", SHA), ("/c", None)], FIRST.as_data())
+    assert from_json(text, INSTALLATION.root) == INSTALLATION
     assert INSTALLATION.paths == {"receipt.json", "bin/é", "x.sif"}
     without = json.loads(text)
     del without["image"]["origin"]
-    assert from_json(json.dumps(without)).image == INSTALLATION.image._replace(origin=NO_ORIGIN)
+    assert from_json(json.dumps(without), INSTALLATION.root).image == INSTALLATION.image._replace(origin=NO_ORIGIN)
 
 
 def test_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:

@@ -89,9 +89,9 @@ def test_a_stored_image_is_on_the_disk_before_its_name(place: Path, monkeypatch:
             done.append("sync " + Path(os.readlink(f"/proc/self/fd/{descriptor}")).suffix)
             fsync(descriptor)
 
-        def renaming(source: Path, target: Path) -> None:
+        def renaming(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
             done.append("name " + Path(target).suffix)
-            rename(source, target)
+            rename(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
         opened = len(os.listdir("/proc/self/fd"))
         with store.incoming() as incoming:
@@ -189,7 +189,7 @@ def test_what_cannot_be_opened_in_a_partial_is_removed(to: int, place: Path, mon
     assert os.listdir(path) == ["mine"]
     monkeypatch.undo()
     closed(monkeypatch, "mine")
-    monkeypatch.setattr(Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(PermissionError()))
+    monkeypatch.setattr(os, "unlink", lambda *_, **__: (_ for _ in ()).throw(PermissionError()))
     assert not open_partial(path, place)
 
 
@@ -235,7 +235,7 @@ def test_what_failed_because_the_lock_was_lost_says_so(place: Path) -> None:
             incoming.touch()
         assert not incoming.exists()
         with pytest.raises(LockError), store.incoming():
-            remove_tree(run.directory)
+            remove_tree(run.directory, place)
             _ = 1 / 0
         with pytest.raises(LockError), store.workspace():
             pass

@@ -52,11 +52,11 @@ def reported(doing: str) -> Iterator[None]:
 
 @contextmanager
 def opened(directory: Path, top: Path, *, make: bool = False) -> Iterator[int]:
-    """A descriptor of `directory`, which is `top` or below it, reached from `top` through no symlink.
+    """A descriptor of `directory`, which is `top` or below it, reached from there through no symlink.
 
     Others may write in a prefix, and put a link in the place of any directory of it. `make`: as far as it is not
     there it is made, subject to the umask; another run may remove any of it meanwhile, because it is empty. Raises
-    OSError, ENOTDIR for a link.
+    OSError, one that says so for a link.
     """
     names = directory.relative_to(top).parts
     if ".." in names:
@@ -78,19 +78,30 @@ def opened(directory: Path, top: Path, *, make: bool = False) -> Iterator[int]:
 
 def _descend(top: Path, names: Sequence[str], *, make: bool) -> int:
     here = os.open(top, _DIRECTORY)
-    for name in names:
+    for number, name in enumerate(names, 1):
+        place = top.joinpath(*names[:number])
         try:
-            if make:
-                with suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=here)
-            below = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+            below = _below(here, name, make=make)
         except OSError as error:
-            error.filename = str(top.joinpath(*names))
+            if error.errno in (errno.ENOTDIR, errno.ELOOP) and place.is_symlink():
+                raise OSError(f"{place} is a symlink, and inside a prefix none is followed") from error
+            error.filename = str(place)
             raise
         finally:
             os.close(here)
         here = below
     return here
+
+
+def _below(directory: int, name: str, *, make: bool) -> int:
+    try:
+        return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+    except FileNotFoundError:
+        if not make:
+            raise
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=directory)
+    return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
 
 
 def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> bytes:
