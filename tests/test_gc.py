@@ -10,7 +10,7 @@ from sifmod.actions.rollback import rollback
 from sifmod.actions.uninstall import uninstall
 from sifmod.config.name import ModuleName
 from sifmod.tree.generation import module_lock
-from sifmod.tree.jobs import ask_slurm
+from sifmod.tree.jobs import Jobs, ask_slurm
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.receipt import numbers
@@ -332,6 +332,17 @@ def test_what_the_user_added_is_never_touched(layout: Layout) -> None:
     uninstall(layout, MODULE, LEASE, nobody)
     collect(layout, plan_gc(layout, days=0))
     assert (layout.user_software(MODULE) / "user-software" / "venv").is_dir()
+
+
+def test_slurm_without_a_cluster_stops_nothing(layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its programs are installed, nothing says where a cluster is; but where something does, it is not there now."""
+    install_several(layout, "abc")
+    for name in ("SLURM_CONF", "SLURM_CONF_SERVER"):
+        monkeypatch.delenv(name, raising=False)
+    assert plan_gc(layout, days=0).jobs == Jobs(None)
+    assert kept(plan_gc(layout, days=0)) == {1: "", 2: "`sifmod rollback` goes back to it"}
+    monkeypatch.setenv("SLURM_CONF_SERVER", "none.invalid")
+    assert plan_gc(layout, days=0).jobs.unknown
 
 
 def test_when_slurm_cannot_be_asked_everything_stays(

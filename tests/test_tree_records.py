@@ -105,6 +105,11 @@ def squeue(directory: Path, monkeypatch: pytest.MonkeyPatch, lines: str) -> Path
     return said
 
 
+# what Slurm 22 says where there is no cluster
+NO_SRV = "echo 'squeue: error: resolve_ctls_from_dns_srv: Unknown host' >&2"
+NO_SOURCE = "echo 'squeue: fatal: Could not establish a configuration source' >&2"
+
+
 @pytest.mark.parametrize(
     ("lines", "jobs"),
     [
@@ -115,6 +120,12 @@ def squeue(directory: Path, monkeypatch: pytest.MonkeyPatch, lines: str) -> Path
         ),
         ("echo >&2; echo first >&2; echo second >&2; exit 1", Jobs(None, "squeue failed: first")),
         ("echo; exit 3", Jobs(None, "squeue failed: exit code 3")),
+        (f"{NO_SRV}; {NO_SOURCE}; exit 1", Jobs(None)),
+        (
+            f"{NO_SOURCE}; exit 1",
+            Jobs(None, "squeue failed: squeue: fatal: Could not establish a configuration source"),
+        ),
+        (f"{NO_SRV}; exit 1", Jobs(None, "squeue failed: squeue: error: resolve_ctls_from_dns_srv: Unknown host")),
         (
             "echo N/A",
             Jobs(None, "squeue printed a time that cannot be read: Invalid isoformat string: 'N/A'"),

@@ -23,6 +23,7 @@ from sifmod.tree.use import used_images
 
 DAYS = 14.0
 _DAY = 86400.0
+Rules = tuple[Jobs, float, bool]  # the jobs that count, days to keep for, whether what `rollback` goes back to may go
 
 
 class OldGeneration(NamedTuple):
@@ -57,6 +58,7 @@ class GcPlan(NamedTuple):
     partials: tuple[OldPartial, ...]
     jobs: Jobs
     days: float
+    rollbacks: bool
 
     @property
     def size(self) -> int:
@@ -74,26 +76,26 @@ class Collected(NamedTuple):
     size: int  # bytes
 
 
-def plan_gc(layout: Layout, days: float = DAYS, *, ask_jobs: bool = True) -> GcPlan:
+def plan_gc(layout: Layout, days: float = DAYS, *, ask_jobs: bool = True, rollbacks: bool = False) -> GcPlan:
     """Decide what can go, and change nothing.
 
-    A generation stays while it is live or the one to roll back to, for `days` after another took its place or the
-    module was uninstalled, while a Slurm job submitted before that is known or Slurm cannot be asked, and while it
-    holds anything that its receipt does not name or that was changed, unless the live generation has the same.
-    Images stay as long as any generation that stays links to them; one that no receipt names, for `days`. Without
+    A generation stays while it is live or the one to roll back to (but with `rollbacks`), for `days` after another took
+    its place or the module was uninstalled, while a Slurm job submitted before that is known or Slurm cannot be asked,
+    and while it holds anything that its receipt does not name or that was changed, unless the live generation has the
+    same. Images stay as long as any generation that stays links to them; one that no receipt names, for `days`. Without
     `ask_jobs` no job counts.
     """
     jobs = ask_slurm(layout.prefix) if ask_jobs else NO_JOBS
     generations: list[OldGeneration] = []
     empty = []
     for module in known_modules(layout):
-        old = _old_generations(layout, module, jobs, days)
+        old = _old_generations(layout, module, (jobs, days, rollbacks))
         generations += old
         if live_number(layout, module) is None and not any(generation.keep for generation in old):
             empty.append(module)
     going = {generation.root for generation in generations if not generation.keep}
     images = tuple(_old_images(layout, going, jobs, days))
-    return GcPlan(tuple(generations), images, tuple(empty), tuple(_old_partials(layout, days)), jobs, days)
+    return GcPlan(tuple(generations), images, tuple(empty), tuple(_old_partials(layout, days)), jobs, days, rollbacks)
 
 
 def apply_gc(layout: Layout, plan: GcPlan, lease: float, on_wait: Callable[[str], None]) -> Collected:
@@ -106,7 +108,7 @@ def apply_gc(layout: Layout, plan: GcPlan, lease: float, on_wait: Callable[[str]
     removed: list[OldGeneration] = []
     for module in sorted({generation.module for generation in plan.generations if not generation.keep} | {*plan.empty}):
         with module_lock(layout, module, lease, on_wait) as held:
-            for old in _old_generations(layout, module, plan.jobs, plan.days):
+            for old in _old_generations(layout, module, (plan.jobs, plan.days, plan.rollbacks)):
                 if not old.keep and old.root in wanted:
                     _remove_generation(layout, old, held)
                     removed.append(old)
@@ -124,23 +126,24 @@ def apply_gc(layout: Layout, plan: GcPlan, lease: float, on_wait: Callable[[str]
     return Collected(tuple(removed), tuple(images), tuple(gone), size)
 
 
-def _old_generations(layout: Layout, module: ModuleName, jobs: Jobs, days: float) -> list[OldGeneration]:
+def _old_generations(layout: Layout, module: ModuleName, rules: Rules) -> list[OldGeneration]:
     now = live_number(layout, module)
     old = []
     for number in numbers(layout, module):
         if number != now:
             root = layout.generation(module, number)
-            old.append(OldGeneration(module, number, root, _why_keep(layout, module, number, (jobs, days))))
+            old.append(OldGeneration(module, number, root, _why_keep(layout, module, number, rules)))
     return old
 
 
-def _why_keep(layout: Layout, module: ModuleName, number: int, rules: tuple[Jobs, float]) -> str:
-    jobs, days = rules
+def _why_keep(layout: Layout, module: ModuleName, number: int, rules: Rules) -> str:
+    jobs, days, rollbacks = rules
     events = read_history(layout, module)
     installation = read_receipt(layout.generation(module, number))
     if installation is None:
         return "it has no receipt that can be read"
-    if live_number(layout, module) is not None and previous(events, numbers(layout, module)) == number:
+    installed = live_number(layout, module) is not None
+    if installed and not rollbacks and previous(events, numbers(layout, module)) == number:
         return "`sifmod rollback` goes back to it"
     since = superseded(events, number)
     if since is None:

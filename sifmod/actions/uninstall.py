@@ -1,13 +1,14 @@
 """uninstall: a module out of sight; its files stay until gc, the user's own for ever."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from sifmod.actions.gc import Collected, GcPlan, apply_gc, plan_gc
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import live_number
+from sifmod.tree.receipt import live_number, read_receipt
 
 
 class Uninstalled(NamedTuple):
@@ -33,6 +34,26 @@ def uninstall(layout: Layout, module: ModuleName, lease: float, on_wait: Callabl
         unpublish(layout, module, held)
     place = layout.user_software(module)
     return Uninstalled(module, generation, str(place) if place.exists() else None)
+
+
+def purge(
+    layout: Layout, modules: Collection[ModuleName], lease: float, on_wait: Callable[[str], None], *, ask_jobs: bool
+) -> tuple[GcPlan, Collected]:
+    """Free the space of uninstalled modules at once, as far as nothing else uses it: what stays and why, what went.
+
+    What `gc` keeps for its age goes; what a Slurm job may use and what the user added or changed stays.
+    """
+    plan = plan_gc(layout, 0.0, ask_jobs=ask_jobs, rollbacks=True)
+    generations = tuple(old for old in plan.generations if old.module in modules)
+    receipts = (read_receipt(old.root) for old in generations)
+    digests = {receipt.image.sha256 for receipt in receipts if receipt}
+    plan = plan._replace(
+        generations=generations,
+        images=tuple(old for old in plan.images if old.image.sha256 in digests),
+        empty=tuple(module for module in plan.empty if module in modules),
+        partials=(),
+    )
+    return plan, apply_gc(layout, plan, lease, on_wait)
 
 
 def _check(layout: Layout, module: ModuleName) -> None:

@@ -8,13 +8,18 @@ from sifmod.cli.options import json_option, prefix_option
 @click.command("gc")
 @click.option("-y", "--yes", is_flag=True, help="Remove what is shown.")
 @click.option("--days", type=float, default=14.0, show_default=True, help="Keep what was in use within so many days.")
+@click.option("--now", is_flag=True, help="The same as --days 0.")
+@click.option("--rollbacks", is_flag=True, help="Remove what `rollback` would go back to, too.")
 @click.option("--ignore-jobs", is_flag=True, help="Do not ask Slurm: no job uses what would go.")
 @prefix_option
 @json_option
-def command(yes: bool, days: float, ignore_jobs: bool, prefix: str | None, as_json: bool) -> None:
+def command(
+    yes: bool, days: float, now: bool, rollbacks: bool, ignore_jobs: bool, prefix: str | None, as_json: bool
+) -> None:
     """Show, and with --yes remove, old generations, the images that nothing uses any more, and unfinished downloads.
 
     What is live, what `rollback` would bring back, what a Slurm job may still use and what you added or changed stays.
+    A line for each says why.
     """
     from sifmod.actions.gc import apply_gc, plan_gc
     from sifmod.actions.ownership import ownership
@@ -26,7 +31,7 @@ def command(yes: bool, days: float, ignore_jobs: bool, prefix: str | None, as_js
         raise click.BadParameter(f"expected 0 or more days, got {days}", param_hint="--days")
     site = load_facts({"prefix": prefix}).site
     layout = Layout(site.prefix)
-    plan = plan_gc(layout, days, ask_jobs=not ignore_jobs)
+    plan = plan_gc(layout, 0.0 if now else days, ask_jobs=not ignore_jobs, rollbacks=rollbacks)
     rows = [
         *((f"{old.module} generation {old.number}", str(old.root), old.keep) for old in plan.generations),
         *((f"image {human_size(old.image.size)}", str(old.image.path), old.keep) for old in plan.images),
@@ -37,6 +42,8 @@ def command(yes: bool, days: float, ignore_jobs: bool, prefix: str | None, as_js
     else:
         for what, path, keep in rows:
             echo(f"{'keep  ' if keep else 'remove'}  {what}  {path}{f'  ({keep})' if keep else ''}")
+    if any(keep for _, _, keep in rows) and not (now and rollbacks):
+        say("what is kept for its age goes with --now, what is kept for `rollback` with --rollbacks")
     if plan.jobs.unknown:
         say(f"{plan.jobs.unknown}; where you know that no job uses what would go: --ignore-jobs")
     if not yes:

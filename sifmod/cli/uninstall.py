@@ -7,24 +7,40 @@ from sifmod.cli.options import prefix_option
 
 @click.command("uninstall")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--purge", is_flag=True, help="Free the space at once; there is no rollback then.")
+@click.option("--ignore-jobs", is_flag=True, help="With --purge: do not ask Slurm, no job uses the modules.")
 @prefix_option
-def command(names: tuple[str, ...], prefix: str | None) -> None:
+def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str | None) -> None:
     """Take modules out of sight; files stay for `rollback` and running jobs until `gc`, what you added for ever."""
     from sifmod.actions.ownership import ownership
+    from sifmod.actions.uninstall import purge as free
     from sifmod.actions.uninstall import uninstall
     from sifmod.cli.context import load_facts
     from sifmod.cli.names import resolve
-    from sifmod.cli.output import say, waiting
+    from sifmod.cli.output import human_size, say, waiting
     from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules
 
     site = load_facts({"prefix": prefix}).site
     layout = Layout(site.prefix)
     known = known_modules(layout)
-    for module in [resolve(name, known) for name in names]:
+    modules = [resolve(name, known) for name in names]
+    for module in modules:
         with ownership(site):
             done = uninstall(layout, module, site.lock_lease, waiting(module))
         say(f"{module}: shells that have it loaded go on with it, but cannot unload it: start a new one")
-        say(f"{module}: uninstalled; `sifmod rollback {module}` brings it back, `sifmod gc` frees its space")
+        later = "" if purge else f"; `sifmod rollback {module}` brings it back, `sifmod gc` frees its space"
+        say(f"{module}: uninstalled{later}")
         if done.user_software:
             say(f"{module}: what you added stays in {done.user_software}")
+    if not purge:
+        return
+    with ownership(site):
+        plan, done_now = free(layout, modules, site.lock_lease, waiting("the tree"), ask_jobs=not ignore_jobs)
+    for old in plan.generations:
+        if old.keep:
+            say(f"{old.module}: generation {old.number} stays in {old.root}: {old.keep}")
+    for image in plan.images:
+        if image.keep:
+            say(f"{image.image.path} stays: {image.keep}")
+    say(f"removed {len(done_now.generations)} generations, {len(done_now.images)} images: {human_size(done_now.size)}")

@@ -1,5 +1,6 @@
 """What Slurm knows about jobs that may still use an old generation."""
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ NO_JOBS = Jobs(None)
 
 
 def ask_slurm(prefix: Path) -> Jobs:
-    """The jobs of everyone who may read `prefix`; no job where there is no Slurm. Raises nothing."""
+    """The jobs of everyone who may read `prefix`; no job where there is no Slurm or no cluster. Raises nothing."""
     import shutil
     import subprocess
 
@@ -32,9 +33,17 @@ def ask_slurm(prefix: Path) -> Jobs:
     except (OSError, subprocess.TimeoutExpired) as error:
         return Jobs(None, f"squeue did not answer: {error}")
     if answer.returncode != 0:
+        if _not_configured(answer.stderr):
+            return NO_JOBS
         why = answer.stderr.strip().partition("\n")[0] or f"exit code {answer.returncode}"
         return Jobs(None, f"squeue failed: {why}")
     return _read(answer.stdout)
+
+
+def _not_configured(stderr: str) -> bool:
+    """Slurm's programs are here, and no cluster: no file, no server that is named, none that DNS knows of."""
+    named = any(name in os.environ for name in ("SLURM_CONF", "SLURM_CONF_SERVER"))
+    return not named and "Could not establish a configuration source" in stderr and "Unknown host" in stderr
 
 
 def _read(output: str) -> Jobs:
