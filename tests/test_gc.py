@@ -334,15 +334,13 @@ def test_what_the_user_added_is_never_touched(layout: Layout) -> None:
     assert (layout.user_software(MODULE) / "user-software" / "venv").is_dir()
 
 
-def test_slurm_without_a_cluster_stops_nothing(layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its programs are installed, nothing says where a cluster is; but where something does, it is not there now."""
+def test_slurm_without_a_cluster_stops_nothing(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its programs are installed, and nothing says where a cluster is."""
     install_several(layout, "abc")
     for name in ("SLURM_CONF", "SLURM_CONF_SERVER"):
         monkeypatch.delenv(name, raising=False)
     assert plan_gc(layout, days=0).jobs == Jobs(None)
     assert kept(plan_gc(layout, days=0)) == {1: "", 2: "`sifmod rollback` goes back to it"}
-    monkeypatch.setenv("SLURM_CONF_SERVER", "none.invalid")
-    assert plan_gc(layout, days=0).jobs.unknown
 
 
 def test_when_slurm_cannot_be_asked_everything_stays(
