@@ -138,6 +138,15 @@ def test_what_squeue_says(lines: str, jobs: Jobs, tmp_path: Path, monkeypatch: p
     assert said.read_text() == "--noheader --format=%V\n"
 
 
+@pytest.mark.parametrize("name", ["SLURM_CONF", "SLURM_CONF_SERVER"])
+def test_a_cluster_that_is_named_may_come_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    squeue(tmp_path, monkeypatch, f"{NO_SRV}; {NO_SOURCE}; exit 1")
+    monkeypatch.setenv(name, "there")
+    assert (
+        ask_slurm(tmp_path / "none").unknown == "squeue failed: squeue: error: resolve_ctls_from_dns_srv: Unknown host"
+    )
+
+
 def test_where_there_is_no_squeue_there_is_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert ask_slurm(tmp_path) == Jobs(None)
