@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.command import User
+from support.disk_state import disk_state
 from support.images import Images
 from support.members import make_members
 from support.trial import Command, Place, make_place
@@ -130,6 +131,24 @@ def test_what_an_earlier_sifmod_left_closed_stops_nobody(group: Group) -> None:
     group.ok(2, "verify")
     group.ok(0, *group.install("a"))  # whose it is
     assert list(group.prefix.glob(".staging/*")) == []
+
+
+def test_who_may_only_read_is_told_that_it_is_installed(group: Group) -> None:
+    """After an edit that changes nothing too; what a dead run has left is for others to clean up."""
+    group.ok(0, *group.install("a"))
+    (group.prefix / ".staging" / "Tiny@1.0.1.ab").mkdir(parents=True)
+    reader = (group.users[2].uid + 1, group.users[2].gid + 1, 0o022)
+    before = disk_state(group.prefix)
+    words = (*group.install("a"), "--prefix", group.prefix)
+    for _ in range(2):
+        outcome = group.victim.run(words, who=reader)
+        assert outcome.code == 0, outcome.stderr
+        assert "already installed, nothing to do" in outcome.stderr
+        with Path(words[1]).open("a") as easyconfig:
+            easyconfig.write("# a comment\n")
+    refused = group.victim.run((*words, "--rebuild"), who=reader)
+    assert refused.code == 25, refused.stderr
+    assert disk_state(group.prefix) == before
 
 
 def test_a_umask_of_the_site_wins(group: Group) -> None:

@@ -37,6 +37,9 @@ def install(request: Request, listener: Listener) -> tuple[Installation, bool]:
 def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:
     plan, options, site = request.plan, request.options, request.site.site
     layout = Layout(Path(plan.prefix))
+    before = live(layout, plan.module)
+    if before and not options.rebuild and _is_current(before, plan) and not missing(layout, before):
+        return before, False  # no lock is needed, which who only reads cannot take
     tidy(layout, site.lock_lease, listener.waiting(plan.module))
     with module_lock(layout, plan.module, site.lock_lease, listener.waiting(plan.module)) as held:
         before = live(layout, plan.module)

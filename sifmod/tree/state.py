@@ -30,7 +30,7 @@ def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
 def _died(layout: Layout, module: ModuleName) -> bool:
     """A run for this module, or for an image, died on this node and its remains are still there."""
     try:
-        if not os.listdir(layout.staging):
+        if not os.listdir(layout.staging) or not os.access(layout.staging, os.W_OK):  # a reader cannot
             return False
     except FileNotFoundError:
         return False
