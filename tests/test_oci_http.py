@@ -260,7 +260,7 @@ def test_a_redirect_loop_ends(web: Misbehaving) -> None:
 @pytest.mark.parametrize("location", ["", "file:///etc/passwd", "http://example.org/x", "http://[", "ftp://x/y"])
 def test_an_odd_redirect_is_refused(web: Misbehaving, location: str) -> None:
     web.put("manifests/1.0", answer(302, b"", {"Location": location}))
-    assert "the server redirects to" in refused(web).message
+    assert "the server redirects " in refused(web).message
 
 
 def test_a_page_is_no_manifest_and_no_layer(web: Misbehaving) -> None:

@@ -42,7 +42,7 @@ WRONG: dict[str, Any] = {
     "version that is a number": ("version", 1.0),
     "easyconfig that is a list": ("provenance", "easyconfig", []),
     "variant that is a number": ("provenance", "variant", 1),
-    "input without a digest": ("provenance", "inputs", [["/x", "y"]]),
+    "input whose digest is a number": ("provenance", "inputs", [["/x", 1]]),
     "facts that are one text": ("provenance", "facts", "abc"),
     "field that is not known": ("provenance", "more", 1),
     "root that is a number": ("root", 1),

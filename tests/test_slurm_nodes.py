@@ -78,7 +78,7 @@ def test_one_task_on_each_node(cluster: Slurm, module: dict[str, str], work: Pat
 
 def test_the_users_own_port(cluster: Slurm, module: dict[str, str], work: Path) -> None:
     mine = {**module, "MASTER_PORT": "23457"}
-    options = ("--quiet", "-N2", "-n2")
+    options = ("--quiet", "-w", "n[1-2]", "-N2", "-n2")
     result = cluster.srun((*options, *srun(CONDA, "ddp.py", "7")), mine, work).ok()
     assert sorted(result.stdout.splitlines()) == lines(7, ("n1", "n2"))
     told = cluster.srun((*options, *srun(CONDA, "tell.py")), mine, work).ok()

@@ -119,12 +119,12 @@ def from_json(text: str | bytes, generation: str) -> Installation:
     if (fields["name"], fields["version"], fields["generation"]) != (name, version, number):
         raise ValueError("it is the receipt of another generation")
     made = fields["provenance"]
-    made["inputs"] = tuple([Input(_text(path), sha256 and _digest(sha256)) for path, sha256 in made["inputs"]])
+    made["inputs"] = tuple([Input(_text(path), _text_or_none(sha256)) for path, sha256 in made["inputs"]])
     made["facts"] = tuple([(_text(fact), _text(value)) for fact, value in made["facts"]])
     made["options"] = tuple([(_text(option), _text(value)) for option, value in made["options"]])
     for key in ("sifmod", "easyconfig", "version", "site", "accelerator", "plan_digest"):
         _text(made[key])
-    made["variant"] is None or _text(made["variant"])
+    _text_or_none(made["variant"])
     files = tuple([_file(*record) for record in fields["files"]])
     links = tuple([LinkRecord(_inside(path), _text(target)) for path, target in fields["links"]])
     stubs = tuple([_file(*record) for record in fields["stubs"]])
@@ -178,6 +178,10 @@ def _text(text: object) -> str:
     if not text.isprintable() and b"\0" in text.encode():  # which fails for half of a surrogate pair
         raise ValueError("a text with a NUL")
     return text
+
+
+def _text_or_none(text: object) -> str | None:
+    return None if text is None else _text(text)
 
 
 def _whole(number: object) -> int:

@@ -64,4 +64,4 @@ class Signer:
     def end(self) -> None:
         """Stop gpg's agent and remove everything."""
         subprocess.run(("gpgconf", "--kill", "all"), env=self._environment, check=True)
-        shutil.rmtree(self.directory)
+        shutil.rmtree(self.directory, ignore_errors=True)  # the agent removes its sockets itself
