@@ -172,7 +172,7 @@ def test_gc(layout: Layout, installation: Installation, capfd: pytest.CaptureFix
     ]
     assert Path(installation.root).exists()
     assert run([*words, "--yes"]) == 0
-    assert capfd.readouterr().err.splitlines()[1:] == [f"== removed 1 generations, 1 images, 0 downloads: {size}"]
+    assert capfd.readouterr().err.splitlines()[1:] == [f"== removed 1 generation, 1 image, 0 downloads: {size}"]
     assert not Path(installation.root).exists()
     assert Path(third.root).exists()
     assert run(words) == 0
@@ -354,7 +354,7 @@ def test_gc_of_all_that_can_go_now(
     assert Path(installation.root).exists()
     assert run([*words, "--now", "--rollbacks"]) == 0
     assert capfd.readouterr().err.endswith(
-        f"\n== removed 1 generations, 1 images, 0 downloads: {installation.image.size / 1000:.1f} kB\n"
+        f"\n== removed 1 generation, 1 image, 0 downloads: {installation.image.size / 1000:.1f} kB\n"
     )
     assert not Path(installation.root).exists()
     assert Path(live.root, live.image.filename).exists()
@@ -369,10 +369,11 @@ def test_uninstall_that_frees_its_space(layout: Layout, capfd: pytest.CaptureFix
     added = write(Path(second.root) / "mine", "x")
     before = disk_state(Path(other.root), Path(old.root))
     assert run(["uninstall", "--purge", "--ignore-jobs", "Tiny"]) == 0
-    assert capfd.readouterr().err.splitlines()[1:] == [
+    assert capfd.readouterr().err.splitlines() == [
+        "== Tiny/1.0: shells that have it loaded lose it: start a new one",
         "== Tiny/1.0: uninstalled",
         f"== Tiny/1.0: generation 2 stays in {second.root}: it holds files that sifmod did not put there: mine",
-        f"== removed 1 generations, 1 images: {second.image.size / 1000:.1f} kB",
+        f"== removed 1 generation, 1 image: {second.image.size / 1000:.1f} kB",
     ]
     assert added.read_text() == "x"
     assert disk_state(Path(other.root), Path(old.root)) == before

@@ -24,7 +24,7 @@ def command(
     from sifmod.actions.gc import apply_gc, plan_gc
     from sifmod.actions.ownership import ownership
     from sifmod.cli.context import load_facts
-    from sifmod.cli.output import echo, human_size, print_json, say, waiting
+    from sifmod.cli.output import counted, echo, human_size, print_json, say, waiting
     from sifmod.tree.layout import Layout
 
     if not days >= 0:
@@ -53,5 +53,5 @@ def command(
         return
     with ownership(site):
         done = apply_gc(layout, plan, site.lock_lease, waiting("the tree"))
-    counted = f"{len(done.generations)} generations, {len(done.images)} images, {len(done.partials)} downloads"
-    say(f"removed {counted}: {human_size(done.size)}")
+    kinds = ((done.generations, "generation"), (done.images, "image"), (done.partials, "download"))
+    say(f"removed {', '.join(counted(len(gone), noun) for gone, noun in kinds)}: {human_size(done.size)}")

@@ -57,6 +57,11 @@ def print_rows(rows: Sequence[Sequence[str]]) -> None:
         echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
+def counted(number: int, noun: str) -> str:
+    """1 image, 2 images."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def human_size(size: int) -> str:
     """Bytes as people read them: 1.1 GB."""
     amount = float(size)

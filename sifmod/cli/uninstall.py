@@ -17,7 +17,7 @@ def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str 
     from sifmod.actions.uninstall import uninstall
     from sifmod.cli.context import load_facts
     from sifmod.cli.names import resolve
-    from sifmod.cli.output import human_size, say, waiting
+    from sifmod.cli.output import counted, human_size, say, waiting
     from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules
 
@@ -28,7 +28,8 @@ def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str 
     for module in modules:
         with ownership(site):
             done = uninstall(layout, module, site.lock_lease, waiting(module))
-        say(f"{module}: shells that have it loaded go on with it, but cannot unload it: start a new one")
+        go_on = "lose it" if purge else "go on with it, but cannot unload it"
+        say(f"{module}: shells that have it loaded {go_on}: start a new one")
         later = "" if purge else f"; `sifmod rollback {module}` brings it back, `sifmod gc` frees its space"
         say(f"{module}: uninstalled{later}")
         if done.user_software:
@@ -43,4 +44,5 @@ def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str 
     for image in plan.images:
         if image.keep:
             say(f"{image.image.path} stays: {image.keep}")
-    say(f"removed {len(done_now.generations)} generations, {len(done_now.images)} images: {human_size(done_now.size)}")
+    gone = f"{counted(len(done_now.generations), 'generation')}, {counted(len(done_now.images), 'image')}"
+    say(f"removed {gone}: {human_size(done_now.size)}")

@@ -38,7 +38,7 @@ def command(names: tuple[str, ...], signature: bool, keys: tuple[str, ...], as_j
 def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> int:
     from sifmod.actions.verify import Finding, installed, verify
     from sifmod.cli.names import resolve
-    from sifmod.cli.output import echo, print_json, say
+    from sifmod.cli.output import counted, echo, print_json, say
     from sifmod.config.shown import shown
     from sifmod.errors import ModuleError
     from sifmod.tree.receipt import live_modules
@@ -60,7 +60,7 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
     else:
         for name, findings in report.items():
             faults = sum(finding.fault for finding in findings)
-            echo(f"{name}: {'ok' if not faults else _counted(faults)}")
+            echo(f"{name}: {'ok' if not faults else counted(faults, 'fault')}")
             for finding in findings:
                 echo(f"  {finding.kind}: {finding.path}: expected {finding.expected}, found {finding.found}")
         if any(finding.fault for findings in report.values() for finding in findings):
@@ -108,7 +108,3 @@ def _images(names: tuple[str, ...], layout: "Layout") -> "Iterator[tuple[str, Pa
         else:
             module = resolve(name, known)
             yield str(module), image_of(installed(layout, module))
-
-
-def _counted(faults: int) -> str:
-    return "1 fault" if faults == 1 else f"{faults} faults"
