@@ -11,6 +11,7 @@ from sifmod.errors import InstallError, PermissionsError
 from sifmod.tree.disk import (
     explain,
     is_directory,
+    make_directory,
     move,
     opened,
     prune,
@@ -113,6 +114,7 @@ def test_a_file_is_written_where_there_is_none(place: Path) -> None:
 
 
 def make(directory: Path, top: Path) -> None:
+    make_directory(directory, top)
     with opened(directory, top, make=True) as descriptor:
         assert os.fstat(descriptor).st_ino == directory.stat().st_ino
 

@@ -17,6 +17,7 @@ _WRITABLE = (
     "choose a directory that you may write to with --prefix or SIFMOD_PREFIX, for a file of its own with -o FILE"
 )
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_WAY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC  # which may be one that this user can enter and not list
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LARGEST = 1 << 24  # bytes; a receipt of some thousand files
@@ -76,12 +77,18 @@ def opened(directory: Path, top: Path, *, make: bool = False) -> Iterator[int]:
         return
 
 
+def make_directory(path: Path, top: Path) -> None:
+    """Make `path` and what is between, as `opened` does."""
+    with opened(path, top, make=True):
+        pass
+
+
 def _descend(top: Path, names: Sequence[str], *, make: bool) -> int:
-    here = os.open(top, _DIRECTORY)
+    here = os.open(top, _WAY if names else _DIRECTORY)
     for number, name in enumerate(names, 1):
         place = top.joinpath(*names[:number])
         try:
-            below = _below(here, name, make=make)
+            below = _below(here, name, _WAY if number < len(names) else _DIRECTORY, make=make)
         except OSError as error:
             if error.errno in (errno.ENOTDIR, errno.ELOOP) and place.is_symlink():
                 raise OSError(f"{place} is a symlink, and inside a prefix none is followed") from error
@@ -93,15 +100,15 @@ def _descend(top: Path, names: Sequence[str], *, make: bool) -> int:
     return here
 
 
-def _below(directory: int, name: str, *, make: bool) -> int:
+def _below(directory: int, name: str, flags: int, *, make: bool) -> int:
     try:
-        return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+        return os.open(name, flags | os.O_NOFOLLOW, dir_fd=directory)
     except FileNotFoundError:
         if not make:
             raise
     with suppress(FileExistsError):
         os.mkdir(name, dir_fd=directory)
-    return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+    return os.open(name, flags | os.O_NOFOLLOW, dir_fd=directory)
 
 
 def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> bytes:

@@ -9,7 +9,7 @@ from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError
 from sifmod.tree.change import Change
-from sifmod.tree.disk import is_directory, opened, prune, read, removable, remove_tree, take
+from sifmod.tree.disk import is_directory, make_directory, prune, read, removable, remove_tree, take
 from sifmod.tree.history import read_history, recorded, with_event
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, left_over, lock
@@ -72,8 +72,7 @@ def publish(layout: Layout, installation: Installation, held: Held) -> None:
         change = _publication(layout, installation, held)
         made = not place.exists()
         try:
-            with opened(place, layout.prefix, make=True):
-                pass
+            make_directory(place, layout.prefix)
             change.apply()
         except BaseException:
             if made:

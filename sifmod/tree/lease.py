@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import opened, read, remove_tree
+from sifmod.tree.disk import make_directory, read, remove_tree
 
 _FREE = b"free"
 _DIGITS = 18  # of a lease's number
@@ -113,8 +113,7 @@ def claim(directory: Path, seen: Lease, holder: Holder) -> bool:
     text = json.dumps(holder._asdict())
     number = seen.number + 1
     entry = _path(directory, number)
-    with opened(directory, directory.parents[1], make=True):  # it may have been forgotten since it was looked at
-        pass
+    make_directory(directory, directory.parents[1])  # it may have been forgotten since it was looked at
     if not _is_there(directory, seen):
         return False
     try:

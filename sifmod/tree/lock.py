@@ -19,7 +19,7 @@ from typing import NamedTuple
 from sifmod.config.name import is_part
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
-from sifmod.tree.disk import explain, opened, removable, remove_tree, reported
+from sifmod.tree.disk import explain, make_directory, removable, remove_tree, reported
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lease import Holder, Lease
 from sifmod.tree.node_lock import NodeLock
@@ -93,8 +93,7 @@ class Held:
         leases.beat(self._chain, self._number, 1)
         self._thread.start()
         try:
-            with opened(self.directory, self.top, make=True):
-                pass
+            make_directory(self.directory, self.top)
             self.check()
             self.remains = _fence(self.directory.parent, self.name, self._number)
         except BaseException:
@@ -137,8 +136,7 @@ def lock(workplace: Workplace, name: str, lease: float, on_wait: Callable[[str],
     doing = f"cannot lock {name}"
     first_ever = not workplace.locks.exists()
     with reported(doing):
-        with opened(chain, workplace.prefix, make=True):
-            pass
+        make_directory(chain, workplace.prefix)
         node = NodeLock(chain / f"{os.uname().nodename}.lock")
     try:
         with ExitStack() as stack:

@@ -7,7 +7,7 @@ import errno
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sifmod.tree.disk import opened
+from sifmod.tree.disk import make_directory
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -59,7 +59,6 @@ def _try(file_lock: "BaseFileLock") -> bool:
         # in a way that fails where one goes meanwhile.
         except (FileNotFoundError, FileExistsError):
             chain = Path(file_lock.lock_file).parent
-            with opened(chain, chain.parents[1], make=True):
-                pass
+            make_directory(chain, chain.parents[1])
             return False
     return True
