@@ -81,7 +81,7 @@ class Somebody:
 
 
 def environment(result: Result) -> dict[str, str]:
-    """What `env -0` printed; nothing else may have been said, but that SingularityCE could not unmount the image at once."""
+    """What `env -0` printed; nothing else may have been said, but that the runtime could not unmount at once."""
     assert (result.code, _UNMOUNTED_LATE.sub("", result.stderr)) == (0, "")
     return dict(variable.split("=", 1) for variable in result.stdout.split("\0")[:-1])
 
