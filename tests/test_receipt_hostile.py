@@ -42,6 +42,8 @@ WRONG: dict[str, Any] = {
     "version that is a number": ("version", 1.0),
     "easyconfig that is a list": ("provenance", "easyconfig", []),
     "variant that is a number": ("provenance", "variant", 1),
+    "variant that is nothing much": ("provenance", "variant", 0),
+    "input whose digest is false": ("provenance", "inputs", [["/x", False]]),
     "input whose digest is a number": ("provenance", "inputs", [["/x", 1]]),
     "facts that are one text": ("provenance", "facts", "abc"),
     "field that is not known": ("provenance", "more", 1),

@@ -126,7 +126,7 @@ def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> 
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > most:
             raise OSError(f"{path} is no regular file of at most {most} bytes")
-        return file.read(most)
+        return file.read(status.st_size)
 
 
 def write(path: Path, data: bytes, top: Path, mode: int = 0o666) -> None:

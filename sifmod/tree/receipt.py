@@ -5,7 +5,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sifmod.config.input import Input
 from sifmod.config.name import ModuleName, is_part
@@ -16,6 +16,7 @@ from sifmod.tree.layout import RECEIPT, Layout
 FORMAT = 1
 _NUMBER = re.compile("[1-9][0-9]{0,17}")
 _SHA256 = re.compile("[0-9a-f]{64}")
+_OUT = re.compile(r"(?:\A|\n)(?:/|\n|\Z)|(?:\A|[/\n])\.\.(?:[/\n]|\Z)")  # absolute, empty, or with ..
 _HUGE = 1 << 60  # bytes; no image is so large
 
 
@@ -119,20 +120,21 @@ def from_json(text: str | bytes, generation: str) -> Installation:
     if (fields["name"], fields["version"], fields["generation"]) != (name, version, number):
         raise ValueError("it is the receipt of another generation")
     made = fields["provenance"]
-    made["inputs"] = tuple([Input(_text(path), _text_or_none(sha256)) for path, sha256 in made["inputs"]])
-    made["facts"] = tuple([(_text(fact), _text(value)) for fact, value in made["facts"]])
-    made["options"] = tuple([(_text(option), _text(value)) for option, value in made["options"]])
-    for key in ("sifmod", "easyconfig", "version", "site", "accelerator", "plan_digest"):
-        _text(made[key])
-    _text_or_none(made["variant"])
-    files = tuple([_file(*record) for record in fields["files"]])
-    links = tuple([LinkRecord(_inside(path), _text(target)) for path, target in fields["links"]])
-    stubs = tuple([_file(*record) for record in fields["stubs"]])
+    made["inputs"] = tuple([Input(path, sha256) for path, sha256 in made["inputs"]])
+    made["facts"] = tuple([(fact, value) for fact, value in made["facts"]])
+    made["options"] = tuple([(option, value) for option, value in made["options"]])
+    provenance, image = Provenance(**made), _image(fields["image"], prefix)
+    files, stubs = _files(fields["files"]), _files(fields["stubs"])
+    links = tuple([LinkRecord(path, target) for path, target in fields["links"]])
+    _check_inside([link.path for link in links])
+    texts = [*(text for pair in (*made["facts"], *made["options"]) for text in pair), *(link.target for link in links)]
+    texts += [text for seen in made["inputs"] for text in (seen.path, "" if seen.sha256 is None else seen.sha256)]
+    texts += [made[key] for key in ("sifmod", "easyconfig", "version", "site", "accelerator", "plan_digest")]
+    _check_texts([*texts, "" if made["variant"] is None else made["variant"], fields["root"]])
     if not {stub.path for stub in stubs} <= {f"{name}/{version}", f"{name}/{version}.lua"}:
         raise ValueError("a stub of another module")
-    image = _image(fields["image"], prefix)
-    module, made_for = ModuleName(name, version), _text(fields["root"])
-    return Installation(module, number, generation, Provenance(**made), image, files, links, stubs, made_for)
+    module = ModuleName(name, version)
+    return Installation(module, number, generation, provenance, image, files, links, stubs, fields["root"])
 
 
 def _place(generation: str) -> tuple[str, str, str, int]:
@@ -141,53 +143,47 @@ def _place(generation: str) -> tuple[str, str, str, int]:
     return prefix.removesuffix("/software"), name, version, int(number)
 
 
-def _image(fields: dict[str, object], prefix: str) -> ImageRecord:
-    sha256, filename, link = _digest(fields["sha256"]), _inside(fields["filename"]), _text(fields["link"])
-    if "/" in filename or not 0 <= _whole(fields["size"]) < _HUGE:
-        raise ValueError("no file's name or size")
-    stored = f"{prefix}/images/sha256/{sha256}.sif"
-    path = _text(fields["path"]) if link == "reference" else stored
+def _image(fields: dict[str, Any], prefix: str) -> ImageRecord:
+    sha256, filename, link, size = fields["sha256"], fields["filename"], fields["link"], fields["size"]
     origin = from_fields(fields["origin"]) if "origin" in fields else NO_ORIGIN
-    return ImageRecord(
-        sha256, _whole(fields["size"]), _text(fields["source"]), _text(fields["arch"]), link, filename, path, origin
-    )
+    path = fields["path"] if link == "reference" else f"{prefix}/images/sha256/{sha256}.sif"
+    _check_digests([sha256])
+    _check_inside([filename])
+    _check_texts([link, path, fields["source"], fields["arch"]])
+    if "/" in filename or type(size) is not int or not 0 <= size < _HUGE:
+        raise ValueError("no file's name or size")
+    return ImageRecord(sha256, size, fields["source"], fields["arch"], link, filename, path, origin)
 
 
-def _file(path: object, sha256: object, mode: object) -> FileRecord:
-    return FileRecord(_inside(path), _digest(sha256), _whole(mode) & 0o777)
+def _files(records: list[tuple[Any, Any, Any]]) -> tuple[FileRecord, ...]:
+    found = tuple([FileRecord(path, sha256, mode) for path, sha256, mode in records])
+    _check_inside([file.path for file in found])
+    _check_digests([file.sha256 for file in found])
+    if not all([type(file.mode) is int and 0 <= file.mode <= 0o7777 for file in found]):  # noqa: C419 (the quickest)
+        raise TypeError("a mode that is none")
+    return found
 
 
-def _inside(path: object) -> str:
-    """A path that leads nowhere else than down."""
-    text = _text(path)
-    if not text or text[0] == "/" or ".." in text.split("/"):
-        raise ValueError(f"{text!r} leads out of its place")
-    return text
+# Checked by the list, for `list` reads hundreds of receipts of dozens of files. What is no text is a TypeError of join.
 
 
-def _digest(text: object) -> str:
-    if not isinstance(text, str) or not _SHA256.fullmatch(text):
-        raise ValueError("no SHA-256")
-    return text
-
-
-def _text(text: object) -> str:
+def _check_texts(texts: list[str]) -> None:
     """Any text that the system takes as a path; what is shown of it is for the terminal to make harmless."""
-    if not isinstance(text, str):
-        raise TypeError(f"expected a text, got {type(text).__name__}")
-    if not text.isprintable() and b"\0" in text.encode():  # which fails for half of a surrogate pair
+    joined = "".join(texts)
+    if not joined.isprintable() and b"\0" in joined.encode():  # which fails for half of a surrogate pair
         raise ValueError("a text with a NUL")
-    return text
 
 
-def _text_or_none(text: object) -> str | None:
-    return None if text is None else _text(text)
+def _check_inside(paths: list[str]) -> None:
+    """Paths that lead nowhere else than down."""
+    _check_texts(paths)
+    if paths and _OUT.search("\n".join(paths)):
+        raise ValueError("a path that leads out of its place")
 
 
-def _whole(number: object) -> int:
-    if type(number) is not int:
-        raise TypeError(f"expected a number, got {type(number).__name__}")
-    return number
+def _check_digests(digests: list[str]) -> None:
+    if not all(map(_SHA256.fullmatch, digests)):
+        raise ValueError("no SHA-256")
 
 
 def read_receipt(generation: Path) -> Installation | None:
