@@ -73,7 +73,7 @@ class ImageError(FetchError):
 
 
 class SignatureError(ImageError):
-    """A SIF's signature is missing, broken, or somebody else's than the one asked for."""
+    """A SIF's signature is missing, broken, or made by another key than the one asked for."""
 
 
 class UnstartableError(ImageError):

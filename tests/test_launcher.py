@@ -238,7 +238,10 @@ def test_the_users_directories_are_in_front_once(place: Path, runtime: Path) -> 
 GPUS = ("_NV", "_NVCCLI", "_ROCM")
 
 
-@pytest.mark.skipif(any(map(os.path.exists, ("/dev/nvidiactl", "/dev/kfd"))), reason="this machine has GPUs")
+@pytest.mark.skipif(
+    any(map(os.path.exists, ("/dev/nvidiactl", "/dev/kfd"))),
+    reason="it is about a machine without GPUs, and this machine has GPUs",
+)
 @pytest.mark.parametrize("flags", [(), ("nv",), ("nvccli",), ("rocm",)])
 def test_a_runtime_is_told_of_no_gpu_where_there_is_none(place: Path, runtime: Path, flags: tuple[str, ...]) -> None:
     published = publish(wanted(place, runtime, gpu_flags=flags))

@@ -61,7 +61,7 @@ def group(
     shared_tmp: Path, ordinary_user: OrdinaryUser, images: Images, request: pytest.FixtureRequest
 ) -> Iterator[Group]:
     if os.geteuid() != 0:
-        pytest.skip("three users are root's to make")
+        pytest.skip("only root can run commands as three different users")
     place = make_place(images, shared_tmp)
     for tag in "abc":
         sif = shared_tmp / f"{tag}.sif"

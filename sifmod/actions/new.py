@@ -115,7 +115,7 @@ def write_text(text: str, target: Path) -> None:
 
 def _publish(unfinished: Path, target: Path) -> None:
     try:
-        os.link(unfinished, target)  # fails where somebody was faster; rename would not
+        os.link(unfinished, target)  # fails where another run was faster; rename would not
     except FileExistsError:
         check_target(target)
     except OSError:  # a file system without hard links
@@ -158,7 +158,7 @@ def _absolute(reference: Reference) -> str:
 
 def _plain(path: Path) -> Path:
     """The absolute path without `..`, through the same links where that is the same file."""
-    if not path.exists():  # whoever opens it says so
+    if not path.exists():  # the error comes when it is opened
         return path.absolute()
     plain = Path(os.path.normpath(path.absolute()))
     return plain if plain.exists() and plain.samefile(path) else path.resolve()

@@ -29,7 +29,7 @@ def tops_of_links(path: str) -> tuple[str, ...]:
     """Where `path`, if it is a link, and the links directly in it lead, as far as that is outside: the tops, sorted.
 
     The top of a place is its first two directories, as /pfs/lustrep1 of /pfs/lustrep1/scratch/project_1. Links into
-    the operating system, and those that lead nowhere, do not count. Of each link only its text is read.
+    the operating system, and broken ones, do not count. Of each link only its text is read.
     """
     real = realpath(path)
     places = {normpath(join(real, text)) for text in _links_in(path)}

@@ -175,7 +175,7 @@ def _check_texts(texts: list[str]) -> None:
 
 
 def _check_inside(paths: list[str]) -> None:
-    """Paths that lead nowhere else than down."""
+    """Paths that stay inside the directory that they are relative to."""
     _check_texts(paths)
     if paths and _OUT.search("\n".join(paths)):
         raise ValueError("a path that leads out of its place")

@@ -46,7 +46,7 @@ class Pool:
     def _guarded(self, job: Callable[[], None]) -> None:
         try:
             job()
-        except BaseException as error:  # whoever waits raises it
+        except BaseException as error:  # the thread that waits raises it
             self._board.fail(error)
 
     def _work(self) -> None:

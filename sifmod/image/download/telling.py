@@ -76,7 +76,7 @@ class Telling:
         try:
             while not self._over.wait(TELL_EVERY) and self._tell_arrival():
                 pass
-        except BaseException as error:  # whoever waits for the downloads raises it
+        except BaseException as error:  # the thread that waits for the downloads raises it
             self._board.fail(error)
 
     def _tell_arrival(self) -> bool:

@@ -49,7 +49,7 @@ class Rootfs:
         return found is not None and found.kind == "f"
 
     def is_program(self, path: str) -> bool:
-        """Whether there is a file that somebody may execute, or a link to one."""
+        """Whether there is an executable file, or a link to one."""
         return _is_program(self._reader.lookup(path))
 
     def read(self, path: str, most: int) -> str:

@@ -1,4 +1,4 @@
-"""Data: how files' bytes go from a layer to whoever stores them."""
+"""Data: how files' bytes go from a layer to what stores them."""
 
 from collections.abc import Iterator
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Content: a JSON object that somebody else wrote, bounded, and every value asked for by its type."""
+"""Content: a JSON object from outside, bounded, and every value asked for by its type."""
 
 import json
 from collections.abc import Iterator, Mapping
