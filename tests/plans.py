@@ -76,7 +76,7 @@ def publish(plan: Plan, generation: int = 1, image: bool = True) -> Published:
     """Write everything that a plan renders to, with an empty image, and switch to it."""
     software = Path(plan.prefix) / "software" / plan.module.name
     root = software / ".generations" / plan.module.version / str(generation)
-    for file in render(plan, str(root)):
+    for file in render(plan, generation):
         path = root / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(file.text, encoding="utf-8")

@@ -88,7 +88,7 @@ def to_load(plans: dict[str, tuple[Plan, ...]]) -> dict[str, tuple[Plan, ...]]:
 
 
 def modulefile(plan: Plan) -> str:
-    (text,) = (file.text for file in render(replace(plan, wrappers=(), runscripts=()), ROOT) if file.path == NAME)
+    (text,) = (file.text for file in render(replace(plan, wrappers=(), runscripts=()), 1) if file.path == NAME)
     return text
 
 
@@ -118,7 +118,7 @@ def texts(root: Path, site: str) -> dict[str, tuple[str, ...]]:
     made: dict[str, dict[str, None]] = {"lua": {}, "tcl": {}, "sh": {}}
     for plan in at_site(root, site):
         stubs = {file.path: file for file in render_stub(plan)}
-        for file in (*render(plan, ROOT), *stubs.values()):
+        for file in (*render(plan, 1), *stubs.values()):
             suffix = file.path.rpartition(".")[2]
             kind = suffix if suffix in ("lua", "tcl") else "tcl" if file.path in stubs else "sh"
             if file.path != "runscripts/README":
@@ -154,7 +154,7 @@ def test_every_script_is_clean(plans: dict[str, tuple[Plan, ...]], tmp_path: Pat
     texts = (
         file.text
         for plan in dict.fromkeys(shape(plan) for of_site in plans.values() for plan in of_site)
-        for file in render(plan, ROOT)
+        for file in render(plan, 1)
         if file.path.startswith(("bin/", "runscripts/")) or file.path.endswith(".sh")
         if file.path != "runscripts/README"
     )
@@ -168,9 +168,9 @@ def test_a_module_syntax_gives_its_modulefiles_only(tmp_path: Path, syntax: str)
     of_site = planned(configuration.site(site="generic"), configuration)
     assert {plan.syntaxes for plan in of_site} == {SYNTAXES[syntax]}
     for plan in dict.fromkeys(shape(plan) for plan in of_site):
-        made = {file.path: file.text for file in (*render(plan, ROOT), *render_stub(plan))}
+        made = {file.path: file.text for file in (*render(plan, 1), *render_stub(plan))}
         whole = replace(plan, syntaxes=("lua", "tcl"))
-        both = {file.path: file.text for file in (*render(whole, ROOT), *render_stub(whole))}
+        both = {file.path: file.text for file in (*render(whole, 1), *render_stub(whole))}
         others = {"lua": (".tcl", str(plan.module)), "tcl": (".lua",), "both": ()}[syntax]
         assert made == {path: text for path, text in both.items() if not path.endswith(others)}
 

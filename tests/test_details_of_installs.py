@@ -51,7 +51,7 @@ def test_own_files_are_told_when_there_are_some(
 
 
 def test_every_text_ends_with_one_line_end() -> None:
-    for file in render(plan(), "/opt/x"):
+    for file in render(plan(), 1):
         assert file.text.endswith("\n"), file.path
         assert not file.text.endswith("\n\n"), file.path
 

@@ -12,9 +12,7 @@ from sifmod.module.scripts import scripts
 from support.command import Result, run
 from support.generation import SHELLS
 
-TEXT = next(
-    file.text for file in scripts(plan(runscripts=("get-master",)), "/none") if file.path.endswith("get-master")
-)
+TEXT = next(file.text for file in scripts(plan(runscripts=("get-master",)), 1) if file.path.endswith("get-master"))
 
 
 def get_master(*args: str, shell: tuple[str, ...] = ("dash",), env: dict[str, str] | None = None) -> Result:

@@ -207,21 +207,21 @@ def test_names_that_are_no_modules_are_refused(name: str) -> None:
     )
     for made in hostile:
         with pytest.raises(ModuleError, match="cannot be"):
-            render(made, "/root")
+            render(made, 1)
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\rb", "\x1b[2J", "a\x7f"])
 def test_control_characters_in_values_are_refused(value: str) -> None:
     for made in (plan(env=(("A", value),)), plan(host_env=(("A", value),)), plan(activation=Activation(value, ""))):
         with pytest.raises(ModuleError, match="control character"):
-            render(made, "/root")
+            render(made, 1)
 
 
 @pytest.mark.parametrize("name", ["A B", "A=B", "A;touch x", "", "1A", "A\n", "é", "$(touch x)"])
 def test_names_that_are_no_variables_are_refused(name: str) -> None:
     for made in (plan(env=((name, "1"),)), plan(host_env=((name, "1"),))):
         with pytest.raises(ModuleError, match="cannot be a variable's name"):
-            render(made, "/root")
+            render(made, 1)
 
 
 def test_a_tcl_module_read_by_lmod_says_hostile_things(lmod: ModuleTool, tmp_path: Path) -> None:

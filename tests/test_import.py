@@ -81,7 +81,7 @@ def test_make_squashfs_is_there_with_the_users_software(here: Path, capsys: pyte
     made = read(here / capsys.readouterr().out.strip())
     assert made.user_software
     plan = make_plan(made, Configuration(here / "config").site().site, Choices("Demo", "copy"))
-    assert {"bin/make-squashfs", "bin/unmake-squashfs"} <= {file.path for file in scripts(plan, "/opt/x")}
+    assert {"bin/make-squashfs", "bin/unmake-squashfs"} <= {file.path for file in scripts(plan, 1)}
 
 
 EASYBUILD = """

@@ -248,7 +248,7 @@ def test_every_sh_runs_them(module: Path, place: Place, shell: tuple[str, ...]) 
 
 def test_which_modules_have_them(shared_tmp: Path) -> None:
     def of(**changes: object) -> dict[str, str]:
-        return {file.path: file.text for file in scripts(tiny_plan(shared_tmp, **changes), "/opt/x")}
+        return {file.path: file.text for file in scripts(tiny_plan(shared_tmp, **changes), 1)}
 
     assert "bin/make-squashfs" not in of()
     assert {"bin/make-squashfs", "bin/unmake-squashfs"} <= of(user_software=True).keys()

@@ -285,7 +285,15 @@ def test_generated_lua_is_clean(prefix: str) -> None:
     assert len(files) == 4
     known = "mode setenv unsetenv prepend_path append_path help whatis extensions conflict family LmodError LmodVersion"
     run(("luac5.3", "-p", *files), cwd=prefix).ok()
-    globals_ = ("--globals", "mcp", "--read-globals", *known.split(), "myModuleFullName", "convertToCanonical")
+    globals_ = (
+        "--globals",
+        "mcp",
+        "--read-globals",
+        *known.split(),
+        "myFileName",
+        "myModuleFullName",
+        "convertToCanonical",
+    )
     run(("luacheck", "--std", "lua53", "--no-max-line-length", *files, *globals_), cwd=prefix).ok()
 
 

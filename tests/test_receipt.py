@@ -37,19 +37,25 @@ INPUTS = st.lists(st.builds(Input, TEXT, st.none() | DIGEST)).map(tuple)
 FILES = st.lists(st.builds(FileRecord, PATH, DIGEST, st.integers(0, 0o777))).map(tuple)
 PROVENANCE = st.builds(Provenance, TEXT, TEXT, TEXT, st.none() | TEXT, TEXT, TEXT, INPUTS, PAIRS, PAIRS, TEXT)
 REFERENCED = st.builds(
-    ImageRecord, DIGEST, st.integers(0, 1 << 40), TEXT, TEXT, st.just("reference"), NAME.map("{}.sif".format), TEXT
+    ImageRecord,
+    DIGEST,
+    st.integers(0, 1 << 40),
+    TEXT,
+    TEXT,
+    st.just("reference"),
+    NAME.map("{}.sif".format),
+    PATH | PATH.map("/elsewhere/{}".format) | PATH.map("/apps/{}".format),
 )
 INSTALLATIONS = st.builds(
-    lambda name, version, number, made, image, files, links, made_for: Installation(
+    lambda name, version, number, made, image, files, links: Installation(
         ModuleName(name, version),
         number,
         f"/apps/software/{name}/.generations/{version}/{number}",
         made,
-        image,
+        image if image.path.startswith("/") else image._replace(path=f"/apps/{image.path}"),
         files,
         links,
         tuple(FileRecord(f"{name}/{version}{end}", image.sha256, 0o644) for end in ("", ".lua")),
-        made_for,
     ),
     NAME,
     NAME,
@@ -58,7 +64,6 @@ INSTALLATIONS = st.builds(
     REFERENCED,
     FILES,
     st.lists(st.builds(LinkRecord, PATH, TEXT)).map(tuple),
-    TEXT,
 )
 
 
@@ -153,6 +158,6 @@ def test_a_receipt_of_another_format_is_none_that_can_be_read(tmp_path: Path) ->
     receipt = root / RECEIPT
     text = receipt.read_text()
     receipt.chmod(0o644)
-    receipt.write_text(text.replace('"format":1', '"format":2'))
+    receipt.write_text(text.replace('"format":2', '"format":3'))
     assert receipt.read_text() != text
     assert read_receipt(root) is None

@@ -13,6 +13,7 @@ from support.disk_state import disk_state
 from support.tree import MODULE, install
 
 OUT = "../../../../../home/ann/.bashrc"
+IMAGE = {"sha256": "0" * 64, "size": 1, "source": "", "arch": "amd64", "link": "reference", "filename": "x.sif"}
 WRONG: dict[str, Any] = {
     "stub outside": ("stubs", 0, 0, OUT),
     "absolute stub": ("stubs", 0, 0, "/etc/profile"),
@@ -47,8 +48,20 @@ WRONG: dict[str, Any] = {
     "input whose digest is a number": ("provenance", "inputs", [["/x", 1]]),
     "facts that are one text": ("provenance", "facts", "abc"),
     "field that is not known": ("provenance", "more", 1),
-    "root that is a number": ("root", 1),
+    "image's path outside": ("image", IMAGE | {"path": OUT}),
+    "image's path that is a number": ("image", IMAGE | {"path": 1}),
 }
+
+
+@pytest.mark.parametrize("root", [1, None, [], "a\0b"])
+def test_a_receipt_of_the_first_format_with_a_wrong_root_is_none(tmp_path: Path, root: object) -> None:
+    place = Path(install(Layout(tmp_path), "a").root)
+    fields = json.loads((place / RECEIPT).read_text()) | {"format": 1}
+    plant(place, json.dumps(fields | {"root": "/elsewhere"}).encode())
+    assert (found := read_receipt(place)) is not None
+    assert (found.root, found.made_for) == (str(place), "/elsewhere")
+    plant(place, json.dumps(fields | {"root": root}).encode())
+    assert read_receipt(place) is None
 
 
 @pytest.mark.parametrize("change", WRONG.values(), ids=WRONG.keys())

@@ -222,7 +222,14 @@ def test_a_directory_that_cannot_be_looked_through(
 
 def test_what_each_kind_of_finding_means() -> None:
     faults = {kind: Finding(kind, "/x", "", "").fault for kind in get_args(Kind)}
-    assert faults == {"missing": True, "changed": True, "unreadable": True, "added": False, "released": False}
+    assert faults == {
+        "missing": True,
+        "changed": True,
+        "unreadable": True,
+        "added": False,
+        "released": False,
+        "moved": True,
+    }
 
 
 def test_the_verb_goes_on_where_a_receipt_is_lost(

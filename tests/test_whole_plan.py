@@ -14,13 +14,14 @@ from sifmod.module.launch import (
     activated,
     binds,
     container_env,
+    generation,
     images,
     packers,
     plain_env,
     prefixes,
     prepend_path,
     runtimes,
-    stable_root,
+    switch,
     user_software,
 )
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
@@ -211,7 +212,8 @@ def test_what_the_runtime_is_told(tmp_path: Path) -> None:
     assert container_env(odd) == (("A", "1"), ("B", 'a\\$b\\`c\\\\d"e'), ("WITH_CONDA", "source /x"))
     assert prepend_path(odd) == ("/a\\$b",)
     assert images(made, "/r") == ("/r/big.sif", "/i/big.sif", "/j/big.sif")
-    assert stable_root(made) == "/prefix/software/Big-App+/1.5-x"
+    assert switch(made) == "/software/Big-App+/1.5-x"
+    assert generation(made, 7) == "/software/Big-App+/.generations/1.5-x/7"
     assert activated(made.activation, ("a", "b")) == ("bash", "-c", 'source /x && exec "$@"', "bash", "a", "b")
     assert activated(made.activation, ("/runscripts/a", "b")) == ("/runscripts/a", "b")
     assert activated(made.activation, ("/runscriptsx",))[0] == "bash"

@@ -1,5 +1,8 @@
 -- AlphaFold/69afc4d-rocm-5.5.1-python-3.9-singularity-20231108: written by sifmod from AlphaFold-69afc4d-rocm-5.5.1-python-3.9-singularity-20231108.yaml; a reinstall replaces it.
-local root = "/opt/sifmod/software/AlphaFold/.generations/69afc4d-rocm-5.5.1-python-3.9-singularity-20231108/1"
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local root = prefix .. "/software/AlphaFold/.generations/69afc4d-rocm-5.5.1-python-3.9-singularity-20231108/1"
+local modules = prefix .. "/modules"
+if modules:find("[^%w_./+@%%=-]") then modules = "'" .. modules:gsub("'", "'\\''") .. "'" end
 
 help([==[
 AlphaFold with ROCm, in the container that AMD built for LUMI.
@@ -18,7 +21,8 @@ A job script:
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
-  module use /opt/sifmod/modules
+  module use ]==] .. modules .. [==[
+
   module load AlphaFold/69afc4d-rocm-5.5.1-python-3.9-singularity-20231108
   srun singularity exec "$SIF" conda-python-distributed train.py
 

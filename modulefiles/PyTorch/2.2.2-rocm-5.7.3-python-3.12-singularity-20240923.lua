@@ -1,5 +1,8 @@
 -- PyTorch/2.2.2-rocm-5.7.3-python-3.12-singularity-20240923: written by sifmod from PyTorch-2.2.2-rocm-5.7.3-python-3.12-singularity-20240923.yaml; a reinstall replaces it.
-local root = "/opt/sifmod/software/PyTorch/.generations/2.2.2-rocm-5.7.3-python-3.12-singularity-20240923/1"
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local root = prefix .. "/software/PyTorch/.generations/2.2.2-rocm-5.7.3-python-3.12-singularity-20240923/1"
+local modules = prefix .. "/modules"
+if modules:find("[^%w_./+@%%=-]") then modules = "'" .. modules:gsub("'", "'\\''") .. "'" end
 
 help([==[
 PyTorch with ROCm, in the container that AMD built for LUMI.
@@ -18,7 +21,8 @@ A job script:
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
-  module use /opt/sifmod/modules
+  module use ]==] .. modules .. [==[
+
   module load PyTorch/2.2.2-rocm-5.7.3-python-3.12-singularity-20240923
   srun singularity exec "$SIF" conda-python-distributed train.py
 

@@ -1,5 +1,8 @@
 -- PyTorch/2.4.1-rocm-6.1.3-python-3.12-singularity-20241007: written by sifmod from PyTorch-2.4.1-rocm-6.1.3-python-3.12-singularity-20241007.yaml; a reinstall replaces it.
-local root = "/opt/sifmod/software/PyTorch/.generations/2.4.1-rocm-6.1.3-python-3.12-singularity-20241007/1"
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local root = prefix .. "/software/PyTorch/.generations/2.4.1-rocm-6.1.3-python-3.12-singularity-20241007/1"
+local modules = prefix .. "/modules"
+if modules:find("[^%w_./+@%%=-]") then modules = "'" .. modules:gsub("'", "'\\''") .. "'" end
 
 help([==[
 PyTorch with ROCm, in the container that AMD built for LUMI.
@@ -18,7 +21,8 @@ A job script:
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
-  module use /opt/sifmod/modules
+  module use ]==] .. modules .. [==[
+
   module load PyTorch/2.4.1-rocm-6.1.3-python-3.12-singularity-20241007
   srun singularity exec "$SIF" conda-python-distributed train.py
 

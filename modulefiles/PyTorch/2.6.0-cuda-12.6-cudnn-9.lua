@@ -1,5 +1,8 @@
 -- PyTorch/2.6.0-cuda-12.6-cudnn-9: written by sifmod from PyTorch-2.6.0.yaml --variant cuda; a reinstall replaces it.
-local root = "/opt/sifmod/software/PyTorch/.generations/2.6.0-cuda-12.6-cudnn-9/1"
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local root = prefix .. "/software/PyTorch/.generations/2.6.0-cuda-12.6-cudnn-9/1"
+local modules = prefix .. "/modules"
+if modules:find("[^%w_./+@%%=-]") then modules = "'" .. modules:gsub("'", "'\\''") .. "'" end
 
 help([==[
 PyTorch, a machine learning framework, in a container.
@@ -18,7 +21,8 @@ A job script:
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
-  module use /opt/sifmod/modules
+  module use ]==] .. modules .. [==[
+
   module load PyTorch/2.6.0-cuda-12.6-cudnn-9
   srun apptainer exec "$SIF" conda-python-distributed train.py
 

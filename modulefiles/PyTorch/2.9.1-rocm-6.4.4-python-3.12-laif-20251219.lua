@@ -1,5 +1,8 @@
 -- PyTorch/2.9.1-rocm-6.4.4-python-3.12-laif-20251219: written by sifmod from PyTorch-2.9.1-rocm-6.4.4-python-3.12-laif-20251219.yaml; a reinstall replaces it.
-local root = "/opt/sifmod/software/PyTorch/.generations/2.9.1-rocm-6.4.4-python-3.12-laif-20251219/1"
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local root = prefix .. "/software/PyTorch/.generations/2.9.1-rocm-6.4.4-python-3.12-laif-20251219/1"
+local modules = prefix .. "/modules"
+if modules:find("[^%w_./+@%%=-]") then modules = "'" .. modules:gsub("'", "'\\''") .. "'" end
 
 help([==[
 PyTorch, vLLM, DeepSpeed and more with ROCm, in the container of the LUMI AI Factory.
@@ -18,7 +21,8 @@ A job script:
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
-  module use /opt/sifmod/modules
+  module use ]==] .. modules .. [==[
+
   module load PyTorch/2.9.1-rocm-6.4.4-python-3.12-laif-20251219
   srun singularity run "$SIF" conda-python-distributed train.py
 

@@ -1,5 +1,8 @@
 -- jax/0.4.28-rocm-6.2.0-python-3.12-singularity-20250404: written by sifmod from jax-0.4.28-rocm-6.2.0-python-3.12-singularity-20250404.yaml; a reinstall replaces it.
-local root = "/opt/sifmod/software/jax/.generations/0.4.28-rocm-6.2.0-python-3.12-singularity-20250404/1"
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local root = prefix .. "/software/jax/.generations/0.4.28-rocm-6.2.0-python-3.12-singularity-20250404/1"
+local modules = prefix .. "/modules"
+if modules:find("[^%w_./+@%%=-]") then modules = "'" .. modules:gsub("'", "'\\''") .. "'" end
 
 help([==[
 JAX with ROCm, in the container that AMD built for LUMI.
@@ -18,7 +21,8 @@ A job script:
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
-  module use /opt/sifmod/modules
+  module use ]==] .. modules .. [==[
+
   module load jax/0.4.28-rocm-6.2.0-python-3.12-singularity-20250404
   srun singularity exec "$SIF" conda-python-distributed train.py
 

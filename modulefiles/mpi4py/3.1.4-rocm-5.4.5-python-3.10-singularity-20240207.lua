@@ -1,5 +1,8 @@
 -- mpi4py/3.1.4-rocm-5.4.5-python-3.10-singularity-20240207: written by sifmod from mpi4py-3.1.4-rocm-5.4.5-python-3.10-singularity-20240207.yaml; a reinstall replaces it.
-local root = "/opt/sifmod/software/mpi4py/.generations/3.1.4-rocm-5.4.5-python-3.10-singularity-20240207/1"
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local root = prefix .. "/software/mpi4py/.generations/3.1.4-rocm-5.4.5-python-3.10-singularity-20240207/1"
+local modules = prefix .. "/modules"
+if modules:find("[^%w_./+@%%=-]") then modules = "'" .. modules:gsub("'", "'\\''") .. "'" end
 
 help([==[
 mpi4py and CuPy with ROCm, in the container that AMD built for LUMI.
@@ -18,7 +21,8 @@ A job script:
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
-  module use /opt/sifmod/modules
+  module use ]==] .. modules .. [==[
+
   module load mpi4py/3.1.4-rocm-5.4.5-python-3.10-singularity-20240207
   srun singularity exec "$SIF" conda-python-distributed train.py
 

@@ -1,5 +1,8 @@
 -- rocm/5.6.1-singularity-20231108: written by sifmod from rocm-5.6.1-singularity-20231108.yaml; a reinstall replaces it.
-local root = "/opt/sifmod/software/rocm/.generations/5.6.1-singularity-20231108/1"
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local root = prefix .. "/software/rocm/.generations/5.6.1-singularity-20231108/1"
+local modules = prefix .. "/modules"
+if modules:find("[^%w_./+@%%=-]") then modules = "'" .. modules:gsub("'", "'\\''") .. "'" end
 
 help([==[
 ROCm and what is needed to build with it, in the container that AMD built for LUMI.
@@ -18,7 +21,8 @@ A job script:
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
-  module use /opt/sifmod/modules
+  module use ]==] .. modules .. [==[
+
   module load rocm/5.6.1-singularity-20231108
   srun python train.py
 

@@ -1,5 +1,8 @@
 -- rocm/6.2.2-singularity-20241007: written by sifmod from rocm-6.2.2-singularity-20241007.yaml; a reinstall replaces it.
-local root = "/opt/sifmod/software/rocm/.generations/6.2.2-singularity-20241007/1"
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local root = prefix .. "/software/rocm/.generations/6.2.2-singularity-20241007/1"
+local modules = prefix .. "/modules"
+if modules:find("[^%w_./+@%%=-]") then modules = "'" .. modules:gsub("'", "'\\''") .. "'" end
 
 help([==[
 ROCm and what is needed to build with it, in the container that AMD built for LUMI.
@@ -18,7 +21,8 @@ A job script:
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
-  module use /opt/sifmod/modules
+  module use ]==] .. modules .. [==[
+
   module load rocm/6.2.2-singularity-20241007
   srun python train.py
 

@@ -12,7 +12,6 @@ from sifmod.errors import ConfigError, Problem
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
-from sifmod.tree.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -45,5 +44,4 @@ def check(path: Path, site: LoadedSite) -> tuple[Checked, ...]:
 
 
 def _rendered(plan: Plan) -> int:
-    root = str(Layout(Path(plan.prefix)).generation(plan.module, 1))
-    return len(render(plan, root)) + len(render_stub(plan))
+    return len(render(plan, 1)) + len(render_stub(plan))

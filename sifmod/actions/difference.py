@@ -12,7 +12,7 @@ from sifmod.tree.stage import STUBS
 def difference(installation: Installation, plan: Plan) -> str:
     """What would change if the files were written again in their place; "" where nothing does."""
     root = Path(installation.root)
-    after = {file.path: file.text for file in render(plan, installation.root)}
+    after = {file.path: file.text for file in render(plan, installation.generation)}
     ours = [file.path for file in installation.files if not file.path.startswith(f"{STUBS}/")]
     before = {path: _text(root / path) for path in ours if path != "easyconfig.yaml"}
     lines: list[str] = []

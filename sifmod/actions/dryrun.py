@@ -65,7 +65,8 @@ def texts(request: Request) -> tuple[tuple[str, str], ...]:
     layout = Layout(Path(request.plan.prefix))
     plan = with_recorded_wrappers(request.plan, live(layout, request.plan.module))
     used = {event.generation or 0 for event in read_history(layout, plan.module)}
-    root = layout.generation(plan.module, 1 + max((*used, *numbers(layout, plan.module)), default=0))
-    files = [(str(root / file.path), file.text) for file in render(plan, str(root))]
+    number = 1 + max((*used, *numbers(layout, plan.module)), default=0)
+    root = layout.generation(plan.module, number)
+    files = [(str(root / file.path), file.text) for file in render(plan, number)]
     stubs = [(str(layout.modules / file.path), file.text) for file in render_stub(plan)]
     return tuple(files + stubs)

@@ -1,6 +1,7 @@
 """install: make the disk match one easyconfig."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from sifmod import __version__
@@ -85,7 +86,7 @@ def _fill(
     """
     artifact, asked = image
     easyconfig = File("easyconfig.yaml", request.loaded.path.read_text(encoding="utf-8"))
-    stage.write((*render(plan, stage.root), easyconfig))
+    stage.write((*render(plan, stage.number), easyconfig))
     stage.stubs(render_stub(plan))
     stage.link(plan.image.filename, artifact.path)
     stage.user_software()
@@ -98,8 +99,12 @@ def _fill(
 
 
 def plan_digest(plan: Plan) -> str:
-    """One digest of everything that decides the installed files: the plan and what this sifmod renders from it."""
-    return sha256_bytes(repr((image_request(plan), plan, render(plan, "/"), render_stub(plan))).encode())
+    """One digest of everything that decides the installed files: the plan and what this sifmod renders from it.
+
+    The prefix decides none of them, so that a tree that was moved has what its easyconfigs ask for.
+    """
+    anywhere = replace(plan, prefix="")
+    return sha256_bytes(repr((image_request(plan), anywhere, render(plan, 0), render_stub(plan))).encode())
 
 
 def _nearer_places(request: Request) -> tuple[Input, ...]:

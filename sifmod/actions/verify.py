@@ -11,7 +11,7 @@ from sifmod.tree.addition import additions
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import FileRecord, Installation, live_number, read_receipt
 
-Kind = Literal["missing", "changed", "unreadable", "added", "released"]
+Kind = Literal["missing", "changed", "unreadable", "added", "released", "moved"]
 
 
 class Finding(NamedTuple):
@@ -47,6 +47,10 @@ def verify(layout: Layout, installation: Installation) -> tuple[Finding, ...]:
     """Hash the image and every file again and compare; () when all is as the receipt says. Changes nothing."""
     root = Path(installation.root)
     findings: list[Finding] = []
+    if installation.made_for not in (None, installation.root):
+        findings.append(
+            Finding("moved", installation.root, "files that name it", f"files that name {installation.made_for}")
+        )
     for record in installation.files:
         findings += _file(root / record.path, record)
     for stub in installation.stubs:

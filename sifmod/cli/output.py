@@ -43,11 +43,10 @@ def print_json(data: object) -> None:
 
 
 def receipt_data(installation: "Installation") -> dict[str, object]:
-    """An installation as `--json` prints it: its receipt."""
-    from sifmod.tree.receipt import to_json
+    """An installation as `--json` prints it: its receipt, and where it is."""
+    from sifmod.tree.receipt import as_data
 
-    data: dict[str, object] = json.loads(to_json(installation))
-    return {"module": str(installation.module), **data}
+    return {"module": str(installation.module), **as_data(installation)}
 
 
 def print_rows(rows: Sequence[Sequence[str]]) -> None:

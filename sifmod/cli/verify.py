@@ -63,7 +63,9 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
             echo(f"{name}: {'ok' if not faults else counted(faults, 'fault')}")
             for finding in findings:
                 echo(f"  {finding.kind}: {finding.path}: expected {finding.expected}, found {finding.found}")
-        if any(finding.fault for findings in report.values() for finding in findings):
+        if any(finding.kind == "moved" for findings in report.values() for finding in findings):
+            say("the tree was moved; `sifmod install --module-only --installed` makes its modules use this place")
+        elif any(finding.fault for findings in report.values() for finding in findings):
             say("`sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right")
     return 1 if any(finding.fault for findings in report.values() for finding in findings) else 0
 

@@ -4,6 +4,7 @@ from sifmod.module.plan import Activation, Bind, Plan, Runtime
 
 RUNSCRIPTS_TARGET = "/runscripts"
 USER_SOFTWARE_TARGET = "/user-software"
+ROOT = "\0root"  # a generation whose path is known when its files are used, and no other path's beginning
 PACKERS = ("make-squashfs", "unmake-squashfs")  # commands of the host, for what is at USER_SOFTWARE_TARGET
 _EVALUATED = str.maketrans({sign: f"\\{sign}" for sign in "\\$`"})
 
@@ -74,9 +75,14 @@ def images(plan: Plan, root: str) -> tuple[str, ...]:
     return tuple(f"{directory}/{plan.image.filename}" for directory in (root, *plan.image.image_dirs))
 
 
-def stable_root(plan: Plan) -> str:
-    """The path of the live generation, the same for every generation: the switch."""
-    return f"{plan.prefix}/software/{plan.module}"
+def switch(plan: Plan) -> str:
+    """The live generation's place in any prefix, `/software/…`, the same for every generation."""
+    return f"/software/{plan.module}"
+
+
+def generation(plan: Plan, number: int) -> str:
+    """The own place of one generation in any prefix."""
+    return f"/software/{plan.module.name}/.generations/{plan.module.version}/{number}"
 
 
 def activated(activation: Activation, command: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from sifmod.module.plan import Plan, Syntax
 from sifmod.module.scripts import scripts
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
+_MODULES = "\0modules"  # in the help, and in no other text: the modulefile finds the directory
 _EXTENSION = re.compile(r"[A-Za-z0-9._+-]+")
 _TEMPLATES = Path(__file__).with_name("templates")
 _SUFFIX: dict[Syntax, str] = {"lua": ".lua", "tcl": ""}  # of the stub: a Tcl modulefile is named by the version alone
@@ -23,18 +24,19 @@ class Literal(str):
     """Text that is spelled in the language of the file already."""
 
 
-def render(plan: Plan, root: str) -> tuple[File, ...]:
-    """Every file of the generation at `root`: modulefiles, what they share, and scripts.
+def render(plan: Plan, number: int) -> tuple[File, ...]:
+    """Every file of the generation of this number: modulefiles, what they share, and scripts.
 
-    Raises ModuleError for a name or a value that no variable can have.
+    They say nothing of the prefix, and find it from where they are. Raises ModuleError for a name or a value that no
+    variable can have.
     """
-    return (*_modulefiles(plan, root), *scripts(plan, root))
+    return (*_modulefiles(plan, number), *scripts(plan, number))
 
 
 def render_stub(plan: Plan) -> tuple[File, ...]:
     """The modulefiles of the module tree, relative to `<prefix>/modules`, which evaluate those of a generation.
 
-    They name the switch and are the same for every generation of a module.
+    They find the switch from where they are, and are the same for every generation of a module.
     """
     return tuple(
         File(
@@ -43,7 +45,8 @@ def render_stub(plan: Plan) -> tuple[File, ...]:
             .get_template(f"stub.{syntax}.j2")
             .render(
                 module=str(plan.module),
-                modulefile=f"{launch.stable_root(plan)}/modulefile.{syntax}",
+                stub=f"/modules/{plan.module}{_SUFFIX[syntax]}",
+                modulefile=f"{launch.switch(plan)}/modulefile.{syntax}",
                 generation=f"_SIFMOD_GENERATION_{state_key(plan.module)}",
             ),
         )
@@ -52,7 +55,7 @@ def render_stub(plan: Plan) -> tuple[File, ...]:
 
 
 def host_variables(plan: Plan, root: str) -> tuple[tuple[str, str], ...]:
-    """The variables of a load that have one name and one value: no SIF, no lists, nothing of the runtime, no PATH.
+    """The variables that a load of the generation at `root` sets to one value: no SIF, no lists, no PATH, no runtime's.
 
     A variable of the host's environment that bears the name of one of the module's own loses.
     """
@@ -78,26 +81,26 @@ def state_key(module: ModuleName) -> str:
     return re.sub("[^A-Za-z0-9]", lambda sign: f"_{ord(sign[0]):02X}", module.name)
 
 
-def _modulefiles(plan: Plan, root: str) -> tuple[File, ...]:
-    _check(plan, root)
+def _modulefiles(plan: Plan, number: int) -> tuple[File, ...]:
+    _check(plan)
     files: list[File] = []
     for syntax in plan.syntaxes:
-        text = _templates(syntax).get_template(f"modulefile.{syntax}.j2").render(_values(plan, root, syntax))
+        text = _templates(syntax).get_template(f"modulefile.{syntax}.j2").render(_values(plan, number, syntax))
         files.append(File(f"modulefile.{syntax}", text))
         shared = (f"share/module.{syntax}", f"share/environment.{syntax}")
         files.extend(File(path, (_TEMPLATES / path).read_text("utf-8")) for path in shared)
     return tuple(files)
 
 
-def _values(plan: Plan, root: str, syntax: Syntax) -> dict[str, object]:
+def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
     """Everything the templates print."""
     # Environment Modules loads two versions of one module unless each conflicts with its own name
     conflict = (plan.module.name, *plan.conflict) if syntax == "tcl" else plan.conflict
     return {
         "module": str(plan.module),
         "easyconfig": plan.easyconfig,
-        "root": root,
-        "help": _text(_help(plan), syntax),
+        "generation": launch.generation(plan, number),
+        "help": tuple(_text(text, syntax) for text in _help(plan).split(_MODULES, 1)),
         "whatis": tuple(_text(" ".join(line.split()), syntax) for line in _whatis(plan)),
         "extensions": ", ".join(
             f"{name}/{version}"
@@ -110,13 +113,13 @@ def _values(plan: Plan, root: str, syntax: Syntax) -> dict[str, object]:
         "runtime": plan.runtime.kind,
         "reinstall": _reinstall(plan),
         "image_variables": image_variables(plan.module),
-        "images": launch.images(plan, root),
-        "binds": launch.binds(plan, root),
-        "user_software": launch.user_software(plan, root),
+        "images": launch.images(plan, launch.ROOT),
+        "binds": launch.binds(plan, launch.ROOT),
+        "user_software": launch.user_software(plan, launch.ROOT),
         "flags": tuple(flag.upper() for flag in plan.gpu_flags),
         "path_inside": launch.prepend_path(plan),
         "env_inside": launch.container_env(plan),
-        "env": host_variables(plan, root),
+        "env": host_variables(plan, launch.ROOT),
     }
 
 
@@ -130,14 +133,14 @@ def _whatis(plan: Plan) -> tuple[str, ...]:
 
 
 def _help(plan: Plan) -> str:
-    """What the module says about itself to a person."""
+    """What the module says about itself to a person, with _MODULES where the directory for `module use` belongs."""
     distributed = f'{plan.runtime.kind} {plan.verb} "$SIF" conda-python-distributed'
     return _help_template().render(
         description=plan.help.description.strip(),
         commands=", ".join(wrapper.name for wrapper in plan.wrappers),
         start=f"{plan.runtime.kind} {plan.verb}",
         gpus=plan.gpus_per_node if plan.accelerator != "none" else 0,
-        modules=quote.shell(f"{plan.prefix}/modules"),
+        modules=_MODULES,
         module=str(plan.module),
         job=distributed if "conda-python-distributed" in plan.runscripts else "python",
         bind_variable=f"{launch.prefixes(plan.runtime)[-1]}_BIND",
@@ -159,13 +162,13 @@ def _text(text: str, syntax: Syntax) -> str:
     return text.replace("]=", "] =") if syntax == "tcl" else text
 
 
-def _check(plan: Plan, root: str) -> None:
+def _check(plan: Plan) -> None:
     """Module tools print names unquoted: hold them to what the configuration promises."""
     for name in (plan.module.name, plan.module.version, *plan.conflict):
         _match("[A-Za-z0-9][A-Za-z0-9._+/-]*", name, "a module's name")
     if plan.family is not None:
         _match("[A-Za-z0-9][A-Za-z0-9_]*", plan.family, "the name of a family")
-    for name, value in (*host_variables(plan, root), *launch.container_env(plan)):
+    for name, value in (*host_variables(plan, "/"), *launch.container_env(plan)):
         _match("[A-Za-z_][A-Za-z0-9_]*", name, "a variable's name")
         if re.search(r"[\x00-\x1f\x7f]", value):
             raise ModuleError(f"the value of {name} holds a line break or another control character: {value!r}")
@@ -217,7 +220,7 @@ def _templates(syntax: Syntax) -> Environment:
         # a name in lower case might be a word of Lua
         "name": lambda name: Literal(f'["{name}"]' if syntax == "lua" and name.islower() else name),
         "comment": lambda text: Literal(re.sub(r"[^ -\[\]^-z|~]", "?", text)),
-        "here": lambda path, root: Literal(_below(path, root, syntax)),
+        "here": lambda path: Literal(_below(path, syntax)),
     }
     return environment
 
@@ -228,12 +231,12 @@ def _only_literals(value: object) -> Literal:
     return value
 
 
-def _below(path: str, root: str, syntax: Syntax) -> str:
+def _below(path: str, syntax: Syntax) -> str:
     """A path as the modulefile spells it, which has the generation's path in the variable `root`."""
-    rest = path.removeprefix(root)
+    rest = path.removeprefix(launch.ROOT)
+    if rest == path:
+        return quote.lua(path) if syntax == "lua" else quote.tcl(path)
     if syntax == "lua":
-        if path == root:
-            return "root"
-        return f"root .. {quote.lua(rest)}" if rest != path and rest.startswith("/") else quote.lua(path)
-    plain = rest != path and re.fullmatch(r"(/[A-Za-z0-9_./:,=+-]*)?", rest)
-    return f"${{root}}{rest}" if plain else quote.tcl(path)
+        return f"root .. {quote.lua(rest)}" if rest else "root"
+    plain = re.fullmatch(r"[A-Za-z0-9_./:,=+-]*", rest)
+    return f"${{root}}{rest}" if plain else f"[format %s%s $root {quote.tcl(rest)}]"

@@ -33,9 +33,9 @@ _MASKS = {("slurm", "rocm"): "ROCR_VISIBLE_DEVICES", ("localid", "rocm"): "ROCR_
 _VENDORS = {"rocm": "amd", "cuda": "nvidia", "none": "any"}
 
 
-def _here(path: str, root: str) -> str:
+def _here(path: str) -> str:
     """A path as the launcher spells it, which has the generation's path in a variable."""
-    rest = path.removeprefix(f"{root}/")
+    rest = path.removeprefix(f"{launch.ROOT}/")
     return shell(path) if rest == path else f'"$sifmod_root"/{shell(rest)}'
 
 
@@ -50,34 +50,33 @@ _TEMPLATES = Environment(
 _TEMPLATES.filters |= {"shell": shell, "here": _here}
 
 
-def scripts(plan: Plan, root: str) -> tuple[File, ...]:
-    """Every script of the generation at `root`: POSIX sh, the same for the same plan and root.
+def scripts(plan: Plan, number: int) -> tuple[File, ...]:
+    """Every script of the generation of this number: POSIX sh, the same for the same plan and number, in any prefix.
 
     Raises ModuleError for a name that cannot be a file's or a variable's.
     """
     _check_names(plan)
     runscripts = dict.fromkeys((*plan.runscripts, *(_NEEDS[name] for name in plan.runscripts if name in _NEEDS)))
     return (
-        *(_wrapper(plan, root, wrapper.name, wrapper.command) for wrapper in plan.wrappers),
-        *(_packer(plan, root, name) for name in launch.packers(plan)),
-        File(LAUNCHER, _launcher(plan, root)),
-        *(File(f"runscripts/{name}", _runscript(plan, root, name), name not in _SOURCED) for name in runscripts),
+        *(_wrapper(plan, wrapper.name, wrapper.command) for wrapper in plan.wrappers),
+        *(_packer(plan, name) for name in launch.packers(plan)),
+        File(LAUNCHER, _launcher(plan, number)),
+        *(File(f"runscripts/{name}", _runscript(plan, number, name), name not in _SOURCED) for name in runscripts),
         *(() if runscripts else (File("runscripts/README", NO_RUNSCRIPTS),)),
     )
 
 
-def _wrapper(plan: Plan, root: str, name: str, command: tuple[str, ...]) -> File:
+def _wrapper(plan: Plan, name: str, command: tuple[str, ...]) -> File:
     words = launch.activated(plan.activation, command)
-    text = _TEMPLATES.get_template("scripts/wrapper").render(launcher=f"{root}/{LAUNCHER}", command=words)
+    text = _TEMPLATES.get_template("scripts/wrapper").render(launcher=LAUNCHER, command=words)
     return File(f"bin/{name}", text, executable=True)
 
 
-def _packer(plan: Plan, root: str, name: str) -> File:
+def _packer(plan: Plan, name: str) -> File:
     text = _TEMPLATES.get_template(f"scripts/{name}").render(
         module=str(plan.module),
-        launcher=f"{root}/{LAUNCHER}",
+        launcher=LAUNCHER,
         target=launch.USER_SOFTWARE_TARGET,
-        user_software=f"{root}{launch.USER_SOFTWARE_TARGET}",
         reinstall=_reinstall(plan),
         start=f"{plan.runtime.kind} {plan.verb}",
     )
@@ -88,17 +87,17 @@ def _reinstall(plan: Plan) -> str:
     return f"sifmod install {plan.easyconfig} brings it back"
 
 
-def _launcher(plan: Plan, root: str) -> str:
+def _launcher(plan: Plan, number: int) -> str:
     plain = dict(launch.plain_env(plan))
     return _TEMPLATES.get_template("scripts/launch.sh").render(
         module=str(plan.module),
-        root=root,
-        stable_bin=f"{launch.stable_root(plan)}/bin",
-        images=launch.images(plan, root),
+        generation=launch.generation(plan, number),
+        switch=launch.switch(plan),
+        images=launch.images(plan, launch.ROOT),
         reinstall=_reinstall(plan),
         runtimes=launch.runtimes(plan.runtime),
-        binds=launch.binds(plan, root),
-        user_software=launch.user_software(plan, root),
+        binds=launch.binds(plan, launch.ROOT),
+        user_software=launch.user_software(plan, launch.ROOT),
         verb=plan.verb,
         path=":".join(launch.prepend_path(plan)),
         plain_path=":".join(plan.path),
@@ -108,7 +107,7 @@ def _launcher(plan: Plan, root: str) -> str:
     )
 
 
-def _runscript(plan: Plan, root: str, name: str) -> str:
+def _runscript(plan: Plan, number: int, name: str) -> str:
     return _TEMPLATES.get_template(f"runscripts/{name}").render(
         python=launch.activated(plan.activation, ("python",)),
         torchrun=launch.activated(plan.activation, ("python", "-m", "torch.distributed.run")),
@@ -117,15 +116,15 @@ def _runscript(plan: Plan, root: str, name: str) -> str:
         gpu_mask=_MASKS.get((plan.gpu_selection, plan.accelerator), ""),
         vendors=_VENDORS[plan.accelerator],
         cache_directory=plan.cache_directory,
-        cache_key=_cache_key(plan, root),
+        cache_key=_cache_key(plan, number),
         caches=(*_CACHES["any"], *_CACHES[plan.accelerator]),
     )
 
 
-def _cache_key(plan: Plan, root: str) -> str:
+def _cache_key(plan: Plan, number: int) -> str:
     """What tells the caches of one image from those of another: a digest of the generation and of what it asks for."""
     image = plan.image
-    return sha256_bytes(repr((root, image.sha256, image.sources, image.build)).encode())[:12]
+    return sha256_bytes(repr((str(plan.module), number, image.sha256, image.sources, image.build)).encode())[:12]
 
 
 def _check_names(plan: Plan) -> None:

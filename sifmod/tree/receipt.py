@@ -13,7 +13,8 @@ from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
 from sifmod.tree.disk import read
 from sifmod.tree.layout import RECEIPT, Layout
 
-FORMAT = 1
+FORMAT = 2
+_OF_ONE_ROOT = 1  # the format of 0.1.0, whose files name the root that they were written for
 _NUMBER = re.compile("[1-9][0-9]{0,17}")
 _SHA256 = re.compile("[0-9a-f]{64}")
 _OUT = re.compile(r"(?:\A|\n)(?:/|\n|\Z)|(?:\A|[/\n])\.\.(?:[/\n]|\Z)")  # absolute, empty, or with ..
@@ -75,7 +76,7 @@ class Installation:
     files: tuple[FileRecord, ...]
     links: tuple[LinkRecord, ...]
     stubs: tuple[FileRecord, ...]
-    made_for: str  # the root that its files were written for; another one where the tree has been copied or moved
+    made_for: str | None = None  # the root that its files name, as those of 0.1.0 do; None: they work in any place
 
     @property
     def paths(self) -> frozenset[str]:
@@ -83,26 +84,28 @@ class Installation:
         return frozenset((RECEIPT, *(file.path for file in self.files), *(link.path for link in self.links)))
 
 
-def as_data(installation: Installation) -> dict[str, object]:
-    """The installation as what JSON can say: the receipt's content, and what `--json` prints."""
+def as_data(installation: Installation) -> dict[str, Any]:
+    """The installation as what JSON can say: what `--json` prints, and the receipt but for what its place says."""
     made = installation.provenance
     return {
         "format": FORMAT,
         "name": installation.module.name,
         "version": installation.module.version,
         "generation": installation.generation,
-        "root": installation.made_for,
+        "root": installation.root,
         "provenance": made._asdict() | {"inputs": [(seen.path, seen.sha256) for seen in made.inputs]},
         "image": installation.image._asdict() | {"origin": installation.image.origin.as_data()},
-        "files": [record._asdict() for record in installation.files],
-        "links": [record._asdict() for record in installation.links],
-        "stubs": [record._asdict() for record in installation.stubs],
+        "files": installation.files,
+        "links": installation.links,
+        "stubs": installation.stubs,
     }
 
 
 def to_json(installation: Installation) -> str:
-    """The receipt's text; the same installation gives the same bytes. Compact: `list` reads hundreds of them."""
-    fields = as_data(installation) | {key: getattr(installation, key) for key in ("files", "links", "stubs")}
+    """The receipt's text, the same in any prefix. Compact: `list` reads hundreds of them."""
+    fields = as_data(installation)
+    prefix, *_ = _place(fields.pop("root"))
+    fields["image"]["path"] = installation.image.path.removeprefix(f"{prefix}/")
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
@@ -114,8 +117,9 @@ def from_json(text: str | bytes, generation: str) -> Installation:
     has it. Raises ValueError, KeyError, TypeError or RecursionError for anything else.
     """
     fields = json.loads(text)
-    if fields["format"] != FORMAT:
+    if fields["format"] not in (FORMAT, _OF_ONE_ROOT):
         raise ValueError(f"format {fields['format']}, expected {FORMAT}")
+    roots = [fields["root"]] if fields["format"] == _OF_ONE_ROOT else []
     prefix, name, version, number = _place(generation)
     if (fields["name"], fields["version"], fields["generation"]) != (name, version, number):
         raise ValueError("it is the receipt of another generation")
@@ -130,11 +134,11 @@ def from_json(text: str | bytes, generation: str) -> Installation:
     texts = [*(text for pair in (*made["facts"], *made["options"]) for text in pair), *(link.target for link in links)]
     texts += [text for seen in made["inputs"] for text in (seen.path, "" if seen.sha256 is None else seen.sha256)]
     texts += [made[key] for key in ("sifmod", "easyconfig", "version", "site", "accelerator", "plan_digest")]
-    _check_texts([*texts, "" if made["variant"] is None else made["variant"], fields["root"]])
+    _check_texts([*texts, "" if made["variant"] is None else made["variant"], *roots])
     if not {stub.path for stub in stubs} <= {f"{name}/{version}", f"{name}/{version}.lua"}:
         raise ValueError("a stub of another module")
     module = ModuleName(name, version)
-    return Installation(module, number, generation, provenance, image, files, links, stubs, fields["root"])
+    return Installation(module, number, generation, provenance, image, files, links, stubs, *roots)
 
 
 def _place(generation: str) -> tuple[str, str, str, int]:
@@ -146,10 +150,14 @@ def _place(generation: str) -> tuple[str, str, str, int]:
 def _image(fields: dict[str, Any], prefix: str) -> ImageRecord:
     sha256, filename, link, size = fields["sha256"], fields["filename"], fields["link"], fields["size"]
     origin = from_fields(fields["origin"]) if "origin" in fields else NO_ORIGIN
-    path = fields["path"] if link == "reference" else f"{prefix}/images/sha256/{sha256}.sif"
+    path = fields["path"] if link == "reference" else f"images/sha256/{sha256}.sif"
     _check_digests([sha256])
+    _check_texts([path])
+    if not path.startswith("/"):  # it is in the prefix, wherever that is now
+        _check_inside([path])
+        path = f"{prefix}/{path}"
     _check_inside([filename])
-    _check_texts([link, path, fields["source"], fields["arch"]])
+    _check_texts([link, fields["source"], fields["arch"]])
     if "/" in filename or type(size) is not int or not 0 <= size < _HUGE:
         raise ValueError("no file's name or size")
     return ImageRecord(sha256, size, fields["source"], fields["arch"], link, filename, path, origin)

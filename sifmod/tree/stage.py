@@ -33,8 +33,7 @@ USER_SOFTWARE = ("user-software", "user-software.squashfs")
 class Stage:
     """A generation that is being written; every method raises LockError, InstallError or PermissionsError.
 
-    `number` and `root` are final: `root` is the path it will have for good, and the text to bake into its files.
-    `directory` is where it is now.
+    `number` and `root` are final: `root` is the path it will have in this prefix. `directory` is where it is now.
     """
 
     def __init__(self, layout: Layout, module: ModuleName, number: int, held: Held) -> None:
@@ -95,7 +94,6 @@ class Stage:
             tuple(self._files),
             tuple(self._links),
             tuple(self._stubs),
-            self.root,
         )
         with self._held.changing(f"cannot stage {self.module}"):
             write(self.directory / RECEIPT, to_json(installation).encode(), self._layout.prefix, READ_ONLY)

@@ -1,18 +1,31 @@
-# shellcheck shell=sh disable=SC2016,SC2043
-# Starts a command in this module's container: a wrapper in bin/ reads this file and says `launch COMMAND ARGUMENT...`.
+# shellcheck shell=sh disable=SC2016,SC2043,SC2154
+# Starts a command in this module's container: a wrapper in bin/ reads this file and says `launch COMMAND ARGUMENT...`,
+# with its own directory in sifmod_bin. That is where the generation is, and the prefix above it.
 #
 # POSIX sh, and no other process is started on the way: `launch` ends by becoming the runtime, so that arguments, exit
 # code and signals are the command's own. A command that cannot be started ends with 127, and standard error says why.
 # Variables begin with sifmod_, so that none of the user's is changed.
 
 sifmod_module={{ module | shell }}
-sifmod_root={{ root | shell }}
+sifmod_generation={{ generation | shell }}
+sifmod_switch={{ switch | shell }}
 set -f # a `*` in a path is just that
+
+# The generation's own path, also where it is reached through the switch, which may lead to another one soon.
+case $sifmod_bin in
+  /*"$sifmod_generation/bin") sifmod_root=${sifmod_bin%/bin} ;;
+  /*"$sifmod_switch/bin") sifmod_root=${sifmod_bin%"$sifmod_switch/bin"}$sifmod_generation ;;
+  *) sifmod_root=$(CDPATH='' cd -P "$sifmod_bin/.." && pwd) ;;
+esac
+sifmod_prefix=${sifmod_root%"$sifmod_generation"}
 
 launch() {
   if [ -d /.singularity.d ] && [ -n "${APPTAINER_CONTAINER-}${SINGULARITY_CONTAINER-}" ]; then
     sifmod_run_here "$@"
   fi
+  case $sifmod_prefix in
+    *[,:]*) sifmod_fail "$sifmod_prefix holds a comma or a colon, which bind paths cannot express" 'move the tree' ;;
+  esac
   sifmod_find_image
   sifmod_find_runtime
   sifmod_forget_modules
@@ -28,7 +41,7 @@ sifmod_run_here() {
   for sifmod_directory in $PATH; do
     # By whatever spelling the directory is there; POSIX has -ef since 2024, every sh much longer.
     # shellcheck disable=SC3013
-    if [ "$sifmod_directory" -ef "$sifmod_root/bin" ] || [ "$sifmod_directory" -ef {{ stable_bin | shell }} ]; then
+    if [ "$sifmod_directory" -ef "$sifmod_root/bin" ] || [ "$sifmod_directory" -ef "$sifmod_prefix$sifmod_switch/bin" ]; then
       continue
     fi
     sifmod_path=$sifmod_path:$sifmod_directory
@@ -42,7 +55,7 @@ sifmod_run_here() {
 sifmod_find_image() {
   sifmod_places=
   for sifmod_image in \
-    {{ images | map("here", root) | join(" \\\n    ") }}; do
+    {{ images | map("here") | join(" \\\n    ") }}; do
     if [ -e "$sifmod_image" ]; then return; fi
     sifmod_places="$sifmod_places, $sifmod_image"
   done
@@ -118,13 +131,13 @@ sifmod_set_binds() {
   sifmod_targets=:
   sifmod_take_binds "${SINGULARITY_BIND-},${APPTAINER_BIND-},${SINGULARITY_BINDPATH-},${APPTAINER_BINDPATH-}"
   {% for bind in binds %}
-  {{ "sifmod_bind_if_there" if bind.optional else "sifmod_bind" }} {{ bind.source | here(root) }} {{ bind | string | here(root) }}
+  {{ "sifmod_bind_if_there" if bind.optional else "sifmod_bind" }} {{ bind.source | here }} {{ bind | string | here }}
   {% endfor %}
   {% if user_software %}
   # what the user has added to the module, as it is now: a squashfs, else a directory
   {% for bind in user_software %}
-  {{ "if" if loop.first else "elif" }} [ -e {{ bind.source | here(root) }} ]; then
-    sifmod_add_bind {{ bind | string | here(root) }}
+  {{ "if" if loop.first else "elif" }} [ -e {{ bind.source | here }} ]; then
+    sifmod_add_bind {{ bind | string | here }}
   {% endfor %}
   fi
   {% endif %}

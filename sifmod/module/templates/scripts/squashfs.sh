@@ -1,7 +1,9 @@
-set -u
+sifmod_root='' # comes from what is read here:
+{% include "scripts/place.sh" %}
+set +f -u
 
 module={{ module | shell }}
-place={{ user_software | shell }} # links, to where a reinstall changes nothing
+place=$sifmod_root{{ target }} # links, to where a reinstall changes nothing
 PATH=$PATH:/usr/sbin:/sbin
 part= # what is being written, beside the place that it is for
 child=

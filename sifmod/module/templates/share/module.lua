@@ -54,6 +54,10 @@ local function environment(module)
 end
 
 local function load(module)
+   if module.root:find("[,:]") then
+      LmodError(("%s holds a comma or a colon, which bind paths cannot express; nothing was changed; move the tree"):format(
+         module.root))
+   end
    local image = first_file(module.image)
    if not image then
       LmodError(("the image of %s is missing; looked for %s; nothing was changed; `%s` brings it back"):format(

@@ -38,6 +38,10 @@ proc sifmod_user_software {module} {
 
 # What is wanted of a module as it is on this machine now; fails when something is missing.
 proc sifmod_want {module} {
+    if {[regexp {[,:]} [dict get $module root]]} {
+        sifmod_fail "[dict get $module root] holds a comma or a colon, which bind paths cannot express;\
+            nothing was changed; move the tree"
+    }
     set image [sifmod_first_file [dict get $module image]]
     if {$image eq {}} {
         sifmod_fail "the image of [module-info name] is missing; looked for [join [dict get $module image] {, }];\
