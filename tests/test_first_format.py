@@ -17,7 +17,7 @@ from loads import unloads
 from sifmod.cli.main import run
 from support.command import run as started
 from support.disk_state import disk_state
-from support.module_tool import ModuleTool, Step
+from support.module_tool import ModuleTool
 
 HOME = Path("/tmp/sifmod-0.1.0")
 MODULE = "Tiny/1.0"
@@ -111,16 +111,9 @@ def test_either_stub_works_with_either_generation(old: Path, live: str, module_t
 
 def test_a_shell_that_loaded_before_unloads_after(old: Path, module_tool: ModuleTool) -> None:
     sifmod = f"{Path(sys.executable).with_name('sifmod')} {' '.join(TAKEN_OVER)} --prefix {old}"
-    steps = (f"module load {MODULE}", sifmod, f"module unload {MODULE}")
     env = {"SIFMOD_MODULE_SYNTAX": "both"}
-    done: tuple[Step, ...] = module_tool.session(("true", *steps), old / "modules", env)
-    assert [step.code for step in done] == [0, 0, 0, 0], done
+    unloads(module_tool, old / "modules", f"module load {MODULE}", sifmod, f"module unload {MODULE}", env=env)
     assert generation(old) == "3"
-    assert not [
-        name
-        for name in done[-1].environment
-        if name.startswith(("SIF", "SINGULARITY", "_SIFMOD", "EBROOT")) and name != "SIFMOD_MODULE_SYNTAX"
-    ]
 
 
 def test_moved_it_is_seen_and_repaired(
