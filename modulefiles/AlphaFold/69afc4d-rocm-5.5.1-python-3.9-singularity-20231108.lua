@@ -1,8 +1,9 @@
 -- AlphaFold/69afc4d-rocm-5.5.1-python-3.9-singularity-20231108: written by sifmod from AlphaFold-69afc4d-rocm-5.5.1-python-3.9-singularity-20231108.yaml; a reinstall replaces it.
 local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
 local root = prefix .. "/software/AlphaFold/.generations/69afc4d-rocm-5.5.1-python-3.9-singularity-20231108/1"
-local modules = prefix .. "/modules"
-if modules:find("[^%w_./+@%%=-]") then modules = "'" .. modules:gsub("'", "'\\''") .. "'" end
+local function word(text) -- of a shell
+   return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
+end
 
 help([==[
 AlphaFold with ROCm, in the container that AMD built for LUMI.
@@ -21,7 +22,7 @@ A job script:
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
-  module use ]==] .. modules .. [==[
+  module use ]==] .. word(prefix .. "/modules") .. [==[
 
   module load AlphaFold/69afc4d-rocm-5.5.1-python-3.9-singularity-20231108
   srun singularity exec "$SIF" conda-python-distributed train.py

@@ -1,8 +1,9 @@
 -- PyTorch/2.3.0-cuda-12.4-python-3.10-ngc-24.04: written by sifmod from PyTorch-2.3.0-cuda-12.4-python-3.10-ngc-24.04.yaml; a reinstall replaces it.
 local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
 local root = prefix .. "/software/PyTorch/.generations/2.3.0-cuda-12.4-python-3.10-ngc-24.04/1"
-local modules = prefix .. "/modules"
-if modules:find("[^%w_./+@%%=-]") then modules = "'" .. modules:gsub("'", "'\\''") .. "'" end
+local function word(text) -- of a shell
+   return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
+end
 
 help([==[
 PyTorch with CUDA, in NVIDIA's container.
@@ -21,7 +22,7 @@ A job script:
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
-  module use ]==] .. modules .. [==[
+  module use ]==] .. word(prefix .. "/modules") .. [==[
 
   module load PyTorch/2.3.0-cuda-12.4-python-3.10-ngc-24.04
   srun apptainer exec "$SIF" conda-python-distributed train.py

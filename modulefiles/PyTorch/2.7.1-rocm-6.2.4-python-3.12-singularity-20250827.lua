@@ -1,8 +1,9 @@
 -- PyTorch/2.7.1-rocm-6.2.4-python-3.12-singularity-20250827: written by sifmod from PyTorch-2.7.1-rocm-6.2.4-python-3.12-singularity-20250827.yaml; a reinstall replaces it.
 local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
 local root = prefix .. "/software/PyTorch/.generations/2.7.1-rocm-6.2.4-python-3.12-singularity-20250827/1"
-local modules = prefix .. "/modules"
-if modules:find("[^%w_./+@%%=-]") then modules = "'" .. modules:gsub("'", "'\\''") .. "'" end
+local function word(text) -- of a shell
+   return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
+end
 
 help([==[
 PyTorch with ROCm, in the container that AMD built for LUMI.
@@ -21,7 +22,7 @@ A job script:
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
-  module use ]==] .. modules .. [==[
+  module use ]==] .. word(prefix .. "/modules") .. [==[
 
   module load PyTorch/2.7.1-rocm-6.2.4-python-3.12-singularity-20250827
   srun singularity exec "$SIF" conda-python-distributed train.py

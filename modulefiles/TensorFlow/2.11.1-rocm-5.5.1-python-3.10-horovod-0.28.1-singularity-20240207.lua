@@ -1,8 +1,9 @@
 -- TensorFlow/2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20240207: written by sifmod from TensorFlow-2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20240207.yaml; a reinstall replaces it.
 local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
 local root = prefix .. "/software/TensorFlow/.generations/2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20240207/1"
-local modules = prefix .. "/modules"
-if modules:find("[^%w_./+@%%=-]") then modules = "'" .. modules:gsub("'", "'\\''") .. "'" end
+local function word(text) -- of a shell
+   return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
+end
 
 help([==[
 TensorFlow and Horovod with ROCm, in the container that AMD built for LUMI.
@@ -21,7 +22,7 @@ A job script:
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
-  module use ]==] .. modules .. [==[
+  module use ]==] .. word(prefix .. "/modules") .. [==[
 
   module load TensorFlow/2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20240207
   srun singularity exec "$SIF" conda-python-distributed train.py

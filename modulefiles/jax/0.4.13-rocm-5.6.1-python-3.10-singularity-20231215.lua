@@ -1,8 +1,9 @@
 -- jax/0.4.13-rocm-5.6.1-python-3.10-singularity-20231215: written by sifmod from jax-0.4.13-rocm-5.6.1-python-3.10-singularity-20231215.yaml; a reinstall replaces it.
 local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
 local root = prefix .. "/software/jax/.generations/0.4.13-rocm-5.6.1-python-3.10-singularity-20231215/1"
-local modules = prefix .. "/modules"
-if modules:find("[^%w_./+@%%=-]") then modules = "'" .. modules:gsub("'", "'\\''") .. "'" end
+local function word(text) -- of a shell
+   return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
+end
 
 help([==[
 JAX with ROCm, in the container that AMD built for LUMI.
@@ -21,7 +22,7 @@ A job script:
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
-  module use ]==] .. modules .. [==[
+  module use ]==] .. word(prefix .. "/modules") .. [==[
 
   module load jax/0.4.13-rocm-5.6.1-python-3.10-singularity-20231215
   srun singularity exec "$SIF" conda-python-distributed train.py

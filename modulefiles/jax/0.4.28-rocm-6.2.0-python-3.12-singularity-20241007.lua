@@ -1,8 +1,9 @@
 -- jax/0.4.28-rocm-6.2.0-python-3.12-singularity-20241007: written by sifmod from jax-0.4.28-rocm-6.2.0-python-3.12-singularity-20241007.yaml; a reinstall replaces it.
 local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
 local root = prefix .. "/software/jax/.generations/0.4.28-rocm-6.2.0-python-3.12-singularity-20241007/1"
-local modules = prefix .. "/modules"
-if modules:find("[^%w_./+@%%=-]") then modules = "'" .. modules:gsub("'", "'\\''") .. "'" end
+local function word(text) -- of a shell
+   return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
+end
 
 help([==[
 JAX with ROCm, in the container that AMD built for LUMI.
@@ -21,7 +22,7 @@ A job script:
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
-  module use ]==] .. modules .. [==[
+  module use ]==] .. word(prefix .. "/modules") .. [==[
 
   module load jax/0.4.28-rocm-6.2.0-python-3.12-singularity-20241007
   srun singularity exec "$SIF" conda-python-distributed train.py

@@ -1,8 +1,9 @@
 -- jax/community-0.5.0-rocm-6.2.4-python-3.12-singularity-20250404: written by sifmod from jax-community-0.5.0-rocm-6.2.4-python-3.12-singularity-20250404.yaml; a reinstall replaces it.
 local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
 local root = prefix .. "/software/jax/.generations/community-0.5.0-rocm-6.2.4-python-3.12-singularity-20250404/1"
-local modules = prefix .. "/modules"
-if modules:find("[^%w_./+@%%=-]") then modules = "'" .. modules:gsub("'", "'\\''") .. "'" end
+local function word(text) -- of a shell
+   return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
+end
 
 help([==[
 JAX with ROCm, in the container that AMD built for LUMI.
@@ -21,7 +22,7 @@ A job script:
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
-  module use ]==] .. modules .. [==[
+  module use ]==] .. word(prefix .. "/modules") .. [==[
 
   module load jax/community-0.5.0-rocm-6.2.4-python-3.12-singularity-20250404
   srun singularity exec "$SIF" conda-python-distributed train.py

@@ -1,8 +1,9 @@
 -- rocm/5.5.3-singularity-20240207: written by sifmod from rocm-5.5.3-singularity-20240207.yaml; a reinstall replaces it.
 local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
 local root = prefix .. "/software/rocm/.generations/5.5.3-singularity-20240207/1"
-local modules = prefix .. "/modules"
-if modules:find("[^%w_./+@%%=-]") then modules = "'" .. modules:gsub("'", "'\\''") .. "'" end
+local function word(text) -- of a shell
+   return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
+end
 
 help([==[
 ROCm and what is needed to build with it, in the container that AMD built for LUMI.
@@ -21,7 +22,7 @@ A job script:
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
-  module use ]==] .. modules .. [==[
+  module use ]==] .. word(prefix .. "/modules") .. [==[
 
   module load rocm/5.5.3-singularity-20240207
   srun python train.py

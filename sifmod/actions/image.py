@@ -21,7 +21,9 @@ from sifmod.image.settings import Settings
 from sifmod.image.sif.header import read_sif
 from sifmod.image.signature.policy import check_policy
 from sifmod.image.startable import why_not_here
+from sifmod.module.launch import reinstall
 from sifmod.module.plan import Plan
+from sifmod.module.quote import shell
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
@@ -67,7 +69,7 @@ def kept_image(
     if options.module_only:
         raise ModuleError(
             f"{plan.module} has no image installed that --module-only could keep",
-            f"install it once without --module-only: sifmod install {plan.easyconfig}",
+            f"install it once without --module-only: {reinstall(plan, shell(plan.prefix))}",
         )
     return None
 
@@ -113,7 +115,7 @@ def _starts(path: Path, request: Request, listener: Listener) -> bool:
     if why and request.options.module_only:
         raise UnstartableError(
             f"the image of {plan.module} cannot be started here: {why}",
-            f"fetch it again, without --module-only: sifmod install {plan.easyconfig}",
+            f"fetch it again, without --module-only: {reinstall(plan, shell(plan.prefix))}",
         )
     if why:
         listener.say(f"the image is fetched again, for the one that is there cannot be started here: {why}")

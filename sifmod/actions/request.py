@@ -69,7 +69,8 @@ def _digests(sha256: str, origin: ImageOrigin) -> tuple[str, ...]:
 def _request(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> Request:
     choices = Choices(_again(loaded, site, options), site.site.link, options.offline)
     plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks)
-    return Request(replace(plan, syntaxes=_syntaxes(Layout(site.site.prefix), plan)), loaded, site, options)
+    syntaxes, named = _syntaxes(Layout(site.site.prefix), plan), "--prefix" in dict(options.recorded)
+    return Request(replace(plan, syntaxes=syntaxes, prefix_named=named), loaded, site, options)
 
 
 def _syntaxes(layout: Layout, plan: Plan) -> tuple[Syntax, ...]:
@@ -81,11 +82,14 @@ def _syntaxes(layout: Layout, plan: Plan) -> tuple[Syntax, ...]:
 
 
 def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> str:
-    """The words after `sifmod install` that bring this module back: a name where that finds the file, else its path."""
+    """The words after `sifmod install` that bring this module back: a name where that finds the file, else its path.
+
+    But for --prefix, which a module finds out when it is used.
+    """
     path = Path(os.path.realpath(loaded.path))
     found = any(path.is_relative_to(os.path.realpath(directory)) for directory in site.site.robot_paths)
     given = {"--variant": loaded.variant, **dict(options.recorded)}  # flags have no value, and are left out
     words = [path.name if found else str(path)]
     for name, value in given.items():
-        words += [name, value] if value else []
+        words += [name, value] if value and name != "--prefix" else []
     return shlex.join(words)

@@ -4,7 +4,10 @@ from sifmod.module.plan import Activation, Bind, Plan, Runtime
 
 RUNSCRIPTS_TARGET = "/runscripts"
 USER_SOFTWARE_TARGET = "/user-software"
-ROOT = "\0root"  # a generation whose path is known when its files are used, and no other path's beginning
+# paths that are known when the files are used; no text of a plan holds a NUL
+ROOT = "\0root"  # of the generation
+PREFIX = "\0prefix"  # as a shell would spell it
+MODULES = "\0modules"  # the directory for `module use`, in the same way
 PACKERS = ("make-squashfs", "unmake-squashfs")  # commands of the host, for what is at USER_SOFTWARE_TARGET
 _EVALUATED = str.maketrans({sign: f"\\{sign}" for sign in "\\$`"})
 
@@ -83,6 +86,12 @@ def switch(plan: Plan) -> str:
 def generation(plan: Plan, number: int) -> str:
     """The own place of one generation in any prefix."""
     return f"/software/{plan.module.name}/.generations/{plan.module.version}/{number}"
+
+
+def reinstall(plan: Plan, prefix: str) -> str:
+    """The command that brings the module in `prefix` back."""
+    words = f"sifmod install {plan.easyconfig}"
+    return f"{words} --prefix {prefix}" if plan.prefix_named else words
 
 
 def activated(activation: Activation, command: tuple[str, ...]) -> tuple[str, ...]:

@@ -104,7 +104,7 @@ class Plan:
 
     module: ModuleName
     version: str  # without the versionsuffix: EBVERSION<NAME>
-    easyconfig: str  # the words after `sifmod install` that bring the module back, quoted for a shell
+    easyconfig: str  # the words after `sifmod install` that bring the module back, quoted for a shell, but no --prefix
     prefix: str
     syntaxes: tuple[Syntax, ...]
     accelerator: Accelerator
@@ -128,4 +128,5 @@ class Plan:
     gpu_selection: GpuSelection = "slurm"  # whose choice the GPU of each task of a node is
     gpus_per_node: int = 4  # as Slurm counts them; for the job script in the help
     cache_directory: str = ""  # of compilers and kernels, on the node; "": decided at run time
+    prefix_named: bool = False  # by --prefix
     wrappers_auto: bool = False  # more wrappers are found in the image

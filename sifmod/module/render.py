@@ -14,7 +14,14 @@ from sifmod.module.plan import Plan, Syntax
 from sifmod.module.scripts import scripts
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
-_MODULES = "\0modules"  # in the help, and in no other text: the modulefile finds the directory
+_PATHS = {  # as the modulefiles spell them; see launch.ROOT
+    "lua": {launch.ROOT: "root", launch.PREFIX: "word(prefix)", launch.MODULES: 'word(prefix .. "/modules")'},
+    "tcl": {
+        launch.ROOT: "${root}",
+        launch.PREFIX: "[sifmod_word $prefix]",
+        launch.MODULES: "[sifmod_word $prefix/modules]",
+    },
+}
 _EXTENSION = re.compile(r"[A-Za-z0-9._+-]+")
 _TEMPLATES = Path(__file__).with_name("templates")
 _SUFFIX: dict[Syntax, str] = {"lua": ".lua", "tcl": ""}  # of the stub: a Tcl modulefile is named by the version alone
@@ -100,7 +107,7 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
         "module": str(plan.module),
         "easyconfig": plan.easyconfig,
         "generation": launch.generation(plan, number),
-        "help": tuple(_text(text, syntax) for text in _help(plan).split(_MODULES, 1)),
+        "help": _text(_help(plan), syntax),
         "whatis": tuple(_text(" ".join(line.split()), syntax) for line in _whatis(plan)),
         "extensions": ", ".join(
             f"{name}/{version}"
@@ -111,7 +118,7 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
         "family": plan.family,
         "key": state_key(plan.module),
         "runtime": plan.runtime.kind,
-        "reinstall": _reinstall(plan),
+        "reinstall": launch.reinstall(plan, launch.PREFIX),
         "image_variables": image_variables(plan.module),
         "images": launch.images(plan, launch.ROOT),
         "binds": launch.binds(plan, launch.ROOT),
@@ -133,14 +140,14 @@ def _whatis(plan: Plan) -> tuple[str, ...]:
 
 
 def _help(plan: Plan) -> str:
-    """What the module says about itself to a person, with _MODULES where the directory for `module use` belongs."""
+    """What the module says about itself to a person; see launch.ROOT for the paths in it."""
     distributed = f'{plan.runtime.kind} {plan.verb} "$SIF" conda-python-distributed'
     return _help_template().render(
         description=plan.help.description.strip(),
         commands=", ".join(wrapper.name for wrapper in plan.wrappers),
         start=f"{plan.runtime.kind} {plan.verb}",
         gpus=plan.gpus_per_node if plan.accelerator != "none" else 0,
-        modules=_MODULES,
+        modules=launch.MODULES,
         module=str(plan.module),
         job=distributed if "conda-python-distributed" in plan.runscripts else "python",
         bind_variable=f"{launch.prefixes(plan.runtime)[-1]}_BIND",
@@ -148,13 +155,9 @@ def _help(plan: Plan) -> str:
         contents=", ".join(f"{name} {version}" for name, version in plan.help.contents),
         origin=plan.help.origin,
         quirks=plan.help.quirks,
-        reinstall=_reinstall(plan),
+        reinstall=launch.reinstall(plan, launch.PREFIX),
         urls=tuple(url for url in (plan.help.homepage, *plan.help.docurls) if url),
     )
-
-
-def _reinstall(plan: Plan) -> str:
-    return f"sifmod install {plan.easyconfig}"
 
 
 def _text(text: str, syntax: Syntax) -> str:
@@ -220,7 +223,7 @@ def _templates(syntax: Syntax) -> Environment:
         # a name in lower case might be a word of Lua
         "name": lambda name: Literal(f'["{name}"]' if syntax == "lua" and name.islower() else name),
         "comment": lambda text: Literal(re.sub(r"[^ -\[\]^-z|~]", "?", text)),
-        "here": lambda path: Literal(_below(path, syntax)),
+        "here": lambda text: Literal(_here(text, syntax)),
     }
     return environment
 
@@ -231,12 +234,13 @@ def _only_literals(value: object) -> Literal:
     return value
 
 
-def _below(path: str, syntax: Syntax) -> str:
-    """A path as the modulefile spells it, which has the generation's path in the variable `root`."""
-    rest = path.removeprefix(launch.ROOT)
-    if rest == path:
-        return quote.lua(path) if syntax == "lua" else quote.tcl(path)
+def _here(text: str, syntax: Syntax) -> str:
+    """A text with paths of this place, as one word of the language; see launch.ROOT."""
+    paths = _PATHS[syntax]
+    parts = [part for part in re.split(f"({'|'.join(paths)})", text) if part]
+    literal = quote.lua if syntax == "lua" else quote.tcl
+    words = [paths[part] if part in paths else literal(part) for part in parts] or [literal("")]
     if syntax == "lua":
-        return f"root .. {quote.lua(rest)}" if rest else "root"
-    plain = re.fullmatch(r"[A-Za-z0-9_./:,=+-]*", rest)
-    return f"${{root}}{rest}" if plain else f"[format %s%s $root {quote.tcl(rest)}]"
+        return " .. ".join(words)
+    plain = all(part == launch.ROOT or re.fullmatch("[A-Za-z0-9_./:,=+-]*", part) for part in parts)
+    return "".join(words) if plain or len(words) == 1 else f"[format {'%s' * len(words)} {' '.join(words)}]"

@@ -30,13 +30,14 @@ _CACHES = {
 _MASKS = {("slurm", "rocm"): "ROCR_VISIBLE_DEVICES", ("localid", "rocm"): "ROCR_VISIBLE_DEVICES"} | {
     ("localid", "cuda"): "CUDA_VISIBLE_DEVICES"
 }
+_PATHS = {launch.ROOT: '"$sifmod_root"', launch.PREFIX: '"$sifmod_prefix"'}
 _VENDORS = {"rocm": "amd", "cuda": "nvidia", "none": "any"}
 
 
-def _here(path: str) -> str:
-    """A path as the launcher spells it, which has the generation's path in a variable."""
-    rest = path.removeprefix(f"{launch.ROOT}/")
-    return shell(path) if rest == path else f'"$sifmod_root"/{shell(rest)}'
+def _here(text: str) -> str:
+    """A text with paths of this place, as one word of a script that has read the launcher; see launch.ROOT."""
+    parts = [part for part in re.split(f"({'|'.join(_PATHS)})", text) if part]
+    return "".join(_PATHS[part] if part in _PATHS else shell(part) for part in parts) or "''"
 
 
 _TEMPLATES = Environment(
@@ -84,7 +85,7 @@ def _packer(plan: Plan, name: str) -> File:
 
 
 def _reinstall(plan: Plan) -> str:
-    return f"sifmod install {plan.easyconfig} brings it back"
+    return f"{launch.reinstall(plan, launch.PREFIX)} brings it back"
 
 
 def _launcher(plan: Plan, number: int) -> str:

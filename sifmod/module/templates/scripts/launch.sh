@@ -59,7 +59,7 @@ sifmod_find_image() {
     if [ -e "$sifmod_image" ]; then return; fi
     sifmod_places="$sifmod_places, $sifmod_image"
   done
-  sifmod_fail "the image is missing; looked for ${sifmod_places#, }" {{ reinstall | shell }}
+  sifmod_fail "the image is missing; looked for ${sifmod_places#, }" {{ reinstall | here }}
 }
 
 # The one that the module was installed with, else one on PATH.

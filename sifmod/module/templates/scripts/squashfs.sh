@@ -83,5 +83,5 @@ if ! command -v "$program" >/dev/null; then
   refuse 127 "$program is not installed here" 'it is in the package squashfs-tools (squashfs on some systems); another node may have it'
 fi
 if ! { directory=$(end "$place") && squashfs=$(end "$place.squashfs"); } 2>/dev/null; then
-  refuse 4 "what $place leads to is missing" {{ reinstall | shell }}
+  refuse 4 "what $place leads to is missing" {{ reinstall | here }}
 fi
