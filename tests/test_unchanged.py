@@ -82,11 +82,18 @@ def test_the_same_easyconfig_by_each_of_its_names(
     assert place.find("Tiny-1.0") == installation
 
 
-def test_a_file_of_another_name_is_not_looked_for(place: Place, tmp_path: Path) -> None:
-    place.install()
-    other = tmp_path / "ec/other.yaml"
-    other.symlink_to(place.easyconfig)
-    assert place.find(other) is None
+@pytest.mark.parametrize("name", ["other.yaml", "site tiny", "Tiny.yaml", 'a "b" \\.yaml', "Tiny-2.0.yaml"])
+def test_an_easyconfig_of_any_name(place: Place, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.easyconfig = place.easyconfig.rename(place.easyconfig.with_name(name))
+    installation = place.install()
+    assert place.find() == installation
+    monkeypatch.chdir(place.easyconfig.parent)
+    assert place.find(name) == place.find(f"./{name}") == installation
+    place.easyconfig.with_name("link.yaml").symlink_to(place.easyconfig)
+    assert place.find("link.yaml") == installation
+    monkeypatch.chdir("/")
+    assert place.find(name.removesuffix(".yaml")) == installation
+    assert place.find("another.yaml") is None
 
 
 def test_options_are_the_same(place: Place) -> None:

@@ -1,6 +1,7 @@
 """install: make the disk match one easyconfig."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,11 +21,11 @@ from sifmod.image.artifact import Artifact
 from sifmod.module.file import File
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
-from sifmod.tree.generation import module_lock, publish, restore, staged_generation, tidy
+from sifmod.tree.generation import module_lock, note, publish, restore, staged_generation, tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, Provenance, live
 from sifmod.tree.stage import Stage
-from sifmod.tree.state import missing
+from sifmod.tree.state import edited, edited_stubs, missing
 from sifmod.tree.store import Store
 
 
@@ -39,26 +40,33 @@ def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:
     plan, options, site = request.plan, request.options, request.site.site
     layout = Layout(Path(plan.prefix))
     before = live(layout, plan.module)
-    if before and not options.rebuild and _is_current(before, plan) and not missing(layout, before):
-        return before, False  # no lock is needed, which who only reads cannot take
+    if before and _is_complete(layout, before, request) and not _may_note(before, request):
+        return before, False  # no lock is needed, which a reader cannot take
+    for oddity in _odd(before, request):
+        listener.say(oddity)
     tidy(layout, site.lock_lease, listener.waiting(plan.module))
     with module_lock(layout, plan.module, site.lock_lease, listener.waiting(plan.module)) as held:
         before = live(layout, plan.module)
+        if before and _is_complete(layout, before, request):  # another run may have done it while we waited
+            if _may_note(before, request):
+                note(layout, before, _provenance(request, before.provenance.options), held)
+            return before, False
         if before and not options.rebuild and _is_current(before, plan):
-            if not (lacks := missing(layout, before)):  # another run may have done it while we waited
-                return before, False
-            if Path(before.image.path).is_file():
+            lacks, changed = (*missing(layout, before), *edited_stubs(layout, before)), edited(before)
+            if not changed and Path(before.image.path).is_file():
                 listener.say(f"restoring: {'; '.join(lacks)}")
                 restore(layout, before, held)
                 return before, True
+            for path in changed:
+                listener.say(f"{path} was changed or removed; it is restored in a new generation")
         store = Store(layout, held, listener.waiting(plan.image.filename))
         image = kept_image(before, request, store, listener) or fetched_image(request, layout, store, listener)
         plan = (request := with_image(request, image[0])).plan
         plan, image, found = with_found_wrappers(plan, before, image)
         if options.if_different and before and before.provenance.site == site.name and not difference(before, plan):
             return before, False  # another run has done it while we waited
-        for note in (*(f"quirk {quirk}" for quirk in request.loaded.quirks), *((found,) if found else ())):
-            listener.say(note)
+        for told in (*(f"quirk {quirk}" for quirk in request.loaded.quirks), *((found,) if found else ())):
+            listener.say(told)
         # where its user gave the image up (see image.kept_image) the site's copy stays in use
         own = image[0].path.is_file() and not (options.module_only and before and released(before, plan))
         with staged_generation(layout, plan.module, held) as stage:
@@ -70,6 +78,28 @@ def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:
                 sanity_check(installation, plan, workspace, listener.say)
         publish(layout, installation, held)
     return installation, True
+
+
+def _is_complete(layout: Layout, before: Installation, request: Request) -> bool:
+    """Nothing is to be done: it is what the plan asks for, and all of it is there."""
+    if request.options.rebuild or not _is_current(before, request.plan):
+        return False
+    return not (missing(layout, before) or edited(before) or edited_stubs(layout, before))
+
+
+def _may_note(before: Installation, request: Request) -> bool:
+    """The next run would look at less if the receipt said what this one has looked at, and it can be written."""
+    made = before.provenance
+    return before.made_for is None and _provenance(request, made.options) != made and os.access(before.root, os.W_OK)
+
+
+def _odd(before: Installation | None, request: Request) -> Iterator[str]:
+    """What a user should know before anything is done."""
+    plan = request.plan
+    if before and before.provenance.easyconfig != os.path.realpath(request.loaded.path):
+        yield f"another easyconfig has given {plan.module} before: {before.provenance.easyconfig}"
+    if not plan.runtime.path:
+        yield f"neither apptainer nor singularity is here: {plan.module} can be installed and loaded, but not used here"
 
 
 def _is_current(before: Installation, plan: Plan) -> bool:
@@ -120,7 +150,8 @@ def _nearer_places(request: Request) -> tuple[Input, ...]:
 
 def _provenance(request: Request, asked: Options) -> Provenance:
     plan = request.plan
-    asked = tuple(pair for pair in asked if pair[0] != IMAGE_DIRS)  # of the last generation
+    # of the last generation
+    asked = tuple(pair for pair in asked if pair[0] != IMAGE_DIRS and not pair[0].startswith("--"))
     places = ((IMAGE_DIRS, ":".join(plan.image.image_dirs)),) if plan.image.image_dirs else ()
     return Provenance(
         sifmod=__version__,

@@ -1,20 +1,26 @@
 """Recognising, from its receipt alone, an installation that needs nothing done: no YAML is parsed, nothing planned."""
 
+import json
 import os
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from sifmod import __version__
 from sifmod.config.input import current_facts
 from sifmod.config.input import unchanged as inputs_unchanged
 from sifmod.config.name import ModuleName
-from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import Installation, live
-from sifmod.tree.state import missing
+from sifmod.tree.disk import read
+from sifmod.tree.layout import RECEIPT, Layout
+from sifmod.tree.receipt import Installation, live, live_modules
+from sifmod.tree.state import edited, edited_stubs, missing
 
 Options = tuple[tuple[str, str], ...]
 FILE_STATE = "state of "
 UNCHECKED = ("--skip-sanity-check", "")  # an option of an install without the check, which changes no file
+_EASYCONFIG = re.compile(rb'"easyconfig":("(?:[^"\\]|\\.)*")')
 IMAGE_DIRS = "image directories"  # an option of a receipt: where the generation looks for a copy of its image
 KEPT = ("image", "kept by --module-only, whatever the easyconfig asks")  # an option of such a receipt
 
@@ -34,7 +40,7 @@ def find_unchanged(
     """The live installation of this easyconfig if nothing it was made from has changed and all of it is there."""
     facts: Options | None = None
     options = tuple(pair for pair in options if pair != UNCHECKED)
-    for installation in _candidates(layout, Path(easyconfig).name):
+    for installation in _candidates(layout, easyconfig):
         made = installation.provenance
         asked = tuple(pair for pair in made.options if pair[0].startswith("--") and pair != UNCHECKED)
         if not _same_easyconfig(made.easyconfig, easyconfig) or asked != options or KEPT in made.options:
@@ -50,6 +56,8 @@ def find_unchanged(
                 if name.startswith(FILE_STATE)
             )
             and not missing(layout, installation)
+            and not edited(installation)
+            and not edited_stubs(layout, installation)
         ):
             return installation
     return None
@@ -62,13 +70,31 @@ def _same_easyconfig(made_from: str, asked: str) -> bool:
     return Path(made_from).name in (asked, f"{asked}.yaml")
 
 
-def _candidates(layout: Layout, file_name: str) -> Iterator[Installation]:
-    """The live installations whose name the easyconfig's file name begins with."""
+def _candidates(layout: Layout, easyconfig: str) -> Iterator[Installation]:
+    """The live installations that the easyconfig may have given: most bear the beginning of its file's name."""
+    file_name, seen = Path(easyconfig).name, set()
     try:
         names = [entry.name for entry in os.scandir(layout.software) if file_name.startswith(f"{entry.name}-")]
         for name in names:
             for entry in os.scandir(layout.software / name):
-                if not entry.name.startswith(".") and (found := live(layout, ModuleName(name, entry.name))):
+                module = ModuleName(name, entry.name)
+                if not entry.name.startswith(".") and (found := live(layout, module)):
+                    seen.add(module)
                     yield found
     except OSError:
         return
+    file_name = os.path.basename(os.path.realpath(easyconfig))  # noqa: PTH119 (texts)
+    for module in {name: None for end in ("", ".yaml") for name in _by_file_name(layout).get(f"{file_name}{end}", ())}:
+        if module not in seen and (found := live(layout, module)):
+            yield found
+
+
+@cache
+def _by_file_name(layout: Layout) -> Mapping[str, list[ModuleName]]:
+    """The modules by their easyconfigs' file names, when this process asks first; no receipt is parsed."""
+    found: dict[str, list[ModuleName]] = {}
+    for module, number in live_modules(layout):
+        with suppress(OSError, ValueError):
+            if path := _EASYCONFIG.search(read(f"{layout.generation(module, number)}/{RECEIPT}")):
+                found.setdefault(json.loads(path[1]).rpartition("/")[2], []).append(module)
+    return found

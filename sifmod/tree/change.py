@@ -28,10 +28,10 @@ class Change:
         self._top = top
         self._steps: list[_Step] = []
 
-    def file(self, target: Path, text: str) -> None:
-        """Give the file `target` this content."""
+    def file(self, target: Path, text: str, mode: int = 0o666) -> None:
+        """Give the file `target` this content; `mode` is subject to the umask."""
         new = self._held.path("new")
-        write(new, text.encode(), self._top)
+        write(new, text.encode(), self._top, mode)
         self._steps.append(_Step(target, new, self._copy(target)))
 
     def link(self, target: Path, text: str) -> None:

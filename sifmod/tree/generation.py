@@ -3,17 +3,27 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError
 from sifmod.tree.change import Change
-from sifmod.tree.disk import is_directory, make_directory, prune, read, removable, remove_tree, take
+from sifmod.tree.disk import READ_ONLY, is_directory, make_directory, prune, read, removable, remove_tree, take
 from sifmod.tree.history import read_history, recorded, with_event
-from sifmod.tree.layout import Layout
+from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held, left_over, lock
-from sifmod.tree.receipt import FileRecord, Installation, is_number, live_number, numbers, read_receipt
+from sifmod.tree.receipt import (
+    FileRecord,
+    Installation,
+    Provenance,
+    is_number,
+    live_number,
+    numbers,
+    read_receipt,
+    to_json,
+)
 from sifmod.tree.stage import PLACED, STUBS, USER_SOFTWARE, Stage
 from sifmod.tree.state import missing as missing
 
@@ -123,6 +133,15 @@ def restore(layout: Layout, installation: Installation, held: Held) -> None:
                 change.link(root / link.path, link.target)
         change.apply()
     publish(layout, installation, held)
+
+
+def note(layout: Layout, installation: Installation, provenance: Provenance, held: Held) -> None:
+    """Say in the receipt that the same installation comes of this too, so that the next run sees it at once."""
+    with held.changing(f"cannot write the receipt of {installation.module}"):
+        change = Change(held, layout.prefix)
+        receipt = to_json(replace(installation, provenance=provenance))
+        change.file(Path(installation.root, RECEIPT), receipt, READ_ONLY)
+        change.apply()
 
 
 def unpublish(layout: Layout, module: ModuleName, held: Held) -> None:

@@ -1,14 +1,17 @@
-"""Whether a live installation is complete: cheap enough to ask of every module on every run.
+"""Whether a live installation is complete and unchanged: cheap enough to ask of every module on every run.
 
 Paths are plain texts here: with three hundred modules, making Path objects would take most of the time.
 """
 # ruff: noqa: PTH110, PTH113, PTH208
 
 import os
+import stat
 
 from sifmod.config.name import ModuleName
-from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import Installation, live_number
+from sifmod.digest import sha256_bytes
+from sifmod.tree.disk import read
+from sifmod.tree.layout import RECEIPT, Layout
+from sifmod.tree.receipt import FileRecord, Installation, live_number
 
 
 def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
@@ -25,6 +28,37 @@ def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
     if _died(layout, installation.module):
         lacks.append("an earlier run died and left something behind")
     return tuple(lacks)
+
+
+def edited(installation: Installation) -> tuple[str, ...]:
+    """Files of the generation that are not as sifmod wrote them, absolute; () when all are.
+
+    A file whose inode has not changed since the receipt was written, after it, is not read. In a tree that was copied
+    every file is.
+    """
+    root, found = installation.root, []
+    written = os.lstat(f"{root}/{RECEIPT}").st_ctime_ns
+    for record in installation.files:
+        path = f"{root}/{record.path}"
+        try:
+            status = os.lstat(path)
+            lost = record.mode & 0o111 and not status.st_mode & 0o100
+            if lost or (status.st_ctime_ns > written and not _is(path, record, status)):
+                found.append(path)
+        except OSError:
+            found.append(path)
+    return tuple(found)
+
+
+def edited_stubs(layout: Layout, installation: Installation) -> tuple[str, ...]:
+    """A few words for each modulefile of the module tree that is there, and not as sifmod wrote it."""
+    stubs = ((f"{layout.prefix}/modules/{stub.path}", stub) for stub in installation.stubs)
+    there = ((path, stub) for path, stub in stubs if os.path.lexists(path))
+    return tuple(f"the modulefile {path} was changed" for path, stub in there if not _is(path, stub, os.lstat(path)))
+
+
+def _is(path: str, record: FileRecord, status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and sha256_bytes(read(path)) == record.sha256
 
 
 def _died(layout: Layout, module: ModuleName) -> bool:
