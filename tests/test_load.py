@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sifmod.config.easyconfig import EasyconfigFile
-from sifmod.config.input import unchanged
+from sifmod.config.input import Surroundings
 from sifmod.config.load import LoadedEasyconfig, all_variants, load_easyconfig
 from sifmod.errors import ConfigError, OptionError, VariantError
 from support.config import Configuration, lines, write
@@ -134,9 +134,9 @@ def test_layers_win_in_their_order(configuration: Configuration) -> None:
     assert told["image.arch"] == "site generic"
     assert told["accelerator"] == "variant none"
     assert {Path(entry.path).name for entry in found.inputs} == {"p.yaml", "q.yaml", "Base.yaml", "App-1.0.yaml"}
-    assert unchanged(found.inputs, configuration.environ)
+    assert Surroundings(configuration.environ).unchanged(found.inputs)
     write(robot / "presets/q.yaml", "env: {A: other}")
-    assert not unchanged(found.inputs, configuration.environ)
+    assert not Surroundings(configuration.environ).unchanged(found.inputs)
 
 
 def test_lists_are_appended_to_across_files(configuration: Configuration) -> None:
@@ -153,7 +153,7 @@ def test_extends_is_looked_up_beside_the_file_then_on_the_path(configuration: Co
     found = configuration.load(path)
     assert found.easyconfig.description == "robot"
     easyconfig(configuration, BASE + "description: beside", "Base-1.yaml")
-    assert not unchanged(found.inputs, configuration.environ)
+    assert not Surroundings(configuration.environ).unchanged(found.inputs)
     assert configuration.load(path).easyconfig.description == "beside"
 
 
@@ -287,9 +287,9 @@ def test_a_definition_file_is_an_input(configuration: Configuration) -> None:
     definition = write(configuration.root / "ec/app.def", "Bootstrap: scratch")
     found = loaded(configuration, "name: App\nversion: '1'\nimage: {build: app.def}")
     assert found.easyconfig.image.build == str(definition)
-    assert unchanged(found.inputs, configuration.environ)
+    assert Surroundings(configuration.environ).unchanged(found.inputs)
     definition.write_text("Bootstrap: docker")
-    assert not unchanged(found.inputs, configuration.environ)
+    assert not Surroundings(configuration.environ).unchanged(found.inputs)
 
 
 def test_a_source_with_a_variable_that_is_not_set_is_left_out_and_told(configuration: Configuration) -> None:
@@ -298,7 +298,7 @@ def test_a_source_with_a_variable_that_is_not_set_is_left_out_and_told(configura
     assert found.easyconfig.image.sources == ("docker://x/y",)
     assert found.notes == ("source oci:${LAYOUT} left out: the variable LAYOUT is not set",)
     configuration.variables["LAYOUT"] = "/l"
-    assert not unchanged(found.inputs, configuration.environ)
+    assert not Surroundings(configuration.environ).unchanged(found.inputs)
     found = loaded(configuration, text)
     assert (found.easyconfig.image.sources, found.notes) == (("oci:/l", "docker://x/y"), ())
 

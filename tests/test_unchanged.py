@@ -9,7 +9,7 @@ import pytest
 
 from sifmod import __version__
 from sifmod.actions.unchanged import KEPT, UNCHECKED, Options, file_state, find_unchanged
-from sifmod.config.input import current_facts, read_input
+from sifmod.config.input import Surroundings, current_facts, read_input
 from sifmod.config.name import ModuleName
 from sifmod.tree.generation import module_lock, publish, staged_generation
 from sifmod.tree.layout import RECEIPT, Layout
@@ -53,7 +53,7 @@ class Place:
         return installation
 
     def find(self, easyconfig: str | Path = "", options: Options = ()) -> Installation | None:
-        return find_unchanged(self.layout, str(easyconfig or self.easyconfig), options, ENVIRON)
+        return find_unchanged(self.layout, str(easyconfig or self.easyconfig), options, Surroundings(ENVIRON))
 
 
 @pytest.fixture

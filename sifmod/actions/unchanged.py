@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from sifmod import __version__
-from sifmod.config.input import current_facts
-from sifmod.config.input import unchanged as inputs_unchanged
+from sifmod.config.input import Surroundings
 from sifmod.config.name import ModuleName
 from sifmod.tree.disk import read
 from sifmod.tree.layout import RECEIPT, Layout
@@ -35,21 +34,19 @@ def file_state(path: str) -> tuple[str, str]:
 
 
 def find_unchanged(
-    layout: Layout, easyconfig: str, options: Options, environ: Mapping[str, str]
+    layout: Layout, easyconfig: str, options: Options, surroundings: Surroundings
 ) -> Installation | None:
     """The live installation of this easyconfig if nothing it was made from has changed and all of it is there."""
-    facts: Options | None = None
     options = tuple(pair for pair in options if pair != UNCHECKED)
     for installation in _candidates(layout, easyconfig):
         made = installation.provenance
         asked = tuple(pair for pair in made.options if pair[0].startswith("--") and pair != UNCHECKED)
         if not _same_easyconfig(made.easyconfig, easyconfig) or asked != options or KEPT in made.options:
             continue
-        facts = current_facts(environ) if facts is None else facts
         if (
             made.sifmod == __version__
-            and made.facts == facts
-            and inputs_unchanged(made.inputs, environ)
+            and made.facts == surroundings.facts
+            and surroundings.unchanged(made.inputs)
             and all(
                 file_state(name.removeprefix(FILE_STATE)) == (name, state)
                 for name, state in made.options
@@ -71,14 +68,16 @@ def _same_easyconfig(made_from: str, asked: str) -> bool:
 
 
 def _candidates(layout: Layout, easyconfig: str) -> Iterator[Installation]:
-    """The live installations that the easyconfig may have given: most bear the beginning of its file's name."""
-    file_name, seen = Path(easyconfig).name, set()
+    """The live installations that the easyconfig may have given: most are called as its file is, or nearly so."""
+    file_name, seen = Path(easyconfig).name.removesuffix(".yaml"), set()
     try:
-        names = [entry.name for entry in os.scandir(layout.software) if file_name.startswith(f"{entry.name}-")]
-        for name in names:
-            for entry in os.scandir(layout.software / name):
-                module = ModuleName(name, entry.name)
-                if not entry.name.startswith(".") and (found := live(layout, module)):
+        for name in os.listdir(layout.software):  # noqa: PTH208 (plain names)
+            if not file_name.startswith(f"{name}-"):
+                continue
+            versions = os.listdir(f"{layout.software}/{name}")  # noqa: PTH208 (plain names)
+            for version in sorted(versions, key=lambda version: version != file_name[len(name) + 1 :]):
+                module = ModuleName(name, version)
+                if not version.startswith(".") and (found := live(layout, module)):
                     seen.add(module)
                     yield found
     except OSError:

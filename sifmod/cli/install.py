@@ -13,6 +13,7 @@ from sifmod.errors import OptionError, SifmodError
 
 if TYPE_CHECKING:
     from sifmod.actions.request import InstallOptions, Request
+    from sifmod.config.input import Surroundings
     from sifmod.config.settings import LoadedSite
     from sifmod.module.plan import Plan
     from sifmod.tree.receipt import Installation
@@ -61,11 +62,15 @@ def command(easyconfigs: tuple[str, ...], **given: str | bool | None) -> int:
         return _dry_runs(easyconfigs, given)
     if given["fetch"]:
         return _fetch_only(easyconfigs, given)
+    from sifmod.config.input import Surroundings
+
     results: list[tuple[Installation, bool]] = []
     try:
+        surroundings = Surroundings(os.environ)
         for name in easyconfigs:
-            found = _unchanged(name, given)
+            found = _unchanged(name, given, surroundings)
             result = (found, False) if found else _install(name, given)
+            surroundings = surroundings if found else Surroundings(os.environ)  # an install takes its time
             results.append(result)
             if not given["as_json"]:
                 _report(*result, quiet=bool(given["quiet"]))
@@ -87,14 +92,14 @@ def _recorded(given: dict[str, str | bool | None]) -> tuple[tuple[str, str], ...
     return (*options, UNCHECKED) if given["skip_sanity_check"] else options
 
 
-def _unchanged(name: str, given: dict[str, str | bool | None]) -> "Installation | None":
+def _unchanged(name: str, given: dict[str, str | bool | None], surroundings: "Surroundings") -> "Installation | None":
     """The installation that needs nothing done, found without loading the site or the easyconfig where possible."""
     if given["rebuild"] or given["force"] or given["module_only"]:
         return None
     from sifmod.actions.unchanged import find_unchanged
     from sifmod.cli.context import layout_for
 
-    return find_unchanged(layout_for(_text(given["prefix"])), name, _recorded(given), os.environ)
+    return find_unchanged(layout_for(_text(given["prefix"])), name, _recorded(given), surroundings)
 
 
 def _text(value: str | bool | None) -> str | None:
@@ -229,14 +234,20 @@ def _dry_runs(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None])
     """Show what an install would do; reads, changes nothing."""
     from sifmod.actions.dryrun import mark, overview, texts
     from sifmod.cli.output import echo, print_json
+    from sifmod.config.input import Surroundings
 
-    rows = []
+    rows, surroundings = [], Surroundings(os.environ)
     for name in easyconfigs:
-        request = _request(name, given)
-        rows.append({"easyconfig": str(request.loaded.path), "module": str(request.plan.module), "mark": mark(request)})
+        if given["dry_run_short"] and (found := _unchanged(name, given, surroundings)):
+            path = name if Path(name).exists() else found.provenance.easyconfig
+            rows.append({"easyconfig": path, "module": str(found.module), "mark": "x"})
+        else:
+            request = _request(name, given)
+            path, module = str(request.loaded.path), str(request.plan.module)
+            rows.append({"easyconfig": path, "module": module, "mark": mark(request)})
         if given["as_json"]:
             continue
-        echo(f" * [{rows[-1]['mark']}] {request.loaded.path} (module: {request.plan.module})")
+        echo(f" * [{rows[-1]['mark']}] {path} (module: {rows[-1]['module']})")
         if not given["dry_run_short"]:
             for line in overview(request):
                 echo(f"       {line}")

@@ -6,6 +6,7 @@ Imports neither pydantic nor a YAML parser: an unchanged module is recognised wi
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from sifmod.config.place import matches, tops_of_links
@@ -57,9 +58,26 @@ def read_input(path: str, environ: Mapping[str, str]) -> Input:
         return Input(path, None)
 
 
-def unchanged(inputs: Iterable[Input], environ: Mapping[str, str]) -> bool:
-    """Tell whether every input still is as it was."""
-    return all(read_input(seen.path, environ) == seen for seen in inputs)
+class Surroundings:
+    """The machine, the environment and the files around it as they are now; each of them is looked at once."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = environ
+        self._inputs: dict[str, str | None] = {}
+
+    @cached_property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """See current_facts."""
+        return current_facts(self.environ)
+
+    def unchanged(self, inputs: Iterable[Input]) -> bool:
+        """Tell whether every input still is as it was."""
+        return all(self._look(seen.path) == seen.sha256 for seen in inputs)
+
+    def _look(self, path: str) -> str | None:
+        if path not in self._inputs:
+            self._inputs[path] = read_input(path, self.environ).sha256
+        return self._inputs[path]
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> str:

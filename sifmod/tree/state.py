@@ -58,7 +58,10 @@ def edited_stubs(layout: Layout, installation: Installation) -> tuple[str, ...]:
 
 
 def _is(path: str, record: FileRecord, status: os.stat_result) -> bool:
-    return stat.S_ISREG(status.st_mode) and sha256_bytes(read(path)) == record.sha256
+    try:
+        return stat.S_ISREG(status.st_mode) and sha256_bytes(read(path)) == record.sha256
+    except OSError:
+        return False
 
 
 def _died(layout: Layout, module: ModuleName) -> bool:
