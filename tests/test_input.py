@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.config.input import Input, current_facts, find_program, read_input
+from sifmod.config.input import Input, Surroundings, current_facts, find_program, read_input
 
 
 def test_a_file_counts_by_its_content(tmp_path: Path) -> None:
