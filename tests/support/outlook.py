@@ -23,8 +23,9 @@ class Known:
 
 
 def generation(prefix: Path, number: str) -> Content:
-    """All of one generation, with its own root and number taken out, so that equal installs are equal."""
-    root = prefix / "software" / "Tiny" / ".generations" / VERSION / number
+    """All of one generation, with its own place and number taken out, so that equal installs are equal."""
+    place = f"/software/Tiny/.generations/{VERSION}/{number}"
+    root = Path(f"{prefix}{place}")
     content: Content = {}
     for path in root.rglob("*"):
         mode = path.lstat().st_mode & 0o777
@@ -35,12 +36,10 @@ def generation(prefix: Path, number: str) -> Content:
         elif path.is_dir():
             held = "directory"
         elif path.name == "receipt.json":
-            held = _receipt(path).replace(str(root), "ROOT")
+            held = _receipt(path)
         else:
-            # the key of a runscript's caches is a digest of the root among others
-            held = re.sub(
-                r"(JOB_ID-\})[0-9a-f]{12}$", r"\1KEY", path.read_text().replace(str(root), "ROOT"), flags=re.M
-            )
+            # the key of a runscript's caches is a digest of the number among others
+            held = re.sub(r"(JOB_ID-\})[0-9a-f]{12}$", r"\1KEY", path.read_text().replace(place, "PLACE"), flags=re.M)
         content[str(path.relative_to(root))] = ("link" if path.is_symlink() else "", mode, held)
     return content
 
@@ -51,7 +50,7 @@ def _receipt(path: Path) -> str:
     for key in ("inputs", "facts", "options"):
         del fields["provenance"][key]
     for record in fields["files"]:
-        # The digest is another in every generation, because the root is in the text.
+        # The digest is another in every generation, because its number is in the text.
         record[1] = record[1] == _digest(path.parent / record[0])
     return json.dumps({key: value for key, value in fields.items() if key != "generation"})
 
