@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import shutil
-import threading
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,8 +22,11 @@ from sifmod.tree.generation import tidy
 from sifmod.tree.layout import HISTORY, RECEIPT, Layout
 from sifmod.tree.lease import newest, this_process
 from sifmod.tree.lock import left_over, lock
+from sifmod.tree.stage import STUBS
 from sifmod.tree.store import entries
+from support.command import User
 from support.disk_state import disk_state
+from support.identity import call_as
 from support.members import Members, make_members
 from support.tree import MODULE, install, nobody
 from support.user import OrdinaryUser
@@ -80,6 +83,17 @@ def stub_out(text: str) -> Callable[[Path, Path], None]:
     return plant
 
 
+def new_stub_out(prefix: Path, home: Path) -> None:
+    """S1: a stub whose path leads to where Ann has no file yet; its text is where the path leads from the copies."""
+    way = os.path.relpath(home / ".bash_login", prefix / "modules")
+    for root in prefix.glob("software/Tiny/.generations/1.0/[0-9]*"):
+        text = Path(os.path.normpath(root / STUBS / way))
+        text.parent.mkdir(parents=True)
+        text.write_text("echo planted\n")
+        digest = hashlib.sha256(text.read_bytes()).hexdigest()
+        rewritten(root, lambda fields, digest=digest: fields.update(stubs=[[way, digest, 0o644]]))  # type: ignore[misc]
+
+
 def file_out(prefix: Path, home: Path) -> None:
     """S1: files and links of the generation that lead to Ann's home."""
     for root in prefix.glob("software/Tiny/.generations/1.0/[0-9]*"):
@@ -99,8 +113,21 @@ def staging_names(prefix: Path, home: Path) -> None:  # noqa: ARG001
     """S2: names that lead out when their @ is read as /."""
     for name in ("T@..@..@..@home@ann.7.ab", "..@..@home@ann.7.ab.fenced", "@home@ann.7.ab", "Tiny@...3.ab", "..3.ab"):
         (prefix / ".staging" / name).mkdir()
-        for note in ("work.placed", "1.placed", "x.placed", "..placed", "9" * 30 + ".placed"):
-            (prefix / ".staging" / name / note).write_text("")
+
+
+def staging_names_a_year(prefix: Path, home: Path) -> None:
+    """S2: such a name, and a number that was placed: a directory of Ann's has that number."""
+    generations = prefix / "software" / "Tiny" / ".generations"
+    name = f"Tiny@{os.path.relpath(home / 'work', generations)}".replace("/", "@")
+    (prefix / ".staging" / f"{name}.1.ab").mkdir()
+    (prefix / ".staging" / f"{name}.1.ab" / "2024.placed").write_text("")
+
+
+def staging_notes(prefix: Path, home: Path) -> None:  # noqa: ARG001
+    """S2: what was placed is no number."""
+    (prefix / ".staging/Tiny@1.0.1.ab").mkdir()
+    for note in ("work.placed", "1.placed", "x.placed", "..placed", "9" * 30 + ".placed"):
+        (prefix / ".staging/Tiny@1.0.1.ab" / note).write_text("")
 
 
 def placed_is_a_link(prefix: Path, home: Path) -> None:
@@ -214,6 +241,8 @@ ATTACKS = {
     "files and links in the home": file_out,
     "a stub's text is a link": stub_text_is_a_link,
     "names of staging": staging_names,
+    "a name of staging and a year": staging_names_a_year,
+    "notes of staging": staging_notes,
     "what was placed is a link": placed_is_a_link,
     "modules is a link": links_in_the_way("modules"),
     "the module's modules are a link": links_in_the_way("modules/Tiny"),
@@ -260,6 +289,18 @@ def test_nothing_happens_outside_the_prefix(
             assert not path.read_bytes().startswith(b"Ann's "), path
 
 
+def test_rollback_writes_nothing_outside_the_prefix(members: Members) -> None:
+    before = disk_state(members.home)
+    members.by(members.bob, lambda: new_stub_out(members.prefix, members.home))
+
+    def back() -> None:
+        with suppress(SifmodError):
+            rollback(Layout(members.prefix), MODULE, 1, LEASE, print)
+
+    members.by(members.ann, back)
+    assert disk_state(members.home) == before
+
+
 def test_names_of_staging_that_are_none_are_left_alone(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     install(layout, "a")
@@ -271,40 +312,43 @@ def test_names_of_staging_that_are_none_are_left_alone(tmp_path: Path) -> None:
     assert left_over(layout) == ("Tiny/1.0",)
 
 
-def test_a_directory_that_becomes_a_link_while_it_is_removed(tmp_path: Path) -> None:
-    """As renameat2 exchanges them: what the link leads to is never entered."""
-    outside, links = tmp_path / "outside", tmp_path / "tree" / "links"
-    outside.mkdir()
-    links.mkdir(parents=True)
-    for number in range(20):
-        (outside / str(number)).write_text("mine")
-    before = disk_state(outside)
-    place = tmp_path / "tree" / "removed" / "inner"
+def removed_while_it_becomes_a_link(top: Path, step: int) -> int:
+    """Remove top/tree, in which a directory and a link are exchanged at this step; how many steps it took."""
     library = ctypes.CDLL(None, use_errno=True)
-    (links / "inner").symlink_to(outside)
-    names = os.fsencode(place), os.fsencode(links / "inner")
-    stop = threading.Event()
+    steps = 0
 
-    def exchange() -> None:
-        while not stop.is_set():
-            library.renameat2(-100, names[0], -100, names[1], _EXCHANGE)
+    def exchange(event: str, _: object) -> None:
+        nonlocal steps
+        if event != "open" and not event.startswith("os."):
+            return
+        steps += 1
+        if steps == step:
+            library.renameat2(-100, os.fsencode(top / "tree/inner"), -100, os.fsencode(top / "link"), _EXCHANGE)
 
-    thread = threading.Thread(target=exchange)
-    thread.start()
-    try:
-        for _ in range(300):
-            place.mkdir(parents=True, exist_ok=True) if not os.path.lexists(place) else None
-            for number in range(5):
-                with suppress(OSError):
-                    (tmp_path / "tree" / "removed" / f"{number}").mkdir(exist_ok=True)
-            with suppress(OSError):
-                remove_tree(tmp_path / "tree" / "removed", tmp_path)
-            if not os.path.lexists(links / "inner"):
-                (links / "inner").symlink_to(outside)
-    finally:
-        stop.set()
-        thread.join()
-    assert disk_state(outside) == before
+    library.renameat2  # noqa: B018 (looked up before it is needed)
+    sys.addaudithook(exchange)
+    with suppress(OSError):
+        remove_tree(top / "tree", top)
+    return steps
+
+
+def test_a_directory_that_becomes_a_link_while_it_is_removed(tmp_path: Path) -> None:
+    """At whichever step renameat2 exchanges them: what the link leads to is never entered."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("mine")
+    before = disk_state(outside)
+    myself = User(os.geteuid(), os.getegid())
+    for step in range(1, 1000):
+        top = tmp_path / str(step)
+        (top / "tree" / "inner").mkdir(parents=True)
+        (top / "tree" / "inner" / "file").write_text("")
+        (top / "link").symlink_to(outside)
+        steps = call_as(myself, lambda top=top, step=step: removed_while_it_becomes_a_link(top, step))  # type: ignore[misc]
+        assert disk_state(outside) == before, step
+        if steps < step:
+            break
+    assert 5 < step < 1000
 
 
 def test_a_tree_deeper_than_there_are_descriptors_is_removed(tmp_path: Path) -> None:
