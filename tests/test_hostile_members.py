@@ -16,6 +16,7 @@ from sifmod.actions.gc import apply_gc, plan_gc
 from sifmod.actions.list import list_modules
 from sifmod.actions.rollback import rollback
 from sifmod.actions.uninstall import uninstall
+from sifmod.cli.main import run as sifmod
 from sifmod.errors import InstallError, SifmodError
 from sifmod.tree.disk import remove_tree
 from sifmod.tree.generation import tidy
@@ -32,6 +33,7 @@ from support.tree import MODULE, install, nobody
 from support.user import OrdinaryUser
 
 LEASE = 0.3  # seconds: what is planted never beats
+STEERING = "\x1b]0;x\x07"  # sets a terminal's title
 _EXCHANGE = 2  # renameat2(2)
 
 
@@ -221,7 +223,7 @@ def store_receipts(prefix: Path, home: Path) -> None:
 
 def odd_names(prefix: Path, home: Path) -> None:  # noqa: ARG001
     """Modules, versions and generations whose names steer a terminal or are none."""
-    for name in ("\x1b]0;x\x07", "..x", "a b", "x\n", "Tiny@9"):
+    for name in (STEERING, "..x", "a b", "x\n", "Tiny@9"):
         (prefix / "software" / name / ".generations" / name / "1").mkdir(parents=True)
         (prefix / "software" / "Tiny" / ".generations" / name / "1").mkdir(parents=True)
     for number in ("0", "01", "²", "9" * 40):
@@ -261,7 +263,7 @@ ATTACKS = {
     "lock files are links": lock_files,
     "a lease for ever": leases(holder(seconds=1e9)),
     "a lease that is not a number": leases(holder(seconds=float("nan"))),
-    "a lease that steers the terminal": leases(holder(host="\x1b]0;x\x07")),
+    "a lease that steers the terminal": leases(holder(host=STEERING)),
     "a lease of another type": leases(holder(pid="1", seconds=[])),
     "a lease in brackets": leases("[" * 4000),
     "a history in brackets": history("[" * 100_000),
@@ -299,6 +301,24 @@ def test_rollback_writes_nothing_outside_the_prefix(members: Members) -> None:
 
     members.by(members.ann, back)
     assert disk_state(members.home) == before
+
+
+def test_what_others_have_written_does_not_steer_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """S6: what receipts, names of directories and leases say, as each verb that shows the tree prints it."""
+    layout = Layout(tmp_path)
+    root = Path(install(layout, "a").root)
+    rewritten(root, lambda fields: fields["image"].update(source=STEERING))  # type: ignore[attr-defined]
+    rewritten(root, lambda fields: fields["provenance"].update(easyconfig=f"/x{STEERING}", site=STEERING))  # type: ignore[attr-defined]
+    odd_names(tmp_path, tmp_path)
+    leases(holder(host=STEERING, seconds=0.1))(tmp_path, tmp_path)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path))
+    for words in (["list"], ["show", "Tiny"], ["show", STEERING], ["verify"], ["rollback", "Tiny"], ["gc"], ["doctor"]):
+        sifmod(words)
+        said = "".join(capfd.readouterr())
+        assert not {"\x1b", "\x07"} & set(said), words
+        assert said
 
 
 def test_names_of_staging_that_are_none_are_left_alone(tmp_path: Path) -> None:
