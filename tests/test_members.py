@@ -77,7 +77,12 @@ def group(
         yield Group(users, getattr(request, "param", UMASKS), place, victim)
 
 
-@pytest.mark.parametrize("group", [UMASKS[n:] + UMASKS[:n] for n in range(3)], indirect=True, ids=map(oct, UMASKS))
+@pytest.mark.parametrize(
+    "group",
+    [*(UMASKS[n:] + UMASKS[:n] for n in range(3)), ALIKE],
+    indirect=True,
+    ids=[*map(oct, UMASKS), "one umask"],
+)
 def test_each_goes_on_with_what_the_others_have_made(group: Group) -> None:
     """Whoever begins; the modes are the prefix's own."""
     group.ok(0, *group.install("a"))
