@@ -55,6 +55,20 @@ def test_a_layer_may_remove_and_append() -> None:
     assert problems("image: {sources+: [x.sif], build: null}") == []
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nmae: null", "1:1: nmae: unknown key; did you mean name?"),
+        ("biinds+: null", "1:1: biinds+: unknown key; did you mean binds?"),
+        ("image: {source: ~}", "1:9: image.source: unknown key; did you mean sources?"),
+        ("variants: {rocm: {nmae: null}}", "1:19: variants.rocm.nmae: unknown key; did you mean name?"),
+        ("sanity_check: {path: null}", "1:16: sanity_check.path: unknown key; did you mean paths?"),
+    ],
+)
+def test_a_key_that_is_not_known_cannot_be_removed_either(text: str, expected: str) -> None:
+    assert problem(text) == expected
+
+
 def test_an_unknown_key_comes_with_the_one_that_was_meant() -> None:
     assert problem("nmae: x") == "1:1: nmae: unknown key; did you mean name?"
     assert problem("image:\n  source: [x]") == "2:3: image.source: unknown key; did you mean sources?"

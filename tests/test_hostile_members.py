@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import shutil
-import threading
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,19 +16,24 @@ from sifmod.actions.gc import apply_gc, plan_gc
 from sifmod.actions.list import list_modules
 from sifmod.actions.rollback import rollback
 from sifmod.actions.uninstall import uninstall
+from sifmod.cli.main import run as sifmod
 from sifmod.errors import InstallError, SifmodError
 from sifmod.tree.disk import remove_tree
 from sifmod.tree.generation import tidy
 from sifmod.tree.layout import HISTORY, RECEIPT, Layout
 from sifmod.tree.lease import newest, this_process
 from sifmod.tree.lock import left_over, lock
+from sifmod.tree.stage import STUBS
 from sifmod.tree.store import entries
+from support.command import User
 from support.disk_state import disk_state
+from support.identity import call_as
 from support.members import Members, make_members
 from support.tree import MODULE, install, nobody
 from support.user import OrdinaryUser
 
 LEASE = 0.3  # seconds: what is planted never beats
+STEERING = "\x1b]0;x\x07"  # sets a terminal's title
 _EXCHANGE = 2  # renameat2(2)
 
 
@@ -80,6 +85,17 @@ def stub_out(text: str) -> Callable[[Path, Path], None]:
     return plant
 
 
+def new_stub_out(prefix: Path, home: Path) -> None:
+    """S1: a stub whose path leads to where Ann has no file yet; its text is where the path leads from the copies."""
+    way = os.path.relpath(home / ".bash_login", prefix / "modules")
+    for root in prefix.glob("software/Tiny/.generations/1.0/[0-9]*"):
+        text = Path(os.path.normpath(root / STUBS / way))
+        text.parent.mkdir(parents=True)
+        text.write_text("echo planted\n")
+        digest = hashlib.sha256(text.read_bytes()).hexdigest()
+        rewritten(root, lambda fields, digest=digest: fields.update(stubs=[[way, digest, 0o644]]))  # type: ignore[misc]
+
+
 def file_out(prefix: Path, home: Path) -> None:
     """S1: files and links of the generation that lead to Ann's home."""
     for root in prefix.glob("software/Tiny/.generations/1.0/[0-9]*"):
@@ -99,8 +115,21 @@ def staging_names(prefix: Path, home: Path) -> None:  # noqa: ARG001
     """S2: names that lead out when their @ is read as /."""
     for name in ("T@..@..@..@home@ann.7.ab", "..@..@home@ann.7.ab.fenced", "@home@ann.7.ab", "Tiny@...3.ab", "..3.ab"):
         (prefix / ".staging" / name).mkdir()
-        for note in ("work.placed", "1.placed", "x.placed", "..placed", "9" * 30 + ".placed"):
-            (prefix / ".staging" / name / note).write_text("")
+
+
+def staging_names_a_year(prefix: Path, home: Path) -> None:
+    """S2: such a name, and a number that was placed: a directory of Ann's has that number."""
+    generations = prefix / "software" / "Tiny" / ".generations"
+    name = f"Tiny@{os.path.relpath(home / 'work', generations)}".replace("/", "@")
+    (prefix / ".staging" / f"{name}.1.ab").mkdir()
+    (prefix / ".staging" / f"{name}.1.ab" / "2024.placed").write_text("")
+
+
+def staging_notes(prefix: Path, home: Path) -> None:  # noqa: ARG001
+    """S2: what was placed is no number."""
+    (prefix / ".staging/Tiny@1.0.1.ab").mkdir()
+    for note in ("work.placed", "1.placed", "x.placed", "..placed", "9" * 30 + ".placed"):
+        (prefix / ".staging/Tiny@1.0.1.ab" / note).write_text("")
 
 
 def placed_is_a_link(prefix: Path, home: Path) -> None:
@@ -194,7 +223,7 @@ def store_receipts(prefix: Path, home: Path) -> None:
 
 def odd_names(prefix: Path, home: Path) -> None:  # noqa: ARG001
     """Modules, versions and generations whose names steer a terminal or are none."""
-    for name in ("\x1b]0;x\x07", "..x", "a b", "x\n", "Tiny@9"):
+    for name in (STEERING, "..x", "a b", "x\n", "Tiny@9"):
         (prefix / "software" / name / ".generations" / name / "1").mkdir(parents=True)
         (prefix / "software" / "Tiny" / ".generations" / name / "1").mkdir(parents=True)
     for number in ("0", "01", "²", "9" * 40):
@@ -214,6 +243,8 @@ ATTACKS = {
     "files and links in the home": file_out,
     "a stub's text is a link": stub_text_is_a_link,
     "names of staging": staging_names,
+    "a name of staging and a year": staging_names_a_year,
+    "notes of staging": staging_notes,
     "what was placed is a link": placed_is_a_link,
     "modules is a link": links_in_the_way("modules"),
     "the module's modules are a link": links_in_the_way("modules/Tiny"),
@@ -232,7 +263,7 @@ ATTACKS = {
     "lock files are links": lock_files,
     "a lease for ever": leases(holder(seconds=1e9)),
     "a lease that is not a number": leases(holder(seconds=float("nan"))),
-    "a lease that steers the terminal": leases(holder(host="\x1b]0;x\x07")),
+    "a lease that steers the terminal": leases(holder(host=STEERING)),
     "a lease of another type": leases(holder(pid="1", seconds=[])),
     "a lease in brackets": leases("[" * 4000),
     "a history in brackets": history("[" * 100_000),
@@ -260,6 +291,36 @@ def test_nothing_happens_outside_the_prefix(
             assert not path.read_bytes().startswith(b"Ann's "), path
 
 
+def test_rollback_writes_nothing_outside_the_prefix(members: Members) -> None:
+    before = disk_state(members.home)
+    members.by(members.bob, lambda: new_stub_out(members.prefix, members.home))
+
+    def back() -> None:
+        with suppress(SifmodError):
+            rollback(Layout(members.prefix), MODULE, 1, LEASE, print)
+
+    members.by(members.ann, back)
+    assert disk_state(members.home) == before
+
+
+def test_what_others_have_written_does_not_steer_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """S6: what receipts, names of directories and leases say, as each verb that shows the tree prints it."""
+    layout = Layout(tmp_path)
+    root = Path(install(layout, "a").root)
+    rewritten(root, lambda fields: fields["image"].update(source=STEERING))  # type: ignore[attr-defined]
+    rewritten(root, lambda fields: fields["provenance"].update(easyconfig=f"/x{STEERING}", site=STEERING))  # type: ignore[attr-defined]
+    odd_names(tmp_path, tmp_path)
+    leases(holder(host=STEERING, seconds=0.1))(tmp_path, tmp_path)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path))
+    for words in (["list"], ["show", "Tiny"], ["show", STEERING], ["verify"], ["rollback", "Tiny"], ["gc"], ["doctor"]):
+        sifmod(words)
+        said = "".join(capfd.readouterr())
+        assert not {"\x1b", "\x07"} & set(said), words
+        assert said
+
+
 def test_names_of_staging_that_are_none_are_left_alone(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     install(layout, "a")
@@ -271,40 +332,43 @@ def test_names_of_staging_that_are_none_are_left_alone(tmp_path: Path) -> None:
     assert left_over(layout) == ("Tiny/1.0",)
 
 
-def test_a_directory_that_becomes_a_link_while_it_is_removed(tmp_path: Path) -> None:
-    """As renameat2 exchanges them: what the link leads to is never entered."""
-    outside, links = tmp_path / "outside", tmp_path / "tree" / "links"
-    outside.mkdir()
-    links.mkdir(parents=True)
-    for number in range(20):
-        (outside / str(number)).write_text("mine")
-    before = disk_state(outside)
-    place = tmp_path / "tree" / "removed" / "inner"
+def removed_while_it_becomes_a_link(top: Path, step: int) -> int:
+    """Remove top/tree, in which a directory and a link are exchanged at this step; how many steps it took."""
     library = ctypes.CDLL(None, use_errno=True)
-    (links / "inner").symlink_to(outside)
-    names = os.fsencode(place), os.fsencode(links / "inner")
-    stop = threading.Event()
+    steps = 0
 
-    def exchange() -> None:
-        while not stop.is_set():
-            library.renameat2(-100, names[0], -100, names[1], _EXCHANGE)
+    def exchange(event: str, _: object) -> None:
+        nonlocal steps
+        if event != "open" and not event.startswith("os."):
+            return
+        steps += 1
+        if steps == step:
+            library.renameat2(-100, os.fsencode(top / "tree/inner"), -100, os.fsencode(top / "link"), _EXCHANGE)
 
-    thread = threading.Thread(target=exchange)
-    thread.start()
-    try:
-        for _ in range(300):
-            place.mkdir(parents=True, exist_ok=True) if not os.path.lexists(place) else None
-            for number in range(5):
-                with suppress(OSError):
-                    (tmp_path / "tree" / "removed" / f"{number}").mkdir(exist_ok=True)
-            with suppress(OSError):
-                remove_tree(tmp_path / "tree" / "removed", tmp_path)
-            if not os.path.lexists(links / "inner"):
-                (links / "inner").symlink_to(outside)
-    finally:
-        stop.set()
-        thread.join()
-    assert disk_state(outside) == before
+    library.renameat2  # noqa: B018 (looked up before it is needed)
+    sys.addaudithook(exchange)
+    with suppress(OSError):
+        remove_tree(top / "tree", top)
+    return steps
+
+
+def test_a_directory_that_becomes_a_link_while_it_is_removed(tmp_path: Path) -> None:
+    """At whichever step renameat2 exchanges them: what the link leads to is never entered."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("mine")
+    before = disk_state(outside)
+    myself = User(os.geteuid(), os.getegid())
+    for step in range(1, 1000):
+        top = tmp_path / str(step)
+        (top / "tree" / "inner").mkdir(parents=True)
+        (top / "tree" / "inner" / "file").write_text("")
+        (top / "link").symlink_to(outside)
+        steps = call_as(myself, lambda top=top, step=step: removed_while_it_becomes_a_link(top, step))  # type: ignore[misc]
+        assert disk_state(outside) == before, step
+        if steps < step:
+            break
+    assert 5 < step < 1000
 
 
 def test_a_tree_deeper_than_there_are_descriptors_is_removed(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from support.user import OrdinaryUser
 from support.victim import Outcome, Victim
 
 UMASKS = (0o077, 0o022, 0o002)
+ALIKE = (0o002, 0o002, 0o002)
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,17 @@ def group(
     members = make_members(shared_tmp, ordinary_user)
     members.prefix.rename(place.prefix)
     users = (members.ann, members.bob, User(members.bob.uid + 1, members.bob.gid))
-    first = getattr(request, "param", 0)
     with Victim(place.env) as victim:
         assert victim.warm((*place.install("a"), "--extended-dry-run")).code == 0
-        yield Group(users, UMASKS[first:] + UMASKS[:first], place, victim)
+        yield Group(users, getattr(request, "param", UMASKS), place, victim)
 
 
-@pytest.mark.parametrize("group", range(3), indirect=True, ids=map(oct, UMASKS))
+@pytest.mark.parametrize(
+    "group",
+    [*(UMASKS[n:] + UMASKS[:n] for n in range(3)), ALIKE],
+    indirect=True,
+    ids=[*map(oct, UMASKS), "one umask"],
+)
 def test_each_goes_on_with_what_the_others_have_made(group: Group) -> None:
     """Whoever begins; the modes are the prefix's own."""
     group.ok(0, *group.install("a"))
@@ -95,7 +100,9 @@ def test_each_goes_on_with_what_the_others_have_made(group: Group) -> None:
     assert all(path.stat().st_mode & 0o044 == 0o044 for path in files)
 
 
-@pytest.mark.parametrize("dies", range(3))
+@pytest.mark.parametrize(
+    ("group", "dies"), [(UMASKS, 0), (UMASKS, 1), (UMASKS, 2), (ALIKE, 0)], indirect=["group"], ids="012a"
+)
 def test_what_a_killed_run_has_left_another_cleans_up(group: Group, dies: int) -> None:
     """The run is killed at every fifth step of it, by a user whose umask would shut the others out."""
     other = (dies + 1) % 3
@@ -133,6 +140,7 @@ def test_what_an_earlier_sifmod_left_closed_stops_nobody(group: Group) -> None:
     assert list(group.prefix.glob(".staging/*")) == []
 
 
+@pytest.mark.parametrize("group", [UMASKS, ALIKE], indirect=True, ids=["umasks", "one umask"])
 def test_who_may_only_read_is_told_that_it_is_installed(group: Group) -> None:
     """After an edit that changes nothing too; what a dead run has left is for others to clean up."""
     group.ok(0, *group.install("a"))

@@ -1,6 +1,7 @@
 """The runtime as it is installed: what it is asked, what its kernel mounts, and what each version cannot do."""
 
 import gzip
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from sifmod.image.kernel import mounts_zstd
 from sifmod.image.program import Program, ask, limits
 from sifmod.image.startable import reads, slow, why_not
+from support.command import SIFMOD, run
 from support.fetching import Prefix, plan
 from support.images import Images
 from support.runtime import RUNTIME
@@ -136,6 +138,27 @@ def test_auto_takes_what_this_kernel_mounts(images: Images, tmp_path: Path) -> N
     artifact = Prefix(tmp_path / "prefix").fetch(replace(wanted, runtime=replace(wanted.runtime, path=path)))
     by_kernel = os.geteuid() == 0 and mounts_zstd() is not True
     assert artifact.origin.compression == ("gzip:2" if by_kernel else "zstd:3")
+
+
+# the kernel's configuration, $0, where this machine has its own; then what follows
+CONFIGURED = """
+if [ -e /proc/config.gz ]; then mount --bind "$0" /proc/config.gz; else
+  mount -t tmpfs none /boot && zcat "$0" >"/boot/config-$(uname -r)"
+fi && exec "$@"
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a setuid starter that counts")
+@pytest.mark.parametrize(("kernel", "expected"), [(WITH, "zstd:3"), (WITHOUT, "gzip:2")], ids=["with", "without"])
+def test_auto_asks_the_kernel_of_the_machine(images: Images, tmp_path: Path, kernel: str, expected: str) -> None:
+    """Of a machine like this one with another kernel, from the command line (E17)."""
+    config = tmp_path / "config.gz"
+    config.write_bytes(gzip.compress(kernel.encode()))
+    runtime = installed(tmp_path, "apptainer version 1.4.2", True)
+    command = (*SIFMOD, "fetch", "-q", "--json", f"oci:{images.tiny_layout()}", "-o", tmp_path / "x.sif")
+    env = {**os.environ, "SIFMOD_PREFIX": str(tmp_path / "prefix"), "SIFMOD_RUNTIME": runtime}
+    found = run(("unshare", "--mount", "sh", "-c", CONFIGURED, config, *command), env=env).ok()
+    assert json.loads(found.stdout)["origin"]["compression"] == expected
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run as sifmod
-from sifmod.image.program import ask
 from sifmod.module.plan import Runtime
 from support.command import ROOT, run
 from support.disk_state import disk_state
@@ -75,9 +74,9 @@ def test_a_value_is_text_whichever_spelling_says_no_eval(
     """Also where the runtime does not read that spelling, or takes the value for no answer (C1)."""
     env = (("HOSTILE", "$(touch pwned) `touch pwned` \\ $HOME"),)
     switch = make_generation(tiny_plan(shared_tmp / "pre fix", env=env, runtime=runtime), gzip)
-    found = environment(somebody.run((switch / "bin" / "show-env",), told))
-    assert found["HOSTILE"] == env[0][1]
+    result = somebody.run((switch / "bin" / "show-env",), told)
     assert not list(shared_tmp.rglob("pwned"))
+    assert environment(result)["HOSTILE"] == env[0][1]
 
 
 def test_a_squashfs_that_could_not_be_bound_is_not_left(
@@ -91,11 +90,11 @@ def test_a_squashfs_that_could_not_be_bound_is_not_left(
         somebody.ordinary.own(place.directory.parent)
     before = disk_state(place.directory.parent)
     result = somebody.run((module / "bin" / "make-squashfs",))
+    look = somebody.run((module / "bin" / "in-sh", "-c", "cat /user-software/file"))
+    assert (look.code, look.stdout, look.stderr) == (0, "directory\n", "")
     assert (result.code, disk_state(place.directory.parent)) == (4, before)
     assert "container creation failed" in result.stderr
     assert "cannot bind a squashfs file; nothing has changed\n\nhint: keep the directory" in result.stderr
-    look = somebody.run((module / "bin" / "in-sh", "-c", "cat /user-software/file"))
-    assert (look.code, look.stdout, look.stderr) == (0, "directory\n", "")
 
 
 @pytest.mark.usefixtures("runtime")
@@ -142,13 +141,10 @@ def test_a_conversion_that_would_not_start_is_refused(
     assert run((prefix / "software/Tiny/1.0/bin/in-sh", "-c", "cat /etc/variant")).ok().stdout == "tiny\n"
 
 
-@pytest.mark.usefixtures("prefix")
-def test_fetch_says_what_would_not_start_and_what_is_slow(
-    runtime: Runtime, images: Images, capfd: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("prefix", "runtime")
+def test_fetch_says_what_would_not_start_and_what_is_slow(images: Images, capfd: pytest.CaptureFixture[str]) -> None:
     """It publishes nothing, and a SIF may be for another machine."""
     layout = f"oci:{images.tiny_layout()}"
-    assert ask(runtime.path) is not None
     for compression, note in (
         ("zstd", "cannot be started here"),
         ("lz4", "is slow to start: SingularityCE 4"),
@@ -241,22 +237,56 @@ def test_root_without_the_capability_is_settled_for_both() -> None:
     assert mine == other
 
 
-def test_doctor_says_what_this_runtime_cannot_do(
-    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def doctor(capfd: pytest.CaptureFixture[str]) -> str:
+    sifmod(["doctor", "--json"])
+    found = json.loads(capfd.readouterr().out)
+    return "\n".join(f"{finding['subject']}: {finding['text']}: {finding['hint']}" for finding in found)
+
+
+def test_doctor_says_what_this_runtime_cannot_do(runtime: Runtime, capfd: pytest.CaptureFixture[str]) -> None:
+    """C8."""
+    text = doctor(capfd)
+    assert "singularity-ce version 4" in text and runtime.path in text
+    for part in ("zstd", "cannot bind a squashfs file", "SINGULARITY_NVCCLI", "lz4", "reads no variable"):
+        assert part in text
+
+
+@pytest.mark.usefixtures("runtime")
+def test_doctor_names_the_variables_that_this_runtime_does_not_read(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """And which of the user's variables it does not read (C7, C8)."""
+    """C7."""
     monkeypatch.setenv("APPTAINERENV_MINE", "1")
     monkeypatch.setenv("APPTAINERENV_BOTH", "1")
     monkeypatch.setenv("SINGULARITYENV_BOTH", "1")
     monkeypatch.setenv("APPTAINER_BIND", "/opt")
-    sifmod(["doctor", "--json"])
-    found = json.loads(capfd.readouterr().out)
-    text = "\n".join(f"{finding['subject']}: {finding['text']}: {finding['hint']}" for finding in found)
-    assert "singularity-ce version 4" in text and runtime.path in text
-    for part in ("zstd", "cannot bind a squashfs file", "SINGULARITY_NVCCLI", "lz4", "reads no variable"):
-        assert part in text
+    text = doctor(capfd)
     assert "APPTAINERENV_MINE is set, which this runtime does not read: set SINGULARITYENV_MINE" in text
     assert "APPTAINERENV_BOTH" not in text and "APPTAINER_BIND" not in text
+
+
+NOTICE, UNREAD = "INFO:    Mounting image with FUSE.", "reached EOF without closing quote"
+
+
+@pytest.mark.parametrize(
+    ("env", "found", "documented"),
+    [
+        ({}, NOTICE, f"prints `{NOTICE}` in each rank"),
+        ({}, "SINGULARITY_CONTAINER=/tmp/", "a temporary path, without setuid"),
+        ({"SINGULARITY_NVCCLI": "1"}, "FATAL", "`SINGULARITY_NVCCLI=1`: every command fails"),
+        ({"SINGULARITYENV_X": "\\"}, UNREAD, f"says only `{UNREAD}`"),
+    ],
+    ids=["notice", "path", "nvccli", "backslash"],
+)
+def test_what_a_bare_command_does_is_documented(
+    somebody: Somebody, runtime: Runtime, gzip: Path, env: dict[str, str], found: str, documented: str
+) -> None:
+    """What sifmod cannot change; of the real one alone (C8)."""
+    if Path(runtime.path).parent == gzip.parent:
+        pytest.skip("a stand-in for SingularityCE does less than the real one")
+    result = somebody.run((runtime.path, "exec", gzip, "env"), env)
+    assert found in result.stdout + result.stderr
+    assert any(documented in page.read_text() for page in (ROOT / "docs").glob("*.md"))
 
 
 @pytest.mark.usefixtures("runtime")

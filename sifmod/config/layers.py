@@ -7,7 +7,7 @@ from typing import get_args
 
 from sifmod.config.check import check_layer
 from sifmod.config.easyconfig import Accelerator, Easyconfig, EasyconfigFile
-from sifmod.config.find import find_easyconfig, places_before
+from sifmod.config.find import SUFFIXES, find_easyconfig, places_before
 from sifmod.config.input import Input
 from sifmod.config.node import Mark, Node, join_key, problem_at, shown, tree
 from sifmod.config.yaml import load_yaml
@@ -136,6 +136,9 @@ class _Reading:
         except (EasyconfigNotFoundError, OSError, ValueError):  # ValueError: a NUL in the name
             message = f"there is no {shown(named.value)}, neither beside {path.name} nor on the easyconfig path"
             self._problem(named, "extends", message)
+            return nothing
+        if found.suffix not in SUFFIXES:  # messages show what is in a file, and this one may be closed to their readers
+            self._problem(named, "extends", f"{shown(named.value)} is no easyconfig, whose name ends in .yaml or .yml")
             return nothing
         real = Path(os.path.realpath(found))
         if real in above:

@@ -84,7 +84,7 @@ LIMITS = (
         "set SINGULARITY_… and SINGULARITYENV_…",
     ),
 )
-"""What a version cannot do, all of it in this table (docs/site.md says where each was seen)."""
+"""What a version cannot do, all of it in this table (docs/runtimes.md says where each was seen)."""
 
 
 def limits(program: Program) -> tuple[Limit, ...]:

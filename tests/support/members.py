@@ -19,7 +19,7 @@ class Members:
 
     ann: User
     bob: User
-    home: Path  # of Ann, closed to Bob; .bashrc, .profile and a directory with work are in it
+    home: Path  # of Ann, closed to Bob; .bashrc, .profile and a directory with work of years are in it
     prefix: Path
 
     @property
@@ -45,8 +45,8 @@ def make_members(directory: Path, ordinary_user: OrdinaryUser, mode: int = 0o277
     ordinary_user.own(directory)
 
     def make() -> None:
-        (members.home / "work").mkdir(parents=True)
-        for name in (".bashrc", ".profile", "work/results.csv"):
+        (members.home / "work" / "2024").mkdir(parents=True)
+        for name in (".bashrc", ".profile", "work/results.csv", "work/2024/results.csv"):
             (members.home / name).write_text(f"Ann's {name}\n")
         members.home.chmod(0o700)
         members.prefix.mkdir()

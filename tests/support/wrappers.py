@@ -42,7 +42,10 @@ def tiny_plan(prefix: Path, **changes: object) -> Plan:
     return replace(wanted, **changes)  # type: ignore[arg-type]
 
 
-_UNMOUNTED_LATE = re.compile(r"^ERROR: .*(host cleanup failed|/tmp/rootfs-\d+/root: exit status 1)\n", re.MULTILINE)
+_UNMOUNTED_LATE = re.compile(
+    r"^(ERROR: .*(host cleanup failed|/tmp/rootfs-\d+/root: exit status 1)|\S*fusermount3?: .* /tmp/rootfs-\d+/.*)\n",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,12 @@ class Somebody:
     def run(
         self, args: Sequence[str | Path], env: Mapping[str, str] | None = None, stdin: str = "", cwd: Path | None = None
     ) -> Result:
-        """Run `args` with `env` over what this person has at login."""
-        return run(args, env={**self._login(), **(env or {})}, cwd=cwd or self.home, stdin=stdin, user=self._user())
+        """Run `args` with `env` over what this person has at login.
+
+        That SingularityCE could not unmount at once is left out of standard error (docs/runtimes.md).
+        """
+        done = run(args, env={**self._login(), **(env or {})}, cwd=cwd or self.home, stdin=stdin, user=self._user())
+        return replace(done, stderr=_UNMOUNTED_LATE.sub("", done.stderr))
 
     def start(self, args: Sequence[str | Path]) -> subprocess.Popen[str]:
         """Start `args` in this person's home."""
@@ -81,8 +88,8 @@ class Somebody:
 
 
 def environment(result: Result) -> dict[str, str]:
-    """What `env -0` printed; nothing else may have been said, but that the runtime could not unmount at once."""
-    assert (result.code, _UNMOUNTED_LATE.sub("", result.stderr)) == (0, "")
+    """What `env -0` printed; nothing else may have been said."""
+    assert (result.code, result.stderr) == (0, "")
     return dict(variable.split("=", 1) for variable in result.stdout.split("\0")[:-1])
 
 
