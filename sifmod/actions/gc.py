@@ -2,11 +2,13 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from sifmod.actions.listener import Listener
+from sifmod.actions.log import record, record_of_store
 from sifmod.config.name import ModuleName
 from sifmod.tree.addition import changes, only_in
 from sifmod.tree.disk import prune, removable, remove_tree, take
@@ -15,6 +17,7 @@ from sifmod.tree.history import previous, read_history, superseded
 from sifmod.tree.jobs import NO_JOBS, Jobs, ask_slurm
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
+from sifmod.tree.log import Done
 from sifmod.tree.partial import Partial, discard_partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
 from sifmod.tree.store import discard, entries
@@ -98,11 +101,12 @@ def plan_gc(layout: Layout, days: float = DAYS, *, ask_jobs: bool = True, rollba
     return GcPlan(tuple(generations), images, tuple(empty), tuple(_old_partials(layout, days)), jobs, days, rollbacks)
 
 
-def apply_gc(layout: Layout, plan: GcPlan, lease: float, on_wait: Callable[[str], None]) -> Collected:
+def apply_gc(layout: Layout, plan: GcPlan, lease: float, listener: Listener) -> Collected:
     """Remove what `plan` says, as far as a second look under the locks agrees. Idempotent.
 
     Killed on the way, a generation or an image is there whole or not at all.
     """
+    on_wait = listener.waiting("the tree")
     tidy(layout, lease, on_wait)
     wanted = {generation.root for generation in plan.generations if not generation.keep}
     removed: list[OldGeneration] = []
@@ -111,17 +115,24 @@ def apply_gc(layout: Layout, plan: GcPlan, lease: float, on_wait: Callable[[str]
             for old in _old_generations(layout, module, (plan.jobs, plan.days, plan.rollbacks)):
                 if not old.keep and old.root in wanted:
                     _remove_generation(layout, old, held)
+                    record(layout, Done("removed", module, old.number), listener)
                     removed.append(old)
             _remove_history(layout, module, held)
     going = [old.image for old in plan.images if not old.keep]
     images = []
     if going:
         with lock(layout, "gc", lease, on_wait) as held:
-            images = [image for image in going if discard(layout, image, held)]
+            for image in going:
+                if discard(layout, image, held):
+                    images.append(image)
+                    done = Done("removed", image=image.sha256, size=image.size)
+                    record_of_store(layout, done, lease, listener)
     gone = []
     for partial in (old.partial for old in plan.partials if not old.keep):
         with lock(layout, lock_name(partial.key), lease, on_wait) as held:
-            gone += [partial] if discard_partial(layout, partial, held) else []
+            if discard_partial(layout, partial, held):
+                gone.append(partial)
+                record_of_store(layout, Done("removed", size=partial.size), lease, listener)
     size = sum(image.size for image in images) + sum(partial.size for partial in gone)
     return Collected(tuple(removed), tuple(images), tuple(gone), size)
 

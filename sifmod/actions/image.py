@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sifmod.actions.into_store import into_store
 from sifmod.actions.listener import Listener
+from sifmod.actions.log import record_fetched
 from sifmod.actions.nothing_begun import nothing_begun
 from sifmod.actions.ownership import ownership
 from sifmod.actions.remote_size import remote_size
@@ -171,4 +172,6 @@ def fetch_only(request: Request, listener: Listener) -> Artifact:
     tidy(layout, site.lock_lease, waiting)
     with nothing_begun(layout), ownership(site), module_lock(layout, plan.module, site.lock_lease, waiting) as held:
         store = Store(layout, held, listener.waiting(plan.image.filename))
-        return fetched_image(request, layout, store, listener)[0]
+        artifact = fetched_image(request, layout, store, listener)[0]
+        record_fetched(layout, store, site.lock_lease, listener)
+    return artifact

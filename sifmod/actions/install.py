@@ -7,6 +7,7 @@ from sifmod import __version__
 from sifmod.actions.difference import difference
 from sifmod.actions.image import IMAGE_REQUEST, fetched_image, image_record, image_request, kept_image, released
 from sifmod.actions.listener import Listener
+from sifmod.actions.log import record
 from sifmod.actions.nothing_begun import nothing_begun
 from sifmod.actions.ownership import ownership
 from sifmod.actions.request import Request, with_image
@@ -21,7 +22,8 @@ from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
 from sifmod.tree.generation import module_lock, publish, restore, staged_generation, tidy
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import Installation, Provenance, live
+from sifmod.tree.log import Done
+from sifmod.tree.receipt import Installation, Provenance, live, live_number
 from sifmod.tree.stage import Stage
 from sifmod.tree.state import missing
 from sifmod.tree.store import Store
@@ -49,6 +51,7 @@ def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:
             if Path(before.image.path).is_file():
                 listener.say(f"restoring: {'; '.join(lacks)}")
                 restore(layout, before, held)
+                record(layout, _done("restored", before, before.generation), listener)
                 return before, True
         store = Store(layout, held, listener.waiting(plan.image.filename))
         image = kept_image(before, request, store, listener) or fetched_image(request, layout, store, listener)
@@ -67,8 +70,14 @@ def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:
         if options.sanity and own:
             with store.workspace() as workspace:
                 sanity_check(installation, plan, workspace, listener.say)
+        number = live_number(layout, plan.module)
         publish(layout, installation, held)
+        record(layout, _done("rendered" if options.module_only else "installed", installation, number), listener)
     return installation, True
+
+
+def _done(what: str, installation: Installation, before: int | None) -> Done:
+    return Done(what, installation.module, before, installation.generation, installation.image.sha256)
 
 
 def _is_current(before: Installation, plan: Plan) -> bool:

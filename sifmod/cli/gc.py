@@ -22,9 +22,10 @@ def command(
     A line for each says why.
     """
     from sifmod.actions.gc import apply_gc, plan_gc
+    from sifmod.actions.listener import Listener
     from sifmod.actions.ownership import ownership
-    from sifmod.cli.context import load_facts
-    from sifmod.cli.output import counted, echo, human_size, print_json, say, waiting
+    from sifmod.cli.context import load_facts, typed
+    from sifmod.cli.output import counted, echo, human_size, print_json, say
     from sifmod.tree.layout import Layout
 
     if not days >= 0:
@@ -52,6 +53,6 @@ def command(
         )
         return
     with ownership(site):
-        done = apply_gc(layout, plan, site.lock_lease, waiting("the tree"))
+        done = apply_gc(layout, plan, site.lock_lease, Listener(say, command=typed()))
     kinds = ((done.generations, "generation"), (done.images, "image"), (done.partials, "download"))
     say(f"removed {', '.join(counted(len(gone), noun) for gone, noun in kinds)}: {human_size(done.size)}")

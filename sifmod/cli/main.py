@@ -25,6 +25,7 @@ VERBS = {
     "verify": ("verify", "Compare installed images and files with their receipts, or check signatures."),
     "uninstall": ("uninstall", "Remove modules; what the user added stays."),
     "rollback": ("rollback", "Switch a module back to its previous generation."),
+    "log": ("log", "Show what was changed, when, by whom and on which host."),
     "gc": ("gc", "Remove old generations and unused images (shows them unless --yes)."),
     "check": ("check", "Validate easyconfigs and render what they would install."),
     "schema": ("schema", "Print the JSON Schema of an easyconfig."),
@@ -91,7 +92,7 @@ def run(arguments: list[str]) -> int:
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, _terminated)
     try:
-        result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False)
+        result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False, obj=tuple(arguments))
     except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
         show_error("interrupted; repeat the command to go on where it stopped")
         return 130

@@ -46,6 +46,7 @@ class Store(Incoming):
         self._on_wait = on_wait
         self._fresh = fresh
         self._damaged: set[str] = set()
+        self.brought: list[tuple[str, int]] = []  # digest and bytes of each image that this run has put in
 
     def find(self, sha256: str) -> Path | None:
         """The stored image of this digest, or None; its content is not read (`damaged` does), its size is checked."""
@@ -58,7 +59,9 @@ class Store(Incoming):
 
     def refetching(self) -> "Store":
         """The same store, which offers nothing that is there."""
-        return Store(self._layout, self._held, self._on_wait, fresh=True)
+        store = Store(self._layout, self._held, self._on_wait, fresh=True)
+        store.brought = self.brought
+        return store
 
     def damaged(self, sha256: str) -> bool:
         """Whether another image is stored under this digest, which is not found any more; reads all of it."""
@@ -131,6 +134,7 @@ class Store(Incoming):
             self._record(given_by(image, origin, source))
             move(incoming, path, self._layout.prefix)
             self._damaged.discard(sha256)
+            self.brought.append((sha256, image.size))
         return path
 
     def gave(self, path: Path, origin: ImageOrigin, source: str) -> None:

@@ -1,0 +1,55 @@
+"""log: who changed what in a tree, and when."""
+
+from collections.abc import Iterable
+
+from sifmod.actions.listener import Listener
+from sifmod.config.name import ModuleName
+from sifmod.errors import SifmodError
+from sifmod.tree.disk import explain
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import lock
+from sifmod.tree.log import STORE, Done, Log, append, entry, logged_modules, read_log
+from sifmod.tree.store import Store
+
+
+def record(layout: Layout, done: Done, listener: Listener) -> None:
+    """Write what was done to a module, whose lock is held. What cannot be written is a warning: the change is made."""
+    try:
+        append(layout, entry(done, listener.command))
+    except OSError as error:
+        _warn(explain(error, f"cannot write {layout.log(done.module)}"), listener)
+
+
+def record_of_store(layout: Layout, done: Done, lease: float, listener: Listener) -> None:
+    """Write what was done to the store, as `record` does for a module."""
+    try:
+        with lock(layout, STORE, lease, listener.waiting("the log")):
+            record(layout, done, listener)
+    except SifmodError as error:
+        _warn(error, listener)
+
+
+def record_fetched(layout: Layout, store: Store, lease: float, listener: Listener) -> None:
+    """Write what a fetch has brought into the store."""
+    for image, size in store.brought:
+        record_of_store(layout, Done("fetched", image=image, size=size), lease, listener)
+
+
+def changes(layout: Layout, names: Iterable[str] = ()) -> Log:
+    """Every change of the tree, the newest last; with names only of the modules that they mean.
+
+    A name is a module's (`PyTorch`), or also the beginning of its version (`PyTorch/2.2`).
+    """
+    wanted = tuple(names)
+    modules: list[ModuleName | None] = [one for one in logged_modules(layout) if not wanted or _is_meant(one, wanted)]
+    logs = [read_log(layout, module) for module in (modules if wanted else [None, *modules])]
+    entries = sorted((one for log in logs for one in log.entries), key=lambda one: one.time)
+    return Log(tuple(entries), tuple(problem for log in logs for problem in log.problems))
+
+
+def _is_meant(module: ModuleName, names: tuple[str, ...]) -> bool:
+    return any(module.name == name or ("/" in name and str(module).startswith(name)) for name in names)
+
+
+def _warn(error: SifmodError, listener: Listener) -> None:
+    listener.warn_once("the log", f"the change is made, but it is not in the log: {error.message}")

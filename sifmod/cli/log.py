@@ -1,0 +1,56 @@
+"""`sifmod log`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from sifmod.cli.options import json_option, prefix_option
+
+if TYPE_CHECKING:
+    from sifmod.tree.log import Done, Entry
+
+
+@click.command("log")
+@click.argument("modules", nargs=-1, metavar="[MODULE]...")
+@prefix_option
+@json_option
+def command(modules: tuple[str, ...], prefix: str | None, as_json: bool) -> None:
+    """Show what was changed in the tree: when (UTC), by whom, on which host and by which command, the newest last.
+
+    MODULE is a name, or a name and the beginning of a version; an uninstalled one has its log still. Without it the
+    images and downloads that were fetched by themselves or removed are shown too.
+    """
+    from sifmod.actions.log import changes
+    from sifmod.cli.context import layout_for
+    from sifmod.cli.output import echo, print_json, print_rows, say
+    from sifmod.tree.log import as_data
+
+    log = changes(layout_for(prefix), modules)
+    for problem in log.problems:
+        say(f"warning: {problem}")
+    if as_json:
+        print_json([as_data(entry) for entry in log.entries])
+        return
+    print_rows([_row(entry) for entry in log.entries])
+    if not log.entries:
+        echo(f"no change of {' or '.join(modules)} is recorded" if modules else "no change is recorded here", err=True)
+
+
+def _row(entry: "Entry") -> tuple[str, ...]:
+    who = f"{entry.login} as {entry.user}" if entry.login else entry.user
+    return (entry.time[:16].replace("T", " "), who, entry.host, _told(entry.done), entry.command)
+
+
+def _told(done: "Done") -> str:
+    from sifmod.cli.output import human_size
+
+    number = done.before if done.after is None else done.after
+    parts = [f"{done.module}" if done.module else "", f"generation {number}" if number is not None else ""]
+    if done.after is not None and done.before not in (None, done.after):
+        parts[-1] += f" (was {done.before})"
+    size = human_size(done.size) if done.size is not None else ""
+    if done.image and not done.module:
+        parts.append(f"image {done.image[:12]}… {size}".rstrip())
+    elif size:
+        parts.append(f"download {size}")
+    return " ".join((f"{done.what}:", *filter(None, parts)))
