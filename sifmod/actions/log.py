@@ -41,10 +41,11 @@ def changes(layout: Layout, names: Iterable[str] = ()) -> Log:
     A name is a module's (`PyTorch`), or also the beginning of its version (`PyTorch/2.2`).
     """
     wanted = tuple(names)
-    modules: list[ModuleName | None] = [one for one in logged_modules(layout) if not wanted or _is_meant(one, wanted)]
-    logs = [read_log(layout, module) for module in (modules if wanted else [None, *modules])]
+    modules, problems = logged_modules(layout)
+    read = [module for module in modules if _is_meant(module, wanted)] if wanted else [None, *modules]
+    logs = [read_log(layout, module) for module in read]
     entries = sorted((one for log in logs for one in log.entries), key=lambda one: one.time)
-    return Log(tuple(entries), tuple(problem for log in logs for problem in log.problems))
+    return Log(tuple(entries), (*problems, *(problem for log in logs for problem in log.problems)))
 
 
 def _is_meant(module: ModuleName, names: tuple[str, ...]) -> bool:

@@ -44,13 +44,9 @@ def _row(entry: "Entry") -> tuple[str, ...]:
 def _told(done: "Done") -> str:
     from sifmod.cli.output import human_size
 
+    if done.module is None:
+        size = human_size(done.size or 0)
+        return f"{done.what} image {done.image[:12]}…, {size}" if done.image else f"{done.what} download, {size}"
     number = done.before if done.after is None else done.after
-    parts = [f"{done.module}" if done.module else "", f"generation {number}" if number is not None else ""]
-    if done.after is not None and done.before not in (None, done.after):
-        parts[-1] += f" (was {done.before})"
-    size = human_size(done.size) if done.size is not None else ""
-    if done.image and not done.module:
-        parts.append(f"image {done.image[:12]}… {size}".rstrip())
-    elif size:
-        parts.append(f"download {size}")
-    return " ".join((f"{done.what}:", *filter(None, parts)))
+    was = f" (was {done.before})" if done.after is not None and done.before not in (None, done.after) else ""
+    return f"{done.what} {done.module}, generation {number}{was}"

@@ -11,9 +11,8 @@ import os
 import pwd
 import re
 import stat
-import time
-from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ LARGEST = 1 << 22  # bytes of a file that are read, from its end
 _COMMAND = 1000  # characters
 _NAME = 100  # characters of a user or a host
 _HUGE = 1 << 62
-_TIME = re.compile(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+_TIME = re.compile(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
 _SHA256 = re.compile("[0-9a-f]{64}")
 _NO_LOGIN = (1 << 32) - 1  # audit(7): the process belongs to no login
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -49,7 +48,7 @@ class Done(NamedTuple):
 class Entry(NamedTuple):
     """One line of the log."""
 
-    time: str  # UTC, as ISO 8601 has it, to the second
+    time: str  # UTC, as ISO 8601 has it: 2026-11-22T07:36:29.412Z
     user: str
     uid: int
     login: str | None  # who logged in, where that is another user: with sudo, say
@@ -68,7 +67,7 @@ class Log(NamedTuple):
 
 def entry(done: Done, command: str) -> Entry:
     """What this process has just done."""
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     uid, login = os.geteuid(), _login()
     user = _user(uid)
     shown = command if len(command) <= _COMMAND else f"{command[: _COMMAND - 1]}…"
@@ -119,7 +118,7 @@ def read_log(layout: Layout, module: ModuleName | None) -> Log:
     except FileNotFoundError:
         return Log((), ())
     except OSError as error:
-        return Log((), (f"the log {path} cannot be read: {error.strerror or error}",))
+        return Log((), (_unread(path, error),))
     read = [_entry(line, module) for line in lines]
     entries = tuple(one for one in read if one is not None)
     damaged = len(read) - len(entries)
@@ -129,15 +128,16 @@ def read_log(layout: Layout, module: ModuleName | None) -> Log:
     return Log(entries, tuple(problems))
 
 
-def logged_modules(layout: Layout) -> tuple[ModuleName, ...]:
-    """Every module that has a log, sorted by name; it may be uninstalled, and gone."""
-    found = []
-    for name in _names(layout.module_logs, layout.prefix):
-        for file in _names(layout.module_logs / name, layout.prefix):
+def logged_modules(layout: Layout) -> tuple[tuple[ModuleName, ...], tuple[str, ...]]:
+    """Every module that has a log, sorted by name, and what could not be looked at; it may be uninstalled, and gone."""
+    found: list[ModuleName] = []
+    problems: list[str] = []
+    for name in filter(is_part, _names(layout.module_logs, layout.prefix, problems)):
+        for file in _names(layout.module_logs / name, layout.prefix, problems):
             version = file.removesuffix(LOG)
-            if file != version and is_part(name) and is_part(version):
+            if file != version and is_part(version):
                 found.append(ModuleName(name, version))
-    return tuple(sorted(found))
+    return tuple(sorted(found)), tuple(problems)
 
 
 def as_data(made: Entry) -> dict[str, object]:
@@ -195,9 +195,19 @@ def _checked(fields: dict[str, Any], module: ModuleName | None) -> Entry:
     return Entry(**{name: fields[name] for name in Entry._fields[:-1]}, done=done)
 
 
-def _names(directory: Path, top: Path) -> Iterator[str]:
-    with suppress(FileNotFoundError, NotADirectoryError), opened(directory, top) as place:
-        yield from os.listdir(place)  # noqa: PTH208 (a descriptor)
+def _names(directory: Path, top: Path, problems: list[str]) -> list[str]:
+    try:
+        with opened(directory, top) as place:
+            return os.listdir(place)  # noqa: PTH208 (a descriptor)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        problems.append(_unread(directory, error))
+    return []
+
+
+def _unread(path: Path, error: OSError) -> str:
+    return f"the log {path} cannot be read: {error.strerror or error}"
 
 
 def _user(uid: int) -> str:
