@@ -16,6 +16,7 @@ from sifmod.actions.log import changes, record, record_of_store
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
 from sifmod.tree import log as logs
+from sifmod.tree.generation import module_lock
 from sifmod.tree.layout import Layout
 from sifmod.tree.log import Done, Log, append, entry, logged_modules, read_log
 from support import outlook
@@ -23,7 +24,7 @@ from support.disk_state import disk_state
 from support.identity import call_as
 from support.images import Images
 from support.members import Members, make_members
-from support.tree import ALONE, LEASE, MODULE
+from support.tree import ALONE, LEASE, MODULE, nobody
 from support.trial import Place, make_place
 from support.user import OrdinaryUser
 from support.victim import Outcome, Victim
@@ -156,6 +157,13 @@ def test_the_table_has_the_newest_last(place: Place, capfd: pytest.CaptureFixtur
     assert capfd.readouterr().out.splitlines() == [line for line in lines if " image " not in line]
 
 
+def write(layout: Layout, done: Done) -> None:
+    """As a verb does that has made a change."""
+    assert done.module is not None
+    with module_lock(layout, done.module, LEASE, nobody) as held:
+        record(layout, done, held, ALONE)
+
+
 @pytest.mark.parametrize("tree", ["there", "not there"])
 def test_where_nothing_is_recorded(place: Place, tree: str, capfd: pytest.CaptureFixture[str]) -> None:
     """As `list` says it: success, and a line on standard error."""
@@ -170,7 +178,7 @@ def test_where_nothing_is_recorded(place: Place, tree: str, capfd: pytest.Captur
 
 def test_a_name_is_that_of_a_module_or_begins_a_version(layout: Layout) -> None:
     for name, version in (("A", "1.0"), ("A", "1.1"), ("A", "2.0"), ("AB", "1.0")):
-        record(layout, Done("installed", ModuleName(name, version), None, 1), ALONE)
+        write(layout, Done("installed", ModuleName(name, version), None, 1))
     record_of_store(layout, Done("removed", size=1), LEASE, ALONE)
 
     def found(*names: str) -> list[str]:
@@ -272,7 +280,7 @@ def test_lines_of_runs_at_once_are_all_there(layout: Layout) -> None:
             try:
                 for count in range(20):
                     record_of_store(layout, Done("removed", size=100 * number + count), 60.0, ANYBODY)
-                    record(layout, Done("installed", ModuleName("M", str(number)), count, count + 1), ALONE)
+                    write(layout, Done("installed", ModuleName("M", str(number)), count, count + 1))
                 code = 0
             finally:
                 os._exit(code)
@@ -369,10 +377,10 @@ def test_a_log_that_cannot_be_written_is_one_warning(
 
 
 def test_a_line_that_was_not_written_to_its_end_is_ended_first(layout: Layout) -> None:
-    record(layout, Done("installed", MODULE, None, 1), ALONE)
+    write(layout, Done("installed", MODULE, None, 1))
     with layout.log(MODULE).open("a") as file:
         file.write('{"time": "2026-')
-    record(layout, Done("installed", MODULE, 1, 2), ALONE)
+    write(layout, Done("installed", MODULE, 1, 2))
     log = read_log(layout, MODULE)
     assert [one.done.after for one in log.entries] == [1, 2]
     assert log.problems == (f"1 line of the log {layout.log(MODULE)} cannot be read",)

@@ -115,7 +115,7 @@ def apply_gc(layout: Layout, plan: GcPlan, lease: float, listener: Listener) -> 
             for old in _old_generations(layout, module, (plan.jobs, plan.days, plan.rollbacks)):
                 if not old.keep and old.root in wanted:
                     _remove_generation(layout, old, held)
-                    record(layout, Done("removed", module, old.number), listener)
+                    record(layout, Done("removed", module, old.number), held, listener)
                     removed.append(old)
             _remove_history(layout, module, held)
     going = [old.image for old in plan.images if not old.keep]

@@ -51,7 +51,7 @@ def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:
             if Path(before.image.path).is_file():
                 listener.say(f"restoring: {'; '.join(lacks)}")
                 restore(layout, before, held)
-                record(layout, _done("restored", before, before.generation), listener)
+                record(layout, _done("restored", before, before.generation), held, listener)
                 return before, True
         store = Store(layout, held, listener.waiting(plan.image.filename))
         image = kept_image(before, request, store, listener) or fetched_image(request, layout, store, listener)
@@ -72,7 +72,7 @@ def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:
                 sanity_check(installation, plan, workspace, listener.say)
         number = live_number(layout, plan.module)
         publish(layout, installation, held)
-        record(layout, _done("rendered" if options.module_only else "installed", installation, number), listener)
+        record(layout, _done("rendered" if options.module_only else "installed", installation, number), held, listener)
     return installation, True
 
 

@@ -7,24 +7,30 @@ from sifmod.config.name import ModuleName
 from sifmod.errors import SifmodError
 from sifmod.tree.disk import explain
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import lock
+from sifmod.tree.lock import Held, lock
 from sifmod.tree.log import STORE, Done, Log, append, entry, logged_modules, read_log
 from sifmod.tree.store import Store
 
 
-def record(layout: Layout, done: Done, listener: Listener) -> None:
-    """Write what was done to a module, whose lock is held. What cannot be written is a warning: the change is made."""
+def record(layout: Layout, done: Done, held: Held, listener: Listener) -> None:
+    """Write what was done to a module, under its lock. What cannot be written is a warning: the change is made.
+
+    A run that has lost the lock since writes nothing: others write there now.
+    """
     try:
+        held.check()
         append(layout, entry(done, listener.command))
     except OSError as error:
         _warn(explain(error, f"cannot write {layout.log(done.module)}"), listener)
+    except SifmodError as error:
+        _warn(error, listener)
 
 
 def record_of_store(layout: Layout, done: Done, lease: float, listener: Listener) -> None:
     """Write what was done to the store, as `record` does for a module."""
     try:
-        with lock(layout, STORE, lease, listener.waiting("the log")):
-            record(layout, done, listener)
+        with lock(layout, STORE, lease, listener.waiting("the log")) as held:
+            record(layout, done, held, listener)
     except SifmodError as error:
         _warn(error, listener)
 

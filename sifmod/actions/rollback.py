@@ -30,7 +30,7 @@ def rollback(layout: Layout, module: ModuleName, to: int | None, lease: float, l
         restore(layout, installation, held)
         if lacks:  # that it is not the live one, too
             done = Done("rolled back", module, before, installation.generation, installation.image.sha256)
-            record(layout, done, listener)
+            record(layout, done, held, listener)
     return installation
 
 

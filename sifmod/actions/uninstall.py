@@ -38,7 +38,7 @@ def uninstall(layout: Layout, module: ModuleName, lease: float, listener: Listen
         before = next((event.generation for event in recorded(layout, module)[-1:]), generation)
         unpublish(layout, module, held)
         if before is not None:  # the live one, or that of a run that died on the way
-            record(layout, Done("uninstalled", module, before), listener)
+            record(layout, Done("uninstalled", module, before), held, listener)
     place = layout.user_software(module)
     return Uninstalled(module, generation, str(place) if place.exists() else None)
 

@@ -1,7 +1,7 @@
 """A tree of Nodes against a model: every problem at its place, in plain sentences."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache, reduce
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from sifmod.config.merge import base_key
-from sifmod.config.node import Node, Number, join_key, kind
+from sifmod.config.node import Node, Number, join_key, kind, problem_at
 from sifmod.errors import Problem
 
 M = TypeVar("M", bound=BaseModel)
@@ -21,7 +21,7 @@ def check_layer(model: type[BaseModel], layer: Node) -> tuple[Problem, ...]:
     """The problems of one layer by itself: keys may be missing, `null` and `key+` are allowed."""
     stripped, problems = _strip(layer, "")
     checked = _problems(model, stripped, partial=True)
-    return tuple(sorted((*problems, *checked)))
+    return tuple(sorted((*problems, *checked, *_unknown_nulls(model, layer, ()))))
 
 
 def build(model: type[M], merged: Node) -> M | tuple[Problem, ...]:
@@ -65,6 +65,16 @@ def _strip(node: Node, path: str) -> tuple[Node, list[Problem]]:
         problems += found
         entries[base_key(key)] = inner
     return replace(node, value=entries), problems
+
+
+def _unknown_nulls(model: type[BaseModel], node: Node, location: Location) -> Iterator[Problem]:
+    """The unknown keys that `null` would remove; pydantic never sees them."""
+    for key, value in node.entries.items():
+        inside = (*location, base_key(key))
+        if value.value is None and not _schema(model).knows(inside):
+            message = _unknown(_schema(model), inside)
+            yield problem_at(value.key, reduce(join_key, inside, ""), message)
+        yield from _unknown_nulls(model, value, inside)
 
 
 def _problems(model: type[BaseModel], tree: Node, partial: bool) -> tuple[Problem, ...]:
@@ -112,9 +122,7 @@ def _message(detail: ErrorDetails, model: type[BaseModel], node: Node, location:
     schema = _schema(model)
     match detail["type"]:
         case "extra_forbidden":
-            known = schema.keys(location[:-1])
-            near = did_you_mean(str(location[-1]), known)
-            return f"unknown key{near or f'; known are {_listed(sorted(known))}'}"
+            return _unknown(schema, location)
         case "missing":
             return "is missing"
         case "value_error":
@@ -130,6 +138,12 @@ def _message(detail: ErrorDetails, model: type[BaseModel], node: Node, location:
     expected = schema.describe(location)
     near = did_you_mean(node.raw, schema.choices(location)) if isinstance(node.value, str) else ""
     return f"expected {expected}, got {kind(node)}{near}{_quoted_form(expected, node, location)}"
+
+
+def _unknown(schema: "_Schema", location: Location) -> str:
+    known = schema.keys(location[:-1])
+    near = did_you_mean(str(location[-1]), known)
+    return f"unknown key{near or f'; known are {_listed(sorted(known))}'}"
 
 
 def _quoted_form(expected: str, node: Node, location: Location) -> str:
@@ -157,6 +171,11 @@ class _Schema:
 
     def keys(self, location: Location) -> tuple[str, ...]:
         return tuple(self._at(location).get("properties", {}))
+
+    def knows(self, location: Location) -> bool:
+        """Whether the last step is a key there; where any key can be, and where none is told, it is."""
+        known = self.keys(location[:-1])
+        return not known or location[-1] in known
 
     def choices(self, location: Location) -> tuple[str, ...]:
         return tuple(self._at(location).get("enum", ()))

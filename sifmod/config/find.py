@@ -7,7 +7,7 @@ from pathlib import Path
 from sifmod.config.shown import shown
 from sifmod.errors import EasyconfigNotFoundError
 
-_SUFFIXES = (".yaml", ".yml")
+SUFFIXES = (".yaml", ".yml")
 _NOT_EASYCONFIGS = ("presets", "sites", "quirks")
 
 
@@ -25,7 +25,7 @@ def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
     Raises EasyconfigNotFoundError, which says where it looked and what is spelled almost so.
     """
     given = Path(name)
-    if "/" in name or (given.suffix in _SUFFIXES and _exists(given)):
+    if "/" in name or (given.suffix in SUFFIXES and _exists(given)):
         if _exists(given):
             return given
         raise _not_found(name, f"no such file: {shown(name)}", robot_paths)
@@ -75,7 +75,7 @@ def _candidates(directory: Path, name: str) -> Iterator[Path]:
     parts = stem.split("-")
     names = [stem] if len(parts) == 1 else ["-".join(parts[:count]) for count in range(1, len(parts))]
     for parent in (directory, *(directory / part for part in names if part not in ("", ".", ".."))):
-        for suffix in _SUFFIXES:
+        for suffix in SUFFIXES:
             yield parent / f"{stem}{suffix}"
 
 
@@ -86,11 +86,11 @@ def _easyconfigs(directory: Path) -> Iterator[Path]:
     except OSError:
         return
     for entry in entries:
-        if entry.suffix in _SUFFIXES and entry.is_file():
+        if entry.suffix in SUFFIXES and entry.is_file():
             yield entry
         elif entry.is_dir() and entry.name not in _NOT_EASYCONFIGS:
             try:
-                yield from sorted(path for path in entry.iterdir() if path.suffix in _SUFFIXES and path.is_file())
+                yield from sorted(path for path in entry.iterdir() if path.suffix in SUFFIXES and path.is_file())
             except OSError:
                 continue
 
@@ -98,7 +98,7 @@ def _easyconfigs(directory: Path) -> Iterator[Path]:
 def _not_found(name: str, message: str, robot_paths: tuple[Path, ...]) -> EasyconfigNotFoundError:
     import difflib
 
-    file = name.endswith(_SUFFIXES) or name.startswith((".", "/", "~"))
+    file = name.endswith(SUFFIXES) or name.startswith((".", "/", "~"))
     wanted = name.rpartition("/")[2] if file else name.replace("/", "-")  # PyTorch/2.2.0 is a module's name
     wanted = wanted.removesuffix(".yaml").removesuffix(".yml").lower()
     known = {path.stem.lower(): path.stem for directory in robot_paths for path in _easyconfigs(directory)}
