@@ -28,6 +28,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.store import Store
+from sifmod.tree.stored_image import keeper
 
 IMAGE_REQUEST = "image request"
 
@@ -137,6 +138,11 @@ def fetched_image(request: Request, layout: Layout, store: Store, listener: List
         artifact = into_store(plan.image, plan.runtime, store, listener, settings)
     for note in artifact.notes:
         listener.say(note)
+    if prefix := keeper(layout, artifact.path):
+        listener.say(
+            f"warning: {plan.module} uses {artifact.path}, which {prefix} keeps only while a module there uses it:"
+            f" `sifmod gc` there removes it then; --link copy keeps one for {plan.module}"
+        )
     return artifact, asked
 
 

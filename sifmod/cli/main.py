@@ -11,7 +11,7 @@ from types import FrameType
 
 import click
 
-from sifmod.errors import ConfigError, SifmodError
+from sifmod.errors import FILE_LIMIT, TOO_MANY_FILES, ConfigError, SifmodError
 
 # verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
 VERBS = {
@@ -161,6 +161,9 @@ def _operating_system_error(error: OSError) -> int:
             f"{place}{error.strerror}, nothing was published",
             "free space or choose another place with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what can go",
         )
+        return 18
+    if error.errno in TOO_MANY_FILES:
+        show_error(os.strerror(error.errno), FILE_LIMIT)
         return 18
     if error.errno == errno.ENOENT and not error.filename:  # what os.getcwd says
         show_error("the current directory has been removed", "go to another one and repeat the command")
