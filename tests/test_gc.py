@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.gc import Collected, GcPlan, apply_gc, plan_gc
+from sifmod.actions.garbage import GcPlan, plan_gc
+from sifmod.actions.gc import Collected, apply_gc
 from sifmod.actions.rollback import rollback
 from sifmod.actions.uninstall import uninstall
 from sifmod.config.name import ModuleName
@@ -305,11 +306,15 @@ def test_an_image_fetched_for_an_install_that_died_stays_for_a_while(layout: Lay
 
 
 @no_slurm
-def test_an_image_that_a_run_uses_now_stays(layout: Layout) -> None:
+def test_an_image_that_a_run_uses_now_stays(layout: Layout, tmp_path: Path) -> None:
+    """Also one that the run has begun to use since the plan was made."""
     with module_lock(layout, MODULE, LEASE, nobody) as held:
         _, path = put_image(Store(layout, held), "a")
+        assert [old.keep for old in plan_gc(layout, days=0).images] == ["a run works with it now"]
+        (layout.images.parents[1] / ".staging").rename(tmp_path / "away")
         plan = plan_gc(layout, days=0)
-        assert plan.images[0].keep == ""
+        (tmp_path / "away").rename(layout.staging)
+        assert [old.keep for old in plan.images] == [""]
         assert collect(layout, plan).images == ()
         assert path.exists()
     assert len(collect(layout, plan).images) == 1

@@ -3,7 +3,8 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
-from sifmod.actions.gc import Collected, GcPlan, apply_gc, plan_gc
+from sifmod.actions.garbage import GcPlan, plan_gc
+from sifmod.actions.gc import Collected, apply_gc
 from sifmod.actions.listener import Listener
 from sifmod.actions.log import record
 from sifmod.config.name import ModuleName
@@ -50,15 +51,14 @@ def purge(
 
     What `gc` keeps for its age goes; what a Slurm job may use and what the user added or changed stays.
     """
-    plan = plan_gc(layout, 0.0, ask_jobs=ask_jobs, rollbacks=True)
-    generations = tuple(old for old in plan.generations if old.module in modules)
-    receipts = (read_receipt(old.root) for old in generations)
+    plan = plan_gc(layout, 0.0, ask_jobs=ask_jobs, rollbacks=True, only=modules)
+    receipts = (read_receipt(old.root) for old in plan.generations)
     digests = {receipt.image.sha256 for receipt in receipts if receipt}
     plan = plan._replace(
-        generations=generations,
         images=tuple(old for old in plan.images if old.image.sha256 in digests),
-        empty=tuple(module for module in plan.empty if module in modules),
+        used=tuple(used for used in plan.used if used.path.stem in digests),
         partials=(),
+        closed=(),
     )
     return plan, apply_gc(layout, plan, lease, listener)
 

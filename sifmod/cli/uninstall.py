@@ -43,8 +43,8 @@ def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str 
     for old in plan.generations:
         if old.keep:
             say(f"{old.module}: generation {old.number} stays in {old.root}: {old.keep}")
-    for image in plan.images:
-        if image.keep:
-            say(f"{image.image.path} stays: {image.keep}")
+    for path, keep in (*((old.image.path, old.keep) for old in plan.images), *((u.path, u.keep) for u in plan.used)):
+        if keep:
+            say(f"{path} stays: {keep}")
     gone = f"{counted(len(done_now.generations), 'generation')}, {counted(len(done_now.images), 'image')}"
     say(f"removed {gone}: {human_size(done_now.size)}")
