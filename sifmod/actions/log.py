@@ -1,6 +1,6 @@
 """log: who changed what in a tree, and when."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator
 
 from sifmod.actions.listener import Listener
 from sifmod.config.name import ModuleName
@@ -41,21 +41,22 @@ def record_fetched(layout: Layout, store: Store, lease: float, listener: Listene
         record_of_store(layout, Done("fetched", image=image, size=size), lease, listener)
 
 
-def changes(layout: Layout, names: Iterable[str] = ()) -> Log:
+def changes(layout: Layout, names: Collection[str] = ()) -> Log:
     """Every change of the tree, the newest last; with names only of the modules that they mean.
 
-    A name is a module's (`PyTorch`), or also the beginning of its version (`PyTorch/2.2`).
+    A name is a module's, with its version or without (`PyTorch`), or the beginning of some (`PyTorch/2.2`).
     """
-    wanted = tuple(names)
     modules, problems = logged_modules(layout)
-    read = [module for module in modules if _is_meant(module, wanted)] if wanted else [None, *modules]
-    logs = [read_log(layout, module) for module in read]
+    wanted = {module for name in names for module in _meant(name, modules)}
+    logs = [read_log(layout, module) for module in (sorted(wanted) if names else (None, *modules))]
     entries = sorted((one for log in logs for one in log.entries), key=lambda one: one.time)
     return Log(tuple(entries), (*problems, *(problem for log in logs for problem in log.problems)))
 
 
-def _is_meant(module: ModuleName, names: tuple[str, ...]) -> bool:
-    return any(module.name == name or ("/" in name and str(module).startswith(name)) for name in names)
+def _meant(name: str, modules: tuple[ModuleName, ...]) -> Iterator[ModuleName]:
+    exact = tuple(module for module in modules if name in (module.name, str(module)))
+    begins = (module for module in modules if "/" in name and str(module).startswith(name))
+    yield from exact or begins
 
 
 def _warn(error: SifmodError, listener: Listener) -> None:

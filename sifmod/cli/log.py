@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def command(modules: tuple[str, ...], prefix: str | None, as_json: bool) -> None:
     """Show what was changed in the tree: when (UTC), by whom, on which host and by which command, the newest last.
 
-    MODULE is a name, or a name and the beginning of a version; an uninstalled one has its log still. Without it the
-    images and downloads that were fetched by themselves or removed are shown too.
+    MODULE is a name with a version, or without one, or with the beginning of some; an uninstalled one has its log
+    still. Without MODULE the images and downloads that were fetched by themselves or removed are shown too.
     """
     from sifmod.actions.log import changes
     from sifmod.cli.context import layout_for
