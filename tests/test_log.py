@@ -446,6 +446,7 @@ def test_a_full_disk_takes_the_line_and_not_the_change(reinstall: Reinstall) -> 
         if "it is not in the log" in outcome.stderr:
             warned += 1
             assert outcome.stderr.count("warning:") == 1
+            assert "unchanged" not in outcome.stderr
             assert (outcome.code, reinstall.live) == (0, "2")
         else:
             assert recorded == ([1, 2] if outcome.code == 0 else [1])

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator
 from sifmod.actions.listener import Listener
 from sifmod.config.name import ModuleName
 from sifmod.errors import SifmodError
-from sifmod.tree.disk import explain
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
 from sifmod.tree.log import STORE, Done, Log, append, entry, logged_modules, read_log
@@ -21,9 +20,9 @@ def record(layout: Layout, done: Done, held: Held, listener: Listener) -> None:
         held.check()
         append(layout, entry(done, listener.command))
     except OSError as error:
-        _warn(explain(error, f"cannot write {layout.log(done.module)}"), listener)
+        _warn(f"cannot write {layout.log(done.module)}: {error.strerror or error}", listener)
     except SifmodError as error:
-        _warn(error, listener)
+        _warn(error.message, listener)
 
 
 def record_of_store(layout: Layout, done: Done, lease: float, listener: Listener) -> None:
@@ -32,7 +31,7 @@ def record_of_store(layout: Layout, done: Done, lease: float, listener: Listener
         with lock(layout, STORE, lease, listener.waiting("the log")) as held:
             record(layout, done, held, listener)
     except SifmodError as error:
-        _warn(error, listener)
+        _warn(error.message, listener)
 
 
 def record_fetched(layout: Layout, store: Store, lease: float, listener: Listener) -> None:
@@ -59,5 +58,6 @@ def _meant(name: str, modules: tuple[ModuleName, ...]) -> Iterator[ModuleName]:
     yield from exact or begins
 
 
-def _warn(error: SifmodError, listener: Listener) -> None:
-    listener.warn_once("the log", f"the change is made, but it is not in the log: {error.message}")
+def _warn(why: str, listener: Listener) -> None:
+    why = why.partition(";")[0]  # what follows is that nothing was changed
+    listener.warn_once("the log", f"the change is made, but it is not in the log: {why}")
