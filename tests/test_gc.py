@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.gc import Collected, GcPlan, apply_gc, plan_gc
+from sifmod.actions.garbage import GcPlan, plan_gc
+from sifmod.actions.gc import Collected, apply_gc
 from sifmod.actions.rollback import rollback
 from sifmod.actions.uninstall import uninstall
 from sifmod.config.name import ModuleName
@@ -19,7 +20,7 @@ from sifmod.tree.store import Store, entries
 from support.disk_state import disk_state
 from support.identity import call_as
 from support.slurm import Slurm
-from support.tree import LEASE, MODULE, install, names, nobody, put_image
+from support.tree import ALONE, LEASE, MODULE, install, names, nobody, put_image
 from support.user import OrdinaryUser
 
 
@@ -43,7 +44,7 @@ def install_several(layout: Layout, tags: str, module: ModuleName = MODULE) -> N
 
 
 def collect(layout: Layout, plan: GcPlan) -> Collected:
-    return apply_gc(layout, plan, LEASE, nobody)
+    return apply_gc(layout, plan, LEASE, ALONE)
 
 
 def kept(plan: GcPlan) -> dict[int, str]:
@@ -68,7 +69,7 @@ def test_old_generations_and_their_images_go(layout: Layout) -> None:
     assert stored(layout) == ["c", "d"]
     assert collect(layout, plan_gc(layout, days=0)) == Collected((), (), (), 0)
     assert collect(layout, plan) == Collected((), (), (), 0)
-    rollback(layout, MODULE, None, LEASE, nobody)
+    rollback(layout, MODULE, None, LEASE, ALONE)
 
 
 @no_slurm
@@ -125,7 +126,7 @@ def test_the_days_count_from_when_it_was_superseded(layout: Layout) -> None:
 @no_slurm
 def test_an_uninstalled_module_goes_as_a_whole(layout: Layout) -> None:
     install_several(layout, "ab")
-    uninstall(layout, MODULE, LEASE, nobody)
+    uninstall(layout, MODULE, LEASE, ALONE)
     assert set(kept(plan_gc(layout)).values()) == {kept(plan_gc(layout))[1]}
     done = collect(layout, plan_gc(layout, days=0))
     assert [old.number for old in done.generations] == [1, 2]
@@ -317,11 +318,15 @@ def test_an_image_fetched_for_an_install_that_died_stays_for_a_while(layout: Lay
 
 
 @no_slurm
-def test_an_image_that_a_run_uses_now_stays(layout: Layout) -> None:
+def test_an_image_that_a_run_uses_now_stays(layout: Layout, tmp_path: Path) -> None:
+    """Also one that the run has begun to use since the plan was made."""
     with module_lock(layout, MODULE, LEASE, nobody) as held:
         _, path = put_image(Store(layout, held), "a")
+        assert [old.keep for old in plan_gc(layout, days=0).images] == ["a run works with it now"]
+        (layout.images.parents[1] / ".staging").rename(tmp_path / "away")
         plan = plan_gc(layout, days=0)
-        assert plan.images[0].keep == ""
+        (tmp_path / "away").rename(layout.staging)
+        assert [old.keep for old in plan.images] == [""]
         assert collect(layout, plan).images == ()
         assert path.exists()
     assert len(collect(layout, plan).images) == 1
@@ -341,7 +346,7 @@ def test_a_removed_link_releases_the_image(layout: Layout) -> None:
 def test_what_the_user_added_is_never_touched(layout: Layout) -> None:
     install_several(layout, "abc")
     (layout.user_software(MODULE) / "user-software" / "venv").mkdir()
-    uninstall(layout, MODULE, LEASE, nobody)
+    uninstall(layout, MODULE, LEASE, ALONE)
     collect(layout, plan_gc(layout, days=0))
     assert (layout.user_software(MODULE) / "user-software" / "venv").is_dir()
 
@@ -359,7 +364,7 @@ def test_when_slurm_cannot_be_asked_everything_stays(
     layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_several(layout, "abc")
-    uninstall(layout, MODULE, LEASE, nobody)
+    uninstall(layout, MODULE, LEASE, ALONE)
     (tmp_path / "slurm.conf").write_text("ClusterName=broken\n")
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
     plan = plan_gc(layout, days=0)

@@ -136,10 +136,10 @@ def holds(prefix: Path, host: str) -> bool:
 
 
 def visible(prefix: Path) -> dict[str, tuple[int, int, bytes]]:
-    """What is in the tree, apart from locks and staging, to the inode."""
+    """What is in the tree, apart from locks, staging and the log (where a late line is true), to the inode."""
     found = {}
     for path in prefix.rglob("*"):
-        if path.relative_to(prefix).parts[0] not in (".locks", ".staging"):
+        if path.relative_to(prefix).parts[0] not in (".locks", ".staging", "log"):
             status = path.lstat()
             held = os.fsencode(os.readlink(path)) if path.is_symlink() else b"" if path.is_dir() else path.read_bytes()
             found[str(path)] = (status.st_ino, status.st_mode, held)

@@ -446,7 +446,7 @@ def test_the_name_of_an_image_that_has_none(configuration: Configuration) -> Non
 
 
 def test_a_problem_of_a_default_stands_at_the_beginning_and_each_is_told_once(configuration: Configuration) -> None:
-    easyconfig(configuration, "nam: x\n", "Base.yaml")
+    easyconfig(configuration, "nam: x\ndescription: x\n", "Base.yaml")
     text = "extends: Base.yaml\nvariants: {a: {preset: none}, b: {preset: none}}\n"
     found = refused(configuration, text)
     assert [line.partition(": ")[0] for line in found] == ["App-1.0.yaml:2:24", "App-1.0.yaml:2:43", "Base.yaml:1:1"]

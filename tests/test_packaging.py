@@ -19,7 +19,7 @@ def test_what_a_wheel_installs_works_without_the_checkout(tmp_path: Path) -> Non
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(site)
         programs = packed.read(f"sifmod-{__version__}.dist-info/entry_points.txt").decode()
-        assert "sifmod = sifmod.__main__:main" in programs
+        assert "sifmod = sifmod_command:main" in programs
     # -P and the path first: what is imported is the wheel's, not the checkout's
     environment = {**os.environ, "PYTHONPATH": str(site)}
     where = (sys.executable, "-P", "-c", "import sifmod.config.find as find; print(find.__file__, find.shipped())")

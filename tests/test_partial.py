@@ -15,7 +15,7 @@ from sifmod.tree.lock import lock
 from sifmod.tree.partial import partials
 from sifmod.tree.store import Store, entries
 from support.disk_state import disk_state
-from support.tree import LEASE, nobody
+from support.tree import ALONE, LEASE, nobody
 
 KEY = "0123456789abcdef"
 DAY = 86400
@@ -68,7 +68,7 @@ def test_gc_keeps_what_is_young_and_says_so(layout: Layout, age: float) -> None:
     before = disk_state(layout.prefix)
     plan = plan_gc(layout, ask_jobs=False)
     assert [(old.partial.path, "can go on with it" in old.keep) for old in plan.partials] == [(path, True)]
-    assert apply_gc(layout, plan, LEASE, nobody).partials == ()
+    assert apply_gc(layout, plan, LEASE, ALONE).partials == ()
     assert disk_state(layout.prefix) == before
 
 
@@ -76,7 +76,7 @@ def test_gc_takes_what_is_old(layout: Layout) -> None:
     path = leave(layout, 15 * DAY)
     plan = plan_gc(layout, ask_jobs=False)
     assert plan.size > 0
-    done = apply_gc(layout, plan, LEASE, nobody)
+    done = apply_gc(layout, plan, LEASE, ALONE)
     assert [partial.path for partial in done.partials] == [path]
     assert done.size == plan.size
     assert not path.exists()
@@ -87,7 +87,7 @@ def test_gc_leaves_what_a_fetch_wrote_since(layout: Layout) -> None:
     path = leave(layout, 15 * DAY)
     plan = plan_gc(layout, ask_jobs=False)
     (path / "blob").write_bytes(b"nearly all of it")
-    assert apply_gc(layout, plan, LEASE, nobody).partials == ()
+    assert apply_gc(layout, plan, LEASE, ALONE).partials == ()
     assert (path / "blob").exists()
 
 

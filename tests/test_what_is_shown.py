@@ -151,8 +151,9 @@ def test_uninstall(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_gc(layout: Layout, installation: Installation, capfd: pytest.CaptureFixture[str]) -> None:
-    install(layout, "b")
-    third = install(layout, "c")
+    old, third = install(layout, "b"), install(layout, "c")
+    users = sorted(((old.image.path, "Tiny/1.0 generation 2"), (third.image.path, "Tiny/1.0")))
+    used = [text for user in users for text in user]
     second, stored = layout.generation(MODULE, 2), installation.image.path
     words = ["gc", "--ignore-jobs", "--days", "0"]
     assert run(words) == 0
@@ -160,7 +161,9 @@ def test_gc(layout: Layout, installation: Installation, capfd: pytest.CaptureFix
     assert capfd.readouterr() == (
         f"remove  Tiny/1.0 generation 1  {installation.root}\n"
         f"keep    Tiny/1.0 generation 2  {second}  (`sifmod rollback` goes back to it)\n"
-        f"remove  image {size}  {stored}\n",
+        f"remove  image {size}  {stored}\n"
+        f"keep    image {size}  {used[0]}  (used by {used[1]})\n"
+        f"keep    image {size}  {used[2]}  (used by {used[3]})\n",
         f"== what is kept for its age goes with --now, what is kept for `rollback` with --rollbacks\n"
         f"== {size} can be freed: `sifmod gc --yes` does it\n",
     )
@@ -169,6 +172,8 @@ def test_gc(layout: Layout, installation: Installation, capfd: pytest.CaptureFix
         {"what": "Tiny/1.0 generation 1", "path": installation.root, "keep": ""},
         {"what": "Tiny/1.0 generation 2", "path": str(second), "keep": "`sifmod rollback` goes back to it"},
         {"what": f"image {size}", "path": stored, "keep": ""},
+        {"what": f"image {size}", "path": used[0], "keep": f"used by {used[1]}"},
+        {"what": f"image {size}", "path": used[2], "keep": f"used by {used[3]}"},
     ]
     assert Path(installation.root).exists()
     assert run([*words, "--yes"]) == 0
@@ -373,6 +378,7 @@ def test_uninstall_that_frees_its_space(layout: Layout, capfd: pytest.CaptureFix
         "== Tiny/1.0: shells that have it loaded lose it: start a new one",
         "== Tiny/1.0: uninstalled",
         f"== Tiny/1.0: generation 2 stays in {second.root}: it holds files that sifmod did not put there: mine",
+        f"== {second.image.path} stays: used by Other/2.0 generation 1, Tiny/1.0 generation 2",
         f"== removed 1 generation, 1 image: {second.image.size / 1000:.1f} kB",
     ]
     assert added.read_text() == "x"

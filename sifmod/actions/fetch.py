@@ -6,6 +6,7 @@ from pathlib import Path
 from sifmod.actions.into_store import into_store
 from sifmod.actions.listener import Listener
 from sifmod.actions.local_sif import local_sif
+from sifmod.actions.log import record_fetched
 from sifmod.actions.nothing_begun import nothing_begun
 from sifmod.actions.ownership import ownership
 from sifmod.actions.settings import fetch_settings
@@ -66,4 +67,6 @@ def fetch(source: str, site: Site, options: FetchOptions, listener: Listener) ->
         )  # a killed run's may be the room that is needed
         with nothing_begun(layout), lock(layout, name, site.lock_lease, listener.waiting(reference.shown)) as held:
             store = Store(layout, held, listener.waiting(reference.shown))
-            return into_store(image, runtime, store, listener, settings)
+            artifact = into_store(image, runtime, store, listener, settings)
+            record_fetched(layout, store, site.lock_lease, listener)
+            return artifact

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sifmod.actions.into_store import into_store
 from sifmod.actions.listener import Listener
+from sifmod.actions.log import record_fetched
 from sifmod.actions.nothing_begun import nothing_begun
 from sifmod.actions.ownership import ownership
 from sifmod.actions.remote_size import remote_size
@@ -29,6 +30,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.store import Store
+from sifmod.tree.stored_image import keeper
 
 IMAGE_REQUEST = "image request"
 
@@ -138,6 +140,11 @@ def fetched_image(request: Request, layout: Layout, store: Store, listener: List
         artifact = into_store(plan.image, plan.runtime, store, listener, settings)
     for note in artifact.notes:
         listener.say(note)
+    if prefix := keeper(layout, artifact.path):
+        listener.say(
+            f"warning: {plan.module} uses {artifact.path}, which {prefix} keeps only while a module there uses it:"
+            f" `sifmod gc` there removes it then; --link copy keeps one for {plan.module}"
+        )
     return artifact, asked
 
 
@@ -173,4 +180,6 @@ def fetch_only(request: Request, listener: Listener) -> Artifact:
     tidy(layout, site.lock_lease, waiting)
     with nothing_begun(layout), ownership(site), module_lock(layout, plan.module, site.lock_lease, waiting) as held:
         store = Store(layout, held, listener.waiting(plan.image.filename))
-        return fetched_image(request, layout, store, listener)[0]
+        artifact = fetched_image(request, layout, store, listener)[0]
+        record_fetched(layout, store, site.lock_lease, listener)
+    return artifact

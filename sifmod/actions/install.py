@@ -9,6 +9,7 @@ from sifmod import __version__
 from sifmod.actions.difference import difference
 from sifmod.actions.image import IMAGE_REQUEST, fetched_image, image_record, image_request, kept_image, released
 from sifmod.actions.listener import Listener
+from sifmod.actions.log import record
 from sifmod.actions.nothing_begun import nothing_begun
 from sifmod.actions.ownership import ownership
 from sifmod.actions.request import Request, with_image
@@ -23,7 +24,8 @@ from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
 from sifmod.tree.generation import module_lock, note, publish, restore, staged_generation, tidy
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import Installation, Provenance, live
+from sifmod.tree.log import Done
+from sifmod.tree.receipt import Installation, Provenance, live, live_number
 from sifmod.tree.stage import Stage
 from sifmod.tree.state import edited, edited_stubs, missing
 from sifmod.tree.store import Store
@@ -56,6 +58,7 @@ def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:
             if not changed and Path(before.image.path).is_file():
                 listener.say(f"restoring: {'; '.join(lacks)}")
                 restore(layout, before, held)
+                record(layout, _done("restored", before, before.generation), held, listener)
                 return before, True
             for path in changed:
                 listener.say(f"{path} was changed or removed; it is restored in a new generation")
@@ -76,7 +79,9 @@ def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:
         if options.sanity and own:
             with store.workspace() as workspace:
                 sanity_check(installation, plan, workspace, listener.say)
+        number = live_number(layout, plan.module)
         publish(layout, installation, held)
+        record(layout, _done("rendered" if options.module_only else "installed", installation, number), held, listener)
     return installation, True
 
 
@@ -100,6 +105,10 @@ def _odd(before: Installation | None, request: Request) -> Iterator[str]:
         yield f"another easyconfig has given {plan.module} before: {before.provenance.easyconfig}"
     if not plan.runtime.path:
         yield f"neither apptainer nor singularity is here: {plan.module} can be installed and loaded, but not used here"
+
+
+def _done(what: str, installation: Installation, before: int | None) -> Done:
+    return Done(what, installation.module, before, installation.generation, installation.image.sha256)
 
 
 def _is_current(before: Installation, plan: Plan) -> bool:

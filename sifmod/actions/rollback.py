@@ -1,31 +1,36 @@
 """rollback: the generation that was live before, live again."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
+from sifmod.actions.listener import Listener
+from sifmod.actions.log import record
 from sifmod.actions.unchanged import IMAGE_DIRS
 from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError, ModuleError
 from sifmod.tree.generation import module_lock, restore, tidy
 from sifmod.tree.history import previous, read_history
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import Installation, numbers, read_receipt
+from sifmod.tree.log import Done
+from sifmod.tree.receipt import Installation, live_number, numbers, read_receipt
+from sifmod.tree.state import missing
 
 
-def rollback(
-    layout: Layout, module: ModuleName, to: int | None, lease: float, on_wait: Callable[[str], None]
-) -> Installation:
+def rollback(layout: Layout, module: ModuleName, to: int | None, lease: float, listener: Listener) -> Installation:
     """Make generation `to` live, or the one that was live before the present one: what is live now.
 
     Also brings back a module that was uninstalled. A second rollback undoes the first. Idempotent with `to`. Raises
     ModuleError when there is no such generation, InstallError when it is no longer complete.
     """
-    tidy(layout, lease, on_wait)
+    tidy(layout, lease, listener.waiting(module))
     _target(layout, module, to)
-    with module_lock(layout, module, lease, on_wait) as held:
+    with module_lock(layout, module, lease, listener.waiting(module)) as held:
         installation = _target(layout, module, to)
+        before, lacks = live_number(layout, module), missing(layout, installation)
         restore(layout, installation, held)
+        if lacks:  # that it is not the live one, too
+            done = Done("rolled back", module, before, installation.generation, installation.image.sha256)
+            record(layout, done, held, listener)
     return installation
 
 

@@ -1,13 +1,18 @@
 """uninstall: a module out of sight; its files stay until gc, the user's own for ever."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import NamedTuple
 
-from sifmod.actions.gc import Collected, GcPlan, apply_gc, plan_gc
+from sifmod.actions.garbage import GcPlan, plan_gc
+from sifmod.actions.gc import Collected, apply_gc
+from sifmod.actions.listener import Listener
+from sifmod.actions.log import record
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.tree.generation import module_lock, tidy, unpublish
+from sifmod.tree.history import recorded
 from sifmod.tree.layout import Layout
+from sifmod.tree.log import Done
 from sifmod.tree.receipt import live_number, read_receipt
 
 
@@ -19,41 +24,43 @@ class Uninstalled(NamedTuple):
     user_software: str | None  # the directory that holds the user's own additions, when there are any
 
 
-def uninstall(layout: Layout, module: ModuleName, lease: float, on_wait: Callable[[str], None]) -> Uninstalled:
+def uninstall(layout: Layout, module: ModuleName, lease: float, listener: Listener) -> Uninstalled:
     """Remove the modulefiles and the switch of `module`; what is loaded in shells and jobs goes on working.
 
     The generations stay for `rollback` and `gc`. Killed on the way, the module is there or not, and the next run
     completes it. Idempotent until `gc` has removed the last generation; then, and for a module that never was here,
     ModuleError. Raises InstallError when the modulefile was changed by hand.
     """
-    tidy(layout, lease, on_wait)
+    tidy(layout, lease, listener.waiting(module))
     _check(layout, module)
-    with module_lock(layout, module, lease, on_wait) as held:
+    with module_lock(layout, module, lease, listener.waiting(module)) as held:
         _check(layout, module)
         generation = live_number(layout, module)
+        before = next((event.generation for event in recorded(layout, module)[-1:]), generation)
         unpublish(layout, module, held)
+        if before is not None:  # the live one, or that of a run that died on the way
+            record(layout, Done("uninstalled", module, before), held, listener)
     place = layout.user_software(module)
     return Uninstalled(module, generation, str(place) if place.exists() else None)
 
 
 def purge(
-    layout: Layout, modules: Collection[ModuleName], lease: float, on_wait: Callable[[str], None], *, ask_jobs: bool
+    layout: Layout, modules: Collection[ModuleName], lease: float, listener: Listener, *, ask_jobs: bool
 ) -> tuple[GcPlan, Collected]:
     """Free the space of uninstalled modules at once, as far as nothing else uses it: what stays and why, what went.
 
     What `gc` keeps for its age goes; what a Slurm job may use and what the user added or changed stays.
     """
-    plan = plan_gc(layout, 0.0, ask_jobs=ask_jobs, rollbacks=True)
-    generations = tuple(old for old in plan.generations if old.module in modules)
-    receipts = (read_receipt(old.root) for old in generations)
+    plan = plan_gc(layout, 0.0, ask_jobs=ask_jobs, rollbacks=True, only=modules)
+    receipts = (read_receipt(old.root) for old in plan.generations)
     digests = {receipt.image.sha256 for receipt in receipts if receipt}
     plan = plan._replace(
-        generations=generations,
         images=tuple(old for old in plan.images if old.image.sha256 in digests),
-        empty=tuple(module for module in plan.empty if module in modules),
+        used=tuple(used for used in plan.used if used.path.stem in digests),
         partials=(),
+        closed=(),
     )
-    return plan, apply_gc(layout, plan, lease, on_wait)
+    return plan, apply_gc(layout, plan, lease, listener)
 
 
 def _check(layout: Layout, module: ModuleName) -> None:

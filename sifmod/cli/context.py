@@ -13,6 +13,23 @@ if TYPE_CHECKING:
     from sifmod.config.settings import LoadedSite
 
 
+def typed() -> str:
+    """The command line as it was typed, for the log: without the passwords and signatures of sources."""
+    import shlex
+
+    import click
+
+    words: tuple[str, ...] = click.get_current_context().obj
+    return shlex.join(("sifmod", *map(_shown, words)))
+
+
+def _shown(word: str) -> str:
+    from sifmod.config.shown import shown
+
+    option, sign, value = word.partition("=")
+    return f"{option}={shown(value)}" if sign and option.startswith("--") else shown(word)
+
+
 def load_context(options: Mapping[str, str | None]) -> "LoadedSite":
     """The site with the command line's options on top (design section 3); raises ConfigError, OptionError."""
     from sifmod.config.settings import load_site

@@ -32,7 +32,7 @@ def command(reference: str, **given: str | bool | Path | None) -> None:
     """
     from sifmod.actions.fetch import FetchOptions, fetch
     from sifmod.actions.listener import Listener
-    from sifmod.cli.context import load_context
+    from sifmod.cli.context import load_context, typed
     from sifmod.cli.output import echo, print_json, quiet, say
     from sifmod.cli.progress import NOTHING_KEPT, progress
     from sifmod.config.shown import shown
@@ -52,7 +52,7 @@ def command(reference: str, **given: str | bool | Path | None) -> None:
     speak = quiet if given["quiet"] else say
     speak(f"fetching {shown(reference)}")
     with progress(speak is say) as update:
-        artifact = fetch(reference, site, options, Listener(speak, update))
+        artifact = fetch(reference, site, options, Listener(speak, update, command=typed()))
     if given["as_json"]:
         print_json(_data(artifact))
         return

@@ -1,5 +1,7 @@
 """`sifmod gc`."""
 
+import os
+
 import click
 
 from sifmod.cli.options import json_option, prefix_option
@@ -19,12 +21,13 @@ def command(
     """Show, and with --yes remove, old generations, the images that nothing uses any more, and unfinished downloads.
 
     What is live, what `rollback` would bring back, what a Slurm job may still use and what you added or changed stays.
-    A line for each says why.
+    A line for each old generation, image and download says why it stays.
     """
     from sifmod.actions.gc import apply_gc, plan_gc
+    from sifmod.actions.listener import Listener
     from sifmod.actions.ownership import ownership
-    from sifmod.cli.context import load_facts
-    from sifmod.cli.output import counted, echo, human_size, print_json, say, waiting
+    from sifmod.cli.context import load_facts, typed
+    from sifmod.cli.output import counted, echo, human_size, print_json, say
     from sifmod.tree.layout import Layout
 
     if not days >= 0:
@@ -37,12 +40,15 @@ def command(
         *((f"image {human_size(old.image.size)}", str(old.image.path), old.keep) for old in plan.images),
         *((f"download {human_size(old.partial.size)}", str(old.partial.path), old.keep) for old in plan.partials),
     ]
+    optional = any(keep for _, _, keep in rows) and not (now and rollbacks)
+    rows += [(f"image {human_size(image.size)}", str(image.path), image.keep) for image in plan.used]
+    rows += [("remains of a run", str(path), "another user's, and closed to you") for path in plan.closed]
     if as_json:
         print_json([{"what": what, "path": path, "keep": keep} for what, path, keep in rows])
     else:
         for what, path, keep in rows:
             echo(f"{'keep  ' if keep else 'remove'}  {what}  {path}{f'  ({keep})' if keep else ''}")
-    if any(keep for _, _, keep in rows) and not (now and rollbacks):
+    if optional:
         say("what is kept for its age goes with --now, what is kept for `rollback` with --rollbacks")
     if plan.jobs.unknown:
         say(f"{plan.jobs.unknown}; where you know that no job uses what would go: --ignore-jobs")
@@ -52,6 +58,9 @@ def command(
         )
         return
     with ownership(site):
-        done = apply_gc(layout, plan, site.lock_lease, waiting("the tree"))
+        done = apply_gc(layout, plan, site.lock_lease, Listener(say, command=typed()))
+    for what, path, keep in rows:
+        if not keep and os.path.lexists(path):
+            say(f"{what} stays in {path}: it came into use since it was looked at")
     kinds = ((done.generations, "generation"), (done.images, "image"), (done.partials, "download"))
     say(f"removed {', '.join(counted(len(gone), noun) for gone, noun in kinds)}: {human_size(done.size)}")

@@ -140,6 +140,7 @@ def _fetch_only(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None
     """Fetch the images of the easyconfigs into the store, and print their paths."""
     from sifmod.actions.image import fetch_only
     from sifmod.actions.listener import Listener
+    from sifmod.cli.context import typed
     from sifmod.cli.output import echo, print_json, quiet, say
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
@@ -148,7 +149,8 @@ def _fetch_only(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None
     for name in easyconfigs:
         request = _request(name, given)
         with progress(not given["quiet"]) as update:
-            artifact = fetch_only(request, Listener(speak, update, _asker(request, bool(given["yes"]))))
+            listener = Listener(speak, update, _asker(request, bool(given["yes"])), typed())
+            artifact = fetch_only(request, listener)
         rows.append({"module": str(request.plan.module), "path": str(artifact.path), "sha256": artifact.sha256})
         if not given["as_json"]:
             state = "is in the store" if update.used else "is in the store already"
@@ -164,6 +166,7 @@ def _fetch_only(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None
 def _install(name: str, given: dict[str, str | bool | None]) -> "tuple[Installation, bool]":
     from sifmod.actions.install import install
     from sifmod.actions.listener import Listener
+    from sifmod.cli.context import typed
     from sifmod.cli.output import quiet, say
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
@@ -174,7 +177,7 @@ def _install(name: str, given: dict[str, str | bool | None]) -> "tuple[Installat
         speak(note)
     speak(f"{request.plan.module}: installing from {request.loaded.path}")
     with progress(show) as update:
-        listener = Listener(speak, update, _asker(request, bool(given["yes"])))
+        listener = Listener(speak, update, _asker(request, bool(given["yes"])), typed())
         installation, changed = install(request, listener)
     if given["keep_blobs"] and not update.used:
         speak(NOTHING_KEPT)

@@ -11,7 +11,7 @@ from types import FrameType
 
 import click
 
-from sifmod.errors import ConfigError, SifmodError
+from sifmod.errors import FILE_LIMIT, TOO_MANY_FILES, ConfigError, SifmodError
 
 # verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
 VERBS = {
@@ -25,6 +25,7 @@ VERBS = {
     "verify": ("verify", "Compare installed images and files with their receipts, or check signatures."),
     "uninstall": ("uninstall", "Remove modules; what the user added stays."),
     "rollback": ("rollback", "Switch a module back to its previous generation."),
+    "log": ("log", "Show what was changed, when, by whom and on which host."),
     "gc": ("gc", "Remove old generations and unused images (shows them unless --yes)."),
     "check": ("check", "Validate easyconfigs and render what they would install."),
     "schema": ("schema", "Print the JSON Schema of an easyconfig."),
@@ -91,7 +92,7 @@ def run(arguments: list[str]) -> int:
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, _terminated)
     try:
-        result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False)
+        result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False, obj=tuple(arguments))
     except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
         show_error("interrupted; repeat the command to go on where it stopped")
         return 130
@@ -160,6 +161,9 @@ def _operating_system_error(error: OSError) -> int:
             f"{place}{error.strerror}, nothing was published",
             "free space or choose another place with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what can go",
         )
+        return 18
+    if error.errno in TOO_MANY_FILES:
+        show_error(os.strerror(error.errno), FILE_LIMIT)
         return 18
     if error.errno == errno.ENOENT and not error.filename:  # what os.getcwd says
         show_error("the current directory has been removed", "go to another one and repeat the command")

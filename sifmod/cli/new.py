@@ -27,7 +27,7 @@ def command(reference: str, **given: str | bool | None) -> None:
     """
     from sifmod.actions.listener import Listener
     from sifmod.actions.new import NewOptions, check_target, make_draft, write_draft
-    from sifmod.cli.context import load_facts
+    from sifmod.cli.context import load_facts, typed
     from sifmod.cli.output import echo, print_json, quiet, say
     from sifmod.cli.progress import progress
 
@@ -37,7 +37,9 @@ def command(reference: str, **given: str | bool | None) -> None:
         check_target(Path(str(output)))
     options = NewOptions(texts.pop("name", None), texts.pop("version", None), texts.get("arch"), bool(given["offline"]))
     with progress(show) as update:
-        draft = make_draft(reference, load_facts(texts), options, Listener(say if show else quiet, update))
+        draft = make_draft(
+            reference, load_facts(texts), options, Listener(say if show else quiet, update, command=typed())
+        )
     target = None if output == "-" else Path(output or draft.filename)
     if target is not None:
         write_draft(draft, target)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -26,11 +26,6 @@ def echo(text: object, *, nl: bool = True, err: bool = False) -> None:
 def say(text: str) -> None:
     """A line of what is being done, in EasyBuild's form, on standard error."""
     echo(f"== {text}", err=True)
-
-
-def waiting(what: object) -> Callable[[str], None]:
-    """Says who works on `what` while a lock is waited for."""
-    return lambda who: say(f"waiting for {what}, which {who} is working on")
 
 
 def quiet(text: str) -> None:

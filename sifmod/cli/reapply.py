@@ -1,13 +1,14 @@
 """`sifmod install --module-only` without easyconfigs."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
+    from sifmod.actions.listener import Listener
     from sifmod.actions.reapply import Reapplication
     from sifmod.config.name import ModuleName
 
@@ -20,8 +21,9 @@ REFUSED = ("variant", "source", "rebuild", "force", "fetch", "keep_blobs", "comp
 
 def reapply(given: Given) -> int:
     """Print what a changed site, preset or quirk changes in the installed modules, as a diff, then change it."""
+    from sifmod.actions.listener import Listener
     from sifmod.actions.reapply import reapplications
-    from sifmod.cli.context import layout_for
+    from sifmod.cli.context import layout_for, typed
     from sifmod.cli.main import show_error
     from sifmod.cli.options import SITE_KEYS, in_full
     from sifmod.cli.output import echo, print_json, quiet, say
@@ -46,7 +48,8 @@ def reapply(given: Given) -> int:
     if refusal:
         speak("nothing was changed, as you chose")
     elif not only_shown:
-        found = tuple(_applied(one, speak) if one.changes else one for one in found)
+        listener = Listener(speak, command=typed())
+        found = tuple(_applied(one, listener) if one.changes else one for one in found)
     if given["as_json"]:
         print_json([_row(one) for one in found])
     errors = [one.error for one in found if one.error]
@@ -87,18 +90,17 @@ def _agreed(given: Given) -> bool:
     return click.confirm("Change them", default=True, err=True)
 
 
-def _applied(one: "Reapplication", speak: Callable[[str], None]) -> "Reapplication":
+def _applied(one: "Reapplication", listener: "Listener") -> "Reapplication":
     """Install it again; what goes wrong is kept, so that the others have their turn."""
     from sifmod.actions.install import install
-    from sifmod.actions.listener import Listener
     from sifmod.errors import SifmodError
 
     if one.request is None:
         return one
     try:
-        installation, changed = install(one.request, Listener(speak))
+        installation, changed = install(one.request, listener)
     except SifmodError as error:
         return replace(one, error=error)
     state = "installed" if changed else "another run has changed it meanwhile"
-    speak(f"{installation.module}: {state}, generation {installation.generation}")
+    listener.say(f"{installation.module}: {state}, generation {installation.generation}")
     return one

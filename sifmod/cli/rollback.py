@@ -12,11 +12,12 @@ from sifmod.cli.options import json_option, prefix_option
 @json_option
 def command(name: str, to: int | None, prefix: str | None, as_json: bool) -> None:
     """Switch a module back to the generation that was live before; also brings an uninstalled module back."""
+    from sifmod.actions.listener import Listener
     from sifmod.actions.ownership import ownership
     from sifmod.actions.rollback import rollback
-    from sifmod.cli.context import load_facts
+    from sifmod.cli.context import load_facts, typed
     from sifmod.cli.names import resolve
-    from sifmod.cli.output import print_json, receipt_data, say, waiting
+    from sifmod.cli.output import print_json, receipt_data, say
     from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules
 
@@ -24,7 +25,7 @@ def command(name: str, to: int | None, prefix: str | None, as_json: bool) -> Non
     layout = Layout(site.prefix)
     module = resolve(name, known_modules(layout))
     with ownership(site):
-        installation = rollback(layout, module, to, site.lock_lease, waiting(module))
+        installation = rollback(layout, module, to, site.lock_lease, Listener(say, command=typed()))
     if as_json:
         print_json(receipt_data(installation))
     else:

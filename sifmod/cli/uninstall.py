@@ -12,12 +12,13 @@ from sifmod.cli.options import prefix_option
 @prefix_option
 def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str | None) -> None:
     """Take modules out of sight; files stay for `rollback` and running jobs until `gc`, what you added for ever."""
+    from sifmod.actions.listener import Listener
     from sifmod.actions.ownership import ownership
     from sifmod.actions.uninstall import purge as free
     from sifmod.actions.uninstall import uninstall
-    from sifmod.cli.context import load_facts
+    from sifmod.cli.context import load_facts, typed
     from sifmod.cli.names import resolve
-    from sifmod.cli.output import counted, human_size, say, waiting
+    from sifmod.cli.output import counted, human_size, say
     from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules
 
@@ -25,9 +26,10 @@ def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str 
     layout = Layout(site.prefix)
     known = known_modules(layout)
     modules = [resolve(name, known) for name in names]
+    listener = Listener(say, command=typed())
     for module in modules:
         with ownership(site):
-            done = uninstall(layout, module, site.lock_lease, waiting(module))
+            done = uninstall(layout, module, site.lock_lease, listener)
         go_on = "lose it" if purge else "go on with it, but cannot unload it"
         say(f"{module}: shells that have it loaded {go_on}: start a new one")
         later = "" if purge else f"; `sifmod rollback {module}` brings it back, `sifmod gc` frees its space"
@@ -37,12 +39,12 @@ def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str 
     if not purge:
         return
     with ownership(site):
-        plan, done_now = free(layout, modules, site.lock_lease, waiting("the tree"), ask_jobs=not ignore_jobs)
+        plan, done_now = free(layout, modules, site.lock_lease, listener, ask_jobs=not ignore_jobs)
     for old in plan.generations:
         if old.keep:
             say(f"{old.module}: generation {old.number} stays in {old.root}: {old.keep}")
-    for image in plan.images:
-        if image.keep:
-            say(f"{image.image.path} stays: {image.keep}")
+    for path, keep in (*((old.image.path, old.keep) for old in plan.images), *((u.path, u.keep) for u in plan.used)):
+        if keep:
+            say(f"{path} stays: {keep}")
     gone = f"{counted(len(done_now.generations), 'generation')}, {counted(len(done_now.images), 'image')}"
     say(f"removed {gone}: {human_size(done_now.size)}")

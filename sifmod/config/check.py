@@ -21,7 +21,7 @@ def check_layer(model: type[BaseModel], layer: Node) -> tuple[Problem, ...]:
     """The problems of one layer by itself: keys may be missing, `null` and `key+` are allowed."""
     stripped, problems = _strip(layer, "")
     checked = _problems(model, stripped, partial=True)
-    return tuple(sorted((*problems, *checked, *_removed(model, layer, ()))))
+    return tuple(sorted((*problems, *checked, *_unknown_nulls(model, layer, ()))))
 
 
 def build(model: type[M], merged: Node) -> M | tuple[Problem, ...]:
@@ -67,14 +67,14 @@ def _strip(node: Node, path: str) -> tuple[Node, list[Problem]]:
     return replace(node, value=entries), problems
 
 
-def _removed(model: type[BaseModel], layer: Node, location: Location) -> Iterator[Problem]:
-    """The problems of keys whose value is `null`: one that is not known removes nothing."""
-    for key, value in layer.entries.items():
-        inner = (*location, base_key(key))
-        if value.value is None and _schema(model).forbids(inner):
-            message = _unknown(inner, _schema(model))
-            yield problem_at(value.key, reduce(join_key, (*location, key), ""), message)
-        yield from _removed(model, value, inner)
+def _unknown_nulls(model: type[BaseModel], node: Node, location: Location) -> Iterator[Problem]:
+    """The unknown keys that `null` would remove; pydantic never sees them."""
+    for key, value in node.entries.items():
+        inside = (*location, base_key(key))
+        if value.value is None and not _schema(model).knows(inside):
+            message = _unknown(_schema(model), inside)
+            yield problem_at(value.key, reduce(join_key, inside, ""), message)
+        yield from _unknown_nulls(model, value, inside)
 
 
 def _problems(model: type[BaseModel], tree: Node, partial: bool) -> tuple[Problem, ...]:
@@ -122,7 +122,7 @@ def _message(detail: ErrorDetails, model: type[BaseModel], node: Node, location:
     schema = _schema(model)
     match detail["type"]:
         case "extra_forbidden":
-            return _unknown(location, schema)
+            return _unknown(schema, location)
         case "missing":
             return "is missing"
         case "value_error":
@@ -140,7 +140,7 @@ def _message(detail: ErrorDetails, model: type[BaseModel], node: Node, location:
     return f"expected {expected}, got {kind(node)}{near}{_quoted_form(expected, node, location)}"
 
 
-def _unknown(location: Location, schema: "_Schema") -> str:
+def _unknown(schema: "_Schema", location: Location) -> str:
     known = schema.keys(location[:-1])
     near = did_you_mean(str(location[-1]), known)
     return f"unknown key{near or f'; known are {_listed(sorted(known))}'}"
@@ -172,10 +172,10 @@ class _Schema:
     def keys(self, location: Location) -> tuple[str, ...]:
         return tuple(self._at(location).get("properties", {}))
 
-    def forbids(self, location: Location) -> bool:
-        """Tell whether the model at this location has certain keys, and this is none of them."""
-        around = self._at(location[:-1])
-        return "properties" in around and location[-1] not in around["properties"]
+    def knows(self, location: Location) -> bool:
+        """Whether the last step is a key there; where any key can be, and where none is told, it is."""
+        known = self.keys(location[:-1])
+        return not known or location[-1] in known
 
     def choices(self, location: Location) -> tuple[str, ...]:
         return tuple(self._at(location).get("enum", ()))

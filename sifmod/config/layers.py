@@ -9,6 +9,7 @@ from sifmod.config.check import check_layer
 from sifmod.config.easyconfig import Accelerator, Easyconfig, EasyconfigFile
 from sifmod.config.find import SUFFIXES, find_easyconfig, places_before
 from sifmod.config.input import Input
+from sifmod.config.merge import base_key
 from sifmod.config.node import Mark, Node, join_key, problem_at, shown, tree
 from sifmod.config.yaml import load_yaml
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem
@@ -63,9 +64,9 @@ class _Reading:
     robot_paths: tuple[Path, ...]
     problems: list[Problem] = field(default_factory=list)
 
-    def file(self, path: Path, above: tuple[Path, ...]) -> Layers:
-        """`above` are the files that extend this one, by their real paths."""
-        node, inputs = self._read(path, EasyconfigFile)
+    def file(self, path: Path, above: tuple[Path, ...], extends: Node | None = None) -> Layers:
+        """`above` are the files that extend this one, by their real paths; `extends` is where the last one says so."""
+        node, inputs = self._read(path, EasyconfigFile) if extends is None else self._base(path, extends)
         if node is None:
             return Layers((), (), {}, ())
         preset, read = self._preset(node.entries.get("preset"), "preset")
@@ -106,6 +107,18 @@ class _Reading:
         self.problems += (*document.problems, *check_layer(model, document.node))
         return document.node, (document.input,)
 
+    def _base(self, path: Path, extends: Node) -> tuple[Node | None, tuple[Input, ...]]:
+        """As `_read`, for a file that another one names: of what is no easyconfig nothing is shown."""
+        apart = _Reading(self.robot_paths)
+        node, inputs = apart._read(path, EasyconfigFile)
+        keys = {base_key(key) for key in node.entries} if node is not None else set()
+        strange = apart.problems and path.suffix not in SUFFIXES
+        if strange or (node is not None and not keys & EasyconfigFile.model_fields.keys()):
+            self._problem(extends, "extends", f"{shown(str(path))} is no easyconfig")
+            return None, ()
+        self.problems += apart.problems
+        return node, inputs
+
     def _preset(self, named: Node | None, key: str) -> tuple[tuple[Node, ...], tuple[Input, ...]]:
         if named is None or not isinstance(named.value, str):
             return (), ()
@@ -145,7 +158,7 @@ class _Reading:
             circle = " → ".join(file.name for file in (*above[above.index(real) :], real))
             self._problem(named, "extends", f"an easyconfig cannot extend itself: {circle}")
             return nothing
-        base = self.file(found, above)
+        base = self.file(found, above, named)
         return replace(base, inputs=(*absent, *base.inputs))
 
     def _problem(self, node: Node, key: str, message: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sifmod.errors import FetchError, InstallError, PermissionsError
+from sifmod.errors import FILE_LIMIT, TOO_MANY_FILES, FetchError, InstallError, PermissionsError
 
 _HINT = (
     "free some space (`sifmod gc` shows what it could remove), or choose another place with --prefix PATH"
@@ -99,7 +99,7 @@ def reading(path: Path) -> Iterator[None]:
         reason = error.strerror or str(error)
         if error.errno in (errno.EACCES, errno.EPERM):
             raise PermissionsError(f"cannot read {path}: {reason}") from error
-        raise FetchError(f"cannot read {path}: {reason}") from error
+        raise FetchError(f"cannot read {path}: {reason}", _hint(error)) from error
 
 
 @contextmanager
@@ -113,4 +113,8 @@ def writing(path: Path) -> Iterator[None]:
             raise NoSpaceError(f"cannot write {path}: {reason}; what was written of it was removed", _HINT) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise PermissionsError(f"cannot write {path}: {reason}") from error
-        raise FetchError(f"cannot write {path}: {reason}") from error
+        raise FetchError(f"cannot write {path}: {reason}", _hint(error)) from error
+
+
+def _hint(error: OSError) -> str:
+    return FILE_LIMIT if error.errno in TOO_MANY_FILES else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sifmod.errors import InstallError, PermissionsError, SifmodError
+from sifmod.errors import FILE_LIMIT, TOO_MANY_FILES, InstallError, PermissionsError, SifmodError
 
 READ_ONLY = 0o444
 READ_ONLY_EXECUTABLE = 0o555
@@ -39,7 +39,7 @@ def explain(error: OSError, doing: str) -> SifmodError:
         )
     if error.errno in _DENIED:
         return PermissionsError(message, _WRITABLE)
-    return InstallError(message)
+    return InstallError(message, FILE_LIMIT if error.errno in TOO_MANY_FILES else "")
 
 
 @contextmanager

@@ -11,6 +11,7 @@ Syntax = Literal["lua", "tcl"]
 
 RECEIPT = "receipt.json"
 HISTORY = "history.json"
+LOG = ".log"
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,20 @@ class Layout(Workplace):
     def image(self, sha256: str) -> Path:
         """The stored image of one digest."""
         return self.images / f"{sha256}.sif"
+
+    @property
+    def logs(self) -> Path:
+        """What was changed in the tree, a file for each module, and one for the store."""
+        return self.prefix / "log"
+
+    @property
+    def module_logs(self) -> Path:
+        """The files of modules, which outlive them."""
+        return self.logs / "modules"
+
+    def log(self, module: ModuleName | None) -> Path:
+        """The file of one module; of the store for None."""
+        return Path(f"{self.prefix}/log/modules/{module}{LOG}") if module else self.logs / f"store{LOG}"
 
     @property
     def partials(self) -> Path:

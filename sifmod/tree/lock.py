@@ -163,6 +163,14 @@ def forget_locks(workplace: Workplace) -> None:
         directory.rmdir()
 
 
+def is_held(workplace: Workplace, name: str) -> bool:
+    """Whether a process holds the lock `name`; one that died on another node counts until it is taken over."""
+    try:
+        return not leases.newest(workplace.locks / spelled(name)).vacant
+    except OSError:  # closed to this user
+        return False
+
+
 def left_over(workplace: Workplace) -> tuple[str, ...]:
     """The locks whose holders died on this node and left something behind, sorted. Cheap when there is none.
 
@@ -171,6 +179,11 @@ def left_over(workplace: Workplace) -> tuple[str, ...]:
     owners = {entry.owner for entry in _entries(workplace.staging) if not entry.fenced or _removable(entry.path)}
     dead = (owner for owner in owners if leases.newest(workplace.locks / owner).vacant)
     return tuple(sorted(owner.replace("@", "/") for owner in dead))
+
+
+def closed_remains(workplace: Workplace) -> tuple[Path, ...]:
+    """What runs that died have left and this user cannot remove, sorted."""
+    return tuple(sorted(e.path for e in _entries(workplace.staging) if e.fenced and not _removable(e.path)))
 
 
 def _removable(directory: Path) -> bool:

@@ -19,7 +19,7 @@ from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree.disk import move, prune, sync_directory, take, write
 from sifmod.tree.incoming import Incoming
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import FENCED, Held, lock
+from sifmod.tree.lock import FENCED, Held, left_over, lock
 from sifmod.tree.partial import lock_name, open_partial, own_key
 from sifmod.tree.stored_image import StoredImage, given_by, has_its_size, is_whole, read_stored
 from sifmod.tree.use import all_used_images
@@ -46,6 +46,7 @@ class Store(Incoming):
         self._on_wait = on_wait
         self._fresh = fresh
         self._damaged: set[str] = set()
+        self.brought: list[tuple[str, int]] = []  # digest and bytes of each image that this run has put in
 
     def find(self, sha256: str) -> Path | None:
         """The stored image of this digest, or None; its content is not read (`damaged` does), its size is checked."""
@@ -58,7 +59,9 @@ class Store(Incoming):
 
     def refetching(self) -> "Store":
         """The same store, which offers nothing that is there."""
-        return Store(self._layout, self._held, self._on_wait, fresh=True)
+        store = Store(self._layout, self._held, self._on_wait, fresh=True)
+        store.brought = self.brought
+        return store
 
     def damaged(self, sha256: str) -> bool:
         """Whether another image is stored under this digest, which is not found any more; reads all of it."""
@@ -131,6 +134,7 @@ class Store(Incoming):
             self._record(given_by(image, origin, source))
             move(incoming, path, self._layout.prefix)
             self._damaged.discard(sha256)
+            self.brought.append((sha256, image.size))
         return path
 
     def gave(self, path: Path, origin: ImageOrigin, source: str) -> None:
@@ -192,6 +196,19 @@ def pinned(layout: Layout) -> frozenset[str]:
     """The digests of images that runs use just now; one that has lost its lock uses none."""
     pins = layout.staging.glob(f"*/*{_PIN}")
     return frozenset(path.name.removesuffix(_PIN) for path in pins if path.parent.suffix != FENCED)
+
+
+def in_work(layout: Layout) -> frozenset[str]:
+    """The same, without those of runs that died on this node."""
+    dead = left_over(layout)
+    pins = (path for path in layout.staging.glob(f"*/*{_PIN}") if path.parent.suffix != FENCED)
+    alive = (path for path in pins if path.parent.name.rsplit(".", 2)[0].replace("@", "/") not in dead)
+    return frozenset(path.name.removesuffix(_PIN) for path in alive)
+
+
+def strangers(layout: Layout) -> tuple[Path, ...]:
+    """The images in the store's place that it has no receipt of, sorted: sifmod did not put them there."""
+    return tuple(path for path in sorted(layout.images.glob("*.sif")) if read_stored(layout, path.stem) is None)
 
 
 def _seal(path: Path) -> int:

@@ -1,6 +1,7 @@
 """A StoredImage: what the store's receipt says of an image, and whether the image is still that."""
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -53,6 +54,16 @@ def given_by(image: StoredImage, origin: ImageOrigin, source: str) -> StoredImag
     before = image.origin
     made_anew = origin.compression and (origin.compression, origin.tools) != (before.compression, before.tools)
     return image._replace(origin=origin if made_anew or not before.manifest else before, given=given)
+
+
+def keeper(layout: Layout, path: Path) -> Path | None:
+    """The prefix in whose store the file at `path` lies, through links too; None for a file of no store.
+
+    None too for the path that this tree's own store has for an image: a generation that links to it keeps it.
+    """
+    real = Path(os.path.realpath(path))
+    stored = real.parent.parts[-2:] == ("images", "sha256") and real.with_suffix(".json").is_file()
+    return real.parents[2] if stored and path != layout.image(real.stem) else None
 
 
 def has_its_size(image: StoredImage) -> bool:

@@ -101,8 +101,9 @@ def published_are_whole(prefix: Path, known: Known) -> None:
 
 
 def paths(prefix: Path) -> set[str]:
-    """Every path in the tree; of the locks only what is not a lock's own."""
+    """Every path in the tree but the log, which differs; of the locks only what is not a lock's own."""
     found = {str(path.relative_to(prefix)) for path in prefix.rglob("*")} - {".locks", ".staging"}
+    found = {path for path in found if path.partition("/")[0] != "log"}
     locks = {path for path in found if path.startswith(".locks/")}
     return found - {path for path in locks if LEFT_BY_LOCKS.fullmatch(path.removeprefix(".locks/"))}
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from sifmod.actions.listener import Listener
 from sifmod.config.input import Input
 from sifmod.config.name import ModuleName
 from sifmod.module.file import File
@@ -23,6 +24,9 @@ LEASE = 30.0
 def nobody(who: str) -> None:
     """For a lock that nobody else may hold."""
     raise AssertionError(f"had to wait for {who}")
+
+
+ALONE = Listener(nobody)
 
 
 def say(who: str) -> None:
@@ -100,11 +104,11 @@ def become(user: User) -> None:
 
 
 def names(layout: Layout) -> set[str]:
-    """Every path of the tree, relative to the prefix, except what locks leave: the sign of litter."""
+    """Every path of the tree, relative to the prefix, except the log and what locks leave: the sign of litter."""
     found = set()
     for directory, directories, files in os.walk(layout.prefix):
         inside = Path(directory).relative_to(layout.prefix)
-        if inside == Path() and ".locks" in directories:
-            directories.remove(".locks")
+        if inside == Path():
+            directories[:] = [name for name in directories if name not in (".locks", "log")]
         found |= {str(inside / name) for name in (*directories, *files)}
     return found

@@ -1,0 +1,229 @@
+"""What a gc can remove: old generations, unused images, downloads that were given up; and why the rest stays."""
+
+import os
+import time
+from collections.abc import Collection, Container, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from sifmod.config.name import ModuleName
+from sifmod.tree.addition import changes, only_in
+from sifmod.tree.disk import removable
+from sifmod.tree.history import previous, read_history, superseded
+from sifmod.tree.jobs import NO_JOBS, Jobs, ask_slurm
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import closed_remains, is_held
+from sifmod.tree.partial import Partial, lock_name, partials
+from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
+from sifmod.tree.store import entries, in_work, strangers
+from sifmod.tree.stored_image import StoredImage
+from sifmod.tree.use import used_images
+
+DAYS = 14.0
+_DAY = 86400.0
+_NAMED = 3  # users of an image
+Rules = tuple[Jobs, float, bool]  # the jobs that count, days to keep for, whether what `rollback` goes back to may go
+
+
+class OldGeneration(NamedTuple):
+    """A generation that is not live. `keep` says why it stays; empty: it goes."""
+
+    module: ModuleName
+    number: int
+    root: Path
+    keep: str
+
+
+class UsedImage(NamedTuple):
+    """An image that stays: `keep` says which generations use it, or that sifmod did not put it there."""
+
+    path: Path
+    size: int
+    keep: str
+
+
+class OldImage(NamedTuple):
+    """An image that no generation which stays uses. `keep` says why it stays; empty: it goes."""
+
+    image: StoredImage
+    keep: str
+
+
+class OldPartial(NamedTuple):
+    """A download that did not come to its end. `keep` says why it stays; empty: it goes."""
+
+    partial: Partial
+    keep: str
+
+
+class GcPlan(NamedTuple):
+    """What a gc would do: everything but live generations, with the reason to keep it or none."""
+
+    generations: tuple[OldGeneration, ...]
+    images: tuple[OldImage, ...]
+    used: tuple[UsedImage, ...]
+    empty: tuple[ModuleName, ...]  # uninstalled modules of which only the history will be left
+    partials: tuple[OldPartial, ...]
+    closed: tuple[Path, ...]  # what runs that died have left, and only another user can remove
+    jobs: Jobs
+    days: float
+    rollbacks: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes of the images and the downloads that go."""
+        images = sum(old.image.size for old in self.images if not old.keep)
+        return images + sum(old.partial.size for old in self.partials if not old.keep)
+
+
+def plan_gc(
+    layout: Layout,
+    days: float = DAYS,
+    *,
+    ask_jobs: bool = True,
+    rollbacks: bool = False,
+    only: Collection[ModuleName] | None = None,
+) -> GcPlan:
+    """Decide what can go, and change nothing.
+
+    A generation stays while it is live or the one to roll back to (but with `rollbacks`), for `days` after another took
+    its place or the module was uninstalled, while a Slurm job submitted before that is known or Slurm cannot be asked,
+    and while it holds anything that its receipt does not name or that was changed, unless the live generation has the
+    same. Images stay as long as any generation that stays links to them, and while a run works with them; one that no
+    receipt names, for `days`. Without `ask_jobs` no job counts. `only`: the generations of other modules all stay.
+    """
+    jobs = ask_slurm(layout.prefix) if ask_jobs else NO_JOBS
+    generations: list[OldGeneration] = []
+    empty = []
+    for module in known_modules(layout) if only is None else sorted(only):
+        old = old_generations(layout, module, (jobs, days, rollbacks))
+        generations += old
+        if live_number(layout, module) is None and not any(generation.keep for generation in old):
+            empty.append(module)
+    going = {generation.root for generation in generations if not generation.keep}
+    users = _users(layout, going)
+    images = tuple(_old_images(layout, users, going, (jobs, days, rollbacks)))
+    return GcPlan(
+        tuple(generations),
+        images,
+        tuple(_used_images(layout, users)),
+        tuple(empty),
+        tuple(_old_partials(layout, days)),
+        closed_remains(layout),
+        jobs,
+        days,
+        rollbacks,
+    )
+
+
+def old_generations(layout: Layout, module: ModuleName, rules: Rules) -> list[OldGeneration]:
+    """Every generation of the module that is not live, oldest first."""
+    now = live_number(layout, module)
+    old = []
+    for number in numbers(layout, module):
+        if number != now:
+            root = layout.generation(module, number)
+            old.append(OldGeneration(module, number, root, _why_keep(layout, module, number, rules)))
+    return old
+
+
+def _why_keep(layout: Layout, module: ModuleName, number: int, rules: Rules) -> str:
+    jobs, days, rollbacks = rules
+    events = read_history(layout, module)
+    installation = read_receipt(layout.generation(module, number))
+    if installation is None:
+        return "it has no receipt that can be read"
+    installed = live_number(layout, module) is not None
+    if installed and not rollbacks and previous(events, numbers(layout, module)) == number:
+        return "`sifmod rollback` goes back to it"
+    since = superseded(events, number)
+    if since is None and number not in {event.generation for event in events} and is_held(layout, str(module)):
+        return "a run makes it now"
+    if since is None:
+        return "it is not known since when it is not in use"
+    return _too_young(since, jobs, days) or _holds_others_files(layout, installation)
+
+
+def _too_young(since: float, jobs: Jobs, days: float) -> str:
+    if time.time() - since < days * _DAY:
+        return f"out of use since {_date(since)}, kept for {days:g} days"
+    if jobs.unknown:
+        return f"it may be in use by a job: {jobs.unknown}"
+    if jobs.earliest is not None and jobs.earliest < since:
+        return f"it may be in use by a job submitted {_date(jobs.earliest)}, before another took its place"
+    return ""
+
+
+def _holds_others_files(layout: Layout, installation: Installation) -> str:
+    try:
+        added = only_in(installation, live(layout, installation.module))
+        changed = changes(installation)
+    except OSError as error:
+        return f"it cannot be looked through: {error}"
+    if not removable(Path(installation.root)):
+        return "another user's directories in it are closed to you"
+    if added:
+        return f"it holds files that sifmod did not put there: {', '.join(added[:5])}"
+    if changed:
+        return f"files in it were changed by hand: {', '.join(changed[:5])}"
+    return ""
+
+
+def _users(layout: Layout, going: set[Path]) -> dict[str, list[str]]:
+    """Who uses an image, by its digest: of the generations that stay, a live one by the module's name alone."""
+    users: dict[str, list[str]] = {}
+    for module in known_modules(layout):
+        now = live_number(layout, module)
+        for number in numbers(layout, module):
+            if (root := layout.generation(module, number)) not in going:
+                for sha256 in used_images(root):
+                    name = str(module) if number == now else f"{module} generation {number}"
+                    users.setdefault(sha256, []).append(name)
+    return users
+
+
+def _used_images(layout: Layout, users: dict[str, list[str]]) -> Iterator[UsedImage]:
+    for image in entries(layout):
+        if names := users.get(image.sha256):
+            yield UsedImage(image.path, image.size, f"used by {_several(names)}")
+    for path in strangers(layout):
+        yield UsedImage(path, path.lstat().st_size, "sifmod did not put it there")
+
+
+def _several(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
+
+
+def _old_images(layout: Layout, users: Container[str], going: set[Path], rules: Rules) -> Iterator[OldImage]:
+    jobs, days, _ = rules
+    roots = (root for root in _roots(layout) if root not in going)
+    released = {found.image.sha256 for root in roots if (found := read_receipt(root))}
+    busy = in_work(layout)
+    for image in entries(layout):
+        if image.sha256 in busy and image.sha256 not in users:
+            yield OldImage(image, "a run works with it now")
+        elif image.sha256 not in users:
+            # Whoever removed the link of an installed module gave the image up; any other may be an install to come.
+            yield OldImage(image, "" if image.sha256 in released else _too_young(image.added, jobs, days))
+
+
+def _old_partials(layout: Layout, days: float) -> Iterator[OldPartial]:
+    for partial in partials(layout):
+        young = time.time() - partial.changed < days * _DAY
+        keep = f"a fetch can go on with it; written {_date(partial.changed)}, kept for {days:g} days" if young else ""
+        if is_held(layout, lock_name(partial.key)):
+            keep = "a run works with it now"
+        if not keep and not os.access(partial.path, os.W_OK | os.X_OK):
+            keep = "it is another user's, and closed to others"
+        yield OldPartial(partial, keep)
+
+
+def _roots(layout: Layout) -> Iterator[Path]:
+    for module in known_modules(layout):
+        yield from (layout.generation(module, number) for number in numbers(layout, module))
+
+
+def _date(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"

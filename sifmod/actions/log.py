@@ -1,0 +1,63 @@
+"""log: who changed what in a tree, and when."""
+
+from collections.abc import Collection, Iterator
+
+from sifmod.actions.listener import Listener
+from sifmod.config.name import ModuleName
+from sifmod.errors import SifmodError
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import Held, lock
+from sifmod.tree.log import STORE, Done, Log, append, entry, logged_modules, read_log
+from sifmod.tree.store import Store
+
+
+def record(layout: Layout, done: Done, held: Held, listener: Listener) -> None:
+    """Write what was done to a module, under its lock. What cannot be written is a warning: the change is made.
+
+    A run that has lost the lock since writes nothing: others write there now.
+    """
+    try:
+        held.check()
+        append(layout, entry(done, listener.command))
+    except OSError as error:
+        _warn(f"cannot write {layout.log(done.module)}: {error.strerror or error}", listener)
+    except SifmodError as error:
+        _warn(error.message, listener)
+
+
+def record_of_store(layout: Layout, done: Done, lease: float, listener: Listener) -> None:
+    """Write what was done to the store, as `record` does for a module."""
+    try:
+        with lock(layout, STORE, lease, listener.waiting("the log")) as held:
+            record(layout, done, held, listener)
+    except SifmodError as error:
+        _warn(error.message, listener)
+
+
+def record_fetched(layout: Layout, store: Store, lease: float, listener: Listener) -> None:
+    """Write what a fetch has brought into the store."""
+    for image, size in store.brought:
+        record_of_store(layout, Done("fetched", image=image, size=size), lease, listener)
+
+
+def changes(layout: Layout, names: Collection[str] = ()) -> Log:
+    """Every change of the tree, the newest last; with names only of the modules that they mean.
+
+    A name is a module's, with its version or without (`PyTorch`), or the beginning of some (`PyTorch/2.2`).
+    """
+    modules, problems = logged_modules(layout)
+    wanted = {module for name in names for module in _meant(name, modules)}
+    logs = [read_log(layout, module) for module in (sorted(wanted) if names else (None, *modules))]
+    entries = sorted((one for log in logs for one in log.entries), key=lambda one: one.time)
+    return Log(tuple(entries), (*problems, *(problem for log in logs for problem in log.problems)))
+
+
+def _meant(name: str, modules: tuple[ModuleName, ...]) -> Iterator[ModuleName]:
+    exact = tuple(module for module in modules if name in (module.name, str(module)))
+    begins = (module for module in modules if "/" in name and str(module).startswith(name))
+    yield from exact or begins
+
+
+def _warn(why: str, listener: Listener) -> None:
+    why = why.partition(";")[0]  # what follows is that nothing was changed
+    listener.warn_once("the log", f"the change is made, but it is not in the log: {why}")

@@ -1,0 +1,230 @@
+"""The log: a line for each change of a tree, which says what, when, who, on which host and by which command.
+
+Each module has a file, written under the module's lock, and the store has one, written under the lock STORE: O_APPEND
+alone loses lines where two nodes write over NFS. A file is only ever appended to. The files lie outside of the
+generations, so that `uninstall` and `gc` leave them. Nothing is decided by a log: that is what the history is for.
+"""
+
+import errno
+import json
+import os
+import pwd
+import re
+import stat
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sifmod import __version__
+from sifmod.config.name import ModuleName, is_part
+from sifmod.tree.disk import opened, sync_directory
+from sifmod.tree.layout import LOG, Layout
+
+STORE = "log"  # the lock under which the store's file is written
+LONGEST = 4096  # bytes of a line, its end included
+LARGEST = 1 << 22  # bytes of a file that are read, from its end
+_COMMAND = 1000  # characters
+_NAME = 100  # characters of a user or a host
+_HUGE = 1 << 62
+_TIME = re.compile(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
+_SHA256 = re.compile("[0-9a-f]{64}")
+_NO_LOGIN = (1 << 32) - 1  # audit(7): the process belongs to no login
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Done(NamedTuple):
+    """What a verb did: to a module, or without one to the store."""
+
+    what: str  # installed, rendered, restored, rolled back, uninstalled, removed, fetched
+    module: ModuleName | None = None
+    before: int | None = None  # the generation that was live, or that was removed
+    after: int | None = None  # the generation that is live now
+    image: str | None = None  # its digest
+    size: int | None = None  # bytes that came or went
+
+
+class Entry(NamedTuple):
+    """One line of the log."""
+
+    time: str  # UTC, as ISO 8601 has it: 2026-11-22T07:36:29.412Z
+    user: str
+    uid: int
+    login: str | None  # who logged in, where that is another user: with sudo, say
+    host: str
+    sifmod: str  # version
+    command: str  # as it was typed, without passwords and signatures
+    done: Done
+
+
+class Log(NamedTuple):
+    """What was read, oldest first, and what could not be."""
+
+    entries: tuple[Entry, ...]
+    problems: tuple[str, ...]
+
+
+def entry(done: Done, command: str) -> Entry:
+    """What this process has just done."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    uid, login = os.geteuid(), _login()
+    user = _user(uid)
+    shown = command if len(command) <= _COMMAND else f"{command[: _COMMAND - 1]}…"
+    return Entry(
+        now,
+        user,
+        uid,
+        _user(login) if login not in (None, uid) else None,
+        _printable(os.uname().nodename)[:_NAME],
+        __version__,
+        _printable(shown),
+        done,
+    )
+
+
+def append(layout: Layout, made: Entry) -> None:
+    """Write a line, under the lock that its file has, in one call and durably.
+
+    Others may have put anything in the file's place: no link is followed, and only a regular file with one name is
+    written to. A line that an earlier run could not write to its end is ended first. Raises OSError.
+    """
+    path, line = layout.log(made.done.module), _line(made)
+    with opened(path.parent, layout.prefix, make=True) as directory:
+        descriptor = os.open(path.name, _APPEND, 0o666, dir_fd=directory)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+                raise OSError(f"{path} is no regular file with one name")
+            if status.st_size and os.pread(descriptor, 1, status.st_size - 1) != b"\n":
+                line = b"\n" + line
+            if os.write(descriptor, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if not status.st_size:
+            sync_directory(directory)
+
+
+def read_log(layout: Layout, module: ModuleName | None) -> Log:
+    """The log of a module, or of the store; of a large one the end.
+
+    Others may have written it: a line that this file would not write is left out, and told.
+    """
+    path = layout.log(module)
+    try:
+        lines, cut = _lines(path, layout.prefix)
+    except FileNotFoundError:
+        return Log((), ())
+    except OSError as error:
+        return Log((), (_unread(path, error),))
+    read = [_entry(line, module) for line in lines]
+    entries = tuple(one for one in read if one is not None)
+    damaged = len(read) - len(entries)
+    problems = [f"the log {path} is large: only its end was read"] if cut else []
+    if damaged:
+        problems.append(f"{damaged} line{'s' if damaged > 1 else ''} of the log {path} cannot be read")
+    return Log(entries, tuple(problems))
+
+
+def logged_modules(layout: Layout) -> tuple[tuple[ModuleName, ...], tuple[str, ...]]:
+    """Every module that has a log, sorted by name, and what could not be looked at; it may be uninstalled, and gone."""
+    found: list[ModuleName] = []
+    problems: list[str] = []
+    for name in filter(is_part, _names(layout.module_logs, layout.prefix, problems)):
+        for file in _names(layout.module_logs / name, layout.prefix, problems):
+            version = file.removesuffix(LOG)
+            if file != version and is_part(version):
+                found.append(ModuleName(name, version))
+    return tuple(sorted(found)), tuple(problems)
+
+
+def as_data(made: Entry) -> dict[str, object]:
+    """The entry as what JSON can say: a line's content, and what `--json` prints."""
+    done = made.done
+    changed = {"module": str(done.module) if done.module else None, "from": done.before, "to": done.after}
+    fields: dict[str, object] = made._asdict()
+    del fields["done"]
+    return {**fields, "what": done.what, **changed, "image": done.image, "size": done.size}
+
+
+def _line(made: Entry) -> bytes:
+    """Never longer than LONGEST: of a command whose spelling is so long the beginning is kept."""
+    while len(line := json.dumps(as_data(made)).encode() + b"\n") > LONGEST:
+        made = made._replace(command=f"{made.command[: len(made.command) // 2]}…")
+    return line
+
+
+def _lines(path: Path, top: Path) -> tuple[list[bytes], bool]:
+    """The lines of the file, of the last LARGEST bytes at most, and whether there are more; raises OSError."""
+    with opened(path.parent, top) as directory:
+        descriptor = os.open(path.name, _READ, dir_fd=directory)
+    with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 (a descriptor)
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(f"{path} is no regular file")
+        start = max(0, status.st_size - LARGEST)
+        file.seek(start)
+        lines = file.read(LARGEST).split(b"\n")
+    return [line for line in (lines[1:] if start else lines) if line], start > 0
+
+
+def _entry(line: bytes, module: ModuleName | None) -> Entry | None:
+    """The entry of a line in the file of `module`; None for what is none."""
+    try:
+        return _checked(json.loads(line), module) if len(line) < LONGEST else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _checked(fields: dict[str, Any], module: ModuleName | None) -> Entry:
+    texts = [fields[key] for key in ("time", "user", "host", "sifmod", "command", "what")]
+    login, image = fields["login"], fields["image"]
+    texts += [text for text in (login, image) if text is not None]
+    numbers = [fields[key] for key in ("from", "to", "size") if fields[key] is not None]
+    if not all(isinstance(text, str) and text.isprintable() for text in texts):
+        raise TypeError("a text that is none")
+    if not all(type(number) is int and 0 <= number < _HUGE for number in (fields["uid"], *numbers)):
+        raise TypeError("a number that is none")
+    if not _TIME.fullmatch(fields["time"]) or (image is not None and not _SHA256.fullmatch(image)):
+        raise ValueError("no time or no digest")
+    if fields["module"] != (str(module) if module else None):
+        raise ValueError("it is about another module")
+    done = Done(fields["what"], module, fields["from"], fields["to"], image, fields["size"])
+    return Entry(**{name: fields[name] for name in Entry._fields[:-1]}, done=done)
+
+
+def _names(directory: Path, top: Path, problems: list[str]) -> list[str]:
+    try:
+        with opened(directory, top) as place:
+            return os.listdir(place)  # noqa: PTH208 (a descriptor)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        problems.append(_unread(directory, error))
+    return []
+
+
+def _unread(path: Path, error: OSError) -> str:
+    return f"the log {path} cannot be read: {error.strerror or error}"
+
+
+def _user(uid: int) -> str:
+    """The name of a user; the number of one that this machine does not know."""
+    try:
+        return _printable(pwd.getpwuid(uid).pw_name)[:_NAME]
+    except KeyError:
+        return str(uid)
+
+
+def _login() -> int | None:
+    """Who logged in, as the kernel's audit keeps it, or None."""
+    with suppress(OSError, ValueError):
+        uid = int(Path("/proc/self/loginuid").read_text())
+        return uid if uid != _NO_LOGIN else None
+    return None
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

@@ -1,0 +1,20 @@
+"""The installed command `sifmod`: starts it with its own modules, whatever PYTHONPATH holds.
+
+A `sifmod.py` or `yaml.py` of the user's on PYTHONPATH goes before what is installed, and an installed program cannot
+ask for `python -P` or `-I`. So the places of PYTHONPATH go behind all others here; where sifmod itself is installed in
+one of them (EasyBuild does so) the order stays. Apart from the package, for that might be the wrong one.
+"""
+# ruff: noqa: PTH100, PTH120 (pathlib might be the user's too)
+
+import os
+import sys
+
+
+def main() -> int:
+    """Run the command line and return the exit code."""
+    given = {os.path.abspath(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep)}
+    if "PYTHONPATH" in os.environ and os.path.dirname(os.path.abspath(__file__)) not in given:
+        sys.path.sort(key=lambda place: os.path.abspath(place) in given)
+    from sifmod.__main__ import main as start
+
+    return start()
