@@ -70,11 +70,10 @@ def group(
         easyconfig.write_text(easyconfig.read_text().replace(str(images.tiny(f"crash-{tag}")), str(sif)))
     members = make_members(shared_tmp, ordinary_user)
     members.prefix.rename(place.prefix)
-    users = (members.ann, members.bob, User(members.bob.uid + 1, members.bob.gid))
     first = getattr(request, "param", 0)
     with Victim(place.env) as victim:
         assert victim.warm((*place.install("a"), "--extended-dry-run")).code == 0
-        yield Group(users, UMASKS[first:] + UMASKS[:first], place, victim)
+        yield Group(members.three, UMASKS[first:] + UMASKS[:first], place, victim)
 
 
 @pytest.mark.parametrize("group", range(3), indirect=True, ids=map(oct, UMASKS))
