@@ -17,7 +17,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
 from sifmod.tree.partial import Partial, discard_partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
-from sifmod.tree.store import discard, entries
+from sifmod.tree.store import GC, discard, entries
 from sifmod.tree.stored_image import StoredImage
 from sifmod.tree.use import used_images
 
@@ -116,7 +116,7 @@ def apply_gc(layout: Layout, plan: GcPlan, lease: float, on_wait: Callable[[str]
     going = [old.image for old in plan.images if not old.keep]
     images = []
     if going:
-        with lock(layout, "gc", lease, on_wait) as held:
+        with lock(layout, GC, lease, on_wait) as held:
             images = [image for image in going if discard(layout, image, held)]
     gone = []
     for partial in (old.partial for old in plan.partials if not old.keep):
