@@ -269,6 +269,7 @@ def test_images_are_used_by_links_into_the_store(tmp_path: Path) -> None:
     (other / "x").symlink_to("../../sha256/five.sif")
     assert used_images(root) == {"one"}
     assert all_used_images(layout) == {"one", "five"}
+    assert used_images(layout.generation(MODULE, 4)) == frozenset()  # as one that another run has just taken away
 
 
 # receipts, and what a live installation lacks
