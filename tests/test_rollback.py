@@ -90,7 +90,7 @@ def test_a_generation_that_another_run_removes_just_now_is_no_damaged_one(layout
     install(layout, "b")
     other = Other(layout.prefix, LEASE).take()
     Path(first.root, "modulefile.lua").unlink()
-    told = []
+    told: list[str] = []
 
     def end(who: str) -> None:
         if not told:
