@@ -13,6 +13,9 @@ from pathlib import Path
 
 from storm_verbs import PASSING, STEADY, TAGS, Supply, Verb
 
+from sifmod.actions.verify import verify
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import installations
 from support.command import User, run
 from support.identity import call_as
 from support.trial import Command
@@ -123,6 +126,9 @@ class Storm:
             for module in STEADY:
                 self.succeeds(member, self.supply.install(module, dice.choice(TAGS), "--rebuild"))
             self.succeeds(member, ("verify",))
+        layout = Layout(self.prefix)
+        for installation in installations(layout):
+            self.findings.extend(f"{installation.module}: {wrong}" for wrong in verify(layout, installation))
         self.findings.extend([f"left behind: {path}" for path in self._litter()])
 
     def calm(self) -> None:
