@@ -1,6 +1,5 @@
 """One round of the storm: three users at once, until each has been killed so often; and the quiet after it."""
 
-import json
 import os
 import random
 import shutil
@@ -15,6 +14,7 @@ from storm_verbs import PASSING, STEADY, TAGS, Supply, Verb
 
 from sifmod.actions.verify import verify
 from sifmod.tree.layout import Layout
+from sifmod.tree.lease import newest
 from sifmod.tree.receipt import installations
 from support.command import User, run
 from support.identity import call_as
@@ -183,15 +183,5 @@ def remove_as_owner(top: Path) -> None:
 
 def leases(prefix: Path, pid: int) -> set[str]:
     """The locks that the process of this number holds, as the tree shows it."""
-    held = set()
-    for chain in prefix.glob(".locks/*"):
-        numbers = [int(path.stem) for path in chain.glob("*.lease")]
-        newest = chain / f"{max(numbers, default=0)}.lease"
-        if numbers and json.loads(os.readlink(newest))["pid"] == pid and not is_free(newest.with_suffix(".beat")):
-            held.add(chain.name)
-    return held
-
-
-def is_free(beat: Path) -> bool:
-    """Whether the holder has given the lock up."""
-    return beat.exists() and beat.read_bytes() == b"free"
+    found = {chain.name: newest(chain) for chain in prefix.glob(".locks/*")}
+    return {name for name, lease in found.items() if not lease.free and lease.holder and lease.holder.pid == pid}
