@@ -9,7 +9,7 @@ from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, SifmodError
 from sifmod.tree.change import Change
-from sifmod.tree.disk import is_directory, make_directory, prune, read, removable, remove_tree, take, write
+from sifmod.tree.disk import is_directory, is_there, make_directory, prune, read, removable, remove_tree, take, write
 from sifmod.tree.history import read_history, recorded, with_event
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, left_over, lock
@@ -185,7 +185,7 @@ def _catch_up(layout: Layout, module: ModuleName, held: Held) -> None:
 
 def _check_switch(layout: Layout, module: ModuleName) -> None:
     switch = layout.switch(module)
-    if os.path.lexists(switch) and live_number(layout, module) is None:
+    if is_there(switch) and live_number(layout, module) is None:
         raise InstallError(
             f"{switch} is not a link that sifmod made, so it is not replaced", "move it away, then repeat the command"
         )
@@ -197,7 +197,7 @@ def _stubs_in_place(layout: Layout, module: ModuleName, wanted: set[str]) -> tup
     there = []
     for path in sorted({stub.path for stub in ours} | wanted):
         file = layout.modules / path
-        if not os.path.lexists(file):
+        if not is_there(file):
             continue
         if not any(_is(file, stub.sha256) for stub in ours if stub.path == path):
             raise InstallError(

@@ -13,8 +13,10 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live_number
 
 _MOST = 10**18
-# nothing is there, or what is no regular file (for which disk.read has no number)
-_NONE = (None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.ENODEV)
+_NONE = (  # nothing is there, or what is no regular file (for which disk.read has no number)
+    *(None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR),
+    *(errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.ENAMETOOLONG),
+)
 _PLAUSIBLE = 1_577_836_800.0  # seconds since 1970: 2020, before which there was no sifmod
 
 

@@ -17,7 +17,7 @@ from sifmod.digest import sha256_file
 from sifmod.errors import InstallError, PermissionsError
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree import lease as leases
-from sifmod.tree.disk import move, prune, sync_directory, take, write
+from sifmod.tree.disk import is_there, move, prune, sync_directory, take, write
 from sifmod.tree.incoming import Incoming
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import FENCED, Held, lock
@@ -160,7 +160,7 @@ class Store(Incoming):
                 pass
 
     def _check_way(self, path: Path, sha256: str) -> None:
-        if os.path.lexists(path) and read_stored(self._layout, sha256) is None and sha256_file(path) != sha256:
+        if is_there(path) and read_stored(self._layout, sha256) is None and sha256_file(path) != sha256:
             raise InstallError(
                 f"{path} was not put there by sifmod and is not what its name says, so it is not replaced",
                 "move it away, then repeat the command",
@@ -185,13 +185,13 @@ def discard(layout: Layout, image: StoredImage, held: Held) -> bool:
         with suppress(FileNotFoundError):
             take(image.path, gone, layout.prefix)
         if _needed(layout, image.sha256):  # which another node may see late
-            if os.path.lexists(gone):
+            with suppress(FileNotFoundError):
                 move(gone, image.path, layout.prefix)
             return False
         try:
             take(image.path.with_suffix(".json"), held.path("discarded"), layout.prefix)
         except FileNotFoundError:
-            return os.path.lexists(gone)
+            return is_there(gone)
     return True
 
 
