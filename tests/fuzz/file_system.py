@@ -93,10 +93,11 @@ def judged(verb: str, rules: Rules, outcome: Outcome) -> Iterator[str]:
     if outcome.code not in DOCUMENTED or "Traceback" in outcome.stderr:
         yield f"exit code {outcome.code}"
     elif outcome.code != 0 and verb not in READERS:
-        told = "\nerror: " in f"\n{outcome.stderr}"
         why = os.strerror(rules.error)
-        # a receipt that cannot be read counts as a damaged one, whatever the reason
-        if not told or (rules.error and why not in outcome.stderr and "can be read" not in outcome.stderr):
+        # a receipt that cannot be read counts as a damaged one, whatever the reason; what the kernel repeats after an
+        # ESTALE may have been done
+        words = (why, "can be read", *(("File exists",) if rules.error == errno.ESTALE else ()))
+        if "\nerror: " not in f"\n{outcome.stderr}" or (rules.error and not any(w in outcome.stderr for w in words)):
             yield f"no word of {why!r}"
 
 
