@@ -47,6 +47,26 @@ def test_kill_at_every_step(trial: Trial, verb: str, part: int) -> None:
     assert found == sorted(found, key=case.may_be_seen.index), "once it is new it stays new"
 
 
+@pytest.mark.parametrize("verb", ["install", "rollback", "uninstall"])
+def test_after_a_kill_the_next_run_of_any_verb_leaves_the_module_whole(trial: Trial, verb: str) -> None:
+    """Between the switch and the stubs too: `verify` has nothing to say, and what is seen is the old or the new."""
+    case = trial.cases[verb]
+    found = []
+    for step in range(max(1, case.steps - 40), case.steps + 1):
+        trial.reset(case)
+        assert trial.victim.run(case.arguments, "killed", step).code == -9
+        before = outlook.seen(trial.prefix, trial.known)
+        assert trial.victim.run(("gc", "--yes", "--prefix", trial.prefix)).code == 0
+        found.append(outlook.seen(trial.prefix, trial.known))
+        assert found[-1] in case.may_be_seen
+        assert found[-1] == before or before == "none"
+        assert trial.victim.run(("verify", "--prefix", trial.prefix)).code == 0, step
+        assert list(trial.prefix.glob(".staging/*")) == []
+        trial.check_and_finish(case)
+    assert found == sorted(found, key=case.may_be_seen.index)
+    assert {*found} == {*case.may_be_seen}
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_kill_at_random_instants(trial: Trial, verb: str) -> None:
     """Twenty a verb: a hundred. The seed is in the failure's output."""

@@ -71,10 +71,9 @@ def group(
         easyconfig.write_text(easyconfig.read_text().replace(str(images.tiny(f"crash-{tag}")), str(sif)))
     members = make_members(shared_tmp, ordinary_user)
     members.prefix.rename(place.prefix)
-    users = (members.ann, members.bob, User(members.bob.uid + 1, members.bob.gid))
     with Victim(place.env) as victim:
         assert victim.warm((*place.install("a"), "--extended-dry-run")).code == 0
-        yield Group(users, getattr(request, "param", UMASKS), place, victim)
+        yield Group(members.three, getattr(request, "param", UMASKS), place, victim)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.actions.listener import Listener
 from sifmod.actions.rollback import rollback
 from sifmod.actions.uninstall import uninstall
 from sifmod.errors import InstallError, ModuleError
@@ -10,6 +11,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live, live_number
 from sifmod.tree.state import missing
 from support.disk_state import disk_state
+from support.hold import Other
 from support.tree import ALONE, LEASE, MODULE, install, names
 
 
@@ -81,6 +83,25 @@ def test_an_incomplete_generation_is_refused(layout: Layout, lost: str) -> None:
         rollback(layout, MODULE, None, LEASE, ALONE)
     assert "no longer complete" in caught.value.message or "no receipt that can be read" in caught.value.message
     assert live(layout, MODULE) == second
+
+
+def test_a_generation_that_another_run_removes_just_now_is_no_damaged_one(layout: Layout) -> None:
+    """It is looked at under the lock, when the other run has ended."""
+    first = install(layout, "a")
+    install(layout, "b")
+    other = Other(layout.prefix, LEASE).take()
+    Path(first.root, "modulefile.lua").unlink()
+    told: list[str] = []
+
+    def end(who: str) -> None:
+        if not told:
+            remove_tree(Path(first.root), layout.prefix)
+            other.release()
+        told.append(who)
+
+    with pytest.raises(ModuleError, match=r"Tiny/1\.0 has no earlier generation"):
+        rollback(layout, MODULE, None, LEASE, Listener(end))
+    assert told
 
 
 def test_a_removed_link_comes_back(layout: Layout) -> None:

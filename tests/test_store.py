@@ -13,8 +13,9 @@ from sifmod.image.artifact import Store as StoreProtocol
 from sifmod.module.origin import ImageOrigin
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
-from sifmod.tree.store import Store, discard, entries, pinned
+from sifmod.tree.store import GC, Store, discard, entries, pinned
 from support.disk_state import disk_state, file_state
+from support.hold import Other
 from support.small_disk import filled, small_disk
 from support.tree import LEASE, MODULE, image_bytes, install, names, nobody, put_image
 
@@ -224,13 +225,39 @@ def test_an_image_whose_receipt_cannot_be_read_is_nobodys(layout: Layout, store:
 
 
 def test_an_image_in_use_is_not_discarded(layout: Layout, store: Store) -> None:
+    """Nor away for a moment, which the change of its inode would tell."""
     sha256, path = put_image(store, "a")
     before = disk_state(layout.images)
+    changed = path.stat().st_ctime_ns
     assert pinned(layout) == {sha256}
-    with lock(layout, "image-2", LEASE, nobody) as other:
+    with lock(layout, GC, LEASE, nobody) as other:
         assert not discard(layout, entries(layout)[0], other)
     assert disk_state(layout.images) == before
-    assert path.exists()
+    assert path.stat().st_ctime_ns == changed
+
+
+@pytest.mark.parametrize("bring", ["find", "add"])
+def test_who_needs_an_image_waits_for_the_gc_that_may_take_it(layout: Layout, held: Held, bring: str) -> None:
+    sha256, path = put_image(Store(layout, held), "a")
+    gc = Other(layout.prefix, LEASE, name=GC).take()
+    waited: list[str] = []
+
+    def end(who: str) -> None:
+        if not waited:
+            path.with_suffix(".json").unlink()
+            path.unlink()
+            gc.release()
+        waited.append(who)
+
+    store = Store(layout, held, end)
+    if bring == "find":
+        assert store.find(sha256) is None
+    else:
+        with store.incoming() as incoming:
+            incoming.write_bytes(image_bytes("a"))
+            assert store.add(incoming, sha256) == path
+        assert path.exists()
+    assert waited
 
 
 def test_an_image_that_a_generation_links_to_is_not_discarded(layout: Layout) -> None:
@@ -298,7 +325,7 @@ def test_what_comes_into_use_while_it_is_discarded_stays(layout: Layout, use: st
 
     def collect() -> None:
         sys.addaudithook(used)
-        with lock(layout, "gc", LEASE, nobody) as other:
+        with lock(layout, GC, LEASE, nobody) as other:
             sys.exit(0 if discard(layout, image, other) else 9)
 
     process = get_context("fork").Process(target=collect)

@@ -1,5 +1,6 @@
 """What a tree writes down and reads back: history, receipts, stored images, what uses them, and what Slurm knows."""
 
+import errno
 import json
 import os
 import time
@@ -83,13 +84,27 @@ def test_a_history_without_sense_is_none(text: str, tmp_path: Path) -> None:
     assert before <= second.time <= time.time()
 
 
-def test_a_history_that_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE, errno.EMFILE])
+def test_a_history_that_cannot_be_read_now_is_an_error(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken for none it would be written anew, and nothing old would ever go."""
+
     def refused(*_: object, **__: object) -> str:
-        raise PermissionError
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("sifmod.tree.history.read", refused)
-    with pytest.raises(PermissionError):
+    with pytest.raises(OSError, match=os.strerror(number)):
         recorded(Layout(tmp_path), MODULE)
+
+
+def test_what_is_no_regular_file_is_no_history(tmp_path: Path) -> None:
+    place = Layout(tmp_path).history(MODULE)
+    place.mkdir(parents=True)
+    assert recorded(Layout(tmp_path), MODULE) == ()
+    place.rmdir()
+    place.symlink_to("elsewhere")
+    assert recorded(Layout(tmp_path), MODULE) == ()
 
 
 # Slurm
@@ -269,6 +284,7 @@ def test_images_are_used_by_links_into_the_store(tmp_path: Path) -> None:
     (other / "x").symlink_to("../../sha256/five.sif")
     assert used_images(root) == {"one"}
     assert all_used_images(layout) == {"one", "five"}
+    assert used_images(layout.generation(MODULE, 4)) == frozenset()  # as one that another run has just taken away
 
 
 # receipts, and what a live installation lacks

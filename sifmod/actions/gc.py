@@ -14,7 +14,7 @@ from sifmod.tree.lock import Held, lock
 from sifmod.tree.log import Done
 from sifmod.tree.partial import Partial, discard_partial, lock_name
 from sifmod.tree.receipt import live_number, numbers
-from sifmod.tree.store import discard
+from sifmod.tree.store import GC, discard
 from sifmod.tree.stored_image import StoredImage
 
 
@@ -47,7 +47,7 @@ def apply_gc(layout: Layout, plan: GcPlan, lease: float, listener: Listener) -> 
     going = [old.image for old in plan.images if not old.keep]
     images = []
     if going:
-        with lock(layout, "gc", lease, on_wait) as held:
+        with lock(layout, GC, lease, on_wait) as held:
             for image in going:
                 if discard(layout, image, held):
                     images.append(image)

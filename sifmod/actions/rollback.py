@@ -23,7 +23,7 @@ def rollback(layout: Layout, module: ModuleName, to: int | None, lease: float, l
     ModuleError when there is no such generation, InstallError when it is no longer complete.
     """
     tidy(layout, lease, listener.waiting(module))
-    _target(layout, module, to)
+    _number(layout, module, to)
     with module_lock(layout, module, lease, listener.waiting(module)) as held:
         installation = _target(layout, module, to)
         before, lacks = live_number(layout, module), missing(layout, installation)
@@ -34,13 +34,19 @@ def rollback(layout: Layout, module: ModuleName, to: int | None, lease: float, l
     return installation
 
 
-def _target(layout: Layout, module: ModuleName, to: int | None) -> Installation:
+def _number(layout: Layout, module: ModuleName, to: int | None) -> int:
     on_disk = numbers(layout, module)
     number = previous(read_history(layout, module), on_disk) if to is None else to
     if number is None or number not in on_disk:
         what = "earlier generation" if number is None else f"generation {number}"
         there = ", ".join(map(str, on_disk)) or "none"
         raise ModuleError(f"{module} has no {what} in {layout.prefix}", f"generations there: {there}")
+    return number
+
+
+def _target(layout: Layout, module: ModuleName, to: int | None) -> Installation:
+    """The generation, looked at under the lock: a gc may be removing it."""
+    number = _number(layout, module, to)
     installation = read_receipt(layout.generation(module, number))
     if installation is None:
         raise InstallError(f"generation {number} of {module} has no receipt that can be read; nothing was changed")

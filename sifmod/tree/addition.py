@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from sifmod.digest import sha256_file
-from sifmod.tree.disk import sync_directory, sync_file
+from sifmod.tree.disk import is_there, sync_directory, sync_file
 from sifmod.tree.receipt import FileRecord, Installation, LinkRecord
 
 
@@ -64,13 +64,13 @@ def _walk(directory: Path, inside: str) -> Iterator[str]:
 
 
 def _changed_file(path: Path, record: FileRecord) -> bool:
-    if not os.path.lexists(path):
+    if not is_there(path):
         return False
     return path.is_symlink() or not path.is_file() or sha256_file(path) != record.sha256
 
 
 def _changed_link(path: Path, record: LinkRecord) -> bool:
-    if not os.path.lexists(path):
+    if not is_there(path):
         return False
     return not path.is_symlink() or os.readlink(path) != record.target  # noqa: PTH115 (compared as text)
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import move, prune, read, take, write
+from sifmod.tree.disk import is_there, move, prune, read, take, write
 from sifmod.tree.lock import Held
 
 
@@ -42,7 +42,7 @@ class Change:
 
     def remove(self, target: Path) -> None:
         """Remove `target`, if it is there, and the directories above it that it leaves empty."""
-        if os.path.lexists(target):
+        if is_there(target):
             self._steps.append(_Step(target, None, self._copy(target)))
 
     def apply(self) -> None:
@@ -69,7 +69,7 @@ class Change:
         with suppress(OSError):  # what cannot be put back stays as it is; the first error is the one to tell
             if step.old is not None:
                 move(step.old, step.target, self._top)
-            elif step.new is not None and not os.path.lexists(step.new):
+            elif step.new is not None and not is_there(step.new):
                 take(step.target, self._held.path("undone"), self._top)
             prune(step.target.parent, self._top)
 

@@ -117,23 +117,35 @@ def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> 
     With `top` its directory is reached from there through no link either. Raises OSError, also for more than
     `most` bytes and for what is no regular file.
     """
-    if top is None:
-        descriptor = os.open(path, _READ)
-    else:
-        with opened(Path(path).parent, top) as directory:
-            descriptor = os.open(Path(path).name, _READ, dir_fd=directory)
-    with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 (a descriptor)
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
-            raise OSError(f"{path} is no regular file of at most {most} bytes")
-        return file.read(status.st_size)
+    with _naming(path):
+        if top is None:
+            descriptor = os.open(path, _READ)
+        else:
+            with opened(Path(path).parent, top) as directory:
+                descriptor = os.open(Path(path).name, _READ, dir_fd=directory)
+        with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 (a descriptor)
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+                raise OSError(f"{path} is no regular file of at most {most} bytes")
+            return file.read(status.st_size)
+
+
+@contextmanager
+def _naming(path: Path | str) -> Iterator[None]:
+    """Put the path into an OSError of the block that has none: a failing disk is told when a file is read or closed."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def write(path: Path, data: bytes, top: Path, mode: int = 0o666) -> None:
     """Write a new file, durably; it must not exist, and its directory must. `mode` is subject to the umask."""
     with opened(path.parent, top) as directory:
         descriptor = os.open(path.name, _NEW, mode, dir_fd=directory)
-    with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123 (a descriptor)
+    with _naming(path), open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123 (a descriptor)
         view = memoryview(data)
         while view:
             view = view[file.write(view) :]
@@ -143,10 +155,11 @@ def write(path: Path, data: bytes, top: Path, mode: int = 0o666) -> None:
 def sync_file(path: Path) -> None:
     """Make what is in a file durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with _naming(path):
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def sync_directory(path: Path | int) -> None:
@@ -217,6 +230,18 @@ def _is_in(directory: int, name: str) -> bool:
     try:
         os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
+        return False
+    return True
+
+
+def is_there(path: Path) -> bool:
+    """Tell whether the name exists, be it of a link that leads nowhere. Raises OSError where that cannot be told.
+
+    For what is changed or removed where it is there: os.path.lexists says no of all that a failing disk does not give.
+    """
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
         return False
     return True
 

@@ -8,9 +8,20 @@ from pathlib import Path
 
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
-from sifmod.errors import InstallError
+from sifmod.errors import InstallError, SifmodError
 from sifmod.tree.change import Change
-from sifmod.tree.disk import READ_ONLY, is_directory, make_directory, prune, read, removable, remove_tree, take
+from sifmod.tree.disk import (
+    READ_ONLY,
+    is_directory,
+    is_there,
+    make_directory,
+    prune,
+    read,
+    removable,
+    remove_tree,
+    take,
+    write,
+)
 from sifmod.tree.history import read_history, recorded, with_event
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held, left_over, lock
@@ -19,6 +30,7 @@ from sifmod.tree.receipt import (
     Installation,
     Provenance,
     is_number,
+    live,
     live_number,
     numbers,
     read_receipt,
@@ -26,6 +38,8 @@ from sifmod.tree.receipt import (
 )
 from sifmod.tree.stage import PLACED, STUBS, USER_SOFTWARE, Stage
 from sifmod.tree.state import missing as missing
+
+_GOING = "going"  # `N.going` in the holder's directory: the module is being taken out of sight
 
 
 @contextmanager
@@ -39,6 +53,9 @@ def module_lock(layout: Layout, module: ModuleName, lease: float, on_wait: Calla
             with held.changing(f"cannot clean up after a run for {module} that died"):
                 _withdraw(layout, module, directory, held)
         _catch_up(layout, module, held)
+        if held.remains:
+            with suppress(SifmodError, OSError):  # then it is the next run for this module that tells
+                _complete(layout, module, held)
         try:
             yield held
         finally:
@@ -154,6 +171,7 @@ def unpublish(layout: Layout, module: ModuleName, held: Held) -> None:
         change.remove(layout.switch(module))
         if is_directory(layout.generations(module)):
             change.file(layout.history(module), with_event(read_history(layout, module), None))
+        write(held.path(_GOING), b"", layout.prefix)
         change.apply()
         prune(layout.modules / module.name, layout.modules)
         prune(layout.user_software(module) / USER_SOFTWARE[0], layout.prefix)
@@ -174,6 +192,17 @@ def _withdraw(layout: Layout, module: ModuleName, directory: Path, held: Held) -
             prune(root.parent, layout.prefix)
 
 
+def _complete(layout: Layout, module: ModuleName, held: Held) -> None:
+    """Go on where a run died between the switch and the stubs: either way, the module is there whole or not at all."""
+    installation = live(layout, module)
+    if installation is None or all(_is(layout.modules / stub.path, stub.sha256) for stub in installation.stubs):
+        return
+    if any(name.endswith(_GOING) for directory in held.remains for name in os.listdir(directory)):  # noqa: PTH208
+        unpublish(layout, module, held)
+    else:
+        publish(layout, installation, held)
+
+
 def _catch_up(layout: Layout, module: ModuleName, held: Held) -> None:
     """Write down what became live when the run that did it died before it could."""
     number = live_number(layout, module)
@@ -187,7 +216,7 @@ def _catch_up(layout: Layout, module: ModuleName, held: Held) -> None:
 
 def _check_switch(layout: Layout, module: ModuleName) -> None:
     switch = layout.switch(module)
-    if os.path.lexists(switch) and live_number(layout, module) is None:
+    if is_there(switch) and live_number(layout, module) is None:
         raise InstallError(
             f"{switch} is not a link that sifmod made, so it is not replaced", "move it away, then repeat the command"
         )
@@ -199,7 +228,7 @@ def _stubs_in_place(layout: Layout, module: ModuleName, wanted: set[str]) -> tup
     there = []
     for path in sorted({stub.path for stub in ours} | wanted):
         file = layout.modules / path
-        if not os.path.lexists(file):
+        if not is_there(file):
             continue
         if not any(_is(file, stub.sha256) for stub in ours if stub.path == path):
             raise InstallError(

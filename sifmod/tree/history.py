@@ -1,5 +1,6 @@
 """Which generation of a module was live since when; what `rollback` and `gc` decide by."""
 
+import errno
 import json
 import os
 import time
@@ -12,6 +13,10 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live_number
 
 _MOST = 10**18
+_NONE = (  # nothing is there, or what is no regular file (for which disk.read has no number)
+    *(None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR),
+    *(errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.ENAMETOOLONG),
+)
 _PLAUSIBLE = 1_577_836_800.0  # seconds since 1970: 2020, before which there was no sifmod
 
 
@@ -35,12 +40,17 @@ def read_history(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
 
 
 def recorded(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
-    """The history as it is on disk; nothing when there is none that can be read."""
+    """The history as it is on disk; nothing when there is none.
+
+    Raises OSError for one that cannot be read now: who took it for none would write it anew and forget the past.
+    """
     try:
         return tuple(_event(*fields) for fields in json.loads(read(layout.history(module))))
-    except PermissionError:
-        raise
-    except (OSError, ValueError, TypeError, RecursionError):
+    except OSError as error:
+        if error.errno not in _NONE:
+            raise
+        return ()
+    except (ValueError, TypeError, RecursionError):
         return ()
 
 

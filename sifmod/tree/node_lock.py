@@ -4,6 +4,7 @@ It decides who goes first on a node, without polling the disk of all nodes; who 
 """
 
 import errno
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,8 @@ class NodeLock:
     def release(self) -> None:
         """Let the next one in."""
         if self._held:
-            self._lock.release()
+            with suppress(OSError):  # the lease is what counts, and the system lets go when the process ends
+                self._lock.release()
             self._held = False
 
 

@@ -1,5 +1,6 @@
 """An Installation and its receipt: what one generation was made from, and every file of it that is ours."""
 
+import errno
 import json
 import os
 import re
@@ -18,6 +19,7 @@ _OF_ONE_ROOT = 1  # the format of 0.1.0, whose files name the root that they wer
 _NUMBER = re.compile("[1-9][0-9]{0,17}")
 _SHA256 = re.compile("[0-9a-f]{64}")
 _OUT = re.compile(r"(?:\A|\n)(?:/|\n|\Z)|(?:\A|[/\n])\.\.(?:[/\n]|\Z)")  # absolute, empty, or with ..
+_NO_LINK = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP, errno.EACCES, errno.ENAMETOOLONG)
 _HUGE = 1 << 60  # bytes; no image is so large
 
 
@@ -203,7 +205,10 @@ def read_receipt(generation: Path) -> Installation | None:
 
 
 def live_number(layout: Layout, module: ModuleName) -> int | None:
-    """The number of the live generation; None when the module is not installed."""
+    """The number of the live generation; None when the module is not installed.
+
+    Raises OSError where the disk does not give the switch: who took that for none would remove what is live.
+    """
     return _number(layout.switch(module), module.version)
 
 
@@ -265,7 +270,9 @@ def _names(directory: Path) -> list[str]:
 def _number(switch: Path, version: str) -> int | None:
     try:
         target = os.readlink(switch)  # noqa: PTH115 (compared as text)
-    except OSError:
+    except OSError as error:
+        if error.errno not in _NO_LINK:
+            raise
         return None
     directory, _, number = target.rpartition("/")
     return int(number) if directory == f".generations/{version}" and is_number(number) else None

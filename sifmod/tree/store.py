@@ -16,7 +16,8 @@ from pathlib import Path
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError, PermissionsError
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
-from sifmod.tree.disk import move, prune, sync_directory, take, write
+from sifmod.tree import lease as leases
+from sifmod.tree.disk import is_there, move, prune, sync_directory, take, write
 from sifmod.tree.incoming import Incoming
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import FENCED, Held, left_over, lock
@@ -24,6 +25,7 @@ from sifmod.tree.partial import lock_name, open_partial, own_key
 from sifmod.tree.stored_image import StoredImage, given_by, has_its_size, is_whole, read_stored
 from sifmod.tree.use import all_used_images
 
+GC = "gc"  # the lock under which images are discarded
 _PIN = ".pin"
 
 
@@ -51,7 +53,6 @@ class Store(Incoming):
     def find(self, sha256: str) -> Path | None:
         """The stored image of this digest, or None; its content is not read (`damaged` does), its size is checked."""
         with self._held.changing("cannot use the store"):
-            # The pin comes first: either gc sees it, or the image is gone before it is looked for.
             self._pin(sha256)
             known = read_stored(self._layout, sha256)
             offered = not self._fresh and sha256 not in self._damaged
@@ -156,10 +157,14 @@ class Store(Incoming):
         return record
 
     def _pin(self, sha256: str) -> None:
+        """Keep an image from gc; one that looked before that is waited for, as it may take the image away."""
         (self._held.directory / (sha256 + _PIN)).touch()
+        if not leases.newest(self._layout.locks / GC).vacant:
+            with lock(self._layout, GC, self._held.lease, self._on_wait):
+                pass
 
     def _check_way(self, path: Path, sha256: str) -> None:
-        if os.path.lexists(path) and read_stored(self._layout, sha256) is None and sha256_file(path) != sha256:
+        if is_there(path) and read_stored(self._layout, sha256) is None and sha256_file(path) != sha256:
             raise InstallError(
                 f"{path} was not put there by sifmod and is not what its name says, so it is not replaced",
                 "move it away, then repeat the command",
@@ -173,23 +178,30 @@ def entries(layout: Layout) -> tuple[StoredImage, ...]:
 
 
 def discard(layout: Layout, image: StoredImage, held: Held) -> bool:
-    """Remove an image from the store; False when it had gone before, or when it is used and stays."""
-    if image.sha256 in all_used_images(layout):
+    """Remove an image from the store; False when it had gone before, or when it is used and stays.
+
+    `held`: the lock GC, whose end a run that looks for an image waits for.
+    """
+    if _needed(layout, image.sha256):
         return False
     with held.changing(f"cannot remove {image.path}"):
         gone = held.path("discarded")
         with suppress(FileNotFoundError):
             take(image.path, gone, layout.prefix)
-        # In this order: a run that used it meanwhile has its pin still, or its link already.
-        if image.sha256 in pinned(layout) or image.sha256 in all_used_images(layout):
-            if os.path.lexists(gone):
+        if _needed(layout, image.sha256):  # which another node may see late
+            with suppress(FileNotFoundError):
                 move(gone, image.path, layout.prefix)
             return False
         try:
             take(image.path.with_suffix(".json"), held.path("discarded"), layout.prefix)
         except FileNotFoundError:
-            return os.path.lexists(gone)
+            return is_there(gone)
     return True
+
+
+def _needed(layout: Layout, sha256: str) -> bool:
+    # In this order: a run that used it meanwhile has its pin still, or its link already.
+    return sha256 in pinned(layout) or sha256 in all_used_images(layout)
 
 
 def pinned(layout: Layout) -> frozenset[str]:

@@ -1,6 +1,7 @@
 """Which stored images the generations on disk use."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from sifmod.tree.layout import Layout
@@ -8,14 +9,18 @@ from sifmod.tree.receipt import known_modules, numbers
 
 
 def used_images(root: Path) -> frozenset[str]:
-    """The digests of the store that links in the generation at `root` lead to, whatever its receipt says."""
+    """The digests of the store that links in the generation at `root` lead to, whatever its receipt says.
+
+    What another run takes away meanwhile uses none. Raises OSError.
+    """
     found = set()
-    with os.scandir(root) as entries:
+    with suppress(FileNotFoundError), os.scandir(root) as entries:
         for entry in entries:
-            if entry.is_symlink():
-                target = Path(os.readlink(entry.path))  # noqa: PTH115 (an entry's path is a text)
-                if target.suffix == ".sif" and target.parent.name == "sha256":
-                    found.add(target.stem)
+            with suppress(FileNotFoundError):
+                if entry.is_symlink():
+                    target = Path(os.readlink(entry.path))  # noqa: PTH115 (an entry's path is a text)
+                    if target.suffix == ".sif" and target.parent.name == "sha256":
+                        found.add(target.stem)
     return frozenset(found)
 
 

@@ -27,6 +27,11 @@ class Members:
         """Whether both are the one ordinary user who runs the tests."""
         return self.ann == self.bob
 
+    @property
+    def three(self) -> tuple[User, User, User]:
+        """Both, and one more of their group."""
+        return self.ann, self.bob, User(self.bob.uid + 1, self.bob.gid)
+
     def by(self, user: User, do: Callable[[], T], umask: int = 0o002) -> T:
         """What `do` returns, called by this user with this umask."""
 

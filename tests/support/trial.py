@@ -1,7 +1,7 @@
 """The five verbs that change a tree, each with the tree that it starts from and what it leaves when undisturbed."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,15 +100,23 @@ class Trial:
         return found
 
 
-def make_trial(images: Images, directory: Path) -> Iterator[Trial]:
-    """Run every verb undisturbed, and keep what each starts from and leaves."""
+Planned = tuple[str, Command, tuple[str, ...]]  # the builds before it, its command line, what may be seen
+
+
+def make_trial(
+    images: Images, directory: Path, more: Mapping[str, Planned] = {}, command: Sequence[str] = ()
+) -> Iterator[Trial]:
+    """Run every verb undisturbed, those of `more` too, and keep what each starts from and leaves.
+
+    `command` comes in front of the victim.
+    """
     place = make_place(images, directory)
     prefix = place.prefix
-    with Victim(place.env) as victim:
+    with Victim(place.env, *command) as victim:
         assert victim.warm((*place.install("a"), "--extended-dry-run")).code == 0
         known, starts = _builds(victim, place)
         plain = ("Tiny/1.0", "--prefix", prefix)
-        verbs: dict[str, tuple[str, Command, tuple[str, ...]]] = {
+        verbs: dict[str, Planned] = {
             "install": ("", place.install("a"), ("none", "a")),
             "reinstall": ("a", place.install("b"), ("a", "b")),
             "rollback": ("ab", ("rollback", *plain, "--to", "1"), ("b", "a")),
@@ -116,7 +124,7 @@ def make_trial(images: Images, directory: Path) -> Iterator[Trial]:
             "gc": ("abc", ("gc", "--yes", "--days", "0", "--prefix", prefix), ("c",)),
         }
         cases = {}
-        for verb, (start, arguments, may_be_seen) in verbs.items():
+        for verb, (start, arguments, may_be_seen) in {**verbs, **more}.items():
             outlook.copy(starts[start], prefix)
             before = time.monotonic()
             outcome = victim.run(arguments)

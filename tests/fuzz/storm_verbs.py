@@ -1,0 +1,84 @@
+"""What the storm's users type: every verb of sifmod that works on a tree, and the exit codes that it may give there."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from support.images import Images
+from support.one_image import OneImage
+from support.trial import EASYCONFIG, Command
+
+STEADY = ("Steady/1.0", "Steady/2.0")  # never uninstalled: what is loaded all the time
+PASSING = ("Passing/1.0", "Passing/2.0")
+TAGS = "abc"
+
+
+class Verb(NamedTuple):
+    """One of the verbs; `weight`: how often it comes."""
+
+    name: str
+    weight: int
+    words: Callable[[random.Random], Command]
+    codes: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True)
+class Supply:
+    """A directory with easyconfigs of every build of every module, and what can be fetched."""
+
+    directory: Path
+    sources: tuple[str, ...]
+
+    def easyconfig(self, module: str, tag: str) -> Path:
+        """The easyconfig of one build."""
+        return self.directory / tag / f"{module.replace('/', '-')}.yaml"
+
+    def install(self, module: str, tag: str, *words: str) -> Command:
+        """The words that install one build."""
+        return ("install", self.easyconfig(module, tag), "--skip-sanity-check", *words)
+
+    def verbs(self) -> tuple[Verb, ...]:
+        """All verbs."""
+
+        def install(*words: str) -> Callable[[random.Random], Command]:
+            return lambda dice: self.install(dice.choice(STEADY + PASSING), dice.choice(TAGS), *words)
+
+        def fixed(*words: str) -> Callable[[random.Random], Command]:
+            return lambda _: words
+
+        def of(verb: str, modules: tuple[str, ...], *words: str) -> Callable[[random.Random], Command]:
+            return lambda dice: (verb, dice.choice(modules), *words)
+
+        gc = ("gc", "--yes", "--ignore-jobs")
+        return (
+            Verb("install", 8, install()),
+            Verb("install --rebuild", 8, install("--rebuild")),
+            Verb("install --module-only", 4, install("--module-only"), (0, 24)),
+            Verb("fetch", 6, lambda dice: ("fetch", dice.choice(self.sources))),
+            Verb("rollback", 8, of("rollback", STEADY + PASSING), (0, 24)),
+            Verb("uninstall", 4, of("uninstall", PASSING), (0, 24)),
+            Verb("uninstall --purge", 4, of("uninstall", PASSING, "--purge", "--ignore-jobs"), (0, 24)),
+            Verb("gc --yes", 2, fixed(*gc)),
+            Verb("gc --now", 4, fixed(*gc, "--now")),
+            Verb("gc --now --rollbacks", 2, fixed(*gc, "--now", "--rollbacks")),
+            Verb("list", 1, fixed("list")),
+            Verb("verify", 1, fixed("verify"), (0, 1)),  # 1: another user changes what it is looking at
+            Verb("show", 1, of("show", STEADY)),
+        )
+
+
+def make_supply(directory: Path, images: Images, registry: OneImage) -> Supply:
+    """The easyconfigs; one build of each module comes from the registry, the others are SIFs in the directory."""
+    supply = Supply(directory, (registry.source, str(directory / "a.sif"), str(directory / "b.sif")))
+    for tag in TAGS:
+        (directory / tag).mkdir()
+        (directory / f"{tag}.sif").write_bytes(images.tiny(f"crash-{tag}").read_bytes())
+        source = registry.source if tag == "c" else str(directory / f"{tag}.sif")
+        for module in STEADY + PASSING:
+            name, version = module.split("/")
+            text = EASYCONFIG.format(tag=tag, source=source)
+            text = text.replace("Tiny", name).replace("'1.0'", f"'{version}'")
+            supply.easyconfig(module, tag).write_text(text)
+    return supply
