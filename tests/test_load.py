@@ -471,12 +471,3 @@ def test_every_source_that_was_left_out_is_told(configuration: Configuration) ->
         "App-1.0.yaml:3:18: image.sources: source ${A}/x left out: the variable A is not set; "
         "source ${B}${C}/y left out: the variable B is not set"
     ]
-
-
-def test_what_is_no_easyconfig_is_not_read(configuration: Configuration) -> None:
-    """Its lines would be keys that are shown: root can read /etc/shadow."""
-    secret = write(configuration.root / "ec" / "shadow", "root:$6$secret:20228:0:99999:7:::\n")
-    for named in (str(secret), "shadow"):
-        (found,) = refused(configuration, f"    extends: {named}{BASE}")
-        assert found.startswith("App-1.0.yaml:1:10: extends: '")
-        assert found.endswith("' is no easyconfig, whose name ends in .yaml or .yml")

@@ -150,9 +150,6 @@ class _Reading:
             message = f"there is no {shown(named.value)}, neither beside {path.name} nor on the easyconfig path"
             self._problem(named, "extends", message)
             return nothing
-        if found.suffix not in SUFFIXES:  # messages show what is in a file, and this one may be closed to their readers
-            self._problem(named, "extends", f"{shown(named.value)} is no easyconfig, whose name ends in .yaml or .yml")
-            return nothing
         real = Path(os.path.realpath(found))
         if real in above:
             circle = " → ".join(file.name for file in (*above[above.index(real) :], real))
