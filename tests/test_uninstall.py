@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.actions.uninstall import uninstall
+from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError, ModuleError
 from sifmod.tree.history import read_history
@@ -66,7 +67,7 @@ def test_a_half_done_uninstall_is_completed(layout: Layout) -> None:
     install(layout, "a")
     layout.module_file(MODULE, "lua").unlink()
     layout.switch(MODULE).unlink()
-    assert uninstall(layout, MODULE, LEASE, ALONE).generation is None
+    assert uninstall(layout, MODULE, LEASE, ALONE).generation == 1
     assert "null" in layout.history(MODULE).read_text()
 
 
@@ -103,3 +104,18 @@ def test_a_directory_in_the_place_of_the_switch_is_not_removed(layout: Layout) -
     with pytest.raises(InstallError, match="not a link that sifmod made"):
         uninstall(layout, MODULE, LEASE, ALONE)
     assert layout.switch(MODULE).is_dir()
+
+
+def test_uninstalling_again_is_told_from_uninstalling(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
+    install(layout, "a")
+    install(layout, "b", ModuleName("Other", "2"))
+    words = ["uninstall", "--prefix", str(layout.prefix)]
+    assert run([*words, "Tiny"]) == 0
+    capfd.readouterr()
+    assert run([*words, "Tiny", "Other"]) == 0
+    said = capfd.readouterr().err
+    assert "== Other/2: uninstalled; " in said
+    assert "== Tiny/1.0: not installed, it was uninstalled before; `sifmod rollback Tiny/1.0` brings it back" in said
+    assert "Tiny/1.0: uninstalled" not in said
+    assert run([*words, "--purge", "Tiny", "Other"]) == 0
+    assert not list(layout.images.iterdir())

@@ -20,7 +20,7 @@ class Uninstalled(NamedTuple):
     """What was taken out of sight, and what is left."""
 
     module: ModuleName
-    generation: int | None  # the one that was live; None: it was uninstalled before, and gc has not come yet
+    generation: int | None  # the one that was live; None: another run has uninstalled it, and gc has not come yet
     user_software: str | None  # the directory that holds the user's own additions, when there are any
 
 
@@ -35,13 +35,12 @@ def uninstall(layout: Layout, module: ModuleName, lease: float, listener: Listen
     _check(layout, module)
     with module_lock(layout, module, lease, listener.waiting(module)) as held:
         _check(layout, module)
-        generation = live_number(layout, module)
-        before = next((event.generation for event in recorded(layout, module)[-1:]), generation)
+        before = next((event.generation for event in recorded(layout, module)[-1:]), live_number(layout, module))
         unpublish(layout, module, held)
         if before is not None:  # the live one, or that of a run that died on the way
             record(layout, Done("uninstalled", module, before), held, listener)
     place = layout.user_software(module)
-    return Uninstalled(module, generation, str(place) if place.exists() else None)
+    return Uninstalled(module, before, str(place) if place.exists() else None)
 
 
 def purge(

@@ -30,9 +30,12 @@ def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str 
     for module in modules:
         with ownership(site):
             done = uninstall(layout, module, site.lock_lease, listener)
+        later = "" if purge else f"; `sifmod rollback {module}` brings it back, `sifmod gc` frees its space"
+        if done.generation is None:
+            say(f"{module}: not installed, it was uninstalled before{later}")
+            continue
         go_on = "lose it" if purge else "go on with it, but cannot unload it"
         say(f"{module}: shells that have it loaded {go_on}: start a new one")
-        later = "" if purge else f"; `sifmod rollback {module}` brings it back, `sifmod gc` frees its space"
         say(f"{module}: uninstalled{later}")
         if done.user_software:
             say(f"{module}: what you added stays in {done.user_software}")
