@@ -1,6 +1,5 @@
 """rollback: the generation that was live before, live again."""
 
-import os
 from pathlib import Path
 
 from sifmod.actions.listener import Listener
@@ -20,7 +19,8 @@ def rollback(layout: Layout, module: ModuleName, to: int | None, lease: float, l
     """Make generation `to` live, or the one that was live before the present one: what is live now.
 
     Also brings back a module that was uninstalled. A second rollback undoes the first. Idempotent with `to`. Raises
-    ModuleError when there is no such generation, InstallError when it is no longer complete.
+    ModuleError when there is no such generation, InstallError when it is no longer complete, OSError where the disk
+    does not tell.
     """
     tidy(layout, lease, listener.waiting(module))
     _number(layout, module, to)
@@ -58,7 +58,7 @@ def _check_complete(installation: Installation) -> None:
     names = [f"{installation.root}/{file.path}" for file in installation.files]
     if not _has_copy(installation):
         names.append(installation.image.path)
-    lacking = [name for name in names if not os.path.exists(name)]  # noqa: PTH110 (texts)
+    lacking = [name for name in names if not Path(name).exists()]  # which a failing disk is an error for
     if lacking:
         raise InstallError(
             f"generation {installation.generation} of {installation.module} is no longer complete:"
