@@ -117,17 +117,19 @@ def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> 
     With `top` its directory is reached from there through no link either. Raises OSError, also for more than
     `most` bytes and for what is no regular file.
     """
+    if top is None:
+        descriptor = os.open(path, _READ)
+    else:
+        with opened(Path(path).parent, top) as directory:
+            descriptor = os.open(Path(path).name, _READ, dir_fd=directory)
     with _naming(path):
-        if top is None:
-            descriptor = os.open(path, _READ)
-        else:
-            with opened(Path(path).parent, top) as directory:
-                descriptor = os.open(Path(path).name, _READ, dir_fd=directory)
-        with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 (a descriptor)
+        try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_size > most:
                 raise OSError(f"{path} is no regular file of at most {most} bytes")
-            return file.read(status.st_size)
+            return os.read(descriptor, status.st_size)
+        finally:
+            os.close(descriptor)
 
 
 @contextmanager

@@ -209,7 +209,7 @@ def live_number(layout: Layout, module: ModuleName) -> int | None:
 
     Raises OSError where the disk does not give the switch: who took that for none would remove what is live.
     """
-    return _number(layout.switch(module), module.version)
+    return _number(f"{layout.prefix}/software/{module}", module.version)  # a text: `list` asks for hundreds
 
 
 def live(layout: Layout, module: ModuleName) -> Installation | None:
@@ -267,7 +267,7 @@ def _names(directory: Path) -> list[str]:
         return []
 
 
-def _number(switch: Path, version: str) -> int | None:
+def _number(switch: str, version: str) -> int | None:
     try:
         target = os.readlink(switch)  # noqa: PTH115 (compared as text)
     except OSError as error:
