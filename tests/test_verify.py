@@ -274,3 +274,10 @@ def test_words_of_verify_that_do_not_go_together(
 ) -> None:
     assert run(["verify", "--prefix", str(layout.prefix), *words]) == 2
     assert said in capfd.readouterr().err
+
+
+def test_where_nothing_is_installed_there_is_nothing_to_verify(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["verify", "--prefix", str(tmp_path)]) == 0
+    assert capfd.readouterr() == ("", "no module is installed here\n")

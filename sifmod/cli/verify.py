@@ -58,6 +58,8 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
     if as_json:
         print_json({module: [finding._asdict() for finding in findings] for module, findings in report.items()})
     else:
+        if not report:
+            echo("no module is installed here", err=True)
         for name, findings in report.items():
             faults = sum(finding.fault for finding in findings)
             echo(f"{name}: {'ok' if not faults else counted(faults, 'fault')}")
