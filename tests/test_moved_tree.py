@@ -121,6 +121,8 @@ def test_its_help_and_display_name_the_place(other: Path, original: Path, module
 @pytest.mark.parametrize("other", ["mv", "rsync"], indirect=True)
 def test_every_verb_works_there(other: Path, easyconfig: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["verify"]) == 0
+    assert run(["install", str(easyconfig)]) == 0
+    assert "already installed" in capfd.readouterr().err
     before = disk_state(other)
     assert run(["install", str(easyconfig)]) == 0
     assert "already installed" in capfd.readouterr().err
@@ -168,7 +170,7 @@ def test_the_files_of_two_prefixes_are_the_same(
     assert str(original) not in (one / "receipt.json").read_text().replace(f'"{original}"]', "")  # but as an option
 
 
-@pytest.mark.parametrize("way", ["tree", "name", "file", "relative file", "above"])
+@pytest.mark.parametrize("way", ["tree", "name", "file", "relative file", "link to a link", "above"])
 def test_modulefiles_are_reached_through_links(
     original: Path, tmp_path: Path, way: str, module_tool: ModuleTool
 ) -> None:
@@ -188,6 +190,11 @@ def test_modulefiles_are_reached_through_links(
                 (modules / "Tiny" / name).symlink_to(
                     os.path.relpath(target, modules / "Tiny") if way == "relative file" else target
                 )
+        case "link to a link":
+            (modules / "Tiny").mkdir(parents=True)
+            for name in ("1.0", "1.0.lua"):
+                (modules / name).symlink_to(there / "Tiny" / name)
+                (modules / "Tiny" / name).symlink_to(f"../{name}")
         case _:
             (tmp_path / "link").symlink_to(original)
             modules = tmp_path / "link/modules"
@@ -195,6 +202,26 @@ def test_modulefiles_are_reached_through_links(
     assert ran.stdout == "green\n"
     prefix = tmp_path / "link" if way == "above" else original
     assert loaded.environment["SIF"] == f"{prefix}/software/Tiny/.generations/1.0/2/Tiny-1.0.sif"
+
+
+@pytest.mark.parametrize("start", ["", "prefix/modules", "prefix", "prefix/modules/Tiny"])
+def test_a_relative_modulepath(original: Path, tmp_path: Path, start: str, module_tool: ModuleTool) -> None:
+    """What is loaded works in every directory."""
+    (tmp_path / "prefix").symlink_to(original)
+    directory = tmp_path / start
+    relative = os.path.relpath(original / "modules", directory.resolve())
+    steps = (f"cd '{directory}'; export MODULEPATH='{relative}'", f"module load {MODULE}", "cd /; sh -c 'echo $COLOUR'")
+    *_, loaded, ran = module_tool.session(steps, "")
+    assert (ran.stdout, ran.stderr) == ("green\n", "")
+    assert loaded.environment["SIF"] == f"{original}/software/Tiny/.generations/1.0/2/Tiny-1.0.sif"
+
+
+def test_a_load_through_a_link_leaves_the_directory_as_it_was(original: Path, tmp_path: Path, lmod: ModuleTool) -> None:
+    write(tmp_path / "m/Where/1.0.lua", 'setenv("WHERE", require("lfs").currentdir())\n')
+    (tmp_path / "m/Tiny").mkdir()
+    (tmp_path / "m/Tiny/1.0.lua").symlink_to(original / "modules/Tiny/1.0.lua")
+    (step,) = lmod.session((f"cd '{tmp_path}'; module load Tiny Where",), tmp_path / "m")
+    assert (step.code, step.environment["WHERE"]) == (0, str(tmp_path))
 
 
 def test_wrappers_are_reached_in_any_way(original: Path, tmp_path: Path) -> None:

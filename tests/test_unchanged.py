@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sifmod import __version__
-from sifmod.actions.unchanged import KEPT, UNCHECKED, Options, file_state, find_unchanged
+from sifmod.actions.unchanged import ASKED, KEPT, UNCHECKED, Options, file_state, find_unchanged
 from sifmod.config.input import Surroundings, current_facts, read_input
 from sifmod.config.name import ModuleName
 from sifmod.tree.generation import module_lock, publish, staged_generation
@@ -66,20 +66,26 @@ def test_nothing_is_installed(place: Place) -> None:
     assert not place.layout.prefix.exists()
 
 
-def test_the_same_easyconfig_by_each_of_its_names(
+def test_the_same_easyconfig_by_each_of_its_paths(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installation = place.install()
-    (tmp_path / "link").mkdir()
-    (tmp_path / "link/Tiny-1.0.yaml").symlink_to(place.easyconfig)
+    (tmp_path / "link").symlink_to("ec")
     monkeypatch.chdir(tmp_path)
-    for name in ("", "Tiny-1.0", "Tiny-1.0.yaml", "ec/Tiny-1.0.yaml", tmp_path / "link/Tiny-1.0.yaml"):
+    for name in ("", "ec/Tiny-1.0.yaml", tmp_path / "link/Tiny-1.0.yaml", "./link/../ec/Tiny-1.0.yaml"):
         assert place.find(name) == installation
-    for name in ("Tiny-1", "Tiny", "Other-1.0", "ec/Other.yaml", "./Tiny-1.0.yaml"):
+    (tmp_path / "Tiny-1.0.yaml").symlink_to(place.easyconfig)  # what it extends is looked for beside the link
+    for name in ("Tiny-1.0", "Tiny-1.0.yaml", "ec/Other.yaml", "./Tiny-1.0.yaml"):
         assert place.find(name) is None
-    (tmp_path / "Tiny-1.0.yaml").write_text("name: Tiny\n")  # a file of its own here
-    assert place.find("Tiny-1.0.yaml") is None
-    assert place.find("Tiny-1.0") == installation
+    monkeypatch.chdir(tmp_path / "ec")
+    assert place.find("Tiny-1.0.yaml") == installation
+
+
+def test_a_bare_name_is_the_one_that_it_was_asked_for_by(place: Place) -> None:
+    installation = place.install(((ASKED, "Tiny-1.0"),))
+    assert place.find("Tiny-1.0") == place.find() == installation
+    for name in ("Tiny-1.0.yaml", "Tiny-1", "Tiny", "Other-1.0"):
+        assert place.find(name) is None
 
 
 @pytest.mark.parametrize("name", ["other.yaml", "site tiny", "Tiny.yaml", 'a "b" \\.yaml', "Tiny-2.0.yaml"])
@@ -88,11 +94,10 @@ def test_an_easyconfig_of_any_name(place: Place, name: str, monkeypatch: pytest.
     installation = place.install()
     assert place.find() == installation
     monkeypatch.chdir(place.easyconfig.parent)
-    assert place.find(name) == place.find(f"./{name}") == installation
-    place.easyconfig.with_name("link.yaml").symlink_to(place.easyconfig)
-    assert place.find("link.yaml") == installation
+    assert place.find(f"./{name}") == installation
+    assert place.find(name) == (installation if name.endswith(".yaml") else None)
     monkeypatch.chdir("/")
-    assert place.find(name.removesuffix(".yaml")) == installation
+    assert place.find(name.removesuffix(".yaml")) is None
     assert place.find("another.yaml") is None
 
 

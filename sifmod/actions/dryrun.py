@@ -12,7 +12,7 @@ from sifmod.module.render import render, render_stub
 from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, live, numbers
-from sifmod.tree.state import edited, missing
+from sifmod.tree.state import edited, edited_stubs, missing
 
 
 def mark(request: Request) -> str:
@@ -25,7 +25,7 @@ def mark(request: Request) -> str:
         return " "
     if request.options.rebuild or before.provenance.plan_digest != plan_digest(request.plan):
         return "R"
-    return "R" if missing(layout, before) or edited(before) else "x"
+    return "R" if missing(layout, before) or edited(before) or edited_stubs(layout, before) else "x"
 
 
 def overview(request: Request) -> tuple[str, ...]:

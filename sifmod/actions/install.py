@@ -14,8 +14,9 @@ from sifmod.actions.nothing_begun import nothing_begun
 from sifmod.actions.ownership import ownership
 from sifmod.actions.request import Request, with_image
 from sifmod.actions.sanity import sanity_check
-from sifmod.actions.unchanged import IMAGE_DIRS, Options
+from sifmod.actions.unchanged import ASKED, IMAGE_DIRS, UNCHECKED, Options
 from sifmod.actions.wrappers import with_found_wrappers
+from sifmod.config.find import own_path, places_before
 from sifmod.config.input import Input, read_input
 from sifmod.digest import sha256_bytes
 from sifmod.image.artifact import Artifact
@@ -51,7 +52,7 @@ def _install(request: Request, listener: Listener) -> tuple[Installation, bool]:
         before = live(layout, plan.module)
         if before and _is_complete(layout, before, request):  # another run may have done it while we waited
             if _may_note(before, request):
-                note(layout, before, _provenance(request, before.provenance.options), held)
+                note(layout, before, _noted(before, request), held)
             return before, False
         if before and not options.rebuild and _is_current(before, plan):
             lacks, changed = (*missing(layout, before), *edited_stubs(layout, before)), edited(before)
@@ -92,16 +93,23 @@ def _is_complete(layout: Layout, before: Installation, request: Request) -> bool
     return not (missing(layout, before) or edited(before) or edited_stubs(layout, before))
 
 
+def _noted(before: Installation, request: Request) -> Provenance:
+    """What the same generation would say if it were made now; whether it was checked stays as it was."""
+    made = _provenance(request, before.provenance.options)
+    unchecked = (UNCHECKED,) if UNCHECKED in before.provenance.options else ()
+    return made._replace(options=(*unchecked, *(pair for pair in made.options if pair != UNCHECKED)))
+
+
 def _may_note(before: Installation, request: Request) -> bool:
     """The next run would look at less if the receipt said what this one has looked at, and it can be written."""
-    made = before.provenance
-    return before.made_for is None and _provenance(request, made.options) != made and os.access(before.root, os.W_OK)
+    made = _noted(before, request)
+    return before.made_for is None and made != before.provenance and os.access(before.root, os.W_OK)
 
 
 def _odd(before: Installation | None, request: Request) -> Iterator[str]:
     """What a user should know before anything is done."""
     plan = request.plan
-    if before and before.provenance.easyconfig != os.path.realpath(request.loaded.path):
+    if before and os.path.realpath(before.provenance.easyconfig) != os.path.realpath(request.loaded.path):
         yield f"another easyconfig has given {plan.module} before: {before.provenance.easyconfig}"
     if not plan.runtime.path:
         yield f"neither apptainer nor singularity is here: {plan.module} can be installed and loaded, but not used here"
@@ -147,24 +155,20 @@ def plan_digest(plan: Plan) -> str:
 
 
 def _nearer_places(request: Request) -> tuple[Input, ...]:
-    """The directories where a name is looked for before this easyconfig is found: a new file there may hide it."""
-    path = request.loaded.path
-    places: list[Input] = []
-    for directory in request.site.site.robot_paths:
-        if path.is_relative_to(directory):
-            break
-        places += (read_input(f"{place}/", os.environ) for place in (directory, directory / request.plan.module.name))
-    return tuple(places)
+    """The files that the name it was asked by would have meant rather than this easyconfig."""
+    places = places_before(request.loaded.path, request.options.asked, request.site.site.robot_paths)
+    return tuple(read_input(str(place), os.environ) for place in places)
 
 
 def _provenance(request: Request, asked: Options) -> Provenance:
     plan = request.plan
     # of the last generation
-    asked = tuple(pair for pair in asked if pair[0] != IMAGE_DIRS and not pair[0].startswith("--"))
+    asked = tuple(pair for pair in asked if pair[0] not in (ASKED, IMAGE_DIRS) and not pair[0].startswith("--"))
+    name = ((ASKED, request.options.asked),) if request.options.asked else ()
     places = ((IMAGE_DIRS, ":".join(plan.image.image_dirs)),) if plan.image.image_dirs else ()
     return Provenance(
         sifmod=__version__,
-        easyconfig=os.path.realpath(request.loaded.path),
+        easyconfig=own_path(request.loaded.path),
         version=plan.version,
         variant=request.loaded.variant,
         site=request.site.site.name,
@@ -175,6 +179,6 @@ def _provenance(request: Request, asked: Options) -> Provenance:
             )
         ),
         facts=request.site.facts,
-        options=(*request.options.recorded, *asked, *places),
+        options=(*request.options.recorded, *name, *asked, *places),
         plan_digest=plan_digest(plan),
     )

@@ -30,6 +30,7 @@ class InstallOptions:
     offline: bool = False
     sanity: bool = True
     keep_blobs: bool = False
+    asked: str = ""  # the bare name that the easyconfig was asked for by; "" for a path
     recorded: Options = ()  # the command line, as the receipt keeps it
 
 

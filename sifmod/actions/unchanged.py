@@ -9,17 +9,19 @@ from functools import cache
 from pathlib import Path
 
 from sifmod import __version__
+from sifmod.config.find import is_path, own_path
 from sifmod.config.input import Surroundings
 from sifmod.config.name import ModuleName
 from sifmod.tree.disk import read
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.receipt import Installation, live, live_modules
+from sifmod.tree.receipt import Installation, Provenance, live, live_modules
 from sifmod.tree.state import edited, edited_stubs, missing
 
 Options = tuple[tuple[str, str], ...]
 FILE_STATE = "state of "
 UNCHECKED = ("--skip-sanity-check", "")  # an option of an install without the check, which changes no file
 _EASYCONFIG = re.compile(rb'"easyconfig":("(?:[^"\\]|\\.)*")')
+ASKED = "found by the name"  # an option of a receipt: the bare name that its easyconfig was asked for by
 IMAGE_DIRS = "image directories"  # an option of a receipt: where the generation looks for a copy of its image
 KEPT = ("image", "kept by --module-only, whatever the easyconfig asks")  # an option of such a receipt
 
@@ -41,7 +43,7 @@ def find_unchanged(
     for installation in _candidates(layout, easyconfig):
         made = installation.provenance
         asked = tuple(pair for pair in made.options if pair[0].startswith("--") and pair != UNCHECKED)
-        if not _same_easyconfig(made.easyconfig, easyconfig) or asked != options or KEPT in made.options:
+        if not _same_easyconfig(made, easyconfig) or asked != options or KEPT in made.options:
             continue
         if (
             made.sifmod == __version__
@@ -60,11 +62,9 @@ def find_unchanged(
     return None
 
 
-def _same_easyconfig(made_from: str, asked: str) -> bool:
-    """The same file; a bare name is the same when it is the file's name and is no file of its own here."""
-    if "/" in asked or Path(asked).exists():
-        return made_from == os.path.realpath(asked)
-    return Path(made_from).name in (asked, f"{asked}.yaml")
+def _same_easyconfig(made: Provenance, asked: str) -> bool:
+    """The same file; for a bare name, one that was found by that name: where it looked first is among its inputs."""
+    return made.easyconfig == own_path(asked) if is_path(asked) else (ASKED, asked) in made.options
 
 
 def _candidates(layout: Layout, easyconfig: str) -> Iterator[Installation]:
@@ -82,7 +82,7 @@ def _candidates(layout: Layout, easyconfig: str) -> Iterator[Installation]:
                     yield found
     except OSError:
         return
-    file_name = os.path.basename(os.path.realpath(easyconfig))  # noqa: PTH119 (texts)
+    file_name = Path(easyconfig).name
     for module in {name: None for end in ("", ".yaml") for name in _by_file_name(layout).get(f"{file_name}{end}", ())}:
         if module not in seen and (found := live(layout, module)):
             yield found

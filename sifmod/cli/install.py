@@ -112,8 +112,9 @@ def _site(given: dict[str, str | bool | None]) -> "LoadedSite":
     return load_context({name: value for name, value in given.items() if value is None or isinstance(value, str)})
 
 
-def _options(given: dict[str, str | bool | None]) -> "InstallOptions":
+def _options(name: str, given: dict[str, str | bool | None]) -> "InstallOptions":
     from sifmod.actions.request import InstallOptions
+    from sifmod.config.find import is_path
 
     return InstallOptions(
         variant=_text(given["variant"]),
@@ -124,6 +125,7 @@ def _options(given: dict[str, str | bool | None]) -> "InstallOptions":
         offline=bool(given["offline"]),
         sanity=not given["skip_sanity_check"],
         keep_blobs=bool(given["keep_blobs"]),
+        asked="" if is_path(name) else name,
         recorded=_recorded(given),
     )
 
@@ -133,7 +135,7 @@ def _request(name: str, given: dict[str, str | bool | None]) -> "Request":
     from sifmod.config.find import find_easyconfig
 
     site = _site(given)
-    return decide(find_easyconfig(name, site.site.robot_paths), site, _options(given))
+    return decide(find_easyconfig(name, site.site.robot_paths), site, _options(name, given))
 
 
 def _fetch_only(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None]) -> int:

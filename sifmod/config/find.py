@@ -1,5 +1,6 @@
 """Where easyconfigs are, and which one a name means. Imports neither pydantic nor a YAML parser."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,7 @@ def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
     Raises EasyconfigNotFoundError, which says where it looked and what is spelled almost so.
     """
     given = Path(name)
-    if "/" in name or (given.suffix in SUFFIXES and _exists(given)):
+    if is_path(name):
         if _exists(given):
             return given
         raise _not_found(name, f"no such file: {shown(name)}", robot_paths)
@@ -36,6 +37,17 @@ def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
                     return candidate
     places = "\n".join(f"  {directory}" for directory in robot_paths)
     raise _not_found(name, f"no easyconfig is called {shown(name)!r}; looked in\n{places}", robot_paths)
+
+
+def is_path(name: str) -> bool:
+    """Tell whether `name` is a path, and not looked up on the easyconfig path."""
+    return "/" in name or (name.endswith(SUFFIXES) and _exists(Path(name)))
+
+
+def own_path(path: Path | str) -> str:
+    """A file's absolute path, its directory without links. A link stays one: what it names is looked for beside it."""
+    directory, name = os.path.split(os.path.abspath(path))  # noqa: PTH100 (a link stays one)
+    return f"{os.path.realpath(directory).rstrip('/')}/{name}"
 
 
 def places_before(found: Path, name: str, robot_paths: tuple[Path, ...]) -> tuple[Path, ...]:

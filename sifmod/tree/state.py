@@ -5,12 +5,12 @@ Paths are plain texts here: with three hundred modules, making Path objects woul
 # ruff: noqa: PTH110, PTH113, PTH208
 
 import os
-import stat
+from contextlib import suppress
 
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
 from sifmod.tree.disk import read
-from sifmod.tree.layout import RECEIPT, Layout
+from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import FileRecord, Installation, live_number
 
 
@@ -31,22 +31,19 @@ def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
 
 
 def edited(installation: Installation) -> tuple[str, ...]:
-    """Files of the generation that are not as sifmod wrote them, absolute; () when all are.
+    """Files and links of the generation that are not as sifmod made them, and an image of another size: their paths.
 
-    A file whose inode has not changed since the receipt was written, after it, is not read. In a tree that was copied
-    every file is.
+    () when all are as they were. A link that is missing is not among them: see `missing`.
     """
-    root, found = installation.root, []
-    written = os.lstat(f"{root}/{RECEIPT}").st_ctime_ns
-    for record in installation.files:
-        path = f"{root}/{record.path}"
-        try:
-            status = os.lstat(path)
-            lost = record.mode & 0o111 and not status.st_mode & 0o100
-            if lost or (status.st_ctime_ns > written and not _is(path, record, status)):
-                found.append(path)
-        except OSError:
+    root, image = installation.root, installation.image
+    found = [path for file in installation.files if not _is(path := f"{root}/{file.path}", file)]
+    for link in installation.links:
+        path = f"{root}/{link.path}"
+        if os.path.lexists(path) and not (os.path.islink(path) and os.readlink(path) == link.target):  # noqa: PTH114, PTH115
             found.append(path)
+    with suppress(OSError):
+        if os.stat(image.path).st_size != image.size:  # noqa: PTH116 (texts)
+            found.append(image.path)
     return tuple(found)
 
 
@@ -54,12 +51,13 @@ def edited_stubs(layout: Layout, installation: Installation) -> tuple[str, ...]:
     """A few words for each modulefile of the module tree that is there, and not as sifmod wrote it."""
     stubs = ((f"{layout.prefix}/modules/{stub.path}", stub) for stub in installation.stubs)
     there = ((path, stub) for path, stub in stubs if os.path.lexists(path))
-    return tuple(f"the modulefile {path} was changed" for path, stub in there if not _is(path, stub, os.lstat(path)))
+    return tuple(f"the modulefile {path} was changed" for path, stub in there if not _is(path, stub))
 
 
-def _is(path: str, record: FileRecord, status: os.stat_result) -> bool:
+def _is(path: str, record: FileRecord) -> bool:
+    """The file's content is what the receipt says, and a program can be run."""
     try:
-        return stat.S_ISREG(status.st_mode) and sha256_bytes(read(path)) == record.sha256
+        return sha256_bytes(read(path)) == record.sha256 and (not record.mode & 0o111 or os.access(path, os.X_OK))
     except OSError:
         return False
 
