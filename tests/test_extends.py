@@ -91,7 +91,7 @@ def test_what_is_closed_is_refused(
         ("bogus: ~", "3:1: bogus: unknown key; known are accelerator, "),
         ("image: {sources: [x.sif], sha265: null}", "3:27: image.sha265: unknown key; did you mean sha256?"),
         ("variants: {a: {imgae: null}}", "3:16: variants.a.imgae: unknown key; did you mean image?"),
-        ("wrapers+:", "3:1: wrapers: unknown key; did you mean wrappers?"),
+        ("wrapers+:", "3:1: wrapers+: unknown key; did you mean wrappers?"),
         ("conda: {prefix: /opt/x, evn: null}", "3:25: conda.evn: unknown key; did you mean env?"),
         ("sanity_check: {path: null}", "3:16: sanity_check.path: unknown key; did you mean paths?"),
     ],

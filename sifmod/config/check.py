@@ -67,14 +67,13 @@ def _strip(node: Node, path: str) -> tuple[Node, list[Problem]]:
     return replace(node, value=entries), problems
 
 
-def _unknown_nulls(model: type[BaseModel], node: Node, location: Location) -> Iterator[Problem]:
+def _unknown_nulls(model: type[BaseModel], node: Node, location: Location, path: str = "") -> Iterator[Problem]:
     """The unknown keys that `null` would remove; pydantic never sees them."""
     for key, value in node.entries.items():
-        inside = (*location, base_key(key))
+        inside, spelled = (*location, base_key(key)), join_key(path, key)
         if value.value is None and not _schema(model).knows(inside):
-            message = _unknown(_schema(model), inside)
-            yield problem_at(value.key, reduce(join_key, inside, ""), message)
-        yield from _unknown_nulls(model, value, inside)
+            yield problem_at(value.key, spelled, _unknown(_schema(model), inside))
+        yield from _unknown_nulls(model, value, inside, spelled)
 
 
 def _problems(model: type[BaseModel], tree: Node, partial: bool) -> tuple[Problem, ...]:
