@@ -12,12 +12,15 @@ import sys
 
 def main() -> int:
     """Run the command line and return the exit code."""
-    try:
-        given = {os.path.abspath(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place}
-        if given and os.path.dirname(os.path.abspath(__file__)) not in given:
-            sys.path.sort(key=lambda place: os.path.abspath(place) in given)
-    except FileNotFoundError:
-        pass  # the current directory has been removed, which the verbs tell
+    if places := os.environ.get("PYTHONPATH"):
+        try:
+            given = {
+                os.path.abspath(place) for place in places.split(os.pathsep)
+            }  # an empty one is the current directory
+            if os.path.dirname(os.path.abspath(__file__)) not in given:
+                sys.path.sort(key=lambda place: os.path.abspath(place) in given)
+        except FileNotFoundError:
+            pass  # the current directory has been removed, which the verbs tell
     from sifmod.__main__ import main as start
 
     return start()
