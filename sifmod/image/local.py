@@ -38,7 +38,7 @@ def from_path(request: Request) -> Fetched:
 
 
 def hashed(path: Path, request: Request, notes: tuple[str, ...] = ()) -> Fetched:
-    """Hash a complete file. Raises FetchError when somebody changes it meanwhile."""
+    """Hash a complete file. Raises FetchError when it changes meanwhile."""
     digest = hashlib.sha256()
     with reading(path), path.open("rb") as file:
         for chunk in _chunks(file, f"hashing {request.image.filename}", request):

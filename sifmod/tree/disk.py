@@ -237,9 +237,9 @@ def _is_in(directory: int, name: str) -> bool:
 
 
 def is_there(path: Path) -> bool:
-    """Tell whether the name exists, be it of a link that leads nowhere. Raises OSError where that cannot be told.
+    """Tell whether the name exists, also of a dangling link. Raises OSError where that cannot be told.
 
-    For what is changed or removed where it is there: os.path.lexists says no of all that a failing disk does not give.
+    For what is changed or removed where it is there: os.path.lexists says no where a failing disk gives an error.
     """
     try:
         path.lstat()

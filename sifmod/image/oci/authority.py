@@ -168,7 +168,7 @@ class _RefusedError(FetchError):
 
 
 class _TokenServer:
-    """The authority over a token: the login, sent to the server that the registry named and nowhere else."""
+    """The authority over a token: the login, sent only to the server that the registry named."""
 
     def __init__(self, registry: RegistryAuthority, realm: str, login: Credentials | None) -> None:
         self._registry = registry

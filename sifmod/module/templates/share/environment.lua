@@ -9,7 +9,7 @@
 --   _SIFMOD_WANT_<key>         format;runtime;binds;directories in front of PATH inside;NAME=value;NAME=value…
 --   _SIFMOD_BASE               format;NAME=value;NAME…: what the user had (or had not) in each variable changed here
 --   _SIFMOD_BINDS              the entries of BINDPATH that are modules', for the wrappers
--- What somebody changed by hand since is the user's from then on.
+-- What was changed by hand since is the user's from then on.
 
 local getenv = os.getenv
 local FORMAT = "1"
