@@ -78,6 +78,26 @@ def test_what_decides_is_read_or_an_error(bench: Bench, verb: str, decisive: tup
         bench.attempt(verb, Rules(number, errno.EIO))
 
 
+def test_a_receipt_that_is_not_read_never_loses_sight_of_what_the_user_added(bench: Bench) -> None:
+    case = bench.trial.cases["reinstall"]
+    live = bench.trial.prefix / "software" / "Tiny" / "1.0"
+
+    def reinstall(rules: Rules) -> tuple[list[str], Outcome]:
+        bench.trial.reset(case)
+        (live / "mine").write_text("my own")
+        with bench.file_system.under(rules) as calls:
+            outcome = bench.trial.victim.run(case.arguments)
+        assert (live / "mine").read_text() == "my own", outcome.stderr
+        return calls, outcome
+
+    calls, _ = reinstall(Rules())
+    receipt = "/tree/software/Tiny/.generations/1.0/1/receipt.json"
+    numbers = [number for number, call in enumerate(calls, 1) if call in (f"open {receipt}", f"read {receipt}")]
+    assert len(numbers) > 1
+    for number in numbers:
+        assert reinstall(Rules(number, errno.EIO))[1].code in (0, 1, 18)
+
+
 @pytest.mark.parametrize("kind", ["readlink", "read", "readdir"])
 def test_gc_removes_nothing_where_the_disk_does_not_say_what_is_live(bench: Bench, kind: str) -> None:
     """With a switch or a history that cannot be read, all would be old."""

@@ -46,10 +46,12 @@ def changes(layout: Layout, names: Collection[str] = ()) -> Log:
     A name is a module's, with its version or without (`PyTorch`), or the beginning of some (`PyTorch/2.2`).
     """
     modules, problems = logged_modules(layout)
-    wanted = {module for name in names for module in _meant(name, modules)}
+    meant = {name: (*_meant(name, modules),) for name in names}
+    wanted = {module for found in meant.values() for module in found}
     logs = [read_log(layout, module) for module in (sorted(wanted) if names else (None, *modules))]
     entries = sorted((one for log in logs for one in log.entries), key=lambda one: one.time)
-    return Log(tuple(entries), (*problems, *(problem for log in logs for problem in log.problems)))
+    unknown = (f"no change of {name} is recorded" for name, found in meant.items() if not found)
+    return Log(tuple(entries), (*problems, *(problem for log in logs for problem in log.problems), *unknown))
 
 
 def _meant(name: str, modules: tuple[ModuleName, ...]) -> Iterator[ModuleName]:

@@ -8,7 +8,7 @@ from sifmod.actions.gc import Collected, apply_gc
 from sifmod.actions.listener import Listener
 from sifmod.actions.log import record
 from sifmod.config.name import ModuleName
-from sifmod.errors import ModuleError
+from sifmod.errors import InstallError, ModuleError
 from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.history import recorded
 from sifmod.tree.layout import Layout
@@ -59,7 +59,12 @@ def purge(
         partials=(),
         closed=(),
     )
-    return plan, apply_gc(layout, plan, lease, listener)
+    try:
+        return plan, apply_gc(layout, plan, lease, listener)
+    except InstallError as error:  # a second purge does not know a module of which only the image is left
+        raise type(error)(
+            error.message, f"`sifmod gc --now` frees what is left{error.hint and f'; {error.hint}'}"
+        ) from error
 
 
 def _check(layout: Layout, module: ModuleName) -> None:

@@ -32,8 +32,8 @@ def command(modules: tuple[str, ...], prefix: str | None, as_json: bool) -> None
         print_json([as_data(entry) for entry in log.entries])
         return
     print_rows([_row(entry) for entry in log.entries])
-    if not log.entries:
-        echo(f"no change of {' or '.join(modules)} is recorded" if modules else "no change is recorded here", err=True)
+    if not log.entries and not modules:
+        echo("no change is recorded here", err=True)
 
 
 def _row(entry: "Entry") -> tuple[str, ...]:

@@ -258,7 +258,6 @@ def _acquire(chain: Path, node: NodeLock, seconds: float, on_wait: Callable[[str
             holder = leases.this_process(seconds)
             if leases.claim(chain, lease, holder):
                 return lease.number + 1, holder
-            continue
         who = str(last) if last and not vacant else "another process"
         if who != told and not (vacant and not told):
             told = who

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ _NUMBER = re.compile("[1-9][0-9]{0,17}")
 _SHA256 = re.compile("[0-9a-f]{64}")
 _OUT = re.compile(r"(?:\A|\n)(?:/|\n|\Z)|(?:\A|[/\n])\.\.(?:[/\n]|\Z)")  # absolute, empty, or with ..
 _NO_LINK = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP, errno.EACCES, errno.ENAMETOOLONG)
+_NO_FILE = (*_NO_LINK, errno.EPERM, errno.ENXIO, None)  # None: what `read` itself refuses
 _HUGE = 1 << 60  # bytes; no image is so large
 
 
@@ -198,9 +200,20 @@ def _check_digests(digests: list[str]) -> None:
 
 def read_receipt(generation: Path) -> Installation | None:
     """The installation of the generation at this path; None when it has no receipt that can be read."""
+    with suppress(OSError):
+        return _receipt(generation)
+    return None
+
+
+def _receipt(generation: Path) -> Installation | None:
+    """As `read_receipt`, and OSError where a failing disk does not give it."""
     try:
         return from_json(read(f"{generation}/{RECEIPT}"), str(generation))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            return None
+        raise
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
@@ -213,9 +226,12 @@ def live_number(layout: Layout, module: ModuleName) -> int | None:
 
 
 def live(layout: Layout, module: ModuleName) -> Installation | None:
-    """What is installed as `module` now; None when nothing is, or when its receipt cannot be read."""
+    """What is installed as `module` now; None when nothing is, or when its receipt is damaged.
+
+    Raises OSError where the disk does not give it: who took that for none would leave the user's additions behind.
+    """
     number = live_number(layout, module)
-    return None if number is None else read_receipt(layout.generation(module, number))
+    return None if number is None else _receipt(layout.generation(module, number))
 
 
 def live_modules(layout: Layout) -> tuple[tuple[ModuleName, int], ...]:

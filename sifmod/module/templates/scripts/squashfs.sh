@@ -6,7 +6,7 @@ module={{ module | shell }}
 place=$sifmod_root{{ target }} # links, to where a reinstall changes nothing
 PATH=$PATH:/usr/sbin:/sbin
 part= # what is being written, beside the place that it is for
-child=
+running= # from before `run` starts its program: a signal may come as soon as there is a $!
 
 # refuse CODE MESSAGE HINT
 refuse() {
@@ -25,9 +25,9 @@ drop() {
 # stop SIGNAL: ends as the signal would have.
 stop() {
   trap '' HUP INT TERM
-  if [ -n "$child" ]; then
-    kill "$child"
-    wait "$child"
+  if [ -n "$running" ] && [ -n "$!" ]; then
+    kill -s KILL "$!" # TERM would be lost on a child that has not become the program yet
+    wait "$!"
   fi 2>/dev/null
   drop
   trap - EXIT "$1"
@@ -48,10 +48,10 @@ begin() {
 
 # run PROGRAM ARGUMENT...: one that a signal to this script ends too.
 run() {
+  running=yes
   "$@" </dev/null >/dev/null &
-  child=$!
-  wait "$child" || refuse 4 "$1 failed with exit code $?; nothing has changed" 'what it said is above'
-  child=
+  wait "$!" || refuse 4 "$1 failed with exit code $?; nothing has changed" 'what it said is above'
+  running=
 }
 
 # quoted TEXT: as one word of a shell.
