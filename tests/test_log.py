@@ -169,7 +169,7 @@ def test_where_nothing_is_recorded(place: Place, tree: str, capfd: pytest.Captur
     """As `list` says it: success, and a line on standard error."""
     if tree == "there":
         place.prefix.mkdir()
-    unknown = "warning: no change of X is recorded\nwarning: no change of Y/1 is recorded\n"
+    unknown = "== warning: no change of X is recorded\n== warning: no change of Y/1 is recorded\n"
     for words, said in ((["log"], "no change is recorded here\n"), (["log", "X", "Y/1"], unknown)):
         assert run(words) == 0
         assert capfd.readouterr() == ("", said)
