@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.image.budget import BASE, LEAST, MOST, PER_THREAD, memory, threads
+from sifmod.image.convert.budget import BASE, LEAST, MOST, PER_THREAD, memory, threads
 
 HERE = len(os.sched_getaffinity(0))
 LARGE = "MemTotal:       1000000000 kB\n"

@@ -12,10 +12,10 @@ import zstandard
 
 from sifmod.errors import FetchError
 from sifmod.image.artifact import Artifact
+from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.convert.squashfs.reader import SquashfsReader
 from sifmod.image.download import journal
 from sifmod.image.settings import Settings
-from sifmod.image.sif.header import read_sif
-from sifmod.image.squashfs.reader import SquashfsReader
 from support.downloading import content
 from support.fetching import Prefix, plan
 from support.layers import Entry, hard_link, symlink, tar

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError
+from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.convert.tree_digest import tree_digest
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.settings import Settings
-from sifmod.image.sif.header import read_sif
-from sifmod.image.tree import tree_digest
 from sifmod.module.plan import ConversionPlan, Plan, Runtime
 from sifmod.tree.generation import tidy
 from sifmod.tree.partial import partials

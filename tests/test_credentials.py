@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.image.oci import credentials
 from sifmod.image.oci.content import LARGEST
-from sifmod.image.oci.credentials import Credentials, Logins, Netrc, auth_files
-from sifmod.image.oci.place import Place
+from sifmod.image.registry import credentials
+from sifmod.image.registry.credentials import Credentials, Logins, Netrc, auth_files
+from sifmod.image.registry.place import Place
 
 SECRET = "s3cret:with:colons"
 Put = Callable[..., Path]

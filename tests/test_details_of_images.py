@@ -10,17 +10,17 @@ import pytest
 
 from sifmod.cli.main import run
 from sifmod.errors import ImageError
+from sifmod.image.convert.layers.malformed import Malformed
+from sifmod.image.convert.layers.merge import merge_layers
+from sifmod.image.convert.layers.sparse import header_map
+from sifmod.image.convert.metadata.describe import _date, inspect_text
+from sifmod.image.convert.squashfs.listing import ListingWriter
+from sifmod.image.convert.squashfs.metadata import MetadataWriter
 from sifmod.image.download.remote import Remote
-from sifmod.image.layers.malformed import Malformed
-from sifmod.image.layers.merge import merge_layers
-from sifmod.image.layers.sparse import header_map
-from sifmod.image.metadata.describe import _date, inspect_text
 from sifmod.image.oci.content import LARGEST
-from sifmod.image.oci.credentials import auth_files
 from sifmod.image.oci.files import Directory as Files
 from sifmod.image.oci.files import read_json
-from sifmod.image.squashfs.listing import ListingWriter
-from sifmod.image.squashfs.metadata import MetadataWriter
+from sifmod.image.registry.credentials import auth_files
 from support.downloading import Place, content, getter, serving, sha256
 from support.images import Images
 from support.layers import EPOCH, Entry, Memory, Stored, directory, hard_link, seen, symlink, tar

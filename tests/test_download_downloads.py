@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.convert.layers.merge import merge_layers
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.download.downloads import Downloads
-from sifmod.image.layers.merge import merge_layers
 from sifmod.image.oci.image import BlobSource, open_image
 from sifmod.image.oci.manifest import Descriptor
-from sifmod.image.reference import parse
 from sifmod.image.settings import DEFAULT
+from sifmod.image.sources.reference import parse
 from support.downloading import IMPATIENT, content, getter, serving, sha256
 from support.identity import call_on_small_disk
 from support.layers import EPOCH, Memory

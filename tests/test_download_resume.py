@@ -26,8 +26,8 @@ import sys
 from pathlib import Path
 from sifmod.image.download import pool
 from sifmod.image.download.remote import Remote
-from sifmod.image.oci.credentials import Netrc
-from sifmod.image.oci.http import Http
+from sifmod.image.registry.credentials import Netrc
+from sifmod.image.registry.http import Http
 from support.downloading import Place
 pool._SAVE_EVERY = 0.05
 url, directory, digest = sys.argv[1:]

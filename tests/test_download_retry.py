@@ -4,7 +4,7 @@ import pytest
 
 from sifmod.errors import FetchError
 from sifmod.image.download.retry import PATIENCE, Attempts, Patience
-from sifmod.image.oci.network import TransientError
+from sifmod.image.registry.network import TransientError
 
 BROKEN = TransientError("it broke", "mend it")
 

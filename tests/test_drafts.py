@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from sifmod.actions.draft import Source, draft, quoted
-from sifmod.actions.draft_site import draft_site
-from sifmod.actions.import_text import easyconfig_text
-from sifmod.actions.survey import Survey
-from sifmod.config.check import check_layer
+from sifmod.actions.author.draft import Source, draft, quoted
+from sifmod.actions.author.draft_site import draft_site
+from sifmod.actions.author.import_text import easyconfig_text
+from sifmod.actions.author.survey import Survey
 from sifmod.config.site import SiteFile
-from sifmod.config.yaml import parse_yaml
+from sifmod.config.yaml.check import check_layer
+from sifmod.config.yaml.parse import parse_yaml
 from sifmod.image.inspect.gpu import Gpu
 from sifmod.image.inspect.guess import Guess
 from sifmod.image.inspect.naming import Named

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sifmod.config.check import build, check_layer
 from sifmod.config.easyconfig import Easyconfig, EasyconfigFile
-from sifmod.config.merge import merge
-from sifmod.config.node import Mark, tree
-from sifmod.config.yaml import parse_yaml
+from sifmod.config.yaml.check import build, check_layer
+from sifmod.config.yaml.merge import merge
+from sifmod.config.yaml.node import Mark, tree
+from sifmod.config.yaml.parse import parse_yaml
 
 MINIMAL: dict[str, object] = {
     "name": "App",

@@ -15,7 +15,7 @@ from fault_python import is_another, python_faults
 from fault_text import text_faults
 from fault_trial import Unreliable, attempt, known_outcomes, written
 
-HEADER = "sifmod/image/sif/header.py"
+HEADER = "sifmod/image/convert/sif/header.py"
 
 
 def changed(source: str, path: str = "x.py") -> set[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.fetch import SOURCES, fetch_image
-from sifmod.image.reference import Kind
+from sifmod.image.sources.reference import Kind
 from sifmod.module.plan import Plan
 from support.fetching import Prefix, plan
 from support.images import Images

@@ -10,15 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.inspect.exports import exported
 from sifmod.image.inspect.guess import make_guess
 from sifmod.image.inspect.printable import block, line
 from sifmod.image.inspect.reference import describe_reference
 from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif
-from sifmod.image.reference import parse
 from sifmod.image.settings import Settings
-from sifmod.image.sif.header import read_sif
+from sifmod.image.sources.reference import parse
 from support.command import run
 from support.images import Images
 from support.registry import Registry

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.image.convert.sif.write import DataObject
 from sifmod.image.inspect.description import Config, ImageDescription, Part, date, pairs, variables, words
 from sifmod.image.inspect.exports import exported
 from sifmod.image.inspect.printable import block, line
 from sifmod.image.inspect.sif import describe_sif
-from sifmod.image.sif.write import DataObject
 from support.inside import EPOCH, Files, programs, rootfs, sif
 
 HOME = "/.singularity.d"

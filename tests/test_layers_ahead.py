@@ -17,16 +17,16 @@ import pytest
 import zstandard
 
 from sifmod.errors import ImageError
-from sifmod.image.layers import watch as watching
-from sifmod.image.layers.ahead import ReadAhead
-from sifmod.image.layers.data import LARGEST, Copier
-from sifmod.image.layers.decompress import CHUNK, chunks
-from sifmod.image.layers.malformed import Malformed
-from sifmod.image.layers.parallel_gzip import threads
-from sifmod.image.layers.place import Place
-from sifmod.image.layers.stream import Stream
-from sifmod.image.layers.top_down import Entangled
-from sifmod.image.layers.watch import Watch
+from sifmod.image.convert.layers import watch as watching
+from sifmod.image.convert.layers.ahead import ReadAhead
+from sifmod.image.convert.layers.data import LARGEST, Copier
+from sifmod.image.convert.layers.decompress import CHUNK, chunks
+from sifmod.image.convert.layers.malformed import Malformed
+from sifmod.image.convert.layers.parallel_gzip import threads
+from sifmod.image.convert.layers.place import Place
+from sifmod.image.convert.layers.stream import Stream
+from sifmod.image.convert.layers.top_down import Entangled
+from sifmod.image.convert.layers.watch import Watch
 from support.layers import Memory, Stored
 
 BLOCK = 131072

@@ -16,11 +16,11 @@ import pytest
 import zstandard
 
 from sifmod.errors import ImageError
-from sifmod.image.budget import Budget
-from sifmod.image.layers.decompress import CHUNK, chunks
-from sifmod.image.layers.malformed import Malformed
-from sifmod.image.layers.merge import merge_layers
-from sifmod.image.layers.zstd_frames import Frames
+from sifmod.image.convert.budget import Budget
+from sifmod.image.convert.layers.decompress import CHUNK, chunks
+from sifmod.image.convert.layers.malformed import Malformed
+from sifmod.image.convert.layers.merge import merge_layers
+from sifmod.image.convert.layers.zstd_frames import Frames
 from support.command import run
 from support.layers import EPOCH, Entry, Memory, Seen, Stored, merged, packed, seen, tar
 
@@ -32,8 +32,8 @@ PROGRAM = """
 import resource, sys
 from pathlib import Path
 from support.layers import EPOCH, Stored
-from sifmod.image.inode import Content
-from sifmod.image.layers.merge import merge_layers
+from sifmod.image.convert.inode import Content
+from sifmod.image.convert.layers.merge import merge_layers
 class Counter:
     def start(self): self.size = 0
     def write(self, chunk): self.size += len(chunk)

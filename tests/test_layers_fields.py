@@ -5,17 +5,17 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from sifmod.errors import ImageError
-from sifmod.image.layers.malformed import Malformed, naming, shown
-from sifmod.image.layers.member import attributes, checksum, clamped, header_device, header_name, overridden
-from sifmod.image.layers.memo import Memo
-from sifmod.image.layers.number import decimal, number, seconds, whole
-from sifmod.image.layers.path import cleaned, mark, marks
-from sifmod.image.layers.pax import in_force, parse, xattrs
-from sifmod.image.layers.sparse import MAP, check, header_map, pax_map, pax_size
-from sifmod.image.layers.stream import Stream
-from sifmod.image.layers.warning import Warnings
-from sifmod.image.layers.whiteout import OPAQUE, is_whiteout, whited_out
-from sifmod.image.layers.zstd_frames import Frames, is_zstd
+from sifmod.image.convert.layers.malformed import Malformed, naming, shown
+from sifmod.image.convert.layers.member import attributes, checksum, clamped, header_device, header_name, overridden
+from sifmod.image.convert.layers.memo import Memo
+from sifmod.image.convert.layers.number import decimal, number, seconds, whole
+from sifmod.image.convert.layers.path import cleaned, mark, marks
+from sifmod.image.convert.layers.pax import in_force, parse, xattrs
+from sifmod.image.convert.layers.sparse import MAP, check, header_map, pax_map, pax_size
+from sifmod.image.convert.layers.stream import Stream
+from sifmod.image.convert.layers.warning import Warnings
+from sifmod.image.convert.layers.whiteout import OPAQUE, is_whiteout, whited_out
+from sifmod.image.convert.layers.zstd_frames import Frames, is_zstd
 from support.tars import header
 
 TERA2 = 1 << 41  # bytes; the largest sparse file

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import ImageError
-from sifmod.image.budget import LEAST, Budget
+from sifmod.image.convert.budget import LEAST, Budget
+from sifmod.image.convert.layers.merge import merge_layers
+from sifmod.image.convert.squashfs.compression import parse
+from sifmod.image.convert.squashfs.writer import SquashfsWriter
 from sifmod.image.disk import size_text
-from sifmod.image.layers.merge import merge_layers
-from sifmod.image.squashfs.compression import parse
-from sifmod.image.squashfs.writer import SquashfsWriter
 from support.command import SIFMOD, run
 from support.fetching import Prefix
 from support.layers import EPOCH, Entry, Memory, Stored, hard_link, tar

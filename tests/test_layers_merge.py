@@ -9,8 +9,8 @@ from typing import BinaryIO
 import pytest
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.inode import Content, Directory, File
-from sifmod.image.layers.merge import Merged, merge_layers
+from sifmod.image.convert.inode import Content, Directory, File
+from sifmod.image.convert.layers.merge import Merged, merge_layers
 from support.layers import EPOCH, Entry, Memory, Seen, Stored, directory, hard_link, merged, seen, symlink, tar
 
 OPAQUE = ".wh..wh..opq"

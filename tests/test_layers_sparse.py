@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.image.inode import File, Plain, unpacked
+from sifmod.image.convert.inode import File, Plain, unpacked
 from support.layers import Memory, Stored, merged
 from support.tars import gnu_tar, header, records, refused
 

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sifmod.config.merge import leaves, merge
-from sifmod.config.node import Mark, Node, tree
-from sifmod.config.yaml import parse_yaml
+from sifmod.config.yaml.merge import leaves, merge
+from sifmod.config.yaml.node import Mark, Node, tree
+from sifmod.config.yaml.parse import parse_yaml
 
 START = Mark("result", 1, 1)
 LAYER = Mark("layer", 1, 1)

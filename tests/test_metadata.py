@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import ImageError
-from sifmod.image.inode import Directory, File, Symlink
-from sifmod.image.metadata.describe import make_labels
-from sifmod.image.metadata.environment import image_environment
-from sifmod.image.metadata.graft import graft
-from sifmod.image.metadata.make import Entry as Addition
-from sifmod.image.metadata.scripts import ACTIONS, runscript
-from sifmod.image.metadata.text import shell_word
+from sifmod.image.convert.inode import Directory, File, Symlink
+from sifmod.image.convert.metadata.describe import make_labels
+from sifmod.image.convert.metadata.environment import image_environment
+from sifmod.image.convert.metadata.graft import graft
+from sifmod.image.convert.metadata.make import Entry as Addition
+from sifmod.image.convert.metadata.scripts import ACTIONS, runscript
+from sifmod.image.convert.metadata.text import shell_word
 from support.command import Result, run
 from support.hand_made import EPOCH, Tree, apptainers_sif, our_metadata, our_sif
 from support.images import BUSYBOX

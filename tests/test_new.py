@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.actions.author.new import NewOptions, make_draft, write_draft
 from sifmod.actions.listener import Listener
-from sifmod.actions.new import NewOptions, make_draft, write_draft
 from sifmod.cli.main import run
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.errors import OptionError

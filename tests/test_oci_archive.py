@@ -11,7 +11,7 @@ from sifmod.image.disk import NoSpaceError
 from sifmod.image.oci.archive import Archive, open_archive
 from sifmod.image.oci.docker_archive import read_docker_archive
 from sifmod.image.oci.layout import Local
-from sifmod.image.reference import parse
+from sifmod.image.sources.reference import parse
 from support.command import run
 from support.disk_state import disk_state
 from support.identity import call_on_small_disk

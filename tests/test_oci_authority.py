@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import requests
 
-from sifmod.image.oci.authority import RegistryAuthority
-from sifmod.image.oci.http import Http
-from sifmod.image.oci.place import Place
+from sifmod.image.registry.authority import RegistryAuthority
+from sifmod.image.registry.http import Http
+from sifmod.image.registry.place import Place
 from support.responses import answered
 
 BASIC = "Basic " + base64.b64encode(b"me:secret").decode()

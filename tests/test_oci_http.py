@@ -13,11 +13,11 @@ import pytest
 import requests
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.oci.advice import refused_by
-from sifmod.image.oci.credentials import Netrc
-from sifmod.image.oci.http import Http, TransientError, retry_after
-from sifmod.image.oci.place import Place
-from sifmod.image.oci.registry import Registry
+from sifmod.image.registry.advice import refused_by
+from sifmod.image.registry.credentials import Netrc
+from sifmod.image.registry.http import Http, TransientError, retry_after
+from sifmod.image.registry.place import Place
+from sifmod.image.registry.registry import Registry
 from support.misbehaving import (
     BLOB,
     CONFIG,

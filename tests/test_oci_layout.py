@@ -9,7 +9,7 @@ import pytest
 from sifmod.errors import FetchError
 from sifmod.image.oci.files import Directory
 from sifmod.image.oci.layout import read_layout
-from sifmod.image.reference import parse
+from sifmod.image.sources.reference import parse
 from support.command import run
 from support.images import Images
 from support.oci_index import entry, put_index, write_multi

@@ -9,8 +9,8 @@ import urllib3
 from requests import exceptions
 
 from sifmod.errors import FetchError
-from sifmod.image.oci.network import SlowError, TransientError, causes, hung_up, network_errors, without_secrets
-from sifmod.image.oci.pace import TooSlowError
+from sifmod.image.registry.network import SlowError, TransientError, causes, hung_up, network_errors, without_secrets
+from sifmod.image.registry.pace import TooSlowError
 
 POOL = urllib3.HTTPSConnectionPool("host", 5000)
 REFUSED = urllib3.exceptions.NewConnectionError(

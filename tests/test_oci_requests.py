@@ -10,14 +10,14 @@ import requests
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.download.retry import Patience
 from sifmod.image.oci.content import LARGEST
-from sifmod.image.oci.credentials import Netrc
-from sifmod.image.oci.http import Get, Http, TransientError, in_the_clear
 from sifmod.image.oci.manifest import Descriptor, Manifest
-from sifmod.image.oci.place import Place
-from sifmod.image.oci.registry import Registry
-from sifmod.image.oci.repository import Repository
-from sifmod.image.reference import parse
+from sifmod.image.registry.credentials import Netrc
+from sifmod.image.registry.http import Get, Http, TransientError, in_the_clear
+from sifmod.image.registry.place import Place
+from sifmod.image.registry.registry import Registry
+from sifmod.image.registry.repository import Repository
 from sifmod.image.settings import Settings
+from sifmod.image.sources.reference import parse
 from support.misbehaving import BLOB, CONFIG, LAYER, MANIFEST, Misbehaving, client, descriptor, digest
 from support.web import Answer, Handler, Web, answer, raw
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.image.oci.credentials import Netrc
-from sifmod.image.oci.http import Http
-from sifmod.image.oci.network import SlowError
-from sifmod.image.oci.pace import SLOWEST, Timeouts
-from sifmod.image.oci.place import Place
-from sifmod.image.oci.repository import Repository
+from sifmod.image.registry.credentials import Netrc
+from sifmod.image.registry.http import Http
+from sifmod.image.registry.network import SlowError
+from sifmod.image.registry.pace import SLOWEST, Timeouts
+from sifmod.image.registry.place import Place
+from sifmod.image.registry.repository import Repository
 from support.misbehaving import MANIFEST, Misbehaving, challenge, guarded
 from support.web import Answer, Handler, answer, make_certificate
 

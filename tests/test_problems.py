@@ -3,12 +3,12 @@
 import pytest
 
 from sifmod.config.bind import BindSpec
-from sifmod.config.check import build, check_layer, did_you_mean
 from sifmod.config.easyconfig import Easyconfig, EasyconfigFile
-from sifmod.config.node import Mark, Node, Number, join_key, kind, shown, tree
 from sifmod.config.origin import Origin, of_default, of_tree
 from sifmod.config.site import Accelerators, Signatures, SiteFile
-from sifmod.config.yaml import parse_yaml
+from sifmod.config.yaml.check import build, check_layer, did_you_mean
+from sifmod.config.yaml.node import Mark, Node, Number, join_key, kind, shown, tree
+from sifmod.config.yaml.parse import parse_yaml
 
 
 def problems(text: str) -> list[str]:

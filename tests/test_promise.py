@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sifmod.image.artifact import Artifact
+from sifmod.image.convert.tree_digest import tree_digest
 from sifmod.image.settings import Settings
-from sifmod.image.tree import tree_digest
 from sifmod.module.plan import ConversionPlan, Plan
 from support.command import run
 from support.conversion import push

@@ -13,10 +13,10 @@ import pytest
 
 from sifmod.actions.remote_size import remote_size
 from sifmod.image.artifact import no_progress
-from sifmod.image.fetched import Request
 from sifmod.image.oci.manifest import OCI_MANIFEST, SIF_LAYER
-from sifmod.image.reference import parse
 from sifmod.image.settings import Settings
+from sifmod.image.sources.fetched import Request
+from sifmod.image.sources.reference import parse
 from support.disk_state import disk_state
 from support.fetching import Prefix, plan
 from support.images import Images

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.install import install
+from sifmod.actions.install.install import install
+from sifmod.actions.install.reapply import reapplications
 from sifmod.actions.listener import Listener
-from sifmod.actions.reapply import reapplications
 from sifmod.cli.main import run
 from sifmod.config.settings import Kept, load_site
 from sifmod.tree.layout import Layout

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sifmod.errors import FetchError
-from sifmod.image.reference import Reference, is_loopback, parse
+from sifmod.image.sources.reference import Reference, is_loopback, parse
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

@@ -15,10 +15,10 @@ import requests
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.download.retry import Patience
 from sifmod.image.oci.manifest import Manifest
-from sifmod.image.oci.place import Place, places
-from sifmod.image.oci.registry import Registry as Client
-from sifmod.image.reference import parse
+from sifmod.image.registry.place import Place, places
+from sifmod.image.registry.registry import Registry as Client
 from sifmod.image.settings import Settings
+from sifmod.image.sources.reference import parse
 from support.images import Images
 from support.oci_index import write_multi
 from support.registry import PASSWORD, USER, Registry, mirror_of, with_password, with_tokens

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.runtime import runtime_environment
+from sifmod.image.sources.runtime import runtime_environment
 from sifmod.module.plan import Runtime
 from support.command import run
 from support.disk_state import disk_state

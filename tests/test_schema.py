@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sifmod.config.check import check_layer
 from sifmod.config.easyconfig import EasyconfigFile
 from sifmod.config.find import shipped
 from sifmod.config.schema import easyconfig_schema
-from sifmod.config.yaml import parse_yaml
+from sifmod.config.yaml.check import check_layer
+from sifmod.config.yaml.parse import parse_yaml
 
 SCHEMA = easyconfig_schema()
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.sif.header import START, check_sif, read_sif, what_it_is
+from sifmod.image.convert.sif.header import START, check_sif, read_sif, what_it_is
 from support.command import run
 from support.images import Images
 from support.runtime import RUNTIME

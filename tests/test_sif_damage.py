@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import ImageError
-from sifmod.image.sif.format import ARCHES, KINDS, arch_code, kind_of
-from sifmod.image.sif.header import check_sif, read_sif, what_it_is
-from sifmod.image.sif.table import read_table
-from sifmod.image.sif.write import DataObject, partition_offset, write_header
+from sifmod.image.convert.sif.format import ARCHES, KINDS, arch_code, kind_of
+from sifmod.image.convert.sif.header import check_sif, read_sif, what_it_is
+from sifmod.image.convert.sif.table import read_table
+from sifmod.image.convert.sif.write import DataObject, partition_offset, write_header
 from support.inside import EPOCH, sif
 
 OBJECTS = (DataObject("deffile", "", b"bootstrap"), DataObject("json", "a.json", b"{}"))

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sifmod.errors import ImageError
-from sifmod.image.sif.header import read_sif
-from sifmod.image.sif.write import DataObject, partition_offset, write_header
+from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.convert.sif.write import DataObject, partition_offset, write_header
 from support.command import run
 from support.hand_made import EPOCH, our_metadata, our_sif
 from support.runtime import RUNTIME

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sifmod.errors import ImageError, RuntimeMissingError, SignatureError
-from sifmod.image.sif.header import read_sif
-from sifmod.image.sif.table import read_table
+from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.convert.sif.table import read_table
 from sifmod.image.signature.check import Signed, check, signatures
 from sifmod.image.signature.clear_sign import DamagedError, parse_clear_signed, public_keys
 from sifmod.image.signature.gpgv import verify

@@ -2,10 +2,10 @@
 
 import pytest
 
-from sifmod.config.check import build, check_layer
-from sifmod.config.node import Mark, tree
 from sifmod.config.site import SiteFile
-from sifmod.config.yaml import parse_yaml
+from sifmod.config.yaml.check import build, check_layer
+from sifmod.config.yaml.node import Mark, tree
+from sifmod.config.yaml.parse import parse_yaml
 
 
 def problem(text: str) -> str:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.draft_site import draft_site
-from sifmod.actions.survey import FABRIC, Survey, survey
+from sifmod.actions.author.draft_site import draft_site
+from sifmod.actions.author.survey import FABRIC, Survey, survey
 from sifmod.cli.main import run
-from sifmod.config.check import check_layer
 from sifmod.config.easyconfig import EasyconfigFile
 from sifmod.config.lint import lint_binds
 from sifmod.config.site import SiteFile
-from sifmod.config.yaml import parse_yaml
+from sifmod.config.yaml.check import check_layer
+from sifmod.config.yaml.parse import parse_yaml
 from support.config import write
 from support.generation import find
 from support.images import Images

@@ -10,8 +10,8 @@ import zstandard
 from isal import isal_zlib
 
 from sifmod.errors import ImageError, OptionError
-from sifmod.image.inode import Directory
-from sifmod.image.squashfs.compression import Compression, decompressor, parse
+from sifmod.image.convert.inode import Directory
+from sifmod.image.convert.squashfs.compression import Compression, decompressor, parse
 from support.squashfs_trees import FOLDER, build, noise
 
 TEXTS = {

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import ImageError
-from sifmod.image.inode import Xattrs
-from sifmod.image.squashfs.blocks import Blocks
-from sifmod.image.squashfs.compression import parse
-from sifmod.image.squashfs.digest import tree_digest
-from sifmod.image.squashfs.listing import ListingWriter
-from sifmod.image.squashfs.metadata import MetadataWriter, stored
-from sifmod.image.squashfs.pipeline import Pipeline
-from sifmod.image.squashfs.stat import Stat, read_stat
-from sifmod.image.squashfs.superblock import Superblock
-from sifmod.image.squashfs.xattrs import read_xattrs
+from sifmod.image.convert.inode import Xattrs
+from sifmod.image.convert.squashfs.blocks import Blocks
+from sifmod.image.convert.squashfs.compression import parse
+from sifmod.image.convert.squashfs.digest import tree_digest
+from sifmod.image.convert.squashfs.listing import ListingWriter
+from sifmod.image.convert.squashfs.metadata import MetadataWriter, stored
+from sifmod.image.convert.squashfs.pipeline import Pipeline
+from sifmod.image.convert.squashfs.stat import Stat, read_stat
+from sifmod.image.convert.squashfs.superblock import Superblock
+from sifmod.image.convert.squashfs.xattrs import read_xattrs
 
 NONE, NOWHERE = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 UNIT = 1 << 20

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import ImageError
-from sifmod.image.inode import Directory, Fifo, File, Node, Symlink
-from sifmod.image.squashfs.compression import parse
-from sifmod.image.squashfs.data import DataWriter
-from sifmod.image.squashfs.writer import SquashfsWriter
+from sifmod.image.convert.inode import Directory, Fifo, File, Node, Symlink
+from sifmod.image.convert.squashfs.compression import parse
+from sifmod.image.convert.squashfs.data import DataWriter
+from sifmod.image.convert.squashfs.writer import SquashfsWriter
 from support.squashfs_trees import (
     FOLDER,
     PLAIN,

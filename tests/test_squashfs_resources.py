@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.image.inode import Directory, File
-from sifmod.image.squashfs.data import DataWriter
+from sifmod.image.convert.inode import Directory, File
+from sifmod.image.convert.squashfs.data import DataWriter
 from support.identity import call_on_small_disk
 from support.squashfs_trees import (
     FOLDER,
@@ -37,7 +37,7 @@ def peak(make: str, image: Path, processors: int) -> int:
     program = f"""
 import sys
 from pathlib import Path
-from sifmod.image.inode import Directory, File
+from sifmod.image.convert.inode import Directory, File
 from support.squashfs_trees import FOLDER, PLAIN, build, noise
 {make}
 build(Path(sys.argv[1]), make, processors={processors})

@@ -8,12 +8,12 @@ import pytest
 
 from sifmod.errors import UnstartableError
 from sifmod.image.artifact import no_progress
-from sifmod.image.fetched import Request
+from sifmod.image.convert.sif.header import SifInfo, read_sif
+from sifmod.image.convert.sif.write import partition_offset, write_header
 from sifmod.image.program import Program
-from sifmod.image.reference import parse
 from sifmod.image.settings import Settings
-from sifmod.image.sif.header import SifInfo, read_sif
-from sifmod.image.sif.write import partition_offset, write_header
+from sifmod.image.sources.fetched import Request
+from sifmod.image.sources.reference import parse
 from sifmod.image.startable import check_startable, compression_of, reads, slow, why_not, why_not_here
 from sifmod.module.plan import Runtime
 from support.fetching import Prefix, plan

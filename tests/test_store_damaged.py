@@ -8,7 +8,7 @@ import pytest
 
 from sifmod.cli.main import run
 from sifmod.digest import sha256_file
-from sifmod.image.sif.header import read_sif
+from sifmod.image.convert.sif.header import read_sif
 from sifmod.tree.layout import Layout
 from support.disk_state import State, disk_state, file_state
 from support.images import Images

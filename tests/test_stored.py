@@ -9,10 +9,10 @@ import pytest
 
 from sifmod.digest import sha256_file
 from sifmod.errors import FetchError
-from sifmod.image import convert
 from sifmod.image.artifact import Artifact
-from sifmod.image.sif.header import read_sif
-from sifmod.image.tree import tree_digest
+from sifmod.image.convert import oci_to_sif
+from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.convert.tree_digest import tree_digest
 from sifmod.module.plan import ConversionPlan, Plan
 from support.fetching import Prefix, plan
 from support.images import Images
@@ -119,10 +119,10 @@ def test_a_format_whose_bytes_are_the_same_is_noted_once(images: Images, prefix:
 def test_a_raised_format_is_another(images: Images, prefix: Prefix, monkeypatch: pytest.MonkeyPatch) -> None:
     source = f"oci:{images.tiny_layout('raised')}"
     made = prefix.fetch(plan(source))
-    monkeypatch.setattr(convert, "FORMAT", convert.FORMAT + 1)
+    monkeypatch.setattr(oci_to_sif, "FORMAT", oci_to_sif.FORMAT + 1)
     found, again = converted_again(prefix, plan(source))
     assert again
-    assert dict(found.origin.tools)["sif-format"] == str(convert.FORMAT)
+    assert dict(found.origin.tools)["sif-format"] == str(oci_to_sif.FORMAT)
     assert found.path == made.path  # as no byte was changed by it
 
 

@@ -11,8 +11,8 @@ import certifi
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.oci.credentials import Netrc
-from sifmod.image.oci.http import Http
+from sifmod.image.registry.credentials import Netrc
+from sifmod.image.registry.http import Http
 from support.identity import call_with_etc
 from support.web import Web, answer, make_certificate
 

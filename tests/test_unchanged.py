@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sifmod import __version__
-from sifmod.actions.unchanged import ASKED, KEPT, UNCHECKED, Options, file_state, find_unchanged
+from sifmod.actions.install.unchanged import ASKED, KEPT, UNCHECKED, Options, file_state, find_unchanged
 from sifmod.config.input import Surroundings, current_facts, read_input
 from sifmod.config.name import ModuleName
 from sifmod.tree.generation import module_lock, publish, staged_generation

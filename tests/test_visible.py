@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.visible import commands_to_load, hidden_by
+from sifmod.actions.install.how_to_load import commands_to_load, hidden_by
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout

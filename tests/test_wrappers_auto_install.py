@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions import wrappers as action
+from sifmod.actions.install import wrappers as action
 from sifmod.cli.main import run as sifmod
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout

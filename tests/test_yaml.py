@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sifmod.config.compose import MAX_DEPTH, MAX_NODES
-from sifmod.config.node import Mark, Node, Number
-from sifmod.config.yaml import MAX_BYTES, load_yaml, parse_yaml
+from sifmod.config.yaml.compose import MAX_DEPTH, MAX_NODES
+from sifmod.config.yaml.node import Mark, Node, Number
+from sifmod.config.yaml.parse import MAX_BYTES, load_yaml, parse_yaml
 from sifmod.errors import ConfigError
 
 
@@ -193,18 +193,18 @@ def test_an_anchor_may_be_given_again() -> None:
 @pytest.mark.parametrize("half", ["\\ud800", "\\udbff", "\\udc00", "\\udfff"])
 def test_half_a_surrogate_pair_is_refused_by_either_parser(monkeypatch: pytest.MonkeyPatch, half: str) -> None:
     assert "f.yaml:1:" in refusal(f'a: "{half}"')
-    monkeypatch.setattr("sifmod.config.yaml._LOADER", yaml.SafeLoader)
+    monkeypatch.setattr("sifmod.config.yaml.parse._LOADER", yaml.SafeLoader)
     assert refusal(f'a: "x{half}"') == "f.yaml:1:4: half of a surrogate pair is not a character"
 
 
 @pytest.mark.parametrize("letter", ["\\ud7ff", "\\ue000"])
 def test_what_is_beside_the_surrogates_is_text(monkeypatch: pytest.MonkeyPatch, letter: str) -> None:
-    monkeypatch.setattr("sifmod.config.yaml._LOADER", yaml.SafeLoader)
+    monkeypatch.setattr("sifmod.config.yaml.parse._LOADER", yaml.SafeLoader)
     assert len(read(f'a: "{letter}"').entries["a"].text) == 1
 
 
 def test_an_escape_beyond_unicode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sifmod.config.yaml._LOADER", yaml.SafeLoader)
+    monkeypatch.setattr("sifmod.config.yaml.parse._LOADER", yaml.SafeLoader)
     assert refusal('a: "\\U00ffffff"').startswith("f.yaml:1:1: not YAML: ")
 
 
@@ -331,7 +331,7 @@ def test_any_text_is_a_mapping_or_a_refusal_with_a_place_in_it(loader: type, tex
     """With libyaml and without."""
     data = text.encode("utf-8", "surrogatepass")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sifmod.config.yaml._LOADER", loader)
+        patch.setattr("sifmod.config.yaml.parse._LOADER", loader)
         try:
             node, found = parse_yaml(data, "f.yaml")
         except ConfigError as error:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sifmod.actions.check_settings import check_settings
+from sifmod.actions.author.check_settings import check_settings
 from sifmod.actions.doctor import Finding
 from sifmod.config.settings import settings_directories
 from sifmod.errors import ConfigError

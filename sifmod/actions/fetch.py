@@ -14,7 +14,7 @@ from sifmod.config.site import Site
 from sifmod.digest import sha256_bytes
 from sifmod.image.artifact import Artifact
 from sifmod.image.fetch import fetch_image
-from sifmod.image.reference import parse
+from sifmod.image.sources.reference import parse
 from sifmod.module.plan import ImagePlan, Runtime
 from sifmod.tree.beside import beside
 from sifmod.tree.generation import tidy

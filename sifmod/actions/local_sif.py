@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sifmod.config.site import Site
 from sifmod.errors import FetchError
-from sifmod.image.reference import Reference
+from sifmod.image.sources.reference import Reference
 
 
 def local_sif(reference: Reference, site: Site) -> Path | None:

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 
 from sifmod.errors import FetchError, PermissionsError
-from sifmod.image import convert, oras
-from sifmod.image.fetched import Request
-from sifmod.image.reference import Kind
+from sifmod.image.convert import oci_to_sif
+from sifmod.image.sources import oras
+from sifmod.image.sources.fetched import Request
+from sifmod.image.sources.reference import Kind
 
-_ANNOUNCED: dict[Kind, Callable[[Request], int]] = {"docker": convert.announced, "oras": oras.announced}
+_ANNOUNCED: dict[Kind, Callable[[Request], int]] = {"docker": oci_to_sif.announced, "oras": oras.announced}
 
 
 def remote_size(request: Request) -> int | None:

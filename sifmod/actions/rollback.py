@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from sifmod.actions.install.unchanged import IMAGE_DIRS
 from sifmod.actions.listener import Listener
 from sifmod.actions.log import record
-from sifmod.actions.unchanged import IMAGE_DIRS
 from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError, ModuleError
 from sifmod.tree.generation import module_lock, restore, tidy

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sifmod.config.site import Site
-from sifmod.image.budget import memory, threads
+from sifmod.image.convert.budget import memory, threads
 from sifmod.image.settings import Settings, Striping
 
 

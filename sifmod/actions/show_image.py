@@ -10,7 +10,7 @@ from sifmod.config.site import Site
 from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.inspect.reference import describe_reference
 from sifmod.image.inspect.sif import describe_sif
-from sifmod.image.reference import parse
+from sifmod.image.sources.reference import parse
 from sifmod.tree.layout import Layout
 
 

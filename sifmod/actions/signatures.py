@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.errors import FetchError, OptionError, PermissionsError
+from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.inspect.printable import line
-from sifmod.image.sif.header import read_sif
 from sifmod.image.signature.check import check, signatures
 from sifmod.tree.receipt import Installation
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sifmod.config.load import LoadedEasyconfig
 from sifmod.errors import ConfigError, FetchError, OptionError, Problem
-from sifmod.image.reference import Reference, parse
+from sifmod.image.sources.reference import Reference, parse
 from sifmod.module.plan import ImagePlan
 
 

@@ -48,8 +48,8 @@ def command(files: tuple[str, ...], as_json: bool, **site: str | None) -> int:
 
 def _checked(path: Path, context: "LoadedSite") -> tuple[dict[str, object], list[str]]:
     """What `--json` says of a file that can be used, and the lines for people."""
-    from sifmod.actions.check import check
-    from sifmod.actions.check_settings import check_settings, settings_kind
+    from sifmod.actions.author.check import check
+    from sifmod.actions.author.check_settings import check_settings, settings_kind
 
     if kind := settings_kind(path):
         warnings = [str(problem) for problem in check_settings(path, kind, os.environ).warnings]

@@ -79,7 +79,7 @@ def _digest(text: str) -> str:
 
 def _data(artifact: "Artifact") -> dict[str, object]:
     """What `--json` prints: the SIF, what it was made from, and for a conversion what an easyconfig can promise."""
-    from sifmod.image.tree import tree_digest
+    from sifmod.image.convert.tree_digest import tree_digest
 
     origin = artifact.origin
     data: dict[str, object] = {

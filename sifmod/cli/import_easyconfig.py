@@ -21,7 +21,7 @@ def command(files: tuple[str, ...], output: str, force: bool, as_json: bool, **s
     and on standard error. A file that cannot be turned into an easyconfig that `sifmod check` accepts is refused with
     the reason; the others are written, and the exit code is 5.
     """
-    from sifmod.actions.import_easyconfig import convert, find_sources, write
+    from sifmod.actions.author.import_easyconfig import convert, find_sources, write
     from sifmod.cli.context import load_facts
     from sifmod.cli.main import show_error
     from sifmod.cli.output import echo, print_json, say

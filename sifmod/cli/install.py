@@ -12,7 +12,7 @@ from sifmod.cli.options import conversion_options, in_full, json_option, keep_bl
 from sifmod.errors import OptionError, SifmodError
 
 if TYPE_CHECKING:
-    from sifmod.actions.request import InstallOptions, Request
+    from sifmod.actions.install.request import InstallOptions, Request
     from sifmod.config.input import Surroundings
     from sifmod.config.settings import LoadedSite
     from sifmod.module.plan import Plan
@@ -84,7 +84,7 @@ def command(easyconfigs: tuple[str, ...], **given: str | bool | None) -> int:
 
 def _recorded(given: dict[str, str | bool | None]) -> tuple[tuple[str, str], ...]:
     """The options that decide what is installed, as the receipt keeps them: true in every directory."""
-    from sifmod.actions.unchanged import UNCHECKED
+    from sifmod.actions.install.unchanged import UNCHECKED
 
     deciding = ("variant", "source", "link", "site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime")
     named = (name for name in (*deciding, "module_syntax") if given[name] is not None)
@@ -96,7 +96,7 @@ def _unchanged(name: str, given: dict[str, str | bool | None], surroundings: "Su
     """The installation that needs nothing done, found without loading the site or the easyconfig where possible."""
     if given["rebuild"] or given["force"] or given["module_only"]:
         return None
-    from sifmod.actions.unchanged import find_unchanged
+    from sifmod.actions.install.unchanged import find_unchanged
     from sifmod.cli.context import layout_for
 
     return find_unchanged(layout_for(_text(given["prefix"])), name, _recorded(given), surroundings)
@@ -113,7 +113,7 @@ def _site(given: dict[str, str | bool | None]) -> "LoadedSite":
 
 
 def _options(name: str, given: dict[str, str | bool | None]) -> "InstallOptions":
-    from sifmod.actions.request import InstallOptions
+    from sifmod.actions.install.request import InstallOptions
     from sifmod.config.find import is_path
 
     return InstallOptions(
@@ -131,7 +131,7 @@ def _options(name: str, given: dict[str, str | bool | None]) -> "InstallOptions"
 
 
 def _request(name: str, given: dict[str, str | bool | None]) -> "Request":
-    from sifmod.actions.request import decide
+    from sifmod.actions.install.request import decide
     from sifmod.config.find import find_easyconfig
 
     site = _site(given)
@@ -140,7 +140,7 @@ def _request(name: str, given: dict[str, str | bool | None]) -> "Request":
 
 def _fetch_only(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None]) -> int:
     """Fetch the images of the easyconfigs into the store, and print their paths."""
-    from sifmod.actions.image import fetch_only
+    from sifmod.actions.install.image import fetch_only
     from sifmod.actions.listener import Listener
     from sifmod.cli.context import typed
     from sifmod.cli.output import echo, print_json, quiet, say
@@ -166,7 +166,7 @@ def _fetch_only(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None
 
 
 def _install(name: str, given: dict[str, str | bool | None]) -> "tuple[Installation, bool]":
-    from sifmod.actions.install import install
+    from sifmod.actions.install.install import install
     from sifmod.actions.listener import Listener
     from sifmod.cli.context import typed
     from sifmod.cli.output import quiet, say
@@ -223,7 +223,7 @@ def _asker(request: "Request", yes: bool) -> "Callable[[Plan, Callable[[], int |
 
 def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
     """Say what is installed and print the commands that load it."""
-    from sifmod.actions.visible import commands_to_load, hidden_by
+    from sifmod.actions.install.how_to_load import commands_to_load, hidden_by
     from sifmod.cli.output import echo, say
 
     if not quiet:
@@ -237,7 +237,7 @@ def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
 
 def _dry_runs(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None]) -> int:
     """Show what an install would do; reads, changes nothing."""
-    from sifmod.actions.dryrun import mark, overview, texts
+    from sifmod.actions.install.dry_run import mark, overview, texts
     from sifmod.cli.output import echo, print_json
     from sifmod.config.input import Surroundings
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from sifmod.actions.install.reapply import Reapplication
     from sifmod.actions.listener import Listener
-    from sifmod.actions.reapply import Reapplication
     from sifmod.config.name import ModuleName
 
 Given = dict[str, str | bool | None]
@@ -21,8 +21,8 @@ REFUSED = ("variant", "source", "rebuild", "force", "fetch", "keep_blobs", "comp
 
 def reapply(given: Given) -> int:
     """Print what a changed site, preset or quirk changes in the installed modules, as a diff, then change it."""
+    from sifmod.actions.install.reapply import reapplications
     from sifmod.actions.listener import Listener
-    from sifmod.actions.reapply import reapplications
     from sifmod.cli.context import layout_for, typed
     from sifmod.cli.main import show_error
     from sifmod.cli.options import SITE_KEYS, in_full
@@ -92,7 +92,7 @@ def _agreed(given: Given) -> bool:
 
 def _applied(one: "Reapplication", listener: "Listener") -> "Reapplication":
     """Install it again; what goes wrong is kept, so that the others have their turn."""
-    from sifmod.actions.install import install
+    from sifmod.actions.install.install import install
     from sifmod.errors import SifmodError
 
     if one.request is None:

@@ -19,7 +19,7 @@ def names_image(text: str) -> bool:
 
     That is a text with a scheme, one that ends in .sif, the path of a file, and a bare name where a SIF is called so.
     """
-    from sifmod.image.sif.header import START, what_it_is
+    from sifmod.image.convert.sif.header import START, what_it_is
 
     if text.endswith((".yaml", ".yml")):
         return False

@@ -21,7 +21,7 @@ def command() -> None:
 @json_option
 def detect(as_json: bool) -> None:
     """Print which site this machine is, by the paths and devices that it has; runs no program."""
-    from sifmod.actions.site import detect as look
+    from sifmod.actions.author.site import detect as look
     from sifmod.cli.output import print_json, say
 
     found = look(os.environ)
@@ -40,7 +40,7 @@ def detect(as_json: bool) -> None:
 @json_option
 def show(name: str | None, as_json: bool, **site: str | None) -> None:
     """Print what is true of a site (default: the one in force), where each value came from, and what is odd."""
-    from sifmod.actions.site import origins
+    from sifmod.actions.author.site import origins
     from sifmod.cli.context import load_facts
     from sifmod.cli.output import print_json, print_rows
     from sifmod.config.lint import lint_binds
@@ -63,7 +63,7 @@ def new(name: str, output: str | None) -> None:
 
     By default it goes to ~/.config/sifmod/sites/NAME.yaml, where --site NAME finds it; none is ever overwritten.
     """
-    from sifmod.actions.site import hidden_by, site_text, write_site
+    from sifmod.actions.author.site import hidden_by, site_text, write_site
     from sifmod.cli.output import say
 
     if output == "-":

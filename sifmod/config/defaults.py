@@ -1,7 +1,7 @@
 """What an easyconfig is where nothing else is said: the lowest layer of the merge."""
 
-from sifmod.config.node import Mark, Node, tree
 from sifmod.config.site import Site
+from sifmod.config.yaml.node import Mark, Node, tree
 
 _MARK = Mark("default", 0, 0)
 # Empty, so that what the host has does not reach the container; `PYTHONPATH: null` lets it through.

@@ -5,14 +5,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sifmod.config.check import check_layer, did_you_mean
 from sifmod.config.find import shipped
 from sifmod.config.input import Input, read_input
-from sifmod.config.node import Node, tree
 from sifmod.config.place import is_pattern, matches
 from sifmod.config.site import SiteFile
 from sifmod.config.variables import expand_paths, texts
-from sifmod.config.yaml import load_yaml
+from sifmod.config.yaml.check import check_layer, did_you_mean
+from sifmod.config.yaml.node import Node, tree
+from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, OptionError, Problem
 
 FALLBACK = "generic"

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
-from sifmod.config.check import check_layer
 from sifmod.config.easyconfig import Accelerator, Easyconfig, EasyconfigFile
 from sifmod.config.find import SUFFIXES, find_easyconfig, places_before
 from sifmod.config.input import Input
-from sifmod.config.merge import base_key
-from sifmod.config.node import Mark, Node, join_key, problem_at, shown, tree
-from sifmod.config.yaml import load_yaml
+from sifmod.config.yaml.check import check_layer
+from sifmod.config.yaml.merge import base_key
+from sifmod.config.yaml.node import Mark, Node, join_key, problem_at, shown, tree
+from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from posixpath import normpath
 
-from sifmod.config.node import Node, join_key, problem_at
 from sifmod.config.place import is_pattern, matches
 from sifmod.config.text import can_be_bound
+from sifmod.config.yaml.node import Node, join_key, problem_at
 from sifmod.errors import Problem
 
 # what the programs of the image live in

@@ -4,14 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sifmod.config.check import build
 from sifmod.config.defaults import defaults, filename
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.config.expand import expand
 from sifmod.config.input import Input, read_input
 from sifmod.config.layers import Layers, read_layers
-from sifmod.config.merge import merge
-from sifmod.config.node import Mark, Node, problem_at
 from sifmod.config.option import easyconfig_layer
 from sifmod.config.origin import Origin, of_tree
 from sifmod.config.quirk import Quirk, applicable
@@ -20,6 +17,9 @@ from sifmod.config.site import Site
 from sifmod.config.source import settle_path, settle_sources
 from sifmod.config.variables import variables_read
 from sifmod.config.variant import choose_variant
+from sifmod.config.yaml.check import build
+from sifmod.config.yaml.merge import merge
+from sifmod.config.yaml.node import Mark, Node, problem_at
 from sifmod.errors import ConfigError, Problem
 
 Overrides = Mapping[str, str | tuple[str, ...]]

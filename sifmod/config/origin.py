@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from sifmod.config.merge import leaves
 from sifmod.config.model import Model
-from sifmod.config.node import Node, Number, join_key
+from sifmod.config.yaml.merge import leaves
+from sifmod.config.yaml.node import Node, Number, join_key
 
 
 class Origin(NamedTuple):

@@ -10,16 +10,16 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, model_validator
 from pydantic_core import PydanticCustomError
 
-from sifmod.config.check import build, check_layer
 from sifmod.config.easyconfig import ContainerEnv, Easyconfig, HostEnv, RunscriptEnv
 from sifmod.config.input import Input, read_input
-from sifmod.config.merge import merge
 from sifmod.config.model import Model
-from sifmod.config.node import Node, Number, join_key, problem_at
 from sifmod.config.origin import Origin
 from sifmod.config.text import Name, NotEmpty
 from sifmod.config.version import is_range, within
-from sifmod.config.yaml import load_yaml
+from sifmod.config.yaml.check import build, check_layer
+from sifmod.config.yaml.merge import merge
+from sifmod.config.yaml.node import Node, Number, join_key, problem_at
+from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, Problem
 
 Variables = Literal["env", "host_env", "runscript_env"]

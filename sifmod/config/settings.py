@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from sifmod.config.check import build
 from sifmod.config.detect import (
     EXPANDED,
     BaseSite,
@@ -18,8 +17,6 @@ from sifmod.config.detect import (
 )
 from sifmod.config.find import shipped
 from sifmod.config.input import RUNTIMES, Input, current_facts, read_input
-from sifmod.config.merge import merge
-from sifmod.config.node import Node, problem_at
 from sifmod.config.option import option_layers
 from sifmod.config.origin import Origin, of_default, of_tree
 from sifmod.config.prefix import SITE_FILES, config_home
@@ -27,6 +24,9 @@ from sifmod.config.quirk import Quirk, read_quirks
 from sifmod.config.resolve import Resolved, resolve
 from sifmod.config.site import Site, SiteFile
 from sifmod.config.variables import names_in, texts, variables_read
+from sifmod.config.yaml.check import build
+from sifmod.config.yaml.merge import merge
+from sifmod.config.yaml.node import Node, problem_at
 from sifmod.errors import ConfigError, OptionError, Problem
 
 

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from sifmod.config.node import Number, shown
+from sifmod.config.yaml.node import Number, shown
 
 # C0 and C1 controls, DEL, and the two Unicode line ends: what a terminal, a shell or Lmod would act on. Half
 # surrogates are bytes of the environment that are not UTF-8: no file can hold them as text.

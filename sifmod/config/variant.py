@@ -3,11 +3,11 @@
 import shlex
 from pathlib import Path
 
-from sifmod.config.check import did_you_mean
 from sifmod.config.layers import Layers
-from sifmod.config.merge import merge
-from sifmod.config.node import Mark
 from sifmod.config.site import Site
+from sifmod.config.yaml.check import did_you_mean
+from sifmod.config.yaml.merge import merge
+from sifmod.config.yaml.node import Mark
 from sifmod.errors import VariantError
 
 

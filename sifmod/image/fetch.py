@@ -13,17 +13,18 @@ from sifmod.errors import (
     SignatureError,
     UnstartableError,
 )
-from sifmod.image import convert, https, local, oras
 from sifmod.image.artifact import Artifact, Progress, Store, no_progress
+from sifmod.image.convert import oci_to_sif
+from sifmod.image.convert.sif.header import check_sif
 from sifmod.image.disk import NoSpaceError
-from sifmod.image.fetched import Fetched, Request
-from sifmod.image.oci.place import mirrors_of, own_place, source_of
 from sifmod.image.promise import check_promise
-from sifmod.image.reference import Kind, Reference, parse
-from sifmod.image.runtime import build, pull
+from sifmod.image.registry.place import mirrors_of, own_place, source_of
 from sifmod.image.settings import DEFAULT, Settings
-from sifmod.image.sif.header import check_sif
 from sifmod.image.signature.policy import check_policy, refuse_unsigned_kind
+from sifmod.image.sources import https, local, oras
+from sifmod.image.sources.fetched import Fetched, Request
+from sifmod.image.sources.reference import Kind, Reference, parse
+from sifmod.image.sources.runtime import build, pull
 from sifmod.image.startable import check_startable
 from sifmod.module.plan import ImagePlan, Runtime
 
@@ -33,16 +34,16 @@ SOURCES: dict[Kind, Callable[[Request], Fetched]] = {
     "https": https.download,
     "http": https.download,
     "oras": oras.download,
-    "docker": convert.convert,
-    "oci": convert.convert,
-    "oci-archive": convert.convert,
-    "docker-archive": convert.convert,
+    "docker": oci_to_sif.convert,
+    "oci": oci_to_sif.convert,
+    "oci-archive": oci_to_sif.convert,
+    "docker-archive": oci_to_sif.convert,
     "library": pull,
     "build": build,
 }
 """How each kind of source gives its image. Whatever it gives is checked here, in one place."""
 
-_PINNED: dict[Kind, Callable[[Request], Fetched | None]] = {"docker": convert.pinned, "oras": oras.pinned}
+_PINNED: dict[Kind, Callable[[Request], Fetched | None]] = {"docker": oci_to_sif.pinned, "oras": oras.pinned}
 """What a digest names is taken from the store, where it is there, without asking anybody."""
 
 _RESUMED = ("https", "http", "oras", "docker")  # what arrived stays for the next run

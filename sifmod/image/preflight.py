@@ -5,9 +5,9 @@ from pathlib import Path
 
 from sifmod.image.disk import KEPT, NOTHING_WRITTEN, reserve, size_text, writing
 from sifmod.image.download.downloads import missing
-from sifmod.image.fetched import Request
 from sifmod.image.lustre import stripe
 from sifmod.image.oci.image import OciImage
+from sifmod.image.sources.fetched import Request
 
 
 def preflight(request: Request, image: OciImage, *, unpacked: bool) -> None:

@@ -1,9 +1,9 @@
 """The promises of an easyconfig about its image, held against what was fetched."""
 
 from sifmod.errors import ImageError
-from sifmod.image.fetched import Fetched
-from sifmod.image.reference import Reference
-from sifmod.image.tree import tree_digest
+from sifmod.image.convert.tree_digest import tree_digest
+from sifmod.image.sources.fetched import Fetched
+from sifmod.image.sources.reference import Reference
 from sifmod.module.plan import ConversionPlan, ImagePlan
 
 _READY_MADE = ("name", "path", "https", "http", "oras", "library")  # the same bytes each time

@@ -4,8 +4,8 @@ import re
 import shlex
 from pathlib import Path
 
-from sifmod.config.node import Node
-from sifmod.config.yaml import load_yaml
+from sifmod.config.yaml.node import Node
+from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError
 from sifmod.imports.container import OPTIONAL, optional
 from sifmod.imports.imported import CannotImportError, Imported, Value

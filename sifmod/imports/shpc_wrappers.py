@@ -2,7 +2,7 @@
 
 import shlex
 
-from sifmod.config.node import Node
+from sifmod.config.yaml.node import Node
 from sifmod.imports.command import MOST, NAME, WithOptions, is_for_a_shell, options, without_arguments, wrapper
 from sifmod.imports.imported import Value
 

@@ -16,9 +16,9 @@ from inputs import change, try_inputs
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from sifmod.errors import SifmodError
+from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.convert.sif.write import DataObject, partition_offset, write_header
 from sifmod.image.inspect.sif import describe_sif
-from sifmod.image.sif.header import read_sif
-from sifmod.image.sif.write import DataObject, partition_offset, write_header
 from sifmod.image.signature.check import check, signatures
 from support.images import Images
 from support.signing import Signer

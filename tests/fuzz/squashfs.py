@@ -18,7 +18,7 @@ from inputs import change, try_inputs
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from sifmod.errors import ImageError
-from sifmod.image.squashfs.reader import SquashfsReader
+from sifmod.image.convert.squashfs.reader import SquashfsReader
 from support.squashfs_trees import build, from_directory
 
 

@@ -16,9 +16,9 @@ from sifmod.image.download.remote import Remote
 from sifmod.image.download.retry import Patience
 from sifmod.image.download.telling import Telling
 from sifmod.image.download.transfer import Transfer
-from sifmod.image.oci.credentials import Netrc
-from sifmod.image.oci.http import Get, Http
-from sifmod.image.oci.pace import Timeouts
+from sifmod.image.registry.credentials import Netrc
+from sifmod.image.registry.http import Get, Http
+from sifmod.image.registry.pace import Timeouts
 from sifmod.image.settings import Settings
 from support.ranged import Ranged, Span
 from support.web import Web

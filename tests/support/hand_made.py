@@ -8,11 +8,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sifmod.image.inode import Content, Directory, File, Symlink
-from sifmod.image.metadata.graft import graft
-from sifmod.image.metadata.make import Metadata, make_metadata
+from sifmod.image.convert.inode import Content, Directory, File, Symlink
+from sifmod.image.convert.metadata.graft import graft
+from sifmod.image.convert.metadata.make import Metadata, make_metadata
+from sifmod.image.convert.sif.write import DataObject, partition_offset, write_header
 from sifmod.image.oci.manifest import parse_config
-from sifmod.image.sif.write import DataObject, partition_offset, write_header
 from support.command import run
 from support.images import APPLETS, BUSYBOX, DIRECTORIES
 from support.oci import Entry, layer

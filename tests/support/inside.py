@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sifmod.image.inode import Directory, File, Symlink
+from sifmod.image.convert.inode import Directory, File, Symlink
+from sifmod.image.convert.sif.write import DataObject, partition_offset, write_header
+from sifmod.image.convert.squashfs.compression import parse
+from sifmod.image.convert.squashfs.data import DataWriter
+from sifmod.image.convert.squashfs.reader import SquashfsReader
+from sifmod.image.convert.squashfs.writer import SquashfsWriter
 from sifmod.image.inspect.rootfs import Rootfs
-from sifmod.image.sif.write import DataObject, partition_offset, write_header
-from sifmod.image.squashfs.compression import parse
-from sifmod.image.squashfs.data import DataWriter
-from sifmod.image.squashfs.reader import SquashfsReader
-from sifmod.image.squashfs.writer import SquashfsWriter
 
 EPOCH = 1735787045  # 2025-01-02T03:04:05Z
 PROGRAM = "#!"

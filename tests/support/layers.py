@@ -10,8 +10,20 @@ from typing import BinaryIO
 
 import zstandard
 
-from sifmod.image.inode import EMPTY, PLACE, Content, Device, Directory, Fifo, File, Node, Plain, Symlink, unpacked
-from sifmod.image.layers.merge import Merged, merge_layers
+from sifmod.image.convert.inode import (
+    EMPTY,
+    PLACE,
+    Content,
+    Device,
+    Directory,
+    Fifo,
+    File,
+    Node,
+    Plain,
+    Symlink,
+    unpacked,
+)
+from sifmod.image.convert.layers.merge import Merged, merge_layers
 
 EPOCH = 1_600_000_000
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.convert.layers.blob import Replaced
 from sifmod.image.disk import reading
 from sifmod.image.download.board import Board
-from sifmod.image.layers.blob import Replaced
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sifmod.image.oci.http import Get
+from sifmod.image.registry.http import Get
 
 
 @dataclass(frozen=True)

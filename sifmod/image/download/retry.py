@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass
 
 from sifmod.errors import FetchError
-from sifmod.image.oci.network import TransientError
+from sifmod.image.registry.network import TransientError
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.convert.sif.header import what_it_is
 from sifmod.image.disk import writing
 from sifmod.image.download import journal
 from sifmod.image.download.board import Board
@@ -13,9 +14,8 @@ from sifmod.image.download.remote import Remote
 from sifmod.image.download.retry import PATIENCE, Patience
 from sifmod.image.download.telling import Telling
 from sifmod.image.download.transfer import Transfer
-from sifmod.image.fetched import Fetched, Request
-from sifmod.image.sif.header import what_it_is
 from sifmod.image.sink import Sink
+from sifmod.image.sources.fetched import Fetched, Request
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 
 _NAME = "image.sif"

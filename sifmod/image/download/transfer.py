@@ -6,6 +6,7 @@ import requests
 import urllib3
 
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.convert.layers.blob import Replaced
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.download import journal
 from sifmod.image.download.answer import Answer, read_answer
@@ -16,8 +17,7 @@ from sifmod.image.download.partial import PartialFile
 from sifmod.image.download.remote import Piece, Remote, SupersededError
 from sifmod.image.download.retry import PATIENCE, Attempts, Patience
 from sifmod.image.download.verdict import Known, Ranges, judge
-from sifmod.image.layers.blob import Replaced
-from sifmod.image.oci.network import SlowError, TransientError
+from sifmod.image.registry.network import SlowError, TransientError
 from sifmod.image.settings import Settings
 
 _CHUNK = 1 << 18  # bytes at a time; what a reset takes away with it is less

@@ -11,7 +11,7 @@ from sifmod.image.inspect.gpu import Gpu, find_gpu
 from sifmod.image.inspect.naming import CALLED, Named, called, find_name, is_framework, own_labels
 from sifmod.image.inspect.python import PythonEnvironment, find_environments
 from sifmod.image.inspect.rootfs import Rootfs
-from sifmod.image.reference import Reference, parse
+from sifmod.image.sources.reference import Reference, parse
 
 MAIN_PACKAGES = (
     "torch", "torchvision", "torchaudio", "triton", "pytorch-triton-rocm", "tensorflow", "tensorflow-rocm", "keras",

@@ -8,9 +8,9 @@ from sifmod.image.inspect.description import Config, ImageDescription, Part, dat
 from sifmod.image.inspect.printable import line
 from sifmod.image.oci.image import open_image
 from sifmod.image.oci.manifest import SIF_LAYER, Manifest
-from sifmod.image.oci.registry import Registry
-from sifmod.image.reference import Reference
+from sifmod.image.registry.registry import Registry
 from sifmod.image.settings import Settings
+from sifmod.image.sources.reference import Reference
 
 DESCRIBED = ("docker", "oras", "oci", "oci-archive", "docker-archive")
 """The kinds of references that say something without being fetched."""

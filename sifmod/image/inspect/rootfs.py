@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sifmod.image.convert.sif.header import SifInfo
+from sifmod.image.convert.squashfs.reader import SquashfsReader
+from sifmod.image.convert.squashfs.stat import Stat
 from sifmod.image.disk import reading
-from sifmod.image.sif.header import SifInfo
-from sifmod.image.squashfs.reader import SquashfsReader
-from sifmod.image.squashfs.stat import Stat
 
 _EXECUTABLE = 0o111
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError
+from sifmod.image.convert.sif.format import DEFFILE, JSON, LABELS, PARTITION, kind_of
+from sifmod.image.convert.sif.header import Descriptor, SifInfo, read_sif
 from sifmod.image.disk import reading
 from sifmod.image.inspect.description import Config, ImageDescription, Part, date, of_config, pairs
 from sifmod.image.inspect.exports import exported
 from sifmod.image.inspect.printable import LINE, block, line
 from sifmod.image.inspect.rootfs import Rootfs, open_rootfs
 from sifmod.image.oci.manifest import ImageConfig, parse_config
-from sifmod.image.sif.format import DEFFILE, JSON, LABELS, PARTITION, kind_of
-from sifmod.image.sif.header import Descriptor, SifInfo, read_sif
 from sifmod.image.signature.check import signatures
 
 _FILE_SYSTEMS = {1: "squashfs", 2: "ext3", 3: "archive", 4: "raw", 5: "encrypted squashfs"}

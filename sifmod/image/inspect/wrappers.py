@@ -12,7 +12,7 @@ from sifmod.image.inspect.guess import Guess, make_guess
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
 from sifmod.image.inspect.python import PythonEnvironment, activated_environment
 from sifmod.image.inspect.rootfs import Rootfs
-from sifmod.image.reference import Reference
+from sifmod.image.sources.reference import Reference
 
 MOST = 2000  # wrappers of one module
 SCRIPTS = ("start-shell", "list-packages")  # that sifmod has for every image

@@ -10,7 +10,7 @@ from sifmod.image.oci.content import plain, read_content
 from sifmod.image.oci.files import Files, Stored, read_json
 from sifmod.image.oci.index import Entry, Index, choose, lowest, parse, parse_entries
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_digest, parse_config
-from sifmod.image.reference import Reference
+from sifmod.image.sources.reference import Reference
 
 _DEEPEST = 4  # indexes inside indexes
 

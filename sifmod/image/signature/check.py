@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Literal
 
 from sifmod.errors import SignatureError
+from sifmod.image.convert.sif.format import SIGNATURE
+from sifmod.image.convert.sif.header import SifInfo
+from sifmod.image.convert.sif.table import SifObject, SifTable, read_table
 from sifmod.image.disk import reading
-from sifmod.image.sif.format import SIGNATURE
-from sifmod.image.sif.header import SifInfo
-from sifmod.image.sif.table import SifObject, SifTable, read_table
 from sifmod.image.signature.clear_sign import DamagedError, parse_clear_signed, public_keys
 from sifmod.image.signature.gpgv import Verdict, verify
 from sifmod.image.signature.signed_list import Digests, SignedList, check_list, parse_list

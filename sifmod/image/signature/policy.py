@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from sifmod.errors import SignatureError
-from sifmod.image.reference import Kind
+from sifmod.image.convert.sif.header import SifInfo
 from sifmod.image.settings import Settings
-from sifmod.image.sif.header import SifInfo
 from sifmod.image.signature.check import check
+from sifmod.image.sources.reference import Kind
 
 _MADE_HERE = ("docker", "oci", "oci-archive", "docker-archive", "build")
 

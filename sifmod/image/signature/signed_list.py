@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.errors import SignatureError
+from sifmod.image.convert.sif.table import SifObject, SifTable
 from sifmod.image.disk import reading
-from sifmod.image.sif.table import SifObject, SifTable
 
 _ALGORITHMS = ("sha224", "sha256", "sha384", "sha512")
 _CHUNK = 1 << 20

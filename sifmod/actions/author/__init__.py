@@ -1,0 +1,1 @@
+"""What staff write: easyconfigs and site files, drafted, imported, checked."""

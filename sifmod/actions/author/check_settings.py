@@ -1,0 +1,70 @@
+"""check, of a site file or a quirk: what is wrong with it, and what is odd."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sifmod.config.detect import read_site_file, site_directories, site_names
+from sifmod.config.easyconfig import EasyconfigFile
+from sifmod.config.lint import lint_binds
+from sifmod.config.quirk import QuirkFile, read_quirk
+from sifmod.config.settings import settings_directories
+from sifmod.config.site import SiteFile
+from sifmod.config.variables import texts
+from sifmod.config.yaml.check import did_you_mean
+from sifmod.config.yaml.node import Node, problem_at
+from sifmod.config.yaml.parse import load_yaml
+from sifmod.errors import ConfigError, Problem
+
+# without these keys nothing is an easyconfig
+_OF_EASYCONFIGS = frozenset(("version", "image", "extends", "preset", "variants"))
+
+Kind = Literal["site", "quirk"]
+_OF_SITES = SiteFile.model_fields.keys() - EasyconfigFile.model_fields.keys()
+_OF_QUIRKS = QuirkFile.model_fields.keys() - EasyconfigFile.model_fields.keys() - SiteFile.model_fields.keys()
+
+
+@dataclass(frozen=True)
+class CheckedSettings:
+    """A file that can be used, and what is odd about it."""
+
+    path: Path
+    kind: Kind
+    warnings: tuple[Problem, ...]
+
+
+def settings_kind(path: Path) -> Kind | None:
+    """What a file is by its directory, else by what only such a file has; None for an easyconfig."""
+    if path.absolute().parent.name in ("sites", "quirks"):
+        return "site" if path.absolute().parent.name == "sites" else "quirk"
+    try:
+        node = load_yaml(path).node
+    except ConfigError:
+        return None
+    keys = {key.removesuffix("+") for key in node.entries}
+    if "version" in keys:
+        return None
+    groups = "binds" in node.entries and isinstance(node.entries["binds"].value, dict) and not keys & _OF_EASYCONFIGS
+    return "quirk" if keys & _OF_QUIRKS else "site" if keys & _OF_SITES or groups else None
+
+
+def check_settings(path: Path, kind: Kind, environ: Mapping[str, str]) -> CheckedSettings:
+    """Read the file; raises ConfigError with all of its problems."""
+    if kind == "quirk":
+        read_quirk(path)
+        return CheckedSettings(path, kind, _unknown_sites(load_yaml(path).node, environ))
+    return CheckedSettings(path, kind, lint_binds(read_site_file(path, environ)[0]))
+
+
+def _unknown_sites(quirk: Node, environ: Mapping[str, str]) -> tuple[Problem, ...]:
+    """The sites of a quirk that no site file here is for: it may be for another machine, or misspelled."""
+    machine, user = settings_directories(environ)
+    known = site_names(site_directories(user, machine), environ)
+    match = quirk.entries["match"].entries
+    wanted = texts(match["site"]) if "site" in match else ()
+    return tuple(
+        problem_at(node.mark, "match.site", f"no site here is called {node.raw}{did_you_mean(node.raw, known)}")
+        for node in wanted
+        if node.raw not in known
+    )

@@ -1,0 +1,203 @@
+"""new: a first easyconfig for an image, from what it says about itself and what is in it."""
+
+import os
+import re
+import secrets
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sifmod.actions.author.draft import Source, draft
+from sifmod.actions.fetch import FetchOptions, fetch
+from sifmod.actions.listener import Listener
+from sifmod.actions.local_sif import local_sif
+from sifmod.actions.show_image import stored_digest
+from sifmod.config.load import LoadedEasyconfig, load_easyconfig
+from sifmod.config.settings import LoadedSite
+from sifmod.digest import sha256_file
+from sifmod.errors import ConfigError, OptionError
+from sifmod.image.artifact import Artifact
+from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.disk import writing
+from sifmod.image.inspect.guess import Guess, make_guess
+from sifmod.image.inspect.rootfs import open_rootfs
+from sifmod.image.inspect.sif import describe_sif
+from sifmod.image.sources.reference import Reference, parse
+
+_SIF_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]*\.sif")
+
+
+@dataclass(frozen=True)
+class NewOptions:
+    """What the command line asks: a name and a version instead of the guessed ones, an architecture."""
+
+    name: str | None = None
+    version: str | None = None
+    arch: str | None = None
+    offline: bool = False
+    own_name: bool = False  # it goes under its own name here: where that is taken, nothing is hashed
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A first easyconfig: its text, what it means, and the name of its file."""
+
+    text: str
+    loaded: LoadedEasyconfig
+    guess: Guess
+    image: Path  # the SIF that was looked at
+
+    @property
+    def filename(self) -> str:
+        """`<Name>-<version><versionsuffix>.yaml`."""
+        module = self.loaded.easyconfig.module
+        return f"{module.name}-{module.version}.yaml"
+
+
+def make_draft(text: str, site: LoadedSite, options: NewOptions, listener: Listener) -> Draft:
+    """The first easyconfig for the image that `text` names.
+
+    A SIF on this machine is read where it is; any other image is fetched into the store. Raises what `fetch` does,
+    ImageError for what cannot be read, OptionError for a name or a version that a module cannot have, and with
+    `own_name` where a file of the draft's name is here already.
+    """
+    reference = parse(text)
+    path = local_sif(reference, site.site)
+    is_local = path is not None
+    if path is None:
+        wanted = FetchOptions(arch=options.arch, offline=options.offline)
+        artifact = fetch(_absolute(reference), site.site, wanted, listener)
+        path, source = artifact.path, _of_artifact(reference, artifact)
+        for note in artifact.notes:
+            listener.say(note)
+    else:
+        source = _of_file(reference, path)
+    described = describe_sif(path)
+    with open_rootfs(path, read_sif(path)) as rootfs:
+        guess = make_guess(reference, described, rootfs)
+    named = (options.name or guess.named.name, options.version or guess.named.version)
+    drafted = _drafted(draft(guess, source, text, named), site, options, (guess, path))
+    if options.own_name:
+        check_target(Path(drafted.filename))
+    if not is_local:
+        return drafted
+    source = replace(source, sha256=_hashed(path, site, listener))  # last, for it may take minutes
+    return _drafted(draft(guess, source, text, named), site, options, (guess, path))
+
+
+def _drafted(text: str, site: LoadedSite, options: NewOptions, of: tuple[Guess, Path]) -> Draft:
+    guess, image = of
+    return Draft(text, _loaded(text, site, options), guess, image)
+
+
+def write_draft(draft: Draft, target: Path) -> None:
+    """Put the draft's text at `target`: see write_text."""
+    write_text(draft.text, target)
+
+
+def write_text(text: str, target: Path) -> None:
+    """Put a text at `target`, whole or not at all.
+
+    Raises OptionError where there is something already, PermissionsError or NoSpaceError where it cannot be written.
+    """
+    check_target(target)
+    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    with writing(target):
+        try:
+            with unfinished.open("xb") as file:
+                file.write(text.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            _publish(unfinished, target)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+
+def _publish(unfinished: Path, target: Path) -> None:
+    try:
+        os.link(unfinished, target)  # fails where another run was faster; rename would not
+    except FileExistsError:
+        check_target(target)
+    except OSError:  # a file system without hard links
+        check_target(target)
+        unfinished.rename(target)
+
+
+def check_target(target: Path) -> None:
+    """Raise OptionError where `target` exists, or cannot because its directory does not."""
+    if not target.parent.is_dir():
+        raise OptionError(f"there is no directory {target.parent} to write {target.name} in")
+    if os.path.lexists(target):
+        raise OptionError(
+            f"{target} exists already, and is left as it is", "give another name: -o FILE, or -o - to see it"
+        )
+
+
+def _loaded(text: str, site: LoadedSite, options: NewOptions) -> LoadedEasyconfig:
+    """What the text means. A name or a version of the user's that cannot be one is his mistake, told as such."""
+    with tempfile.TemporaryDirectory(prefix="sifmod-") as directory:
+        path = Path(directory) / "new.yaml"
+        path.write_text(text, encoding="utf-8")
+        try:
+            return load_easyconfig(path, site, None, {}, os.environ)
+        except ConfigError as error:
+            given = {"name": options.name, "version": options.version}
+            for problem in error.problems:
+                if problem.key in given and given[problem.key] is not None:
+                    raise OptionError(f"--{problem.key}: {problem.message}") from error
+            raise
+
+
+def _absolute(reference: Reference) -> str:
+    """The source with an absolute path, so that an easyconfig anywhere means the same."""
+    if reference.kind not in ("oci", "oci-archive", "docker-archive"):
+        return reference.source
+    _, _, rest = reference.source.partition(":")
+    return f"{reference.kind}:{_plain(Path(reference.location))}{rest[len(reference.location) :]}"
+
+
+def _plain(path: Path) -> Path:
+    """The absolute path without `..`, through the same links where that is the same file."""
+    if not path.exists():  # the error comes when it is opened
+        return path.absolute()
+    plain = Path(os.path.normpath(path.absolute()))
+    return plain if plain.exists() and plain.samefile(path) else path.resolve()
+
+
+def _of_artifact(reference: Reference, artifact: Artifact) -> Source:
+    source, origin = _absolute(reference), artifact.origin
+    digest = origin.index or origin.manifest
+    can = reference.kind in ("docker", "oras", "oci", "oci-archive")
+    if can and digest and not reference.digest:
+        tag = reference.tag or ("latest" if reference.kind in ("docker", "oras") else "")
+        source, why = (
+            f"{source}@{digest}",
+            f"{f'the tag {tag}' if tag else 'the image'} as it is today; the digest decides",
+        )
+    elif reference.digest:
+        why = "its digest says which image"
+    else:
+        why = "nothing in this source says which image: another one may be there tomorrow"
+    promised = reference.kind in ("oras", "https", "http", "library")
+    return Source(
+        source, "its SHA-256 says which image" if promised else why, artifact.arch, artifact.sha256 if promised else ""
+    )
+
+
+def _hashed(path: Path, site: LoadedSite, listener: Listener) -> str:
+    if known := stored_digest(path, site.site):
+        return known
+    size = path.stat().st_size
+    listener.progress(f"hashing {path.name}", 0, size)
+    sha256 = sha256_file(path)
+    listener.progress(f"hashing {path.name}", size, size)
+    return sha256
+
+
+def _of_file(reference: Reference, path: Path) -> Source:
+    """The source of a SIF on this machine, without its digest."""
+    in_image_dirs = reference.kind == "name" and not path.is_relative_to(Path.cwd()) and path.is_absolute()
+    source = path.name if in_image_dirs else str(_plain(path))
+    why = "a name that is looked up in the site's image directories" if in_image_dirs else "a file of this machine"
+    filename = path.name if _SIF_NAME.fullmatch(path.name) and ".." not in path.name else ""
+    return Source(source, why, read_sif(path).arch, filename=filename)

@@ -1,0 +1,185 @@
+"""The image of an install: the one that is there, or fetched."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from sifmod.actions.install.request import Request
+from sifmod.actions.install.unchanged import KEPT, Options, file_state
+from sifmod.actions.into_store import into_store
+from sifmod.actions.listener import Listener
+from sifmod.actions.log import record_fetched
+from sifmod.actions.nothing_begun import nothing_begun
+from sifmod.actions.ownership import ownership
+from sifmod.actions.remote_size import remote_size
+from sifmod.actions.settings import fetch_settings
+from sifmod.actions.sources import announced_size, local_files
+from sifmod.digest import sha256_bytes
+from sifmod.errors import ImageError, ModuleError, UnstartableError
+from sifmod.image.artifact import Artifact, no_progress
+from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.settings import Settings
+from sifmod.image.signature.policy import check_policy
+from sifmod.image.sources.fetched import Request as FetchRequest
+from sifmod.image.startable import why_not_here
+from sifmod.module.launch import reinstall
+from sifmod.module.plan import Plan
+from sifmod.module.quote import shell
+from sifmod.tree.generation import module_lock, tidy
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import lock
+from sifmod.tree.receipt import ImageRecord, Installation
+from sifmod.tree.store import Store
+from sifmod.tree.stored_image import keeper
+
+IMAGE_REQUEST = "image request"
+
+
+def image_request(plan: Plan) -> str:
+    """What decides which image is fetched, and the state of a local one; the same text means the same image."""
+    image = plan.image
+    local = [file_state(path) for path in local_files(image)]
+    return sha256_bytes(repr((image.sources, image.build, image.sha256, image.arch, local)).encode())
+
+
+def kept_image(
+    before: Installation | None, request: Request, store: Store, listener: Listener
+) -> tuple[Artifact, Options] | None:
+    """The image of the live generation and how it was asked for, when the plan asks the same; None: it is fetched.
+
+    `--module-only` keeps it whatever the plan asks, but for another promise; how it was asked for stays as it was, so
+    that the next install fetches what the plan asks. An image that was released stays so: its path no longer exists.
+    Raises ModuleError where there is nothing to keep, SignatureError where the site's policy has come to refuse it,
+    UnstartableError where the site's runtime does not start what `--module-only` would keep.
+    """
+    plan, options = request.plan, request.options
+    if options.force:
+        return None
+    if before is not None:
+        record = before.image
+        path = Path(record.path) if record.link == "reference" else store.find(record.sha256)
+        same = (IMAGE_REQUEST, image_request(plan)) in before.provenance.options and record.link == plan.image.link
+        promised = plan.image.sha256 in (None, record.sha256)
+        asked = tuple(pair for pair in before.provenance.options if not pair[0].startswith("--") and pair != KEPT)
+        asked = asked if same else (*asked, KEPT)
+        if path is not None and path.is_file() and promised and (same or options.module_only):
+            if not _passes(path, record, request, store, listener) or not _starts(path, request, listener):
+                return None
+            return replace(recorded_image(before), path=path), asked
+        if options.module_only and promised and released(before, plan):
+            return recorded_image(before), asked
+    if options.module_only:
+        raise ModuleError(
+            f"{plan.module} has no image installed that --module-only could keep",
+            f"install it once without --module-only: {reinstall(plan, shell(plan.prefix))}",
+        )
+    return None
+
+
+def recorded_image(installation: Installation) -> Artifact:
+    """The image of an installation, from its receipt."""
+    record = installation.image
+    return Artifact(Path(record.path), record.sha256, record.size, record.source, record.arch, (), record.origin)
+
+
+def released(installation: Installation, plan: Plan) -> bool:
+    """Tell whether its user gave the image up for the site's copy, as on LUMI: its link is gone, and the copy there."""
+    own = Path(installation.root, installation.image.filename)
+    copies = (Path(directory, plan.image.filename) for directory in plan.image.image_dirs)
+    return not os.path.lexists(own) and any(copy.is_file() for copy in copies)
+
+
+def _passes(path: Path, record: ImageRecord, request: Request, store: Store, listener: Listener) -> bool:
+    """Whether the site's policy, which may have changed since, passes it; False where it is damaged."""
+    settings = fetch_settings(request.site.site)
+    if settings.policy == "off":
+        return True
+    name = request.plan.image.filename
+    try:
+        notes = check_policy(path, name, read_sif(path, name), settings)
+    except ImageError:
+        if request.options.module_only or record.link == "reference" or not store.damaged(record.sha256):
+            raise
+        listener.say(f"the stored image {record.sha256[:12]}… is damaged, and is fetched again")
+        return False
+    for note in notes:
+        listener.say(note)
+    return True
+
+
+def _starts(path: Path, request: Request, listener: Listener) -> bool:
+    """Whether the site's runtime, which may be another one since, starts it. Raises UnstartableError if it is kept."""
+    plan = request.plan
+    try:
+        why = why_not_here(path, read_sif(path), plan.runtime)
+    except ImageError:
+        return True  # damaged: the sanity check and `verify` say so
+    if why and request.options.module_only:
+        raise UnstartableError(
+            f"the image of {plan.module} cannot be started here: {why}",
+            f"fetch it again, without --module-only: {reinstall(plan, shell(plan.prefix))}",
+        )
+    if why:
+        listener.say(f"the image is fetched again, for the one that is there cannot be started here: {why}")
+    return not why
+
+
+def fetched_image(request: Request, layout: Layout, store: Store, listener: Listener) -> tuple[Artifact, Options]:
+    """The image of the plan, fetched into the store unless it is there, and how it was asked for.
+
+    Raises what `fetch_image` does, and what the listener does who does not want it.
+    """
+    plan, options = request.plan, request.options
+    site = request.site.site
+    settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force, startable=True)
+    listener.may_fetch(plan, lambda: _size(plan, store, settings))
+    # before the fetch: what changes meanwhile is noticed by the next install
+    asked = ((IMAGE_REQUEST, image_request(plan)), *(file_state(path) for path in local_files(plan.image)))
+    name = f"image-{plan.image.sha256 or image_request(plan)}"
+    with lock(layout, name, site.lock_lease, listener.waiting(plan.image.filename)):
+        artifact = into_store(plan.image, plan.runtime, store, listener, settings)
+    for note in artifact.notes:
+        listener.say(note)
+    if prefix := keeper(layout, artifact.path):
+        listener.say(
+            f"warning: {plan.module} uses {artifact.path}, which {prefix} keeps only while a module there uses it:"
+            f" `sifmod gc` there removes it then; --link copy keeps one for {plan.module}"
+        )
+    return artifact, asked
+
+
+def _size(plan: Plan, store: Store, settings: Settings) -> int | None:
+    """Bytes that the image will bring; 0 where the store has it, None where that is not known before."""
+    image = plan.image
+    if image.sha256 and not settings.fresh and store.find(image.sha256):
+        return 0
+    return announced_size(
+        image,
+        lambda reference: remote_size(FetchRequest(reference, image, plan.runtime, store, no_progress, settings)),
+    )
+
+
+def image_record(plan: Plan, artifact: Artifact) -> ImageRecord:
+    return ImageRecord(
+        sha256=artifact.sha256,
+        size=artifact.size,
+        source=artifact.source,
+        arch=artifact.arch,
+        link=plan.image.link,
+        filename=plan.image.filename,
+        path=str(artifact.path),
+        origin=artifact.origin,
+    )
+
+
+def fetch_only(request: Request, listener: Listener) -> Artifact:
+    """Fetch the image of the plan into the store and nothing else; what the store has already is taken as it is."""
+    plan, site = request.plan, request.site.site
+    layout = Layout(Path(plan.prefix))
+    waiting = listener.waiting(plan.module)
+    tidy(layout, site.lock_lease, waiting)
+    with nothing_begun(layout), ownership(site), module_lock(layout, plan.module, site.lock_lease, waiting) as held:
+        store = Store(layout, held, listener.waiting(plan.image.filename))
+        artifact = fetched_image(request, layout, store, listener)[0]
+        record_fetched(layout, store, site.lock_lease, listener)
+    return artifact

@@ -1,0 +1,143 @@
+"""install --module-only --installed: a changed site, preset or quirk, for everything that is installed."""
+
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod.actions.author.site import detect
+from sifmod.actions.install.difference import difference
+from sifmod.actions.install.image import recorded_image, released
+from sifmod.actions.install.request import InstallOptions, Request, decide, with_image
+from sifmod.actions.install.unchanged import UNCHECKED
+from sifmod.actions.install.wrappers import with_found_wrappers
+from sifmod.config.detect import KEPT
+from sifmod.config.name import ModuleName
+from sifmod.config.prefix import OPTION_KEYS
+from sifmod.config.settings import Kept, LoadedSite, load_site
+from sifmod.errors import EasyconfigNotFoundError, InstallError, ModuleError, SifmodError
+from sifmod.image.artifact import Artifact
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import Installation, Provenance, live_modules, read_receipt
+
+Options = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Reapplication:
+    """An installed module, and what would become of it now."""
+
+    module: ModuleName
+    request: Request | None  # None where it cannot be told, which `error` explains
+    changes: bool
+    diff: str  # of its files, as `diff -u` has it; "" where they stay, even though the site may be another one
+    note: str  # about its site, where that is not what it was or what one would think; "" else
+    error: SifmodError | None
+
+
+def reapplications(layout: Layout, given: Options, sanity: bool = True) -> tuple[Reapplication, ...]:
+    """What every installed module would be now, with its own options and those `given`; reads, changes nothing.
+
+    `given` are options of this command line by key of the site (prefix.OPTION_KEYS). A module keeps its site, and what
+    was found on the machine of its install, where no option, variable or settings file names a site.
+    """
+    asked = _Asked({**given, "prefix": str(layout.prefix)}, sanity, _detected())
+    return tuple(_reapplication(layout, module, number, asked) for module, number in live_modules(layout))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What holds for all modules."""
+
+    given: Options
+    sanity: bool
+    detected: str  # the name of the site that this machine looks like; "" where that cannot be told
+
+
+def _detected() -> str:
+    try:
+        return detect(os.environ).name
+    except SifmodError:
+        return ""  # load_site says so where it matters
+
+
+def _reapplication(layout: Layout, module: ModuleName, number: int, asked: _Asked) -> Reapplication:
+    root = layout.generation(module, number)
+    if (installation := read_receipt(root)) is None:
+        error = InstallError(
+            f"{module}: the receipt in {root} is missing or cannot be read",
+            "`sifmod install --rebuild` of its easyconfig makes a new generation",
+        )
+        return Reapplication(module, None, False, "", "", error)
+    artifact = recorded_image(installation)
+    try:
+        request = _request(installation, artifact, asked)
+        plan, _, _ = with_found_wrappers(request.plan, installation, (artifact, ()))
+    except SifmodError as error:
+        return Reapplication(module, None, False, "", "", error)
+    made, diff = installation.provenance, difference(installation, plan)
+    changes = bool(diff) or made.site != request.site.site.name
+    return Reapplication(module, request, changes, diff, _note(made, request.site, asked.detected), None)
+
+
+def _request(installation: Installation, artifact: Artifact, asked: _Asked) -> Request:
+    """The install that made it, decided again; its image is the one that is there."""
+    made = installation.provenance
+    path = Path(made.easyconfig)
+    if not path.is_file():
+        copy = shlex.join(("cp", f"{installation.root}/easyconfig.yaml", str(path)))
+        raise EasyconfigNotFoundError(
+            f"{installation.module}: its easyconfig {path} is gone",
+            f"bring it back from the copy in the module: {shlex.join(('mkdir', '-p', str(path.parent)))} && {copy}",
+        )
+    given, options = _options(made, asked)
+    site = load_site(given, os.environ, _kept(made))
+    request = with_image(decide(path, site, options), artifact)
+    if not artifact.path.is_file() and not released(installation, request.plan):
+        raise ModuleError(
+            f"{installation.module}: its image {artifact.path} is gone, and nothing is fetched here",
+            f"sifmod install {path} brings it back",
+        )
+    if request.plan.module != installation.module:
+        raise ModuleError(
+            f"{installation.module}: its easyconfig {path} gives {request.plan.module} now",
+            f"sifmod install {path}; then sifmod uninstall {installation.module}",
+        )
+    return request
+
+
+def _options(made: Provenance, asked: _Asked) -> tuple[dict[str, str], InstallOptions]:
+    """Those of the site, by its keys, and of the install: its own, and those given in their place."""
+    recorded = {name[2:].replace("-", "_"): value for name, value in made.options if name.startswith("--") and value}
+    texts = {**recorded, **{key: value for key, value in asked.given.items() if key != "prefix"}}
+    sanity = asked.sanity and UNCHECKED not in made.options
+    named = tuple((f"--{key.replace('_', '-')}", value) for key, value in texts.items())
+    options = InstallOptions(
+        variant=made.variant,
+        source=recorded.get("source"),
+        rebuild=True,
+        if_different=True,
+        module_only=True,
+        sanity=sanity,
+        recorded=named if sanity else (*named, UNCHECKED),
+    )
+    return {key: value for key, value in {**texts, **asked.given}.items() if key in OPTION_KEYS}, options
+
+
+def _kept(made: Provenance) -> Kept:
+    """What it was installed with; a site that is a file in no directory of sites is known by the variable's path."""
+    facts = dict(made.facts)
+    variable = facts.get("variable SIFMOD_SITE", "")
+    return Kept(os.path.abspath(variable) if "/" in variable else made.site, facts)  # noqa: PTH100 (a link stays one)
+
+
+def _note(made: Provenance, site: LoadedSite, detected: str) -> str:
+    """What its user should know about its site: it has changed, or it stays although this machine is another one."""
+    name = site.site.name
+    how = next(origin.origin for origin in site.origins if origin.key == "site")
+    if name != made.site:
+        return f"its site was {made.site} and becomes {name}, {how}"
+    if how == KEPT and detected not in ("", name):
+        return f"its site stays {name}, though this machine looks like {detected}; --site NAME changes it"
+    return ""

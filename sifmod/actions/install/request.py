@@ -1,0 +1,96 @@
+"""A Request: an install that has been decided."""
+
+import os
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sifmod.actions.install.unchanged import Options
+from sifmod.actions.sources import check_sources
+from sifmod.config.load import LoadedEasyconfig, Overrides, load_easyconfig, with_digests
+from sifmod.config.settings import LoadedSite
+from sifmod.image.artifact import Artifact
+from sifmod.module.decide import Choices, make_plan
+from sifmod.module.origin import ImageOrigin
+from sifmod.module.plan import Plan, Syntax
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import live
+
+
+@dataclass(frozen=True)
+class InstallOptions:
+    """What the command line asks of one install."""
+
+    variant: str | None = None
+    source: str | None = None
+    rebuild: bool = False  # a new generation even where nothing has changed
+    if_different: bool = False  # with rebuild: not where what is installed has the same files
+    force: bool = False  # the same, and the image is fetched again
+    module_only: bool = False  # render again, with the image that is there
+    offline: bool = False
+    sanity: bool = True
+    keep_blobs: bool = False
+    asked: str = ""  # the bare name that the easyconfig was asked for by; "" for a path
+    recorded: Options = ()  # the command line, as the receipt keeps it
+
+
+@dataclass(frozen=True)
+class Request:
+    """An install that has been decided: what to do, for what, from what."""
+
+    plan: Plan
+    loaded: LoadedEasyconfig
+    site: LoadedSite
+    options: InstallOptions
+
+
+def decide(easyconfig: Path, site: LoadedSite, options: InstallOptions) -> Request:
+    """Load and plan, without touching the tree; raises ConfigError, VariantError, OptionError."""
+    source: Overrides = {"image.sources": (options.source,)} if options.source is not None else {}
+    loaded = load_easyconfig(easyconfig, site, options.variant, source, os.environ)
+    check_sources(loaded)
+    layout = Layout(site.site.prefix)  # a prefix that cannot be one is refused before anything is done
+    before = live(layout, loaded.easyconfig.module)
+    if before is not None:  # most likely the image that it will be
+        loaded = with_digests(loaded, site, _digests(before.image.sha256, before.image.origin), os.environ)
+    return _request(loaded, site, options)
+
+
+def with_image(request: Request, artifact: Artifact) -> Request:
+    """The request for this image: quirks may be for its digest, which is known only now."""
+    digests = _digests(artifact.sha256, artifact.origin)
+    loaded = with_digests(request.loaded, request.site, digests, os.environ)
+    return request if loaded.quirks == request.loaded.quirks else _request(loaded, request.site, request.options)
+
+
+def _digests(sha256: str, origin: ImageOrigin) -> tuple[str, ...]:
+    return tuple(digest for digest in (f"sha256:{sha256}", origin.manifest, origin.index) if digest)
+
+
+def _request(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> Request:
+    choices = Choices(_again(loaded, site, options), site.site.link, options.offline)
+    plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks)
+    syntaxes, named = _syntaxes(Layout(site.site.prefix), plan), "--prefix" in dict(options.recorded)
+    return Request(replace(plan, syntaxes=syntaxes, prefix_named=named), loaded, site, options)
+
+
+def _syntaxes(layout: Layout, plan: Plan) -> tuple[Syntax, ...]:
+    """The plan's syntaxes and those installed already, so that a shell can unload after a reinstall what it loaded."""
+    before = live(layout, plan.module)
+    there = {"lua" if stub.path.endswith(".lua") else "tcl" for stub in before.stubs} if before else set()
+    known: tuple[Syntax, ...] = ("lua", "tcl")
+    return tuple(syntax for syntax in known if syntax in there or syntax in plan.syntaxes)
+
+
+def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> str:
+    """The words after `sifmod install` that bring this module back: a name where that finds the file, else its path.
+
+    But for --prefix, which a module finds out when it is used.
+    """
+    path = Path(os.path.realpath(loaded.path))
+    found = any(path.is_relative_to(os.path.realpath(directory)) for directory in site.site.robot_paths)
+    given = {"--variant": loaded.variant, **dict(options.recorded)}  # flags have no value, and are left out
+    words = [path.name if found else str(path)]
+    for name, value in given.items():
+        words += [name, value] if value and name != "--prefix" else []
+    return shlex.join(words)

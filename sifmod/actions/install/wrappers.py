@@ -1,0 +1,113 @@
+"""wrappers: auto. What the plan leaves to the image: its commands, found in its files, once for each image.
+
+What is found is kept in the receipt, so that the plan can be completed from there as long as image and question are the
+same; the plan of the easyconfig, without it, stays what the receipt's digest is of.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sifmod.actions.install.unchanged import Options
+from sifmod.digest import sha256_bytes
+from sifmod.errors import ImageError
+from sifmod.image.artifact import Artifact
+from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.inspect.printable import line
+from sifmod.image.inspect.rootfs import open_rootfs
+from sifmod.image.inspect.sif import describe_sif
+from sifmod.image.inspect.wrappers import Found, Search, find_wrappers
+from sifmod.image.sources.reference import parse
+from sifmod.module.decide import SCRIPT_WRAPPERS
+from sifmod.module.launch import RUNSCRIPTS_TARGET
+from sifmod.module.plan import Plan, Wrapper
+from sifmod.tree.receipt import Installation
+
+FOUND = "commands found in "  # begins the name of an option in a receipt
+_RULES = 2  # one more when what is found changes
+_SHOWN = 12
+
+
+def with_found_wrappers(
+    plan: Plan, before: Installation | None, image: tuple[Artifact, Options]
+) -> tuple[Plan, tuple[Artifact, Options], str]:
+    """The plan with the wrappers that `auto` stands for, the image with what its receipt keeps of that, and a note.
+
+    The image is read only where `before` does not say what is in it; without `auto` everything stays as it is.
+    Raises ImageError where the files of the image cannot be read.
+    """
+    artifact, asked = image
+    asked = tuple(pair for pair in asked if not pair[0].startswith(FOUND))
+    if not plan.wrappers_auto:
+        return plan, (artifact, asked), ""
+    name, text, note = _question(plan, artifact.sha256), _recorded(plan, before, artifact.sha256), ""
+    if text is None:
+        found = _search(plan, artifact)
+        text, note = _spelled(found), _note(found)
+    return _completed(plan, text), (artifact, (*asked, (name, text))), note
+
+
+def with_recorded_wrappers(plan: Plan, before: Installation | None) -> Plan:
+    """The plan as an install with the image of `before` would have it, from its receipt alone; for what only shows."""
+    text = _recorded(plan, before, before.image.sha256) if before else None
+    return plan if text is None else _completed(plan, text)
+
+
+def _question(plan: Plan, sha256: str) -> str:
+    """What is looked for, in which image: the same text means the same answer."""
+    asked = (_RULES, plan.path, plan.activation, plan.image.filename, tuple(wrapper.name for wrapper in plan.wrappers))
+    return f"{FOUND}{sha256} {sha256_bytes(repr(asked).encode())[:12]}"
+
+
+def _recorded(plan: Plan, before: Installation | None, sha256: str) -> str | None:
+    if not plan.wrappers_auto or before is None:
+        return None
+    return dict(before.provenance.options).get(_question(plan, sha256))
+
+
+def _search(plan: Plan, artifact: Artifact) -> Found:
+    search = Search(
+        parse(f"/{plan.image.filename}"),
+        plan.path,
+        plan.activation.command,
+        frozenset(wrapper.name for wrapper in plan.wrappers),
+    )
+    described = describe_sif(artifact.path, plan.image.filename)
+    try:
+        with open_rootfs(artifact.path, read_sif(artifact.path)) as rootfs:
+            return find_wrappers(rootfs, described, search)
+    except ImageError as error:
+        hint = error.hint or "name the commands in `wrappers`, instead of auto"
+        raise ImageError(f"wrappers: auto: {error.message}", hint) from error
+
+
+def _spelled(found: Found) -> str:
+    """As the receipt keeps it: names, each with `=` and its path where PATH does not lead there."""
+    return " ".join(f"{name}={path}" if path else name for name, path in found.commands)
+
+
+def _completed(plan: Plan, text: str) -> Plan:
+    wrappers = [_wrapper(*word.partition("=")[::2]) for word in text.split()]
+    scripts = [wrapper.name for wrapper in wrappers if wrapper.name in SCRIPT_WRAPPERS]
+    return replace(
+        plan,
+        wrappers=tuple({wrapper.name: wrapper for wrapper in (*wrappers, *plan.wrappers)}.values()),
+        runscripts=tuple(dict.fromkeys((*plan.runscripts, *scripts))),
+    )
+
+
+def _wrapper(name: str, path: str) -> Wrapper:
+    return Wrapper(name, (f"{RUNSCRIPTS_TARGET}/{name}",) if name in SCRIPT_WRAPPERS else (path or name,))
+
+
+def _note(found: Found) -> str:
+    parts = [f"wrappers found in the image: {_listed([name for name, _ in found.commands])}"]
+    if found.refused:
+        parts.append(f"left to the host, unless `wrappers` names them: {_listed(found.refused)}")
+    if found.unusable:
+        parts.append(f"no wrapper can be called {_listed([line(ascii(name), 60) for name in found.unusable])}")
+    return "; ".join(parts)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"

@@ -1,0 +1,228 @@
+"""A tree of Nodes against a model: every problem at its place, in plain sentences."""
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cache, reduce
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from sifmod.config.yaml.merge import base_key
+from sifmod.config.yaml.node import Node, Number, join_key, kind, problem_at
+from sifmod.errors import Problem
+
+M = TypeVar("M", bound=BaseModel)
+Location = tuple[int | str, ...]
+
+
+def check_layer(model: type[BaseModel], layer: Node) -> tuple[Problem, ...]:
+    """The problems of one layer by itself: keys may be missing, `null` and `key+` are allowed."""
+    stripped, problems = _strip(layer, "")
+    checked = _problems(model, stripped, partial=True)
+    return tuple(sorted((*problems, *checked, *_unknown_nulls(model, layer, ()))))
+
+
+def build(model: type[M], merged: Node) -> M | tuple[Problem, ...]:
+    """The model's value of a merged tree, or everything that is wrong with it."""
+    try:
+        return model.model_validate(plain(merged))
+    except ValidationError:
+        return _problems(model, merged, partial=False)
+
+
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """`; did you mean NAME?` for the nearest known name, or nothing."""
+    names = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(wrong.lower(), names, n=1, cutoff=0.6)
+    return f"; did you mean {names[near[0]]}?" if near else ""
+
+
+def plain(node: Node) -> Any:
+    """What pydantic sees: dicts, tuples, text, booleans, None, and `Number` for what YAML reads as one."""
+    if isinstance(node.value, dict):
+        return {key: plain(value) for key, value in node.value.items()}
+    if isinstance(node.value, tuple):
+        return tuple(plain(value) for value in node.value)
+    return node.value
+
+
+def _strip(node: Node, path: str) -> tuple[Node, list[Problem]]:
+    """The layer without nulls and with `key+` as `key`, and the problems of `+` itself."""
+    if not isinstance(node.value, dict):
+        return node, []
+    problems: list[Problem] = []
+    entries: dict[str, Node] = {}
+    for key, value in node.value.items():
+        where = join_key(path, key)
+        if value.value is None:
+            continue
+        if key.endswith("+") and not isinstance(value.value, tuple):
+            problems.append(_problem(value, where, f"expected a list to append, got {kind(value)}"))
+            continue
+        inner, found = _strip(value, where)
+        problems += found
+        entries[base_key(key)] = inner
+    return replace(node, value=entries), problems
+
+
+def _unknown_nulls(model: type[BaseModel], node: Node, location: Location, path: str = "") -> Iterator[Problem]:
+    """The unknown keys that `null` would remove; pydantic never sees them."""
+    for key, value in node.entries.items():
+        inside, spelled = (*location, base_key(key)), join_key(path, key)
+        if value.value is None and not _schema(model).knows(inside):
+            yield problem_at(value.key, spelled, _unknown(_schema(model), inside))
+        yield from _unknown_nulls(model, value, inside, spelled)
+
+
+def _problems(model: type[BaseModel], tree: Node, partial: bool) -> tuple[Problem, ...]:
+    try:
+        model.model_validate(plain(tree))
+    except ValidationError as error:
+        details = [detail for detail in error.errors(include_url=False) if not (partial and _only_partial(detail))]
+        return tuple(_reworded(detail, model, tree) for detail in details)
+    return ()
+
+
+def _only_partial(detail: ErrorDetails) -> bool:
+    """Tell whether another layer can still make it right."""
+    missing = detail["type"] == "missing" and not any(isinstance(step, int) for step in detail["loc"])
+    return missing or detail["type"] == "combination"
+
+
+def _reworded(detail: ErrorDetails, model: type[BaseModel], tree: Node) -> Problem:
+    location = tuple(step for step in detail["loc"] if step != "[key]")
+    is_key = detail["type"] == "extra_forbidden" or detail["loc"][-1:] == ("[key]",)
+    node = _node_at(tree, location)
+    path = reduce(join_key, location, "")
+    mark = node.key if is_key else node.mark
+    return Problem(mark.file, mark.line, mark.column, path, _message(detail, model, node, location))
+
+
+def _problem(node: Node, path: str, message: str) -> Problem:
+    return Problem(node.mark.file, node.mark.line, node.mark.column, path, message)
+
+
+def _node_at(tree: Node, location: Location) -> Node:
+    """The node at a location, or the nearest one that holds it."""
+    node = tree
+    for step in location:
+        if isinstance(node.value, dict) and step in node.value:
+            node = node.value[str(step)]
+        elif isinstance(node.value, tuple) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+        else:
+            break
+    return node
+
+
+def _message(detail: ErrorDetails, model: type[BaseModel], node: Node, location: Location) -> str:
+    schema = _schema(model)
+    match detail["type"]:
+        case "extra_forbidden":
+            return _unknown(schema, location)
+        case "missing":
+            return "is missing"
+        case "value_error":
+            return detail["msg"].removeprefix("Value error, ")
+        case "combination":
+            return detail["msg"]
+        case "string_too_long":
+            return f"is longer than {detail['ctx']['max_length']} characters"
+        case "string_too_short":
+            return "is empty"
+        case "greater_than_equal" | "less_than_equal":
+            return f"expected {schema.range(location)}, got {node.raw}"
+    expected = schema.describe(location)
+    near = did_you_mean(node.raw, schema.choices(location)) if isinstance(node.value, str) else ""
+    return f"expected {expected}, got {kind(node)}{near}{_quoted_form(expected, node, location)}"
+
+
+def _unknown(schema: "_Schema", location: Location) -> str:
+    known = schema.keys(location[:-1])
+    near = did_you_mean(str(location[-1]), known)
+    return f"unknown key{near or f'; known are {_listed(sorted(known))}'}"
+
+
+def _quoted_form(expected: str, node: Node, location: Location) -> str:
+    if expected != "text" or not isinstance(node.value, Number | bool):
+        return ""
+    key = "" if isinstance(location[-1], int) else f"{location[-1]}: "
+    return f"; write {key}'{node.raw}'"
+
+
+def _listed(names: Iterable[str], last: str = "and") -> str:
+    *first, end = names
+    return f"{', '.join(first)} {last} {end}" if first else end
+
+
+@cache
+def _schema(model: type[BaseModel]) -> "_Schema":
+    return _Schema(model)
+
+
+class _Schema:
+    """What a model expects at a location, in words, read from its JSON Schema."""
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        self.root = model.model_json_schema()
+
+    def keys(self, location: Location) -> tuple[str, ...]:
+        return tuple(self._at(location).get("properties", {}))
+
+    def knows(self, location: Location) -> bool:
+        """Whether the last step is a key there; where any key can be, and where none is told, it is."""
+        known = self.keys(location[:-1])
+        return not known or location[-1] in known
+
+    def choices(self, location: Location) -> tuple[str, ...]:
+        return tuple(self._at(location).get("enum", ()))
+
+    def range(self, location: Location) -> str:
+        schema = self._at(location)
+        schema = next((one for one in schema.get("anyOf", ()) if "minimum" in one), schema)
+        if "maximum" in schema:
+            return f"a number from {schema['minimum']:g} to {schema['maximum']:g}"
+        return f"at least {schema['minimum']}"
+
+    def describe(self, location: Location) -> str:
+        return self._words(self._at(location))
+
+    def _at(self, location: Location) -> dict[str, Any]:
+        schema = self._resolved(self.root)
+        for step in location:
+            if isinstance(step, int):
+                inner = schema.get("items", {})
+            else:
+                inner = schema.get("properties", {}).get(step) or schema.get("additionalProperties") or {}
+            schema = self._resolved(inner if isinstance(inner, dict) else {})
+        return schema
+
+    def _resolved(self, schema: dict[str, Any]) -> dict[str, Any]:
+        if "$ref" in schema:
+            return self._resolved(self.root["$defs"][schema["$ref"].rpartition("/")[2]])
+        choices = [choice for choice in schema.get("anyOf", ()) if choice.get("type") != "null"]
+        if len(choices) == 1:
+            return self._resolved(choices[0])
+        objects = [choice for choice in choices if choice.get("type") == "object"]
+        return {**schema, "properties": objects[0]["properties"]} if objects else schema
+
+    def _words(self, schema: dict[str, Any]) -> str:
+        if "enum" in schema:
+            return _listed(schema["enum"], "or")
+        if schema.get("title") == "bind path":
+            return "a bind path such as /data or /data:/inside:ro"
+        match schema.get("type"):
+            case "boolean":
+                return "true or false"
+            case "number" | "integer":
+                return "a number"
+            case "array":
+                return f"a list of {self._plural(self._resolved(schema.get('items', {})))}"
+            case "object":
+                return "keys and values"
+        return "text"
+
+    def _plural(self, schema: dict[str, Any]) -> str:
+        return "bind paths" if schema.get("title") == "bind path" else self._words(schema)

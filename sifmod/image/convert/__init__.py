@@ -1,0 +1,1 @@
+"""An OCI image to a SIF: layers merged, a squashfs written, metadata added."""

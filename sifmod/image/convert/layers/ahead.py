@@ -1,0 +1,160 @@
+"""Reading ahead: layers are decompressed and hashed in threads while those before them are merged."""
+
+import hashlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from typing import NamedTuple, Self
+
+from sifmod.image.convert.layers import parallel_gzip
+from sifmod.image.convert.layers.blob import Blob
+from sifmod.image.convert.layers.decompress import chunks
+from sifmod.image.convert.layers.malformed import Malformed
+from sifmod.image.convert.layers.top_down import Entangled
+
+_AHEAD = 3  # chunks of a layer that wait at most, behind its decompression and again behind its hash
+_MOST = 8  # layers at once
+
+Progress = Callable[[int, int], None]
+"""Is told compressed bytes read so far, and in all."""
+
+
+class ReadAhead:
+    """The layers' uncompressed bytes, one layer after the other, in the order given.
+
+    As many layers are on their way at once as `processors` allow, each with a bounded number of chunks; a large gzip
+    layer takes several of them. A context manager: leaving it ends the threads at their next chunk. What a blob raises
+    is raised by the layer that meets it.
+    """
+
+    def __init__(self, blobs: Sequence[Blob], progress: Progress, processors: int = 1) -> None:
+        self._waiting = deque(blobs)
+        self._progress = progress
+        self._processors = processors
+        self._total = sum(blob.size for blob in blobs)
+        self._counts: list[_Count] = []
+        self._under_way: deque[_Layer] = deque()
+
+    def __enter__(self) -> Self:
+        self._begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for layer in self._under_way:
+            layer.decompressed.stop()
+            layer.certified.stop()
+
+    @contextmanager
+    def layer(self) -> Iterator[Iterator[bytes]]:
+        """The chunks of the next layer. Leaving the block reads what is left of them.
+
+        So nothing of a layer counts before all of it was read, and had the digests that were promised. Where it had
+        not, that is raised instead of the Malformed that the block raises. Raises Malformed for a stream that is
+        damaged, or that is not what the image's config states; and what the blob raises.
+        """
+        certified = self._chunks()
+        try:
+            yield certified
+        except Malformed:
+            with suppress(Malformed):
+                _read(certified)
+            raise
+        except Entangled:
+            _read(certified)
+            raise
+        _read(certified)
+        self._under_way.popleft()
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._waiting and len(self._under_way) < _MOST:
+            blob, count = self._waiting[0], _Count()
+            threads = parallel_gzip.threads(blob, self._processors)
+            if self._under_way and sum(layer.threads for layer in self._under_way) + threads > self._processors:
+                return
+            decompressed = _Thread(chunks(blob, count.add, threads), "decompress")
+            certified = _Thread(_hashed(decompressed, blob.diff_id), "hash")
+            self._under_way.append(_Layer(threads, decompressed, certified))
+            self._counts.append(count)
+            self._waiting.popleft()
+
+    def _chunks(self) -> Iterator[bytes]:
+        for chunk in self._under_way[0].certified:
+            self._tell()
+            yield chunk
+        self._tell()
+
+    def _tell(self) -> None:
+        self._progress(sum(count.bytes for count in self._counts), self._total)
+
+
+class _Count:
+    """Compressed bytes of one layer that were read."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def add(self, size: int) -> None:
+        self.bytes += size
+
+
+class _Thread:
+    """A thread that makes chunks, _AHEAD of their reader. They are read once; what it raises, the reader raises.
+
+    `stop` ends it at its next chunk; where it waits for a download, the download's end does.
+    """
+
+    def __init__(self, made: Iterable[bytes], name: str) -> None:
+        self._made = made
+        self._stopped = False
+        self._filled: SimpleQueue[bytes | BaseException | None] = SimpleQueue()
+        self._places = threading.Semaphore(_AHEAD)
+        threading.Thread(target=self._run, name=name).start()
+
+    def __iter__(self) -> Iterator[bytes]:
+        while (item := self._filled.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            self._places.release()
+            yield item
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._places.release()
+
+    def _run(self) -> None:
+        end: BaseException | None = None
+        try:
+            for chunk in self._made:
+                self._places.acquire()
+                if self._stopped:
+                    break
+                self._filled.put(chunk)
+        except BaseException as error:
+            end = error
+        self._filled.put(end)
+
+
+class _Layer(NamedTuple):
+    """A layer on its way."""
+
+    threads: int  # that may decompress it
+    decompressed: _Thread
+    certified: _Thread
+
+
+def _hashed(uncompressed: Iterable[bytes], diff_id: str) -> Iterator[bytes]:
+    digest = hashlib.sha256()
+    for chunk in uncompressed:
+        digest.update(chunk)
+        yield chunk
+    found = f"sha256:{digest.hexdigest()}"
+    if diff_id not in ("", found):
+        raise Malformed(f"is not what the image's config states: expected the diff_id {diff_id}, got {found}")
+
+
+def _read(left: Iterable[bytes]) -> None:
+    for _ in left:
+        pass

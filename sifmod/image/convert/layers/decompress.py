@@ -1,0 +1,161 @@
+"""Decompression: a blob's uncompressed bytes in chunks, whichever way it is compressed; a cut stream is an error."""
+
+import bz2
+import io
+import lzma
+import re
+from collections.abc import Callable, Iterator
+from gzip import BadGzipFile
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import zstandard
+from isal import igzip, igzip_lib
+
+from sifmod.image.convert.layers import parallel_gzip
+from sifmod.image.convert.layers.blob import Blob
+from sifmod.image.convert.layers.malformed import Malformed
+from sifmod.image.convert.layers.zstd_frames import Frames, is_zstd
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+CHUNK = 1 << 20  # bytes
+_ISAL = cast(type[Exception], igzip_lib.IsalError)  # its stub has an instance
+_DAMAGED = (EOFError, BadGzipFile, _ISAL, zstandard.ZstdError, lzma.LZMAError)
+_WINDOW = 1 << 29  # bytes; the largest window of a zstd frame, and what it takes in memory
+_GZIP = b"\x1f\x8b"
+_XZ = 1 << 29  # bytes that an xz stream may take in memory
+_BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # a block's or an end's magic: a tar's first name may be BZh1
+_HEAD = 10  # bytes that tell how a blob is compressed
+
+
+def chunks(blob: Blob, count: Callable[[int], None], threads: int = 1) -> Iterator[bytes]:
+    """The uncompressed bytes in chunks of at most CHUNK; `count` is told how many compressed bytes were read.
+
+    The blob is read to its end, damaged or not. `threads` is how many may decompress it. Raises Malformed for a stream
+    that is damaged or cut, and what `blob` raises: above all where what it gave is not what was promised.
+    """
+    if threads == 1 or not _is_gzip(blob):
+        yield from _chunks(blob, count)
+        return
+    try:
+        yield from parallel_gzip.chunks(blob, count, threads)
+    except parallel_gzip.Unfinished as before:  # a padded stream, a damaged one: what isa-l says counts
+        yield from _without(before.size, _chunks(blob, lambda _size: None))
+
+
+def _is_gzip(blob: Blob) -> bool:
+    with blob.seekable() as file:
+        return file.read(len(_GZIP)) == _GZIP
+
+
+def _without(size: int, uncompressed: Iterator[bytes]) -> Iterator[bytes]:
+    """What follows the first `size` bytes."""
+    for chunk in uncompressed:
+        if rest := chunk[size:]:
+            yield rest
+        size = max(0, size - len(chunk))
+
+
+def _chunks(blob: Blob, count: Callable[[int], None]) -> Iterator[bytes]:
+    with blob.open() as file:
+        compressed = _Compressed(file, count)
+        try:
+            yield from _uncompressed(compressed)
+        except Malformed:
+            compressed.skip()
+            raise
+        except _DAMAGED as error:  # some of isal's outlive this, and would keep all buffers with their traceback
+            compressed.skip()
+            raise Malformed(f"is cut or damaged: {error}") from error.with_traceback(None)
+        compressed.skip()
+
+
+def _uncompressed(compressed: "_Compressed") -> Iterator[bytes]:
+    head = compressed.head
+    if head.startswith(_GZIP):
+        return _read(cast(BinaryIO, igzip.open(compressed, "rb")))  # type: ignore[no-untyped-call]
+    if is_zstd(head):
+        return _zstd(compressed)
+    if head.startswith(b"\xfd7zXZ\0"):
+        return _xz(compressed)
+    if _BZIP2.match(head):
+        return _bzip2(compressed)
+    return iter(compressed.read, b"")
+
+
+def _read(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
+def _xz(compressed: "_Compressed") -> Iterator[bytes]:
+    data = compressed.read()
+    while data:
+        stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ)
+        while not stream.eof:
+            if chunk := stream.decompress(data, CHUNK):
+                yield chunk
+            data = compressed.read() if stream.needs_input else b""
+            if stream.needs_input and not data:
+                raise EOFError("it ends inside an xz stream")
+        data = stream.unused_data.lstrip(b"\0")  # zeros may stand between streams
+        while not data and (more := compressed.read()):
+            data = more.lstrip(b"\0")
+
+
+def _bzip2(compressed: "_Compressed") -> Iterator[bytes]:
+    try:
+        yield from _read(cast(BinaryIO, bz2.BZ2File(compressed)))
+    except OSError as error:  # what the blob raises is none
+        raise Malformed(f"is cut or damaged: {error}") from error
+
+
+def _zstd(compressed: "_Compressed") -> Iterator[bytes]:
+    compressed.frames = Frames()
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+    yield from _read(decompressor.stream_reader(cast(BinaryIO, compressed), read_across_frames=True, closefd=False))
+    while compressed.read(CHUNK):  # what libzstd left unread
+        pass
+    if not compressed.frames.whole:
+        raise Malformed("is cut: it ends inside a zstd frame")
+
+
+class _Compressed(io.RawIOBase):
+    """A blob's file from its first byte, which was looked at; counts, and follows zstd's frames."""
+
+    def __init__(self, file: BinaryIO, count: Callable[[int], None]) -> None:
+        self._file = file
+        self._count = count
+        self.frames: Frames | None = None
+        self.head = b""
+        while len(self.head) < _HEAD and (more := file.read(_HEAD - len(self.head))):
+            self.head += more
+        self._unread = self.head
+
+    def skip(self) -> None:
+        """Read what is left, for its digest."""
+        while data := self._file.read(CHUNK):
+            self._count(len(data))
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = CHUNK) -> bytes:
+        data = self._unread or self._file.read(size)
+        self._unread = b""
+        self._count(len(data))
+        if self.frames is not None:
+            self.frames.feed(data)
+        return data
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        view = memoryview(buffer).cast("B")
+        if self._unread or not isinstance(self._file, io.RawIOBase | io.BufferedIOBase):
+            data = self.read(len(view))
+            view[: len(data)] = data
+            return len(data)
+        size = self._file.readinto(view) or 0
+        self._count(size)
+        return size

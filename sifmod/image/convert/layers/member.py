@@ -1,0 +1,108 @@
+"""A member of a tar: its header, after everything that may override it."""
+
+from typing import NamedTuple
+
+from sifmod.image.convert.inode import Device, Fifo, Node, Symlink, Xattrs
+from sifmod.image.convert.layers.data import Extents
+from sifmod.image.convert.layers.malformed import Malformed, shown
+from sifmod.image.convert.layers.number import number, seconds, whole
+from sifmod.image.convert.layers.pax import Records, xattrs
+from sifmod.image.convert.layers.warning import Warnings
+
+Attributes = tuple[int, int, int, int, Xattrs]
+"""mode (07777), uid, gid, mtime (u32), extended attributes: as `Node` takes them."""
+
+REGULAR, HARD_LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, DIRECTORY, FIFO = b"0123456"
+U32 = 0xFFFFFFFF
+_LOWEST = -(1 << 31)  # of a uid or gid
+NAME, PATH, TARGET = 255, 4096, 4095  # bytes; a name, a path, and a symlink's target as Linux takes it
+
+_NO_DATA = frozenset((HARD_LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, DIRECTORY, FIFO))
+_MAJOR, _MINOR = 0xFFF, 0xFFFFF  # what a squashfs can hold
+
+
+class Member(NamedTuple):
+    """One member. `size` is the file's own, with holes."""
+
+    kind: int  # REGULAR … FIFO
+    name: bytes  # as the tar spells it
+    attributes: Attributes
+    size: int = 0  # bytes
+    target: bytes = b""
+    device: tuple[int, int] = (0, 0)  # major, minor
+    extents: Extents | None = None
+
+
+def attributes(fields: bytes) -> Attributes:
+    """Of the 36 bytes mode, uid, gid and mtime of a header."""
+    mode, uid, gid, mtime = (number(fields[a:b]) for a, b in ((0, 8), (8, 16), (16, 24), (24, 36)))
+    return mode & 0o7777, _identity(uid), _identity(gid), clamped(mtime), ()
+
+
+def checksum(field: bytes) -> int:
+    """What the low half of adler32 is for a header with this checksum field: 1 + the sum of its bytes, modulo 65521."""
+    try:
+        return (number(field) - 256 + sum(field) + 1) % 65521
+    except Malformed:
+        return -1
+
+
+def overridden(plain: Attributes, records: Records, warnings: Warnings) -> Attributes:
+    """The attributes with what PAX records say instead."""
+    mode, uid, gid, mtime, _ = plain
+    if b"uid" in records:
+        uid = _identity(whole(records[b"uid"], "a uid"))
+    if b"gid" in records:
+        gid = _identity(whole(records[b"gid"], "a gid"))
+    if b"mtime" in records:
+        mtime = clamped(seconds(records[b"mtime"]))
+    return mode, uid, gid, mtime, xattrs(records, warnings)
+
+
+def header_name(block: bytes) -> bytes:
+    """The name in a header, with its prefix where the format has one."""
+    name = block[:100].partition(b"\0")[0]
+    if block[257:263] == b"ustar\0":
+        length = 131 if block[508:512] == b"tar\0" else 155  # star keeps times behind its prefix
+        if prefix := block[345 : 345 + length].partition(b"\0")[0]:
+            return prefix + b"/" + name
+    return name
+
+
+def header_target(block: bytes) -> bytes:
+    """The link's target in a header."""
+    return block[157:257].partition(b"\0")[0]
+
+
+def header_device(block: bytes, name: bytes) -> tuple[int, int]:
+    """Major and minor in a header."""
+    major, minor = number(block[329:337]), number(block[337:345])
+    if not (0 <= major <= _MAJOR and 0 <= minor <= _MINOR):
+        raise Malformed(f"has a device that a squashfs cannot hold: {shown(name)} is {major}:{minor}")
+    return major, minor
+
+
+def special_node(member: Member) -> Node:
+    """The node of a member that is neither a file nor a directory nor a hard link."""
+    if member.kind == SYMLINK:
+        return Symlink((0o777, *member.attributes[1:]), member.target)  # as Linux has them all
+    if member.kind == FIFO:
+        return Fifo(*member.attributes)
+    return Device(member.attributes, "c" if member.kind == CHARACTER else "b", *member.device)
+
+
+def without_data(kind: int) -> bool:
+    """Whether a size in the header of this kind means nothing, as for Go's, Python's and GNU's readers."""
+    return kind in _NO_DATA
+
+
+def clamped(mtime: int) -> int:
+    """A time as a squashfs holds it."""
+    return min(max(mtime, 0), U32)
+
+
+def _identity(value: int) -> int:
+    """A uid or gid. A negative one is what Linux makes of it in 32 bits: nobody was -2 on some systems."""
+    if not _LOWEST <= value <= U32:
+        raise Malformed(f"is damaged: a uid or gid is {value}")
+    return value & U32

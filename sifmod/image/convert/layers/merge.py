@@ -1,0 +1,57 @@
+"""Merging: the layers of an image become one root file system, whose data goes to a writer on the way."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sifmod.image.convert.budget import UNLIMITED, Budget
+from sifmod.image.convert.inode import Directory
+from sifmod.image.convert.layers.ahead import Progress, ReadAhead
+from sifmod.image.convert.layers.blob import Blob
+from sifmod.image.convert.layers.data import DataWriter
+from sifmod.image.convert.layers.fetch import fetch
+from sifmod.image.convert.layers.malformed import naming
+from sifmod.image.convert.layers.replay import replay
+from sifmod.image.convert.layers.stream import Stream
+from sifmod.image.convert.layers.tar import TarReader
+from sifmod.image.convert.layers.top_down import Entangled, TopDown
+from sifmod.image.convert.layers.warning import Warnings
+from sifmod.image.convert.layers.watch import Watch
+
+
+class Merged(NamedTuple):
+    """A root file system, and what of the layers is not in it."""
+
+    root: Directory
+    warnings: tuple[str, ...]
+
+
+def merge_layers(
+    layers: Sequence[Blob], data: DataWriter, *, epoch: int, progress: Progress, budget: Budget = UNLIMITED
+) -> Merged:
+    """Merge `layers`, the lowest first, as the OCI image specification has them applied one after the other.
+
+    Every file's data goes to `data`, once, or not at all where upper layers hide it. `epoch` is the mtime of
+    directories that no layer has an entry for (0755, root). Each layer is read once, the uppermost first; more often
+    only where hard links or symlinks lead from one layer into another. The result does not depend on `budget`. Raises
+    ImageError, which names the layer, for whatever cannot be read, ImageError for a tree that takes more than the
+    budget's memory, and what the blobs and `data` raise.
+    """
+    warnings = Warnings()
+    merge = TopDown(data, epoch, Watch(budget.memory))
+    root: Directory | None = None
+    try:
+        with ReadAhead(layers[::-1], progress, budget.processors) as ahead:
+            for blob in layers[::-1]:
+                with naming(blob.digest), ahead.layer() as chunks:
+                    merge.layer(TarReader(Stream(chunks), warnings))
+        root, missing = merge.finish(), merge.missing
+    except Entangled:
+        contents = merge.contents
+    if root is None:
+        del merge  # two trees of a million files would not fit
+        warnings = Warnings()
+        root, missing = replay(layers, contents, epoch, warnings, Watch(budget.memory))
+    fetch(list(zip(layers[::-1], missing, strict=True)), data)
+    total = sum(blob.size for blob in layers)
+    progress(total, total)
+    return Merged(root, warnings.texts())

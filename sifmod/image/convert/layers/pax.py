@@ -1,0 +1,86 @@
+"""PAX records: what stands before a member and overrides its header (POSIX; GNU's, star's and libarchive's keys)."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from urllib.parse import unquote_to_bytes
+
+from sifmod.image.convert.inode import Xattrs
+from sifmod.image.convert.layers.malformed import Malformed, shown
+from sifmod.image.convert.layers.warning import Warnings
+
+Records = Mapping[bytes, bytes]
+
+_STAR, _LIBARCHIVE = b"SCHILY.xattr.", b"LIBARCHIVE.xattr."
+_ATTRIBUTES = (_STAR, _LIBARCHIVE)
+_TEXTS = (b"path", b"linkpath", b"GNU.sparse.name")
+_MAP = {b"GNU.sparse.offset": 0, b"GNU.sparse.numbytes": 1}
+_ACL = b"SCHILY.acl."
+_XATTR_NAME, _XATTR_VALUE = 255, 65536  # bytes; what Linux takes
+
+
+def parse(data: bytes) -> dict[bytes, bytes]:
+    """The records of one extended header: `LENGTH KEY=VALUE` and a newline each.
+
+    GNU sparse 0.0's repeated offset and numbytes are gathered under GNU.sparse.map, as 0.1 has them.
+    """
+    records: dict[bytes, bytes] = {}
+    pairs: list[bytes] = []
+    at = 0
+    while at < len(data):
+        space = data.find(b" ", at, at + 20)
+        digits = data[at:space] if space > at else b""
+        end = at + int(digits) if digits.isdigit() else 0
+        key, equals, value = data[space + 1 : end - 1].partition(b"=")
+        if not (space + 1 < end <= len(data) and equals and key and data[end - 1] == 10) or b"\0" in key:
+            raise Malformed(f"is damaged: a PAX header is malformed at its byte {at}")
+        if key in _TEXTS and b"\0" in value:
+            raise Malformed(f"is damaged: a PAX {key.decode()} holds a zero byte: {shown(value)}")
+        if key in _MAP:
+            if len(pairs) % 2 != _MAP[key]:
+                raise Malformed("is damaged: a sparse map's offsets and lengths are out of order")
+            pairs.append(value)
+        records[key] = value
+        at = end
+    if pairs:
+        records[b"GNU.sparse.map"] = b",".join(pairs)
+    return records
+
+
+def in_force(before: Records, after: Records) -> dict[bytes, bytes]:
+    """The records `after` over those `before`; one without a value deletes what was there, and itself (POSIX).
+
+    An extended attribute may have no bytes: GNU tar and libarchive write and read it as that.
+    """
+    return {key: value for key, value in {**before, **after}.items() if value or key.startswith(_ATTRIBUTES)}
+
+
+def xattrs(records: Records, warnings: Warnings) -> Xattrs:
+    """The extended attributes that a squashfs can hold; the others are dropped with a warning."""
+    found: dict[bytes, bytes] = {}
+    for key, value in records.items():
+        if key.startswith(_LIBARCHIVE):
+            found.setdefault(unquote_to_bytes(key.removeprefix(_LIBARCHIVE)), _base64(value))
+        elif key.startswith(_STAR):
+            found[key.removeprefix(_STAR)] = value
+        elif key.startswith(_ACL):
+            warnings.dropped(f"ACL ({shown(key.removeprefix(_ACL))})")
+        elif key == b"RHT.security.selinux":
+            warnings.dropped("xattr security.selinux")
+    return tuple(sorted(item for item in found.items() if _kept(*item, warnings)))
+
+
+def _kept(name: bytes, value: bytes, warnings: Warnings) -> bool:
+    if not name.startswith((b"user.", b"trusted.", b"security.")) or name == b"security.selinux":
+        warnings.dropped(f"xattr {shown(name)}")
+        return False
+    if len(name) > _XATTR_NAME or len(value) > _XATTR_VALUE or b"\0" in name or name.endswith(b"."):
+        raise Malformed(f"has an xattr that Linux refuses: {shown(name)}, {len(value)} bytes")
+    return True
+
+
+def _base64(value: bytes) -> bytes:
+    try:
+        return base64.b64decode(value.rstrip(b"=") + b"=" * (-len(value.rstrip(b"=")) % 4), validate=True)
+    except binascii.Error as error:
+        raise Malformed(f"is damaged: an xattr's value is not base64: {shown(value)}") from error

@@ -1,0 +1,197 @@
+"""Tar: one layer's stream read member by member, in every dialect that images come in."""
+
+from collections.abc import Iterator
+from zlib import adler32
+
+from sifmod.image.convert.layers import sparse
+from sifmod.image.convert.layers.data import Extents
+from sifmod.image.convert.layers.malformed import Malformed, shown
+from sifmod.image.convert.layers.member import (
+    BLOCK_DEVICE,
+    CHARACTER,
+    DIRECTORY,
+    FIFO,
+    PATH,
+    REGULAR,
+    SYMLINK,
+    TARGET,
+    Attributes,
+    Member,
+    attributes,
+    checksum,
+    header_device,
+    header_name,
+    header_target,
+    overridden,
+    without_data,
+)
+from sifmod.image.convert.layers.memo import Memo
+from sifmod.image.convert.layers.number import decimal, number
+from sifmod.image.convert.layers.pax import Records, in_force, parse
+from sifmod.image.convert.layers.stream import Stream
+from sifmod.image.convert.layers.warning import Warnings
+
+_ATTRIBUTES = Memo(attributes)
+_SUMS = Memo(checksum)
+_ZERO = bytes(512)
+_NO_DEVICE = (0, 0)
+_HEADER = 1 << 20  # bytes; the longest extended header that is read
+_OLD_REGULAR, _CONTIGUOUS, _SPARSE = b"\x007S"
+_PAX, _PAX_SUN, _GLOBAL, _LONG_NAME, _LONG_TARGET = b"xXgLK"
+_EXTENDED = frozenset((_PAX, _PAX_SUN, _GLOBAL, _LONG_NAME, _LONG_TARGET))
+
+
+class TarReader:
+    """One layer. `members` is read once; between two members `read` and `pieces` give the current one's data."""
+
+    def __init__(self, stream: Stream, warnings: Warnings) -> None:
+        self._stream = stream
+        self._warnings = warnings
+        self._at = 0  # position of the current member's data that is not yet read
+        self._next = 0  # position of the next header
+        self._end = 0  # where the data of the last member ends that `_special` read
+        self._globals: dict[bytes, bytes] = {}
+        self._own: dict[bytes, bytes] = {}  # records of the next member alone
+        self._extended = False  # whether there are any of either
+
+    def members(self) -> Iterator[Member]:
+        """Every member but extended headers, in order. Raises Malformed.
+
+        The loop is the hot one: it does as little as it can for a plain file, and leaves the rest to `_special`.
+        """
+        stream, new = self._stream, tuple.__new__
+        end = 0  # of the data of the member before
+        while True:
+            start = self._next - stream.base
+            block = stream.chunk[start : start + 512]
+            if len(block) != 512:
+                block = stream.take(self._next, 512)
+            if (len(block) != 512 or adler32(block) & 0xFFFF != _SUMS[block[148:156]]) and not self._goes_on(
+                block, end
+            ):
+                return
+            try:
+                size = int(block[124:135], 8) if block[135] < 33 else -1
+            except ValueError:
+                size = -1
+            kind, length = block[156], block.find(0)
+            found = _ATTRIBUTES[block[100:124] + block[136:148]]
+            self._at = self._next + 512
+            if kind != 48 or size < 0 or not 0 < length <= 100 or block[345] or self._extended:
+                member = self._special(block, found)
+                end = self._end
+                if member:
+                    yield member
+                continue
+            end = self._at + size
+            self._next = end + 511 & -512
+            yield new(Member, (48, block[:length], found, size, b"", _NO_DEVICE, None))
+
+    def read(self, size: int) -> bytes:
+        """Give exactly the next `size` bytes of the current member."""
+        stream = self._stream
+        start = self._at - stream.base
+        data = stream.chunk[start : start + size]
+        if len(data) != size:
+            data = stream.take(self._at, size)
+        self._at += size
+        if len(data) != size:
+            raise Malformed(f"is cut: it ends {size - len(data)} bytes before the end of a file")
+        return data
+
+    def pieces(self, size: int) -> Iterator[memoryview]:
+        """Give the same in pieces that are not copied."""
+        start, self._at = self._at, self._at + size
+        return self._stream.pieces(start, size)
+
+    def _special(self, block: bytes, plain: Attributes) -> Member | None:
+        """Whatever is not a plain file: its member, or None for an extended header or what no file system holds."""
+        kind, size = block[156], number(block[124:136])
+        if size < 0:
+            raise Malformed(f"is damaged: {shown(header_name(block))} has a size of {size}")
+        if kind in _EXTENDED:
+            self._ends(self._at + size)
+            self._extend(kind, size)
+            return None
+        records = in_force(self._globals, self._own) if self._extended else {}
+        self._own, self._extended = {}, bool(self._globals)
+        name = records.get(b"path") or header_name(block)
+        try:
+            return self._member(block, name, plain, records)
+        except Malformed as error:
+            raise Malformed(f"{error} (at {shown(name)})") from error
+
+    def _member(self, block: bytes, name: bytes, plain: Attributes, records: Records) -> Member | None:
+        kind = block[156]
+        stored = 0 if without_data(kind) else number(block[124:136])
+        if b"size" in records and not without_data(kind):
+            stored = decimal(records[b"size"], "a size")
+        extents, size = None, stored
+        if kind in (REGULAR, _OLD_REGULAR, _CONTIGUOUS, _SPARSE):
+            extents, size, stored = self._extents(block, stored, records)
+            name = records.get(b"GNU.sparse.name") or name
+            kind = DIRECTORY if kind == _OLD_REGULAR and name.endswith(b"/") else REGULAR
+        self._ends(self._at + stored)
+        found = overridden(plain, records, self._warnings) if records else plain
+        if kind != REGULAR and not without_data(kind):
+            self._warnings.skipped(f"unknown type {chr(kind)!r}")
+            return None
+        if len(name) > PATH:
+            raise Malformed(f"has a path of {len(name)} bytes; Linux takes {PATH}")
+        device = header_device(block, name) if kind in (CHARACTER, BLOCK_DEVICE) else _NO_DEVICE
+        target = b"" if kind in (REGULAR, DIRECTORY, FIFO) else records.get(b"linkpath") or header_target(block)
+        if kind == SYMLINK and not 0 < len(target) <= TARGET:
+            raise Malformed(f"has a symlink whose target has {len(target)} bytes; Linux takes 1 to {TARGET}")
+        return Member(kind, name, found, size, target, device, extents)
+
+    def _extents(self, block: bytes, stored: int, records: Records) -> tuple[Extents | None, int, int]:
+        """Of a file: where it has data (None: everywhere), its size, and how many bytes are stored."""
+        start = self._at
+        if block[156] == _SPARSE:
+            extents, size = sparse.header_map(block, self._block)
+        elif (real := sparse.pax_size(records)) is not None:
+            size, extents = real, sparse.pax_map(records, self._block)
+            stored -= self._at - start
+        else:
+            return None, stored, stored
+        return sparse.check(extents, size, stored), size, stored
+
+    def _ends(self, end: int) -> None:
+        """The member's data ends at this byte, and the next header follows at a multiple of 512."""
+        self._end = end
+        self._next = end + 511 & -512
+
+    def _block(self) -> bytes:
+        return self.read(512)
+
+    def _extend(self, kind: int, size: int) -> None:
+        if size > _HEADER:
+            raise Malformed(f"is damaged: an extended header has {size} bytes; up to {_HEADER} are read")
+        data = self.read(size)
+        if kind == _GLOBAL:
+            self._globals = in_force(self._globals, parse(data))
+        elif kind in (_PAX, _PAX_SUN):
+            self._own |= parse(data)
+        else:
+            self._own[b"path" if kind == _LONG_NAME else b"linkpath"] = data.partition(b"\0")[0]
+        self._extended = bool(self._globals or self._own)
+
+    def _goes_on(self, block: bytes, end: int) -> bool:
+        """Whether the layer does not end with this block, which has another checksum than it says.
+
+        What may be missing at the end, because some tools leave it out, are the zeros behind the last member's data,
+        which ends at byte `end`: its padding and the two empty blocks.
+        """
+        if len(block) == 512 and block != _ZERO:
+            signed = sum(byte - 256 if byte > 127 else byte for byte in block[:148] + block[156:])
+            if number(block[148:156]) != signed + 256:  # as some old tars have it
+                raise Malformed(f"is damaged: there is no tar header at its byte {self._next}")
+            return True
+        if self._stream.end < end or any(block):
+            raise Malformed(f"is cut: it ends inside a {'header' if block else 'file'}, at byte {self._stream.end}")
+        if self._own:
+            raise Malformed("is cut: it ends behind an extended header")
+        # to the stream's end, always: damage there is damage too
+        if sum(len(view) - bytes(view).count(0) for view in self._stream.rest(self._next)):
+            self._warnings.said("a layer goes on behind its end; what is there was not read")
+        return False

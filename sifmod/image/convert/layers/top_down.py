@@ -1,0 +1,304 @@
+"""Top down: layers merged from the uppermost to the lowest, each read once, so that only what is seen is written.
+
+Names are compared as they are spelled. Where that is not what applying the layers one by one would do (an entry whose
+parent is a symlink in a lower layer, a hard link to a lower layer), the merge is Entangled and `replay` does it.
+"""
+
+from collections.abc import Iterator
+
+from sifmod.image.convert.inode import OWNER, Content, Directory, File, Node, Plain, Symlink, unpacked
+from sifmod.image.convert.layers.data import BLOCK, Copier, DataWriter
+from sifmod.image.convert.layers.malformed import Malformed
+from sifmod.image.convert.layers.member import (
+    DIRECTORY,
+    HARD_LINK,
+    NAME,
+    REGULAR,
+    SYMLINK,
+    Attributes,
+    Member,
+    special_node,
+)
+from sifmod.image.convert.layers.path import Parts, cleaned, mark, marks
+from sifmod.image.convert.layers.place import Place
+from sifmod.image.convert.layers.tar import TarReader
+from sifmod.image.convert.layers.watch import Watch
+from sifmod.image.convert.layers.whiteout import OPAQUE, is_whiteout, whited_out
+
+
+class Entangled(Exception):  # noqa: N818 - not an error: another way has to be taken
+    """Layers cannot be merged by names alone."""
+
+
+class TopDown:
+    """The merge. `layer` is called for each layer, then `finish` once."""
+
+    def __init__(self, data: DataWriter, epoch: int, watch: Watch) -> None:
+        self._watch = watch
+        self._implicit: Attributes = (0o755, 0, 0, epoch, ())
+        self._root = Place(self._implicit, 0)
+        self._root.real = True
+        self._data = data
+        self._copier = Copier(data)
+        self._layer = 0
+        self._touched: list[Place] = []  # by this layer
+        self._seals: list[Place] = []  # at this layer's end
+        self._heads: dict[bytes, Place | None] = {}  # of this layer: a path as it spells it, None where that is hidden
+        self._hidden: dict[Parts, Node | tuple[int, Member] | None] = {}  # of this layer: what no other layer shows
+        self._hidden_marks: set[int] = set()  # of what is in `_hidden`
+        self._suspects: set[int] = set()  # marks of parents of entries not seen: had a symlink been there, it led on
+        self.contents: list[list[Content | Plain | None]] = []  # for each layer and each of its files, None: hidden
+        self.missing: list[dict[int, File]] = []  # for each layer, files by number whose data was hidden
+
+    def layer(self, reader: TarReader) -> None:
+        """Merge the next layer below. Raises Malformed, Entangled."""
+        self._begin()
+        for members in self._watch.runs(reader.members()):
+            self._merge(reader, members)
+        for place in self._touched:
+            place.end_layer()
+        for place in self._seals:
+            place.seal()
+
+    def finish(self) -> Directory:
+        """The root of all layers."""
+        return self._root.node
+
+    def _merge(self, reader: TarReader, members: Iterator[Member]) -> None:
+        """Merge some members. The loop is the hot one, for plain small files."""
+        contents = self.contents[-1]
+        place_of, small = self._heads.get, self._data.small
+        last, owner = None, b""
+        for member in members:
+            kind, name, attributes, size, _, _, extents = member
+            if kind == REGULAR:
+                head, _, tail = name.rpartition(b"/")
+                if attributes is not last:
+                    last, owner = attributes, b"" if attributes[4] else OWNER.pack(*attributes[:4])
+                # "0" comes after ".", so whiteouts, `.` and `..` go the long way
+                if (
+                    tail >= b"0"
+                    and size < BLOCK
+                    and (place := place_of(head))
+                    and not (tail in place.node.entries or tail in place.fresh or tail in place.hidden)
+                    and len(tail) <= NAME
+                    and extents is None
+                    and owner
+                ):
+                    place.fresh[tail] = plain = owner + small(reader.read(size))
+                    contents.append(plain)
+                    continue
+                contents.append(None)
+            self._slow(reader, member)
+
+    def _begin(self) -> None:
+        self._layer += 1
+        self._touched = [self._root]
+        self._root.touched = self._layer
+        self._seals = []
+        self._heads.clear()
+        self._hidden.clear()
+        self._hidden_marks.clear()
+        self.contents.append([])
+        self.missing.append({})
+
+    def _slow(self, reader: TarReader, member: Member) -> None:
+        """Merge any entry, the long way."""
+        parts = cleaned(member.name)
+        if not parts:
+            if member.kind != DIRECTORY:
+                raise Malformed("has an entry for the root that is no directory")
+            self._set_attributes(self._root, member.attributes)
+        elif is_whiteout(parts[-1]):
+            self._whiteout(parts)
+        elif member.kind == DIRECTORY:
+            self._directory(parts, self._place(member.name, parts), member.attributes)
+        else:
+            self._entry(reader, parts, self._place(member.name, parts), member)
+
+    def _place(self, spelled: bytes, parts: Parts) -> Place | None:
+        """Where an entry belongs, None if upper layers hide that."""
+        head, _, tail = spelled.rstrip(b"/").rpartition(b"/")
+        if tail != parts[-1]:  # it ends in `.` or `..`
+            head = b"/".join(parts[:-1])
+        if head not in self._heads:
+            self._heads[head] = self._walk(parts[:-1], real=True)
+        return self._heads[head]
+
+    def _walk(self, parts: Parts, *, real: bool) -> Place | None:
+        """The directory of this path, made where it is missing; None if it is hidden, or closed to this layer."""
+        place = self._root
+        for depth, name in enumerate(parts):
+            if place.closed:
+                self._hide(parts, depth)
+                return None
+            child = place.places.get(name)
+            if child is None:
+                if name in place.fresh:
+                    raise Entangled
+                if name in place.node.entries or name in place.hidden:
+                    self._hide(parts, depth)
+                    return None
+                child = self._new_place(place, name, real=real)
+            else:
+                self._touch(child, explicit=False)
+                if real and not child.real:
+                    place.promote(name, child)
+            place = child
+        return None if place.closed else place
+
+    def _hide(self, parts: Parts, depth: int) -> None:
+        """Keep in mind that an entry that is not seen, because of what is at `depth`, has these parents."""
+        below = marks(parts)[depth:]
+        self._suspects.update(below)
+        if not self._hidden_marks.isdisjoint(below):
+            raise Entangled
+
+    def _new_place(self, parent: Place, name: bytes, *, real: bool) -> Place:
+        place = parent.child(name, self._implicit, self._layer, real=real)
+        self._touched.append(place)
+        return place
+
+    def _touch(self, place: Place, *, explicit: bool) -> None:
+        if place.blocked == self._layer:
+            raise Entangled
+        if place.touched != self._layer:
+            place.touched = self._layer
+            place.through = not explicit
+            self._touched.append(place)
+
+    def _set_attributes(self, place: Place, attributes: Attributes) -> None:
+        if not place.sealed and place.explicit in (0, self._layer):
+            place.explicit = self._layer
+            node = place.node
+            node.mode, node.uid, node.gid, node.mtime, node.xattrs = attributes
+
+    def _whiteout(self, parts: Parts) -> None:
+        target = whited_out(parts[-1])
+        if target is None:
+            return
+        place = self._walk(parts[:-1], real=False)
+        if place is None:
+            return
+        if target == OPAQUE:
+            place.opaque = True
+            for name, child in place.places.items():
+                self._suspect((*parts[:-1], name), child)
+            return
+        place.white_out(target)
+        if target in place.places:
+            self._suspect((*parts[:-1], target), place.places[target])
+
+    def _suspect(self, parts: Parts, place: Place) -> None:
+        """Keep in mind where this layer may have put something before what is below was taken away."""
+        todo = [(mark(parts), place)]
+        while todo:
+            above, place = todo.pop()
+            if place.touched == self._layer:
+                if place.through:
+                    self._suspects.add(above)
+                todo += [(hash((above, name)), child) for name, child in place.places.items()]
+
+    def _directory(self, parts: Parts, place: Place | None, attributes: Attributes) -> None:
+        self._forget(parts)
+        if place is None:
+            return
+        name = parts[-1]
+        child = place.places.get(name)
+        if child is not None:
+            self._touch(child, explicit=True)
+            if not child.real:
+                place.promote(name, child)
+        else:
+            replaced = name in place.fresh
+            if replaced and mark(parts) in self._suspects:
+                raise Entangled
+            if not replaced and (name in place.node.entries or name in place.hidden):
+                return
+            child = self._new_place(place, name, real=True)
+            child.through = False
+            if replaced:
+                self._seals.append(child)
+        self._set_attributes(child, attributes)
+
+    def _entry(self, reader: TarReader, parts: Parts, place: Place | None, member: Member) -> None:
+        """Merge anything but a directory."""
+        found = self._target(member) if member.kind == HARD_LINK else None
+        leads = member.kind == SYMLINK or (member.kind == HARD_LINK and (found is None or isinstance(found, Symlink)))
+        if leads and mark(parts) in self._suspects:
+            raise Entangled
+        self._forget(parts)
+        if place is not None and self._free(parts, place, leads=leads):
+            place.fresh[parts[-1]] = self._seen(found) if member.kind == HARD_LINK else self._node(reader, member)
+            return
+        if member.kind == REGULAR:
+            found = len(self.contents[-1]) - 1, member
+        elif member.kind != HARD_LINK:
+            found = special_node(member)
+        self._hidden[parts] = found
+        self._hidden_marks.add(mark(parts))
+
+    def _forget(self, parts: Parts) -> None:
+        """What this layer had here and nobody saw is replaced."""
+        if self._hidden:
+            self._hidden.pop(parts, None)
+            self._hidden_marks.discard(mark(parts))
+
+    def _free(self, parts: Parts, place: Place, *, leads: bool) -> bool:
+        """Whether an entry that is no directory is seen; if so nothing of its own layer is left in its place.
+
+        `leads`: it is a symlink, or may be one.
+        """
+        name = parts[-1]
+        child = place.places.get(name)
+        if child is None:
+            return name in place.fresh or not (name in place.node.entries or name in place.hidden)
+        above = child.layer != self._layer
+        if leads and (child.through or (above and name in place.fresh)):
+            raise Entangled
+        if not child.real or name in place.fresh:  # it goes, and what lower layers have below it matters no more, but
+            self._suspect(parts, child)
+            if above:
+                self._suspects.add(mark(parts))
+        self._heads.clear()
+        if child.real and name not in place.fresh:  # an upper layer's directory
+            if child.touched == self._layer:
+                raise Entangled
+            child.blocked = self._layer
+            self._seals.append(child)
+            return False
+        del place.places[name]
+        place.show(name)
+        return True
+
+    def _node(self, reader: TarReader, member: Member) -> Node:
+        if member.kind != REGULAR:
+            return special_node(member)
+        content = self._copier.copy(reader, member.size, member.extents)
+        self.contents[-1][-1] = content
+        return File(member.attributes, content)
+
+    def _target(self, member: Member) -> Node | tuple[int, Member] | None:
+        """What a hard link leads to, if that is in its own layer: a node, or a file that is hidden."""
+        target = cleaned(member.target)
+        place: Place | None = self._root
+        for name in target[:-1]:
+            place = place and place.places.get(name)
+        node = place.fresh.get(target[-1]) if place and target else None
+        if place and isinstance(node, Plain):
+            node = place.fresh[target[-1]] = unpacked(node)
+        if node is None or isinstance(node, Directory | Plain):
+            return self._hidden.get(target)
+        return node
+
+    def _seen(self, found: Node | tuple[int, Member] | None) -> Node:
+        """The node of a hard link that is seen; its data is fetched later if it was hidden."""
+        if found is None:
+            raise Entangled
+        if isinstance(found, Node):
+            return found
+        number, member = found
+        missing = self.missing[-1]
+        if number not in missing:
+            missing[number] = File(member.attributes, Content(member.size))
+        return missing[number]

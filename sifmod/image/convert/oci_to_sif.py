@@ -1,0 +1,187 @@
+"""An OCI image to a SIF: its layers merged from the top down, straight into a squashfs in its place."""
+
+import gc
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from sifmod.digest import sha256_bytes, sha256_file
+from sifmod.errors import ImageError, UnstartableError
+from sifmod.image.convert.budget import Budget
+from sifmod.image.convert.layers.blob import Replaced
+from sifmod.image.convert.layers.member import U32
+from sifmod.image.convert.layers.merge import merge_layers
+from sifmod.image.convert.metadata.graft import graft
+from sifmod.image.convert.metadata.make import Metadata, make_metadata
+from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.convert.sif.write import partition_offset, write_header
+from sifmod.image.convert.squashfs import compression
+from sifmod.image.convert.squashfs.compression import Compression
+from sifmod.image.convert.squashfs.writer import SquashfsWriter
+from sifmod.image.disk import writing
+from sifmod.image.download.downloads import Downloads
+from sifmod.image.download.retry import ONCE
+from sifmod.image.oci.image import OciImage, open_image
+from sifmod.image.preflight import preflight
+from sifmod.image.program import ask
+from sifmod.image.registry.place import own_place, source_of
+from sifmod.image.registry.registry import Registry
+from sifmod.image.sources.fetched import Fetched, Request
+from sifmod.image.startable import reads, why_not
+from sifmod.image.stored import Tools, stored
+from sifmod.module.origin import ImageOrigin
+
+FORMAT = 2  # of everything in a converted SIF beside its squashfs: raised by every change of those bytes
+
+
+def convert(request: Request) -> Fetched:
+    """The image of a registry, an OCI layout or an archive, as a SIF at `incoming`.
+
+    An image that was converted before from the same manifest of the same place, with the same compression and format,
+    is taken from the store, and said to be made by what made it. The same manifest, place, compression and tools give
+    the same bytes. Raises FetchError for what the source or the network does, ImageError for what is wrong with the
+    image, NoSpaceError before the first byte of a layer comes.
+    """
+    how = _compression(request)
+    with request.store.workspace() as workspace:
+        image = open_image(request.reference, request.image.arch, request.settings, workspace)
+        if not request.settings.fresh and (made := _made_before(request, image, how)):
+            return made
+        metadata = _metadata(request, image)
+        preflight(request, image, unpacked=any(workspace.iterdir()))
+        with Downloads(image.sources, request.partial, request.settings.connections) as downloads:
+            warnings = _written(request, image, downloads, metadata, how)
+            downloads.complete()
+    # only now: what the header says of the squashfs is known last and stands first
+    with ThreadPoolExecutor(1) as beside:
+        written = beside.submit(_flush, request.incoming)  # the store syncs it too, and then has not to wait
+        sha256, size = sha256_file(request.incoming), request.incoming.stat().st_size
+        written.result()
+    return Fetched(request.incoming, sha256, size, (*metadata.warnings, *warnings), _origin(image, how))
+
+
+def pinned(request: Request) -> Fetched | None:
+    """The SIF of a reference with a digest, where the store has it as it would be made now; nobody is asked.
+
+    None: it is to be converted.
+    """
+    digest = request.reference.digest
+    if request.settings.fresh or not request.store.find_made(source_of(request.reference), digest):
+        return None
+    how = _compression(request)
+    return stored(request, digest, how.text, _tools(how))
+
+
+def announced(request: Request) -> int:
+    """Bytes of the layers that a docker reference names; 0 where the store has the image as it would be made now.
+
+    Asks once, for manifests alone. Raises FetchError or ImageError.
+    """
+    if pinned(request) is not None:
+        return 0
+    settings = request.settings
+    arch = request.image.arch
+    manifest = Registry(request.reference, settings, arch, ONCE).manifest()
+    how = _compression(request)
+    if not settings.fresh and stored(request, manifest.digest, how.text, _tools(how)):
+        return 0
+    return sum({layer.digest: layer.size for layer in manifest.layers}.values())
+
+
+def _made_before(request: Request, image: OciImage, how: Compression) -> Fetched | None:
+    digest, index = image.manifest.digest, image.manifest.index_digest
+    made = stored(request, digest, how.text, _tools(how))
+    if made is None:
+        return None
+    origin = replace(made.origin, index=index)
+    request.store.gave(made.path, origin, source_of(request.reference))
+    return replace(made, origin=origin)
+
+
+def _compression(request: Request) -> Compression:
+    """What is asked for; else what was promised; else zstd where the site's runtime starts it, and gzip elsewhere.
+
+    Raises UnstartableError for one that is asked for, where the image has to start and would not.
+    """
+    program = ask(request.runtime.path)
+    if request.settings.compression != "auto":
+        how = compression.parse(request.settings.compression)
+        if request.settings.startable and (why := why_not(how.squashfs, program)):
+            raise UnstartableError(
+                f"an image with compression {how.text} could not be started here: {why}",
+                "let sifmod choose one that starts: --compression auto (or `compression: auto` in the site's settings)",
+            )
+        return how
+    promised = request.image.conversion
+    if not reads("zstd", program):
+        return compression.parse(promised.compression if promised and "zstd" not in promised.compression else "gzip")
+    return compression.parse(promised.compression if promised else "zstd")
+
+
+def _metadata(request: Request, image: OciImage) -> Metadata:
+    """Where it came from is said without a path of this machine and without a tag, which may move."""
+    reference, manifest = request.reference, image.manifest
+    digest = manifest.digest or f"sha256:{sha256_bytes(image.config.raw)}"
+    where = f"{own_place(reference)}@{digest}" if reference.kind == "docker" else digest
+    return make_metadata(image.config, manifest.raw, reference.kind, where)
+
+
+def _written(
+    request: Request, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
+) -> tuple[str, ...]:
+    """Write the SIF, from the start again where a transfer started over after some of its bytes went into it."""
+    while True:
+        try:
+            return _write(request, image, downloads, metadata, how)
+        except Replaced:  # as often as a transfer may start over, which it bounds
+            continue
+
+
+def _write(
+    request: Request, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
+) -> tuple[str, ...]:
+    epoch = min(max(image.config.created or 0, 0), U32)  # what a squashfs can say
+    offset, settings = partition_offset(metadata.objects), request.settings
+    budget = Budget(settings.processors, settings.memory)
+    with writing(request.incoming), request.incoming.open("r+b") as file, _no_collector():
+        with SquashfsWriter(file, offset, how, budget.processors, epoch) as squashfs:
+            with downloads.telling(request.image.filename, request.progress) as telling:
+                merged = merge_layers(downloads.blobs, squashfs, epoch=epoch, progress=telling.converted, budget=budget)
+            warnings = graft(merged.root, metadata.entries, squashfs.add, epoch)
+            size = squashfs.close(merged.root)
+        write_header(file, metadata.objects, size, image.config.arch or request.image.arch, epoch)
+        file.truncate(offset + size)  # gives back what was reserved and is not needed
+    if read_sif(request.incoming, request.image.filename).primary.size != size:
+        raise ImageError(f"{request.image.filename} was not written as it should be: this is a bug in sifmod")
+    return (*merged.warnings, *warnings)
+
+
+def _flush(path: Path) -> None:
+    with writing(path), path.open("rb") as file:
+        os.fdatasync(file.fileno())
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Without Python's cycle collector: a tree of some 100 000 nodes has no cycles, and is walked again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _origin(image: OciImage, how: Compression) -> ImageOrigin:
+    manifest = image.manifest
+    layers = tuple(layer.digest for layer in manifest.layers)
+    return ImageOrigin(manifest.index_digest, manifest.digest, layers, how.text, _tools(how))
+
+
+def _tools(how: Compression) -> Tools:
+    """What decides the bytes of a conversion now."""
+    return (("sif-format", str(FORMAT)), *how.versions())

@@ -1,0 +1,178 @@
+"""A SIF's header: read, checked, and a name for what is not a SIF."""
+
+import os
+import re
+import stat
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sifmod.errors import ImageError
+from sifmod.image.convert.sif.format import (
+    ARCHES,
+    DESCRIPTOR,
+    HEADER,
+    MAGIC,
+    MOST_DESCRIPTORS,
+    OCI_ROOT_INDEX,
+    PARTITION,
+    PRIMARY,
+    SQUASHFS,
+    arch_code,
+)
+from sifmod.image.disk import reading, size_text
+
+START = 512  # bytes from the beginning that `what_it_is` needs
+
+_PARTITION = struct.Struct("<ii3s")
+_SUPERBLOCK = struct.Struct("<4s36xQ")  # of squashfs: magic and bytes used
+_LAUNCH = (b"#!/usr/bin/env run-singularity", b"#!/usr/bin/env run-apptainer")
+_ARCHES = {arch_code(arch): arch for arch in ARCHES}
+_BEGINNINGS = (
+    (b"\x1f\x8b", "a gzip file"),
+    (b"\x28\xb5\x2f\xfd", "a zstd file"),
+    (b"\xfd7zXZ", "an xz file"),
+    (b"BZh", "a bzip2 file"),
+    (b"PK\x03\x04", "a zip file"),
+    (b"\x7fELF", "a program"),
+    (b"hsqs", "a squashfs image without a SIF around it"),
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself"),
+    (b"%PDF", "a PDF document"),
+)
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """One data object of a SIF: its type's number, and where it lies in the file (bytes)."""
+
+    type: int
+    id: int
+    offset: int
+    size: int
+    name: str
+    extra: bytes
+
+
+@dataclass(frozen=True)
+class SifInfo:
+    """What a checked header says. `arch` is Go's name for the architecture, amd64, arm64…, or unknown."""
+
+    arch: str
+    size: int  # bytes
+    descriptors: tuple[Descriptor, ...]
+    primary: Descriptor  # the partition with the root file system
+
+
+def read_sif(path: Path, name: str = "") -> SifInfo:
+    """Read and check the header of the SIF at `path`, called `name` in messages, without reading its data.
+
+    Raises ImageError that says what the file is instead, or how much of it is missing; PermissionsError or FetchError
+    where it cannot be read.
+    """
+    name = name or str(path)
+    with reading(path):
+        mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a pipe would wait for ever
+        raise ImageError(f"{name} is not a SIF: it is not a regular file")
+    with reading(path), path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        start = file.read(START)
+        if wrong := what_it_is(start):
+            raise ImageError(f"{name} is not a SIF: it is {wrong}")
+        header = HEADER.unpack_from(start)
+        total, offset = header[8], header[9]
+        if not 0 < total <= MOST_DESCRIPTORS or offset < HEADER.size:
+            raise ImageError(f"{name} is a damaged SIF: its header speaks of {total} descriptors at {offset}")
+        table = total * DESCRIPTOR.size
+        _check_within(name, size, offset + table)
+        file.seek(offset)
+        info = _describe(name, size, header[3], file.read(table))
+        if _PARTITION.unpack_from(info.primary.extra)[0] == SQUASHFS:
+            file.seek(info.primary.offset)
+            _check_squashfs(name, info.primary, file.read(_SUPERBLOCK.size))
+        return info
+
+
+def check_sif(path: Path, arch: str, name: str = "") -> SifInfo:
+    """`read_sif`, and an ImageError where the SIF says that it is for another architecture than `arch`."""
+    info = read_sif(path, name)
+    if info.arch not in (arch, "unknown"):
+        raise ImageError(
+            f"{name or path} is for another architecture: expected {arch}, its header says {info.arch}",
+            "name a source for this machine, or give the image's own `arch:` in the easyconfig",
+        )
+    return info
+
+
+def what_it_is(start: bytes) -> str:
+    """What a file that begins with `start` (its first START bytes, or all) is instead of a SIF; "" when it is one."""
+    if start[32:42] == MAGIC and len(start) >= HEADER.size:
+        version = start[42:44].decode("ascii", "replace")
+        return "" if version == "01" else f"a SIF of the unknown version {version!r}"
+    if not start:
+        return "empty"
+    if start.startswith(_LAUNCH):
+        return f"a truncated SIF of {len(start)} bytes" if len(start) < HEADER.size else "a SIF without its magic"
+    if not start.strip(b"\0"):
+        return "nothing but zero bytes"
+    for beginning, name in _BEGINNINGS:
+        if start.startswith(beginning):
+            return name
+    if start[257:262] == b"ustar":
+        return "a tar archive"
+    return _text(start) or f"unknown data that begins with the bytes {start[:8].hex(' ')}"
+
+
+def _text(start: bytes) -> str:
+    head = start.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if re.match(rb"<(!doctype\s+html|html|head|body)\b", head, re.IGNORECASE):
+        title = re.search(rb"<title[^>]*>([^<]{1,80})", head, re.IGNORECASE)
+        name = " ".join(title[1].decode("utf-8", "replace").split()) if title else ""
+        return f"an HTML page ({name!r})" if name else "an HTML page"
+    if head[:5].lower() == b"<?xml":
+        return "an XML document"
+    if not head or re.search(rb"[^\t\r\n\x20-\x7e]", head):
+        return ""
+    line = head.splitlines()[0][:80].decode("ascii")
+    return f"a JSON document ({line})" if head[:1] in (b"{", b"[") else f"a text ({line})"
+
+
+def _describe(name: str, size: int, code: bytes, table: bytes) -> SifInfo:
+    rows = [DESCRIPTOR.unpack_from(table, at) for at in range(0, len(table), DESCRIPTOR.size)]
+    used = tuple(_descriptor(row) for row in rows if row[1])
+    for entry in used:
+        if entry.offset < HEADER.size or entry.size < 0:
+            raise ImageError(f"{name} is a damaged SIF: object {entry.id} has {entry.size} bytes at {entry.offset}")
+    _check_within(name, size, max((entry.offset + entry.size for entry in used), default=0))
+    primary = [entry for entry in used if _is_primary(entry)]
+    if len(primary) != 1:
+        if any(entry.type == OCI_ROOT_INDEX for entry in used):
+            raise ImageError(f"{name} is an OCI-SIF", "pull it again without --oci")
+        raise ImageError(f"{name} is a SIF with {len(primary)} primary partitions where one is expected")
+    outer, inner = _ARCHES.get(code, ""), _ARCHES.get(_PARTITION.unpack_from(primary[0].extra)[2], "")
+    if outer and inner and outer != inner:
+        raise ImageError(f"{name} is a damaged SIF: its header says {outer} and its primary partition {inner}")
+    return SifInfo(inner or outer or "unknown", size, used, primary[0])
+
+
+def _descriptor(row: tuple[Any, ...]) -> Descriptor:
+    kind, _, number, _, _, offset, size, *_, name, extra = row
+    return Descriptor(kind, number, offset, size, name.rstrip(b"\0").decode("utf-8", "replace"), extra)
+
+
+def _is_primary(entry: Descriptor) -> bool:
+    return entry.type == PARTITION and int(_PARTITION.unpack_from(entry.extra)[1]) == PRIMARY
+
+
+def _check_within(name: str, size: int, end: int) -> None:
+    if end > size:
+        raise ImageError(f"{name} is truncated: {size} bytes ({size_text(size)}) of at least {end} ({size_text(end)})")
+
+
+def _check_squashfs(name: str, primary: Descriptor, start: bytes) -> None:
+    if len(start) < _SUPERBLOCK.size or start[:4] != b"hsqs":
+        raise ImageError(f"{name} is a damaged SIF: its primary partition holds no squashfs")
+    used = int(_SUPERBLOCK.unpack(start)[1])
+    if used > primary.size:
+        raise ImageError(f"{name} is a damaged SIF: a squashfs of {used} bytes in a partition of {primary.size}")

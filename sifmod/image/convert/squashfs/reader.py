@@ -1,0 +1,203 @@
+"""Reader: any squashfs 4.0 (gzip, xz, lz4 or zstd), read without mounting it."""
+
+import os
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from sifmod.errors import ImageError
+from sifmod.image.convert.inode import Xattrs
+from sifmod.image.convert.squashfs.blocks import Blocks, Cursor
+from sifmod.image.convert.squashfs.digest import tree_digest
+from sifmod.image.convert.squashfs.stat import Stat, read_stat
+from sifmod.image.convert.squashfs.superblock import NONE, NOWHERE
+from sifmod.image.convert.squashfs.xattrs import read_xattrs
+
+Path = str | bytes
+"""A path inside the image, with or without a leading slash."""
+
+_MOST_LISTING = 64 << 20  # bytes of one directory
+_MOST_ENTRIES = 1 << 20
+_MOST_PATH = 1 << 16  # bytes, of a path met by walking
+_MOST_LINKS = 40  # symbolic links followed, as Linux does
+_WORDS = 2048  # of a block list, read at once
+
+
+class SquashfsReader:
+    """Reads the squashfs at `offset` of a file, which has `size` bytes there and stays open.
+
+    All methods raise ImageError where the image is damaged or unsupported, and OSError where the file cannot be read.
+    Memory is bounded, whatever the image says.
+    """
+
+    def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
+        self._blocks = Blocks(file, offset, size)
+        superblock = self._blocks.superblock
+        self._ids = struct.unpack(f"<{superblock.ids}I", self._id_bytes())
+        self.root = self.stat(superblock.root)
+        if self.root.kind != "d":
+            raise ImageError("damaged squashfs: its root is not a directory")
+
+    def _id_bytes(self) -> bytes:
+        superblock = self._blocks.superblock
+        return b"".join(self._blocks.indexed(superblock.id_table, i, 4) for i in range(superblock.ids))
+
+    def stat(self, reference: int) -> Stat:
+        """The inode at a reference, as `entries` gives it."""
+        return read_stat(self._blocks, self._ids, reference)
+
+    def lookup(self, path: Path, follow: bool = True) -> Stat | None:
+        """The inode at a path, None where there is none. Symbolic links on the way are followed inside the image.
+
+        The last one is followed if `follow`; a chain of more than 40 counts as a loop.
+        """
+        todo = _parts(path)[::-1]
+        way = [self.root]
+        links = 0
+        while todo:
+            name = todo.pop()
+            if way[-1].kind != "d":
+                return None
+            if name == b"..":
+                way = way[:-1] or way
+                continue
+            found = self._find(way[-1], name)
+            if found is None:
+                return None
+            if found.kind == "l" and (todo or follow):
+                links += 1
+                if links > _MOST_LINKS:
+                    return None
+                way = [self.root] if found.target.startswith(b"/") else way
+                todo += _parts(found.target)[::-1]
+            else:
+                way.append(found)
+        return way[-1]
+
+    def listdir(self, path: Path) -> tuple[bytes, ...]:
+        """The names in a directory, sorted. Raises ImageError where there is no such directory."""
+        found = self._expect(path, "d", "directory")
+        return tuple(name for name, _ in self.entries(found))
+
+    def read(self, path: Path, limit: int) -> bytes:
+        """The first `limit` bytes of a file. Raises ImageError where there is no such regular file."""
+        found = self._expect(path, "f", "regular file")
+        pieces = []
+        for piece in self.data(found):
+            data = bytes(min(piece, limit)) if isinstance(piece, int) else piece[:limit]
+            pieces.append(data)
+            limit -= len(data)
+            if not limit:
+                break
+        return b"".join(pieces)
+
+    def readlink(self, path: Path) -> bytes:
+        """The text of a symbolic link. Raises ImageError where there is none."""
+        found = self.lookup(path, follow=False)
+        if found is None or found.kind != "l":
+            raise ImageError(f"the image has no symbolic link {os.fsdecode(path)!r}")
+        return found.target
+
+    def entries(self, directory: Stat) -> Iterator[tuple[bytes, int]]:
+        """Names in a directory, sorted, each with the reference of its inode."""
+        if directory.size > _MOST_LISTING:
+            raise ImageError(f"a directory of {directory.size} bytes is too large to be read")
+        cursor = Cursor(self._blocks, self._blocks.superblock.directory_table + directory.start, directory.offset)
+        left, before, total = directory.size, b"", 0
+        while left > 0:
+            count, start, _ = struct.unpack("<III", cursor.take(12))
+            left -= 12
+            total += count + 1
+            if count >= 256 or total > _MOST_ENTRIES:
+                raise ImageError(f"damaged squashfs: a directory of {total} entries, {count + 1} in one run")
+            for _ in range(count + 1):
+                offset, _, _, length = struct.unpack("<HhHH", cursor.take(8))
+                if length >= 256:
+                    raise ImageError(f"damaged squashfs: a name of {length + 1} bytes")
+                name = cursor.take(length + 1)
+                left -= 9 + length
+                if name <= before or b"/" in name or b"\0" in name or name in (b".", b".."):
+                    raise ImageError(f"damaged squashfs: a directory has {name!r} after {before!r}")
+                yield name, start << 16 | offset
+                before = name
+        if left:
+            raise ImageError("damaged squashfs: a directory is shorter than its inode says")
+
+    def walk(self) -> Iterator[tuple[bytes, Stat, int]]:
+        """Everything but the root: path, inode and its reference; directories before what is in them, names sorted.
+
+        A file with two names comes twice, with one reference.
+        """
+        seen = {self._blocks.superblock.root}
+        stack = [(b"", self.entries(self.root))]
+        while stack:
+            above, entries = stack[-1]
+            for name, reference in entries:
+                path = above + name
+                found = self.stat(reference)
+                yield path, found, reference
+                if found.kind == "d":
+                    if reference in seen or len(path) > _MOST_PATH:
+                        raise ImageError(f"damaged squashfs: directories form a loop at {path[:200]!r}")
+                    seen.add(reference)
+                    stack.append((path + b"/", self.entries(found)))
+                    break
+            else:
+                stack.pop()
+
+    def data(self, file: Stat) -> Iterator[bytes | int]:
+        """A file's data in pieces: bytes, or the size of a hole."""
+        block_size = self._blocks.superblock.block_size
+        left, position = file.size, file.start
+        tail = left % block_size if file.fragment != NONE else 0
+        count = -(-(left - tail) // block_size)
+        cursor = Cursor(self._blocks, file.list_start, file.list_offset)
+        while count:
+            words = struct.unpack(f"<{min(count, _WORDS)}I", cursor.take(4 * min(count, _WORDS)))
+            count -= len(words)
+            if not any(words):
+                hole = min(left - tail, len(words) * block_size)
+                yield hole
+                left -= hole
+                continue
+            for word in words:
+                size = min(block_size, left)
+                yield self._blocks.data(position, word, size) if word else size
+                position += word & 0xFFFFFF
+                left -= size
+        if tail:
+            piece = self._blocks.fragment(file.fragment)[file.offset : file.offset + tail]
+            if len(piece) != tail:
+                raise ImageError(f"damaged squashfs: {tail} bytes at {file.offset} lie outside their fragment")
+            yield piece
+
+    def xattrs(self, inode: Stat) -> Xattrs:
+        """Its extended attributes, sorted by name."""
+        table = self._blocks.superblock.xattr_table
+        if inode.xattrs == NONE or table == NOWHERE:
+            return ()
+        return read_xattrs(self._blocks, inode.xattrs)
+
+    def tree_digest(self, *left_out: Path) -> str:
+        """A sha256 of everything in the file system but the files `left_out`, where they are; see digest.py.
+
+        It is the same for all compressions and layouts.
+        """
+        found = (self.lookup(path, follow=False) for path in left_out)
+        return tree_digest(self, {stat.number for stat in found if stat and stat.kind == "f"})
+
+    def _find(self, directory: Stat, wanted: bytes) -> Stat | None:
+        for name, reference in self.entries(directory):
+            if name >= wanted:
+                return self.stat(reference) if name == wanted else None
+        return None
+
+    def _expect(self, path: Path, kind: str, what: str) -> Stat:
+        found = self.lookup(path)
+        if found is None or found.kind != kind:
+            raise ImageError(f"the image has no {what} {os.fsdecode(path)!r}")
+        return found
+
+
+def _parts(path: Path) -> list[bytes]:
+    return [part for part in os.fsencode(path).split(b"/") if part not in (b"", b".")]

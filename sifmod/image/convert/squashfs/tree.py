@@ -1,0 +1,199 @@
+"""Tree: the inode table and the directory table of a squashfs, from a tree of nodes."""
+
+import struct
+from array import array
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sifmod.errors import ImageError
+from sifmod.image.convert.inode import Directory, Node, Plain
+from sifmod.image.convert.squashfs.compression import Compress
+from sifmod.image.convert.squashfs.listing import ListingWriter
+from sifmod.image.convert.squashfs.metadata import MetadataWriter
+from sifmod.image.convert.squashfs.nodes import Common, pack_node
+from sifmod.image.convert.squashfs.superblock import DIRECTORY, EXTENDED, FILE, METADATA, NONE
+from sifmod.image.convert.squashfs.written import Written
+from sifmod.image.convert.squashfs.xattrs import XattrTable
+
+_OWNER = struct.Struct("<HxxII")
+_HEAD = struct.Struct("<HHHH")  # of any inode: type, mode, ids
+_NUMBERED = struct.Struct("<I4x")  # of a file: its number, and that it has no blocks
+_SHORT = struct.Struct("<HHHHIIIIHHI")  # a directory
+_LONG = struct.Struct("<HHHHIIIIIIHHI")
+_MOST_IDS = 65535
+_MOST_NAME = 255  # bytes
+
+
+class Ids(dict[int, int]):
+    """Index of every user and group id, in the order of their first use."""
+
+    def __missing__(self, value: int) -> int:
+        if len(self) == _MOST_IDS:
+            raise ImageError(
+                f"the image has more than {_MOST_IDS} different owner and group ids, which a squashfs cannot hold",
+                "map the image's owners to fewer ids when it is built",
+            )
+        if not 0 <= value < 1 << 32:
+            raise ImageError(f"owner id {value} is not in 0…{(1 << 32) - 1}")
+        self[value] = index = len(self)
+        return index
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A tree seen from above: directories with parents before children, and the nodes with several names."""
+
+    directories: tuple[Directory, ...]
+    names: tuple[list[bytes], ...]  # of each directory, sorted
+    parents: tuple[int, ...]  # number of each one's parent
+    numbers: dict[int, int]  # of directories, from 1, by id()
+    links: dict[int, int]  # names of each node that has several, by id()
+    inodes: int
+
+
+def survey(root: Directory) -> Survey:
+    """Look at a whole tree. Raises ImageError for names that no file system holds."""
+    directories: list[Directory] = []
+    names: list[list[bytes]] = []
+    parents: list[int] = []
+    numbers: dict[int, int] = {}
+    named = array("Q", [id(root)])
+    plain = 0
+    stack = [(root, 0)]
+    while stack:
+        directory, parent = stack.pop()
+        entries = directory.entries
+        listed = sorted(entries)
+        _check(listed)
+        directories.append(directory)
+        names.append(listed)
+        parents.append(parent)
+        number = len(directories)
+        if numbers.setdefault(id(directory), number) != number:
+            raise ImageError("a directory of the image is reached by two names")
+        nodes = [node for node in entries.values() if type(node) is not Plain]
+        named.extend(map(id, nodes))
+        plain += len(entries) - len(nodes)
+        if any(isinstance(node, Directory) for node in nodes):
+            stack += [(node, number) for name in reversed(listed) if isinstance(node := entries[name], Directory)]
+    links = _repeated(named)
+    inodes = plain + len(named) - sum(links.values()) + len(links)
+    parents[0] = inodes + 1  # there is no such inode: the root has no parent
+    return Survey(tuple(directories), tuple(names), tuple(parents), numbers, links, inodes)
+
+
+def _repeated(numbers: "array[int]") -> dict[int, int]:
+    """How often each of the numbers comes that comes more than once; takes less memory than counting all."""
+    ordered = sorted(numbers)
+    again = Counter(one for one, following in pairwise(ordered) if one == following)
+    return {number: times + 1 for number, times in again.items()}
+
+
+def _check(names: list[bytes]) -> None:
+    joined = b"/".join(names)
+    if names and (joined.count(b"/") != len(names) - 1 or b"\0" in joined or not names[0]):
+        raise ImageError(f"a directory of the image has a name that no file can have: {joined[:200]!r}")
+    if len(joined) > _MOST_NAME and (longest := max(names, key=len)) and len(longest) > _MOST_NAME:
+        raise ImageError(f"a name of {len(longest)} bytes is too long for Linux (at most {_MOST_NAME}): {longest!r}")
+    if b"." in names[:32] or b".." in names[:32]:
+        raise ImageError("a directory of the image has an entry . or ..")
+
+
+class Heads(dict[bytes, bytes]):
+    """How the inode of a plain file begins, by what its OWNER says before the time."""
+
+    def __init__(self, ids: Ids) -> None:
+        super().__init__()
+        self._ids = ids
+
+    def __missing__(self, owner: bytes) -> bytes:
+        if len(self) >= _MOST_IDS:
+            self.clear()
+        mode, uid, gid = _OWNER.unpack(owner)
+        head = self[owner] = _HEAD.pack(FILE, mode, self._ids[uid], self._ids[gid])
+        return head
+
+
+class TreeWriter:
+    """Makes both tables in one walk from the leaves up."""
+
+    def __init__(self, seen: Survey, written: Written, compress: Compress) -> None:
+        self.inodes = MetadataWriter(compress)
+        self.directories = MetadataWriter(compress)
+        self.xattrs = XattrTable(compress)
+        self.ids = Ids()
+        self._heads = Heads(self.ids)
+        self.places = array("Q", bytes(8 * len(seen.directories)))  # reference of each inode, by number - 1
+        self._seen = seen
+        self._written = written
+        self._shared: dict[int, tuple[int, int, int]] = {}  # reference, number and type of nodes with several names
+
+    def write(self) -> int:
+        """Return the root's reference; the tables are then complete but for their last blocks."""
+        for index in range(len(self._seen.directories) - 1, -1, -1):
+            self._directory(index)
+        return self.places[0]
+
+    def _directory(self, index: int) -> None:
+        """Write the inodes of a directory's files, its listing, and its own inode."""
+        directory = self._seen.directories[index]
+        entries, places, heads = directory.entries, self.places, self._heads
+        inodes, buffer, numbered = self.inodes, self.inodes.buffer, _NUMBERED.pack
+        listing = ListingWriter(self.directories)
+        add = listing.add
+        subdirectories = 0
+        for name in self._seen.names[index]:
+            node = entries[name]
+            if isinstance(node, Plain):
+                place = inodes.start << 16 | len(buffer)
+                places.append(place)
+                number = len(places)
+                buffer += heads[node[:12]] + node[12:16] + numbered(number) + node[16:]
+                if len(buffer) >= METADATA:
+                    inodes.flush()
+                add(name, place, number, FILE)
+            elif isinstance(node, Directory):
+                subdirectories += 1
+                number = self._seen.numbers[id(node)]
+                add(name, places[number - 1], number, DIRECTORY)
+            else:
+                add(name, *self._node(node))
+        listing.finish()
+        self._own(index, listing, subdirectories + 2)
+
+    def _node(self, node: Node) -> tuple[int, int, int]:
+        """Write any other inode, once, and return its reference, number and type."""
+        links = self._seen.links.get(id(node), 1)
+        if links > 1 and (known := self._shared.get(id(node))):
+            return known
+        place = self._here()
+        self.places.append(place)
+        number = len(self.places)
+        common = Common(self.ids[node.uid], self.ids[node.gid], number, links, self.xattrs.number(node.xattrs))
+        kind, packed = pack_node(node, common, self._written)
+        self.inodes.buffer += packed
+        self.inodes.flush()
+        if links > 1:
+            self._shared[id(node)] = place, number, kind
+        return place, number, kind
+
+    def _own(self, index: int, listing: ListingWriter, links: int) -> None:
+        """Write the inode of a directory itself."""
+        node = self._seen.directories[index]
+        size = listing.size + 3  # `.` and `..`
+        self.places[index] = self._here()
+        xattrs = self.xattrs.number(node.xattrs)
+        head = (node.mode, self.ids[node.uid], self.ids[node.gid], node.mtime, index + 1)
+        parent = self._seen.parents[index]
+        start, offset = listing.start, listing.offset
+        if xattrs == NONE and size < 1 << 16 and not listing.count:
+            packed = _SHORT.pack(DIRECTORY, *head, start, links, size, offset, parent)
+        else:
+            tail = (links, size, start, parent, listing.count, offset, xattrs)
+            packed = _LONG.pack(DIRECTORY + EXTENDED, *head, *tail) + listing.index
+        self.inodes.buffer += packed
+        self.inodes.flush()
+
+    def _here(self) -> int:
+        return self.inodes.start << 16 | len(self.inodes.buffer)

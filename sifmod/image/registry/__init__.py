@@ -1,0 +1,1 @@
+"""The OCI distribution client: places, logins, deadlines, certificates."""

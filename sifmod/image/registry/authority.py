@@ -1,0 +1,213 @@
+"""The authority over one repository: nothing at first, then what the registry's 401 asks for (a token or a password).
+
+Token authentication as Docker's registry does it (its `spec/auth/token.md` and `oauth.md`), and basic authentication.
+"""
+
+import os
+import re
+import threading
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from urllib.parse import urlencode, urlsplit
+
+import requests
+
+from sifmod.errors import FetchError, ImageError
+from sifmod.image.oci.content import plain, read_content
+from sifmod.image.registry.advice import refused_by
+from sifmod.image.registry.credentials import Credentials, Logins
+from sifmod.image.registry.http import Http, in_the_clear, refusal
+from sifmod.image.registry.network import TransientError, without_secrets
+from sifmod.image.registry.pace import within
+from sifmod.image.registry.place import Place, covers
+
+_LARGEST_ANSWER = 1 << 20  # bytes of a token server's answer
+_CHALLENGE = re.compile(r'\b(Bearer|Basic)\s+((?:[\w-]+\s*=\s*(?:"[^"]*"|[^\s",]+)\s*,?\s*)+)', re.IGNORECASE)
+_PARAMETER = re.compile(r'([\w-]+)\s*=\s*(?:"([^"]*)"|([^\s",]+))')
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """What a 401 asks for: the scheme, `bearer` or `basic`, and its parameters."""
+
+    scheme: str
+    parameters: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Agreed:
+    """An Authorization header, "" for none, and whether it took a login to get it."""
+
+    header: str = ""
+    is_secret: bool = False
+
+
+class RegistryAuthority:
+    """Who lets us read one repository. Several threads may ask it; one of them renews.
+
+    A login goes to the registry itself, and to a server of tokens on the same host or among `token_servers`; never in
+    the clear. To others the request for a token goes without it.
+    """
+
+    def __init__(self, http: Http, place: Place, token_servers: tuple[str, ...] = ()) -> None:
+        self._http = http
+        self._place = place
+        self._token_servers = token_servers
+        self._logins: Logins | None = None
+        self._login: Credentials | None = None
+        self._withheld = ""
+        self._rejected = False
+        self._agreed = _Agreed()
+        self._lock = threading.Lock()
+
+    def authorization(self, url: str) -> str:
+        """What was agreed on with the registry; nothing for any other host, wherever it redirects to."""
+        agreed = self._agreed
+        return agreed.header if self._is_ours(url) and not (agreed.is_secret and in_the_clear(url)) else ""
+
+    def renew(self, response: requests.Response, sent: str) -> bool:
+        """Get what the 401 asks for. Raises FetchError where the server that gives tokens refuses."""
+        if not self._is_ours(response.url):
+            return False
+        with self._lock:
+            if self._agreed.header == sent:
+                challenge = _challenge(response.headers.get("WWW-Authenticate", ""))
+                self._agreed = self._answer(challenge, response.url) if challenge else _Agreed()
+            return self._agreed.header not in ("", sent)
+
+    def refused(self, response: requests.Response) -> FetchError:
+        """With the advice that this registry needs."""
+        login = self._login.origin if self._login and not self._withheld else ""
+        notes = tuple(map(plain, self._logins.notes)) if self._logins else ()
+        return refused_by(response, self._place, login, (*notes, self._withheld) if self._withheld else notes)
+
+    def _is_ours(self, url: str) -> bool:
+        """Whether `url` is of this registry itself, or of its https where it was asked over http."""
+        try:
+            parts, own = urlsplit(url), urlsplit(f"//{self._place.server}")
+            port = parts.port
+        except ValueError:  # nobody's: no such port
+            return False
+        if parts.hostname != own.hostname or not (parts.scheme == "https" or self._http.is_insecure(parts.netloc)):
+            return False
+        usual = {"http": 80, "https": 443}
+        return port == own.port or (own.port is None and port == usual.get(parts.scheme))
+
+    def _answer(self, challenge: Challenge, url: str) -> _Agreed:
+        """What the challenge of the registry at `url` asks for."""
+        login = self._login_for(url, challenge)
+        if challenge.scheme == "basic":
+            return _Agreed(login.basic, is_secret=True) if login and login.username else _Agreed()
+        if login and login.registry_token:
+            return _Agreed(f"Bearer {login.registry_token}", is_secret=True)
+        try:
+            return _Agreed(f"Bearer {self._token(challenge, login)}", is_secret=login is not None)
+        except _RefusedError:
+            if login is None:
+                raise
+            self._rejected = True  # a stale login must not stand in the way of a public image
+            return _Agreed(f"Bearer {self._token(challenge, None)}")
+
+    def _login_for(self, url: str, challenge: Challenge) -> Credentials | None:
+        """The login, where it may be sent to whom the challenge of the registry at `url` names."""
+        if self._logins is None:  # not before it is asked for: a credential helper may take its time
+            self._logins = Logins(os.environ)
+            self._login = self._logins.find(self._place)
+        if self._login is None or self._rejected:
+            return None
+        self._withheld = self._why_not(url, challenge)
+        return None if self._withheld else self._login
+
+    def _why_not(self, url: str, challenge: Challenge) -> str:
+        """Why the login is sent neither to the registry at `url` nor to its server of tokens; "" where it may be."""
+        login = self._login.origin if self._login else ""
+        if in_the_clear(url):
+            return f"the login in {login} was not sent, for {self._place.host} was asked over plain http"
+        if challenge.scheme == "basic" or (self._login and self._login.registry_token):
+            return ""
+        realm = challenge.parameters["realm"]
+        if in_the_clear(realm):
+            return f"the login in {login} was not sent to {without_secrets(realm)}, which is not https"
+        server = urlsplit(realm)
+        own = urlsplit(f"//{self._place.server}").hostname
+        if server.hostname == own or covers(self._token_servers, server.netloc.lower()):
+            return ""
+        return (
+            f"the login in {login} was not sent to {plain(server.netloc)}, where {self._place.host} sends for a token:"
+            f" where that is right, say in the site file  token_servers:"
+            f" {{'{self._place.host}': ['{plain(server.netloc)}']}}"
+        )
+
+    def _token(self, challenge: Challenge, login: Credentials | None) -> str:
+        realm = challenge.parameters["realm"]
+        scopes = challenge.parameters.get("scope", "").split() or [f"repository:{self._place.repository}:pull"]
+        service = {"service": named} if (named := challenge.parameters.get("service")) else {}
+        server = _TokenServer(self, realm, login)
+        opened: AbstractContextManager[requests.Response]
+        if login and login.identity_token:
+            secret = {"grant_type": "refresh_token", "refresh_token": login.identity_token, "client_id": "sifmod"}
+            opened = self._http.post(realm, {**service, "scope": " ".join(scopes), **secret}, server)
+        else:
+            asked = urlencode([*service.items(), *(("scope", scope) for scope in scopes)])
+            opened = self._http.resource(f"{realm}{'&' if '?' in realm else '?'}{asked}", server)({})
+        with within(self._http.timeouts.whole), opened as response:
+            raw = response.raw.read(_LARGEST_ANSWER, decode_content=True)
+        try:
+            content = read_content(raw, f"the token of {_host(realm)}")
+            token = content.text("token") or content.text("access_token")
+        except ImageError as error:
+            raise FetchError(error.message) from None
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise FetchError(f"{_host(realm)} answered without a token")
+        return token
+
+
+class _RefusedError(FetchError):
+    """The server that gives tokens gives none."""
+
+
+class _TokenServer:
+    """The authority over a token: the login, sent only to the server that the registry named."""
+
+    def __init__(self, registry: RegistryAuthority, realm: str, login: Credentials | None) -> None:
+        self._registry = registry
+        self._origin = urlsplit(realm)[:2]
+        self._login = login
+
+    def authorization(self, url: str) -> str:
+        known = self._login and self._login.username and not self._login.identity_token
+        return self._login.basic if self._login and known and urlsplit(url)[:2] == self._origin else ""
+
+    def renew(self, response: requests.Response, sent: str) -> bool:  # noqa: ARG002
+        return False
+
+    def refused(self, response: requests.Response) -> FetchError:
+        error = self._registry.refused(response) if response.status_code != 404 else refusal(response, "")
+        if isinstance(error, TransientError) or response.status_code not in (400, 401, 403):
+            return error
+        return _RefusedError(error.message, error.hint)
+
+
+def _challenge(header: str) -> Challenge | None:
+    """The strongest thing that a WWW-Authenticate header asks for; None where it asks for nothing that we know."""
+    found = {
+        match[1].lower(): {name.lower(): quoted or bare for name, quoted, bare in _PARAMETER.findall(match[2])}
+        for match in _CHALLENGE.finditer(header[:8192])
+    }
+    if "bearer" in found and _is_url(found["bearer"].get("realm", "")):
+        return Challenge("bearer", found["bearer"])
+    return Challenge("basic", {}) if re.search(r"(?i)(^|,)\s*basic\b", header) else None
+
+
+def _host(url: str) -> str:
+    return plain(urlsplit(url).netloc.rpartition("@")[2])
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("https", "http") and bool(parts.hostname) and "@" not in parts.netloc
+        return good and (parts.port or 1) > 0
+    except ValueError:
+        return False

@@ -1,0 +1,197 @@
+"""Credentials: read where users already keep them, when a server asks for them. They are never stored, logged or shown.
+
+The files are those of docker, podman and skopeo, Apptainer and SingularityCE (one format, docker's `config.json`),
+their credential helpers included, and `~/.netrc` for files from web servers.
+"""
+
+import base64
+import binascii
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import requests
+
+from sifmod.errors import FetchError, ImageError
+from sifmod.image.oci.content import LARGEST, Content, plain, read_content
+from sifmod.image.registry.http import refusal
+from sifmod.image.registry.place import DOCKER_HUB, Place, hub_or
+
+_HUB_KEY = "https://index.docker.io/v1/"  # under which docker keeps the login for its own registry
+_VARIABLES = ("APPTAINER_AUTH_FILE", "SINGULARITY_AUTHFILE", "SINGULARITY_AUTH_FILE", "REGISTRY_AUTH_FILE")
+_HELPER = re.compile("[A-Za-z0-9._-]+")
+_PATIENCE = 60.0  # seconds for a credential helper
+_IDENTITY = "<token>"  # the user name under which a helper keeps an identity token
+_ADVICE = {
+    401: "give your credentials for this host in ~/.netrc",
+    403: "ask the owner for access; credentials for this host are read from ~/.netrc",
+    404: "look whether the file has moved, and correct the source in the easyconfig or with --source",
+    407: "the proxy wants credentials: see the variable https_proxy",
+    410: "the file was withdrawn: correct the source in the easyconfig or with --source",
+    429: "the server limits how often it is asked: wait, or use a copy of the file with --source PATH",
+}
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A login: a user and a password, or a token that stands for both. `origin` says where it was found."""
+
+    origin: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    identity_token: str = field(default="", repr=False)  # OAuth2 refresh token
+    registry_token: str = field(default="", repr=False)  # sent as it is
+
+    @property
+    def basic(self) -> str:
+        """The Authorization header with user and password."""
+        return "Basic " + base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
+
+
+class Logins:
+    """The logins of this user. `notes` says what could not be used, for the error of a server that then refuses."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self.notes: list[str] = []
+
+    def find(self, place: Place) -> Credentials | None:
+        """The login for a repository of a registry, or None.
+
+        Variables win over files; they name no host and are taken only where the user named this one himself. The first
+        file with an entry wins, and in a file the most specific entry; a helper that fails is passed over.
+        """
+        if place.named and (found := self._from_variables()):
+            return found
+        for path in auth_files(self._environ):
+            if (content := self._read(path)) and (found := self._from_file(path, content, str(place))):
+                return found
+        return None
+
+    def _from_variables(self) -> Credentials | None:
+        for prefix in ("APPTAINER", "SINGULARITY"):
+            username, password = (self._environ.get(f"{prefix}_DOCKER_{what}", "") for what in ("USERNAME", "PASSWORD"))
+            if username and password:
+                return Credentials(f"{prefix}_DOCKER_USERNAME", username, password)
+        return None
+
+    def _read(self, path: Path) -> Content | None:
+        try:
+            with path.open("rb") as file:
+                return read_content(file.read(LARGEST + 1), str(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ImageError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not JSON"
+            self.notes.append(f"{path} could not be read: {reason}")
+            return None
+
+    def _from_file(self, path: Path, content: Content, name: str) -> Credentials | None:
+        host = name.partition("/")[0]
+        try:
+            helpers = {_plain_key(key): helper for key, helper in content.pairs("credHelpers")}
+            for helper in dict.fromkeys((helpers.get(host, ""), content.text("credsStore"))):
+                if helper and (found := self._ask(helper, host)):
+                    return found
+            auths = content.child("auths")
+            entries = {_plain_key(key): auths.child(key) for key in auths}
+            while name:
+                if name in entries and (found := _entry(entries[name], f"{path}")):
+                    return found
+                name = name.rpartition("/")[0]
+        except ImageError:
+            self.notes.append(f"{path} is not what docker login writes")
+        return None
+
+    def _ask(self, helper: str, host: str) -> Credentials | None:
+        program = f"docker-credential-{helper}"
+        key = _HUB_KEY if host == DOCKER_HUB else host
+        if not _HELPER.fullmatch(helper):
+            self.notes.append(f"the credential helper {helper!r} is no name of a program")
+            return None
+        try:
+            done = subprocess.run(
+                (program, "get"),
+                input=key.encode(),
+                capture_output=True,
+                timeout=_PATIENCE,
+                env=dict(self._environ),
+                check=True,
+            )
+            answer = json.loads(done.stdout)
+            username, secret = str(answer["Username"]), str(answer["Secret"])
+        except subprocess.CalledProcessError as error:
+            said = plain(error.stderr.decode("utf-8", "replace"))  # what it prints on its output may be a secret
+            if b"credentials not found" not in error.stdout + error.stderr:
+                self.notes.append(f"{program} failed{f': {said}' if said else ''}")
+            return None
+        except subprocess.TimeoutExpired:
+            self.notes.append(f"{program} gave no answer")
+            return None
+        except OSError as error:
+            self.notes.append(f"{program} could not be run: {error.strerror}")
+            return None
+        except (ValueError, KeyError, TypeError):
+            self.notes.append(f"{program} answered something that is no login")
+            return None
+        if username == _IDENTITY:
+            return Credentials(program, identity_token=secret)
+        return Credentials(program, username, secret) if username or secret else None
+
+
+class Netrc:
+    """The authority over files on web servers: each host gets what `~/.netrc` has for it, over https only."""
+
+    def authorization(self, url: str) -> str:
+        """The login of this host, if there is one."""
+        login = requests.utils.get_netrc_auth(url) if urlsplit(url).scheme == "https" else None
+        return Credentials("~/.netrc", *login).basic if login else ""
+
+    def renew(self, response: requests.Response, sent: str) -> bool:  # noqa: ARG002
+        """There is nothing else to try."""
+        return False
+
+    def refused(self, response: requests.Response) -> FetchError:
+        """With advice for each status."""
+        return refusal(response, _ADVICE.get(response.status_code, ""))
+
+
+def auth_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Where logins may be kept, most specific first: files that a variable names, then those of each tool."""
+    home = Path(environ.get("HOME") or "/nonexistent")
+    named = [environ[name] for name in _VARIABLES if environ.get(name)]
+    runtimes = (
+        Path(environ.get(f"{kind.upper()}_CONFIGDIR") or home / f".{kind}") / "docker-config.json"
+        for kind in ("apptainer", "singularity")
+    )
+    docker = Path(environ.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
+    run = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    podman = (Path(run), Path(environ.get("XDG_CONFIG_HOME") or home / ".config"))
+    others = (directory / "containers" / "auth.json" for directory in podman)
+    return tuple(dict.fromkeys((*map(Path, named), *runtimes, docker, *others)))
+
+
+def _plain_key(key: str) -> str:
+    """The host, and what else there is, of a key in an auth file: `https://index.docker.io/v1/` is docker.io."""
+    name = re.sub(r"^https?://", "", key)
+    name = re.sub(r"/(v[12]/?)?$", "", name)
+    host, slash, rest = name.partition("/")
+    return f"{hub_or(host)}{slash}{rest}"
+
+
+def _entry(entry: Content, origin: str) -> Credentials | None:
+    username, password = entry.text("username"), entry.text("password")
+    if auth := entry.text("auth"):
+        try:
+            username, _, password = base64.b64decode(auth, validate=True).decode().partition(":")
+        except (binascii.Error, ValueError):
+            raise entry.wrong("auth", "base64") from None
+    token, registry = entry.text("identitytoken"), entry.text("registrytoken")
+    if not (token or registry or username):
+        return None
+    return Credentials(origin, username, password.rstrip("\0"), token, registry)

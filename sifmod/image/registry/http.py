@@ -1,0 +1,183 @@
+"""HTTP: one session that keeps its connections, follows redirects safely, and says in one line what went wrong."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from email.utils import parsedate_to_datetime
+from typing import Protocol
+from urllib.parse import urljoin, urlsplit
+
+import requests
+
+from sifmod.errors import FetchError
+from sifmod.image.oci.content import plain
+from sifmod.image.registry.network import BROKEN, hung_up, network_errors, without_secrets
+from sifmod.image.registry.network import TransientError as TransientError  # part of what a Get promises
+from sifmod.image.registry.pace import TIMEOUTS, Timeouts, steadily, within
+from sifmod.image.registry.place import covers
+from sifmod.image.registry.session import Session
+from sifmod.image.sources.reference import is_loopback
+
+Get = Callable[[Mapping[str, str]], AbstractContextManager[requests.Response]]
+"""Opens one resource, with these headers besides: 200, 206 or 416, its body not read yet.
+
+Authenticated, redirects followed. Raises TransientError where another try may help, FetchError where it will not; so
+does reading the body inside the `with`. May be called by several threads at once.
+"""
+
+_MOST_REDIRECTS = 10
+_MOST_RENEWALS = 2
+_REDIRECTS = (301, 302, 303, 307, 308)
+_GOOD = (200, 206, 416)
+_LONGEST_WAIT = 600.0  # seconds; who is told to come back later than that has failed
+_SMALL = 1 << 16  # bytes of an error's body
+_SOON = 10.0  # seconds for them
+
+
+class Authority(Protocol):
+    """Who lets us read a resource, and what it says when it does not."""
+
+    def authorization(self, url: str) -> str:
+        """The Authorization header for `url`; "" for none. Only its own host may get one."""
+
+    def renew(self, response: requests.Response, sent: str) -> bool:
+        """After a 401 to the header `sent`: whether there is another one now. Raises FetchError."""
+
+    def refused(self, response: requests.Response) -> FetchError:
+        """The error for an answer that is not the resource, with advice."""
+
+
+class Http:
+    """The connections of one fetch. https everywhere; plain http only to this machine and to `insecure` hosts.
+
+    May be used by several threads at once.
+    """
+
+    def __init__(self, insecure: tuple[str, ...] = (), timeouts: Timeouts = TIMEOUTS) -> None:
+        self._insecure = insecure
+        self.timeouts = timeouts
+        self._session = Session(timeouts)
+
+    def resource(self, url: str, authority: Authority) -> Get:
+        """What opens `url`."""
+        return lambda headers: self._opened(url, headers, authority)
+
+    def is_insecure(self, host: str) -> bool:
+        """Whether `host`, with or without a port, may be spoken to over plain http."""
+        return is_loopback(host) or covers(self._insecure, host)
+
+    @contextmanager
+    def post(self, url: str, form: Mapping[str, str], authority: Authority) -> Iterator[requests.Response]:
+        """The answer to a form. Raises as a Get does.
+
+        The form holds a secret: a redirect is not followed, and it is never sent in the clear.
+        """
+        if in_the_clear(url):
+            raise _not_https(url)
+        with network_errors(url):
+            response = self._session.ask("POST", url, {}, form)
+        with response, network_errors(url):
+            if response.status_code != 200:
+                raise authority.refused(response)
+            yield response
+
+    @contextmanager
+    def _opened(self, url: str, headers: Mapping[str, str], authority: Authority) -> Iterator[requests.Response]:
+        redirects = renewals = 0
+        self._check(url)
+        while True:
+            sent = authority.authorization(url)
+            with network_errors(url):
+                response = self._get(url, {**headers, **({"Authorization": sent} if sent else {})})
+            with response:
+                if response.status_code in _GOOD:
+                    with network_errors(url), steadily(self.timeouts.silence):
+                        yield response
+                    return
+                if response.status_code in _REDIRECTS:
+                    url, redirects = self._redirected(response), redirects + 1
+                    if redirects > _MOST_REDIRECTS:
+                        raise FetchError(
+                            f"more than {_MOST_REDIRECTS} redirects, the last one to {without_secrets(url)}"
+                        )
+                elif response.status_code == 401 and renewals < _MOST_RENEWALS and authority.renew(response, sent):
+                    renewals += 1
+                else:
+                    raise authority.refused(response)
+                beginning(response)  # a body that is read to its end leaves the connection open for the next request
+
+    def _get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
+        try:
+            return self._session.ask("GET", url, headers)
+        except requests.ConnectionError as error:
+            if not hung_up(error):
+                raise
+            return self._session.ask("GET", url, headers)  # most likely a kept connection that the server had enough of
+
+    def _check(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme != "https" and not (parts.scheme == "http" and self.is_insecure(parts.netloc)):
+            raise _not_https(url)
+
+    def _redirected(self, response: requests.Response) -> str:
+        location = response.headers.get("Location", "")
+        try:
+            target = urljoin(response.url, location)
+            parts = urlsplit(target)
+        except ValueError as error:
+            raise FetchError(f"the server redirects to something that is no URL: {plain(location)}") from error
+        downgrade = parts.scheme == "http" and urlsplit(response.url).scheme == "https"
+        good = parts.scheme == "https" or (parts.scheme == "http" and self.is_insecure(parts.netloc))
+        if not location or not parts.hostname or not good or downgrade:
+            where = f"to {without_secrets(target)}" if location else "without saying where"
+            raise FetchError(f"the server redirects {where}, and only https is followed; nothing was sent there")
+        return target
+
+
+def in_the_clear(url: str) -> bool:
+    """Whether others may read what is sent to `url`: it is not https, and leaves this machine."""
+    parts = urlsplit(url)
+    return parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc))
+
+
+def _not_https(url: str) -> FetchError:
+    return FetchError(f"{without_secrets(url)} is not https, and nothing was sent there")
+
+
+def beginning(response: requests.Response) -> bytes:
+    """The first bytes of a body, all of a small one; b"" where nothing can be read, or not in time."""
+    try:
+        with within(_SOON):
+            return response.raw.read(_SMALL, decode_content=True) or b""
+    except (*BROKEN, ValueError):
+        return b""
+
+
+def refusal(response: requests.Response, advice: str, said: str = "", *, final: bool = False) -> FetchError:
+    """The error for an answer that is no file: a TransientError where asking again within ten minutes may help.
+
+    `said` is what the server says about it; `final` that it is known not to change its mind.
+    """
+    status, after = response.status_code, retry_after(response)
+    transient = (status in (408, 429) or status >= 500) and not final
+    if not advice:
+        advice = "the server has trouble: try again later" if status >= 500 else "check the URL"
+    if after is not None:
+        advice += f"; the server says: again in {after:.0f} seconds"
+    message = f"{urlsplit(response.url).netloc.rpartition('@')[2]} answered {status} {plain(response.reason or '')}"
+    message = f"{message.rstrip()}: {plain(said)}" if said else message.rstrip()
+    if transient and (after is None or after <= _LONGEST_WAIT):
+        return TransientError(message, advice, after)
+    return FetchError(message, advice)
+
+
+def retry_after(response: requests.Response) -> float | None:
+    """How many seconds the server wants us to wait: a number, a date, or (Docker Hub) seconds since 1970."""
+    text = response.headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdecimal() and len(text) <= 12:
+        seconds = float(text)
+        return max(0.0, seconds - time.time()) if seconds > 1e9 else seconds
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,142 @@
+"""A Registry: the image behind a docker or oras reference, from the site's mirrors or from where it belongs."""
+
+import difflib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from typing import TypeVar
+
+import requests
+
+from sifmod.errors import FetchError, ImageError
+from sifmod.image.download.retry import PATIENCE, Attempts, Patience
+from sifmod.image.oci.content import LARGEST, plain, read_content
+from sifmod.image.oci.index import ACCEPTED, Index, choose, parse
+from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_digest, parse_config
+from sifmod.image.registry.http import Get, Http
+from sifmod.image.registry.network import TransientError
+from sifmod.image.registry.place import places, token_servers
+from sifmod.image.registry.repository import Repository
+from sifmod.image.settings import Settings
+from sifmod.image.sources.reference import Reference
+
+_DEEPEST = 4  # indexes inside indexes
+_OF_MIRROR = "\n    mirror "  # before what a mirror said, in an error of the registry itself
+_ACCEPT = ", ".join(ACCEPTED)
+_Result = TypeVar("_Result")
+
+
+class Registry:
+    """The image that `reference` names, for linux on `arch`.
+
+    Mirrors that cover the reference are asked in order, its own registry last; one that fails is passed over, and what
+    a digest names is verified wherever it comes from. No more is asked for than is needed: a public image costs its
+    manifests, its config and its blobs. May be used by several threads.
+    """
+
+    def __init__(self, reference: Reference, settings: Settings, arch: str, patience: Patience = PATIENCE) -> None:
+        self._reference = reference
+        self._arch = arch
+        self._patience = patience
+        http = Http(settings.insecure_registries)
+        self._repositories = [
+            Repository(http, place, token_servers(place, settings.token_servers))
+            for place in places(reference, settings.mirrors)
+        ]
+
+    def manifest(self) -> Manifest:
+        """The manifest for `arch`, an index in between included. Raises FetchError or ImageError.
+
+        A tag that does not exist is told together with tags that look like it.
+        """
+        try:
+            return self._first(self._resolve)
+        except FetchError as error:
+            if " answered 404" in error.message.partition(_OF_MIRROR)[0] and (similar := self._similar_tags()):
+                error.hint = f"{error.hint}; it has: {', '.join(similar)}"
+            raise
+
+    def config(self, manifest: Manifest) -> ImageConfig:
+        """The config of `manifest`, verified. Raises FetchError or ImageError."""
+        wanted = manifest.config
+        name = f"the config {wanted.digest} of {self._reference.source}"
+        if wanted.size > LARGEST:
+            raise ImageError(f"{name} has {wanted.size} bytes, which no config has")
+
+        def read(repository: Repository) -> bytes:
+            raw, _ = repository.read(f"blobs/{wanted.digest}", "*/*", name)
+            check_digest(raw, name, wanted.digest)
+            return raw
+
+        return parse_config(self._first(read), name)
+
+    def blob(self, descriptor: Descriptor) -> Get:
+        """What opens a blob. Its content is not verified here."""
+        return lambda headers: self._opened(f"blobs/{descriptor.digest}", headers)
+
+    def _first(self, ask: Callable[[Repository], _Result]) -> _Result:
+        """What the first repository that can gives; those before it are not asked again."""
+        failures: list[str] = []
+        *mirrors, origin = self._repositories
+        for mirror in mirrors:
+            try:
+                found = ask(mirror)
+            except FetchError as error:
+                failures.append(f"{_OF_MIRROR}{mirror.place}: {error.message}")
+                self._repositories.remove(mirror)
+            else:
+                return found
+        try:
+            return self._patiently(lambda: ask(origin))
+        except FetchError as error:
+            error.message += "".join(failures)
+            raise
+
+    def _patiently(self, ask: Callable[[], _Result]) -> _Result:
+        attempts = Attempts(self._patience)
+        while True:
+            try:
+                return ask()
+            except TransientError as error:
+                answered = " answered " in error.message
+                time.sleep(attempts.failed(error, progress=False, answered=answered))
+
+    def _resolve(self, repository: Repository) -> Manifest:
+        reference = self._reference
+        digest, index_digest = reference.digest, ""
+        for _ in range(_DEEPEST + 1):
+            asked = digest or reference.tag or "latest"
+            name = f"{repository.place}{'@' if digest else ':'}{asked}"
+            raw, headers = repository.read(f"manifests/{asked}", _ACCEPT, name)
+            told = headers.get("Docker-Content-Digest", "")
+            found = parse(raw, name, digest or (told if told.startswith("sha256:") else ""))
+            if not isinstance(found, Index):
+                return replace(found, index_digest=index_digest)
+            index_digest = index_digest or found.digest
+            digest = choose(found.entries, self._arch, name).descriptor.digest
+        raise ImageError(f"{reference.source}: indexes inside indexes, more than {_DEEPEST} deep")
+
+    @contextmanager
+    def _opened(self, path: str, headers: Mapping[str, str]) -> Iterator[requests.Response]:
+        *mirrors, origin = self._repositories
+        with ExitStack() as stack:
+            for mirror in mirrors:
+                try:
+                    response = stack.enter_context(mirror.get(path)(headers))
+                    break
+                except FetchError as error:
+                    if isinstance(error, TransientError) and mirror in self._repositories:
+                        with suppress(ValueError):  # another thread was faster
+                            self._repositories.remove(mirror)
+            else:
+                response = stack.enter_context(origin.get(path)(headers))
+            yield response
+
+    def _similar_tags(self) -> list[str]:
+        wanted = self._reference.tag
+        with suppress(FetchError):
+            raw, _ = self._repositories[-1].read("tags/list?n=1000", "application/json", "the list of tags")
+            tags = read_content(raw, "the list of tags").texts("tags")
+            return [plain(tag) for tag in difflib.get_close_matches(wanted, tags, 5)]
+        return []

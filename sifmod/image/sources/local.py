@@ -1,0 +1,116 @@
+"""A SIF that is on this machine already: found, then copied, hard-linked or only referenced."""
+
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from sifmod.errors import FetchError
+from sifmod.image.convert.sif.header import check_sif
+from sifmod.image.disk import reading, reserve, writing
+from sifmod.image.sink import Sink
+from sifmod.image.sources.fetched import Fetched, Request
+from sifmod.image.startable import check_startable
+
+CHUNK = 1 << 20  # bytes
+
+_FICLONE = 0x40049409  # linux/fs.h: share the blocks of another file
+_NO_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EBADF, errno.EPERM)
+
+
+def from_image_dirs(request: Request) -> Fetched:
+    """A bare name, looked up in the site's image_dirs: the first directory that has it."""
+    name = request.reference.location
+    for directory in request.image.image_dirs:
+        if (path := Path(directory, name)).exists():
+            return _take(path, request)
+    where = ", ".join(request.image.image_dirs) or "no image_dirs are set (site file, SIFMOD_IMAGE_DIRS)"
+    raise FetchError(f"no file of this name; looked in: {where}")
+
+
+def from_path(request: Request) -> Fetched:
+    """A path; a relative one counts from the working directory."""
+    return _take(Path(request.reference.location).absolute(), request)
+
+
+def hashed(path: Path, request: Request, notes: tuple[str, ...] = ()) -> Fetched:
+    """Hash a complete file. Raises FetchError when it changes meanwhile."""
+    digest = hashlib.sha256()
+    with reading(path), path.open("rb") as file:
+        for chunk in _chunks(file, f"hashing {request.image.filename}", request):
+            digest.update(chunk)
+        return Fetched(path, digest.hexdigest(), os.fstat(file.fileno()).st_size, notes)
+
+
+def _take(path: Path, request: Request) -> Fetched:
+    with reading(path):
+        status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise FetchError(f"{path} is a directory, not a SIF", f"make a SIF of it: apptainer build image.sif {path}")
+    if not stat.S_ISREG(status.st_mode):
+        raise FetchError(f"{path} is not a regular file")
+    check_startable(path, check_sif(path, request.image.arch), request)  # before gigabytes are copied
+    match request.image.link:
+        case "reference":
+            return hashed(path, request)
+        case "hardlink":
+            if refusal := _link(path, status, request.incoming):
+                return _copy(path, request, (f"{path} was copied, not hard-linked: {refusal}",))
+            return hashed(request.incoming, request)
+        case "copy":
+            return _copy(path, request, ())
+
+
+def _link(path: Path, status: os.stat_result, incoming: Path) -> str:
+    """Make `incoming` a hard link to `path`, or say why that would not do; the inode's mode and owner stay."""
+    mode = stat.S_IMODE(status.st_mode)
+    if status.st_uid != os.geteuid():
+        return f"it belongs to user {status.st_uid}, who could change it"
+    if mode != 0o444:
+        return f"its mode is {mode:04o}, and the store's images are 0444, so that nobody writes into them"
+    try:
+        os.link(path, incoming)
+    except OSError as error:
+        return f"{error.strerror}"
+    if not os.path.samestat(incoming.stat(), status):  # another file took its place since it was looked at
+        incoming.unlink()
+        return "it was replaced meanwhile"
+    return ""
+
+
+def _copy(path: Path, request: Request, notes: tuple[str, ...]) -> Fetched:
+    with reading(path), path.open("rb") as file, Sink(request.incoming) as sink:
+        cloned = _clone(file, sink)
+        if not cloned:
+            reserve(sink.fileno(), request.incoming, os.fstat(file.fileno()).st_size)
+            for chunk in _chunks(file, f"copying {path.name}", request):
+                sink.write(chunk)
+    return hashed(request.incoming, request, notes) if cloned else Fetched(sink.path, sink.sha256, sink.size, notes)
+
+
+def _clone(source: BinaryIO, sink: Sink) -> bool:
+    """Share the blocks of `source` (reflink); False where the file system cannot."""
+    with writing(sink.path):
+        try:
+            fcntl.ioctl(sink.fileno(), _FICLONE, source.fileno())
+        except OSError as error:
+            if error.errno in _NO_CLONE:
+                return False
+            raise
+    return True
+
+
+def _chunks(file: BinaryIO, what: str, request: Request) -> Iterator[bytes]:
+    before = os.fstat(file.fileno())
+    done = 0
+    while chunk := file.read(CHUNK):
+        yield chunk
+        done += len(chunk)
+        request.progress(what, done, before.st_size)
+    after = os.fstat(file.fileno())
+    if (done, after.st_size, after.st_mtime_ns) != (before.st_size, before.st_size, before.st_mtime_ns):
+        raise FetchError(f"{file.name} was changed while it was read", "try again when it is complete")

@@ -1,0 +1,70 @@
+"""A SIF that lies in a registry as an artifact (`oras:`)."""
+
+from dataclasses import replace
+
+from sifmod.errors import FetchError
+from sifmod.image.download.remote import Remote
+from sifmod.image.download.retry import ONCE, PATIENCE, Patience
+from sifmod.image.download.sif import download_sif, refuse_other_files
+from sifmod.image.oci.manifest import SIF_LAYER, Descriptor, Manifest
+from sifmod.image.registry.place import source_of
+from sifmod.image.registry.registry import Registry
+from sifmod.image.sources.fetched import Fetched, Request
+from sifmod.image.stored import stored, whole
+from sifmod.module.origin import ImageOrigin
+
+
+def download(request: Request, patience: Patience = PATIENCE) -> Fetched:
+    """Download the SIF of the manifest that `oras://…` names to `incoming`, verified by its digest.
+
+    Raises FetchError for whatever the network or the registry does, and where there is no SIF under that name.
+    """
+    reference, settings = request.reference, request.settings
+    registry = Registry(reference, settings, request.image.arch)
+    manifest = registry.manifest()
+    layer = sif_layer(manifest, reference.source)
+    origin = ImageOrigin(manifest.index_digest, manifest.digest, (layer.digest,))
+    sha256 = layer.digest.removeprefix("sha256:")
+    if not settings.fresh and (there := request.store.find(sha256)) and whole(there):
+        request.store.gave(there, origin, source_of(reference))
+        return Fetched(there, sha256, layer.size, (), origin)
+    get = registry.blob(layer)
+    name = request.image.filename
+    remote = Remote(name, get, layer.size, layer.digest, by_digest=True, check=refuse_other_files)
+    return download_sif(request, remote, origin, patience)
+
+
+def pinned(request: Request) -> Fetched | None:
+    """The SIF of a reference with a digest, where the store has it; nobody is asked. None: it is to be downloaded."""
+    found = None if request.settings.fresh else stored(request, request.reference.digest)
+    if found is None:
+        return None
+    origin = ImageOrigin(found.origin.index, found.origin.manifest, (f"sha256:{found.sha256}",))
+    return replace(found, origin=origin)  # the same SIF may have been converted here
+
+
+def announced(request: Request) -> int:
+    """Bytes of the SIF that the reference names; 0 where the store has it. Asks once, for manifests alone.
+
+    Raises FetchError or ImageError.
+    """
+    if pinned(request) is not None:
+        return 0
+    reference, settings = request.reference, request.settings
+    registry = Registry(reference, settings, request.image.arch, ONCE)
+    layer = sif_layer(registry.manifest(), reference.source)
+    there = not settings.fresh and request.store.find(layer.digest.removeprefix("sha256:"))
+    return 0 if there else layer.size
+
+
+def sif_layer(manifest: Manifest, name: str) -> Descriptor:
+    """The one SIF of an artifact called `name`. Raises FetchError where there is none, or more than one."""
+    found = [layer for layer in manifest.layers if layer.media_type == SIF_LAYER]
+    if len(found) == 1:
+        return found[0]
+    kinds = ", ".join(dict.fromkeys(layer.media_type for layer in manifest.layers)) or "nothing"
+    if not found:
+        raise FetchError(
+            f"{name} holds no SIF but {kinds}", "for a container image write docker:// in place of oras://"
+        )
+    raise FetchError(f"{name} holds {len(found)} SIFs", "name the digest of a manifest that holds one")

@@ -1,0 +1,127 @@
+"""The site's apptainer or singularity as a source: it pulls from a library, and builds from a definition file."""
+
+import os
+import platform
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from sifmod.errors import FetchError, RuntimeMissingError
+from sifmod.image.child import Ended, run_child
+from sifmod.image.disk import writing
+from sifmod.image.sources.fetched import Fetched, Request
+from sifmod.image.sources.local import hashed
+from sifmod.module.launch import prefixes
+from sifmod.module.plan import Runtime
+
+# of the user's <PREFIX>_… variables only these reach the runtime: credentials, and how it may run at all
+_KEPT = ("DOCKER_USERNAME", "DOCKER_PASSWORD", "DOCKER_HOST", "AUTH_FILE", "AUTHFILE", "LIBRARY", "NOHTTPS", "USERNS")
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+_ADVICE = (
+    (
+        "no space left on device|quota exceeded",
+        "free some space in the prefix, or choose another one with --prefix PATH",
+    ),
+    (
+        "toomanyrequests|too many requests|429",
+        "the registry limits anonymous pulls: log in to it, or give a SIF made elsewhere with --source PATH",
+    ),
+    (
+        "authentication required|unauthorized|denied|forbidden",
+        "log in (`apptainer registry login`), or correct the name: one that does not exist often reads like this",
+    ),
+    ("manifest unknown|name unknown|not found", "correct the name or the tag of the source"),
+    ("no default remote with library", "name a library: `apptainer remote add`, or the variable APPTAINER_LIBRARY"),
+    ("no image found in .*index for arch", "the image does not exist for this architecture"),
+    (
+        "--fakeroot, or the proot command",
+        "an ordinary user's SingularityCE builds with the program proot on PATH; or build the SIF where Apptainer or "
+        "root is, and give it with --source PATH",
+    ),
+    ("x509|certificate", "for a certificate of your site's own authority name its file in SSL_CERT_FILE"),
+    ("dial tcp|no such host|timeout|connection re", "see whether this node has a network"),
+)
+_SHOWN = 20  # lines of the runtime's messages
+
+
+def pull(request: Request) -> Fetched:
+    """An image of a library, as the runtime's `pull` fetches it.
+
+    Everything temporary is in the store's workspace, and nothing is written to $HOME. Raises RuntimeMissingError
+    without a runtime, FetchError with the runtime's own messages when it fails.
+    """
+    arch = request.image.arch
+    foreign = ("--arch", arch) if _MACHINES.get(platform.machine()) != arch else ()
+    with request.store.workspace() as workspace:
+        command = ("pull", "--force", "--disable-cache", *foreign, str(request.incoming), request.reference.source)
+        _run(request, command, workspace, workspace)
+    return hashed(request.incoming, request)
+
+
+def build(request: Request) -> Fetched:
+    """A SIF built by the runtime from the definition file; its relative paths count from the file's directory."""
+    definition = Path(request.reference.location).absolute()
+    if not definition.is_file():
+        raise FetchError(f"there is no definition file {definition}")
+    with request.store.workspace() as workspace:
+        command = ("build", "--force", "--disable-cache", str(request.incoming), str(definition))
+        _run(request, command, workspace, definition.parent)
+    return hashed(request.incoming, request)
+
+
+def runtime_environment(environ: Mapping[str, str], runtime: Runtime, workspace: Path) -> dict[str, str]:
+    """`environ` for a runtime that pulls or builds, with its directories in `workspace`.
+
+    What a module or a user set for running containers (binds, GPU flags, PYTHONPATH, LD_PRELOAD…) stays out.
+    """
+    kept = {f"{prefix}_{name}" for prefix in ("SINGULARITY", "APPTAINER") for name in _KEPT}
+    clean = {
+        name: value
+        for name, value in environ.items()
+        if name in kept or not name.startswith(("SINGULARITY", "APPTAINER", "PYTHONPATH", "LD_PRELOAD"))
+    }
+    places = {"CACHEDIR": "cache", "TMPDIR": "tmp", "CONFIGDIR": "config"}
+    for prefix in prefixes(runtime):
+        clean.update({f"{prefix}_{name}": str(workspace / place) for name, place in places.items()})
+    return {**clean, "TMPDIR": str(workspace / "tmp")}
+
+
+def _run(request: Request, command: tuple[str, ...], workspace: Path, cwd: Path) -> None:
+    program = request.runtime.path
+    shown = f"{request.runtime.kind} {command[0]} {request.reference.shown}"
+    with writing(workspace):
+        for name in ("cache", "tmp", "config"):
+            (workspace / name).mkdir(mode=0o700)
+        _link_credentials(os.environ, request.runtime, workspace / "config")
+    request.progress(shown, 0, None)
+    try:
+        environment = runtime_environment(os.environ, request.runtime, workspace)
+        ended = run_child((program, *command), cwd=cwd, env=environment)
+    except FileNotFoundError:
+        missing = f"{program} is no program" if program else "neither apptainer nor singularity was found"
+        raise RuntimeMissingError(
+            f"{missing}, and `{shown}` needs one",
+            "install apptainer or load the site's module for it, or give a source that is a SIF already",
+        ) from None
+    if ended.code != 0 or not request.incoming.exists():
+        raise _failure(shown, ended)
+
+
+def _failure(shown: str, ended: Ended) -> FetchError:
+    said = [line for line in ended.lines if not line.startswith(("INFO:", "DEBUG", "VERBOSE"))][-_SHOWN:]
+    how = f"was ended by signal {-ended.code}" if ended.code < 0 else f"failed with exit code {ended.code}"
+    advice = next((hint for pattern, hint in _ADVICE if re.search(pattern, "\n".join(ended.lines), re.IGNORECASE)), "")
+    return FetchError("\n".join((f"`{shown}` {how}:", *(f"    {line}" for line in said))), advice)
+
+
+def _link_credentials(environ: Mapping[str, str], runtime: Runtime, config: Path) -> None:
+    """Let the runtime, whose configuration directory is `config`, find what the user's logins have left."""
+    home = Path(environ.get("HOME", "/"))
+    own = [Path(environ[name]) for prefix in prefixes(runtime) if (name := f"{prefix}_CONFIGDIR") in environ]
+    directories = (*own, home / f".{runtime.kind}", home / ".apptainer", home / ".singularity")
+    docker = Path(environ.get("DOCKER_CONFIG", home / ".docker")) / "config.json"
+    logins = (*(directory / "docker-config.json" for directory in directories), docker)
+    remotes = tuple(directory / "remote.yaml" for directory in directories)
+    for name, candidates in (("docker-config.json", logins), ("remote.yaml", remotes)):
+        if found := next((path for path in candidates if path.is_file()), None):
+            (config / name).symlink_to(found.absolute())
