@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.module.file import File
+from sifmod.module.plan import File
 from sifmod.tree.addition import Carried, additions, carry_over, changes, only_in
 from sifmod.tree.generation import module_lock, staged_generation
 from sifmod.tree.layout import Layout

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.inspect.commands import USUAL_PATH, find_command, search_path
-from sifmod.image.inspect.rootfs import Rootfs, open_rootfs
+from sifmod.image.inspect.rootfs import USUAL_PATH, Rootfs, find_command, open_rootfs, search_path
 from support.images import Images
 from support.oci import Entry
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from plans import plan
-from sifmod.actions.author.draft_site import draft_site
-from sifmod.actions.author.survey import Survey
+from sifmod.actions.author.draft_site import Survey, draft_site
 from sifmod.cli.main import run
 from sifmod.module.render import render
 from sifmod.tree import jobs

@@ -10,8 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from sifmod.actions import doctor
-from sifmod.actions.doctor import Finding, diagnose
-from sifmod.actions.doctor_settings import diagnose_settings
+from sifmod.actions.doctor import Finding, diagnose, diagnose_settings
 from sifmod.cli.main import run
 from sifmod.config.site import Site
 from sifmod.image.program import Program

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image import lustre
+from sifmod.image import disk as lustre
 from sifmod.image.download import journal
 from sifmod.image.download.journal import Record
 from sifmod.image.download.partial import PartialFile

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sifmod.actions.author.draft import Source, draft, quoted
-from sifmod.actions.author.draft_site import draft_site
-from sifmod.actions.author.import_text import easyconfig_text
-from sifmod.actions.author.survey import Survey
+from sifmod.actions.author.draft_site import Survey, draft_site
+from sifmod.actions.author.import_easyconfig import easyconfig_text
 from sifmod.config.site import SiteFile
 from sifmod.config.yaml.check import check_layer
 from sifmod.config.yaml.parse import parse_yaml
@@ -17,7 +16,7 @@ from sifmod.image.inspect.gpu import Gpu
 from sifmod.image.inspect.guess import Guess
 from sifmod.image.inspect.naming import Named
 from sifmod.image.inspect.python import PythonEnvironment
-from sifmod.imports.imported import Imported, Value
+from sifmod.imports.budget import Imported, Value
 
 OCI, SCHEMA = "org.opencontainers.image.", "org.label-schema."
 GUESS = Guess(

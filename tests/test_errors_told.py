@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.cli.context import resolve
 from sifmod.cli.main import BUG_REPORT, VERBS, run, show_error
-from sifmod.cli.names import resolve
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from support.config import write

@@ -7,7 +7,7 @@ import pytest
 
 from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError, LockError, SifmodError
-from sifmod.module.file import File
+from sifmod.module.plan import File
 from sifmod.tree.disk import remove_tree
 from sifmod.tree.generation import module_lock, publish, restore, staged_generation, tidy
 from sifmod.tree.history import read_history

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sifmod.imports.imported import CannotImportError
+from sifmod.imports.budget import CannotImportError
 from sifmod.imports.lua import HOLE, Environment, Table, Value, read_lua
 
 VALUES: dict[str, Value] = {

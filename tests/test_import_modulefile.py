@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.imports.imported import CannotImportError, Imported, Value
+from sifmod.imports.budget import CannotImportError, Imported, Value
 from sifmod.imports.modulefile import read_modulefile
 
 URI = "oras://registry.example/bio/tool:2.0"

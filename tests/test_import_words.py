@@ -4,10 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.imports.budget import MAX_BYTES, MAX_DEPTH, MAX_LETTERS, MAX_STEPS, MAX_TEXT, Budget, read_text
+from sifmod.imports.budget import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_LETTERS,
+    MAX_STEPS,
+    MAX_TEXT,
+    Budget,
+    CannotImportError,
+    Value,
+    read_text,
+)
 from sifmod.imports.command import WithOptions, binds_of, is_for_a_shell, options, without_arguments, wrapper
 from sifmod.imports.container import OPTIONAL, Found, optional
-from sifmod.imports.imported import CannotImportError, Value
 
 
 @pytest.mark.parametrize("letter", "$`;&|<>()*?\n")

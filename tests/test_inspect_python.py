@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.image.inspect.commands import USUAL_PATH, find_command, search_path
 from sifmod.image.inspect.python import PythonEnvironment, activated_environment, find_environments, normalized
+from sifmod.image.inspect.rootfs import USUAL_PATH, find_command, search_path
 from support.inside import Files, programs, rootfs
 
 

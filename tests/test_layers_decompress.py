@@ -17,10 +17,9 @@ import zstandard
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.budget import Budget
-from sifmod.image.convert.layers.decompress import CHUNK, chunks
+from sifmod.image.convert.layers.decompress import CHUNK, Frames, chunks
 from sifmod.image.convert.layers.malformed import Malformed
 from sifmod.image.convert.layers.merge import merge_layers
-from sifmod.image.convert.layers.zstd_frames import Frames
 from support.command import run
 from support.layers import EPOCH, Entry, Memory, Seen, Stored, merged, packed, seen, tar
 

@@ -5,17 +5,14 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from sifmod.errors import ImageError
-from sifmod.image.convert.layers.malformed import Malformed, naming, shown
+from sifmod.image.convert.layers.decompress import Frames, is_zstd
+from sifmod.image.convert.layers.malformed import Malformed, Warnings, naming, shown
 from sifmod.image.convert.layers.member import attributes, checksum, clamped, header_device, header_name, overridden
-from sifmod.image.convert.layers.memo import Memo
 from sifmod.image.convert.layers.number import decimal, number, seconds, whole
-from sifmod.image.convert.layers.path import cleaned, mark, marks
+from sifmod.image.convert.layers.path import OPAQUE, cleaned, is_whiteout, mark, marks, whited_out
 from sifmod.image.convert.layers.pax import in_force, parse, xattrs
 from sifmod.image.convert.layers.sparse import MAP, check, header_map, pax_map, pax_size
 from sifmod.image.convert.layers.stream import Stream
-from sifmod.image.convert.layers.warning import Warnings
-from sifmod.image.convert.layers.whiteout import OPAQUE, is_whiteout, whited_out
-from sifmod.image.convert.layers.zstd_frames import Frames, is_zstd
 from support.tars import header
 
 TERA2 = 1 << 41  # bytes; the largest sparse file
@@ -400,23 +397,6 @@ def test_warnings_are_counted_in_their_order() -> None:
     assert warnings.texts()[-2:] == ("96 of 1 file dropped", "and 1 more of other kinds")
     warnings.dropped("0")
     assert warnings.texts()[3] == "0 of 2 files dropped"
-
-
-def test_a_memo_asks_once_and_stays_small() -> None:
-    asked: list[bytes] = []
-
-    def make(key: bytes) -> int:
-        asked.append(key)
-        return len(asked)
-
-    memo = Memo(make)
-    assert (memo[b"a"], memo[b"a"], memo[b"b"]) == (1, 1, 2)
-    sizes = set()
-    for each in range(1 << 15):
-        assert memo[b"%d" % each] > 2
-        sizes.add(len(memo))
-    assert max(sizes) == 1 << 14
-    assert memo[b"a"] > 2
 
 
 def frame(*blocks_of: tuple[int, int, int], descriptor: int = 0, header_size: int = 1) -> bytes:

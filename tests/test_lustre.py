@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.image import lustre
+from sifmod.image import disk as lustre
 from sifmod.image.settings import Striping
 from support.command import run
 

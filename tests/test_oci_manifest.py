@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from sifmod.errors import ImageError
 from sifmod.image.oci.content import LARGEST
-from sifmod.image.oci.index import Entry, Index, choose, parse
+from sifmod.image.oci.index import Entry, Index, choose, level, parse, runs_here
 from sifmod.image.oci.manifest import Descriptor, Manifest, check_layers, check_platform, parse_config, parse_manifest
-from sifmod.image.oci.variant import level, runs_here
 
 DIGEST = "sha256:" + "a" * 64
 OCI = "application/vnd.oci.image.manifest.v1+json"

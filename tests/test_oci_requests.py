@@ -14,8 +14,7 @@ from sifmod.image.oci.manifest import Descriptor, Manifest
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Get, Http, TransientError, in_the_clear
 from sifmod.image.registry.place import Place
-from sifmod.image.registry.registry import Registry
-from sifmod.image.registry.repository import Repository
+from sifmod.image.registry.registry import Registry, Repository
 from sifmod.image.settings import Settings
 from sifmod.image.sources.reference import parse
 from support.misbehaving import BLOB, CONFIG, LAYER, MANIFEST, Misbehaving, client, descriptor, digest

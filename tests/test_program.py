@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.image.kernel import mounts_zstd
-from sifmod.image.program import Program, ask, limits
+from sifmod.image.program import Program, ask, limits, mounts_zstd
 from sifmod.image.startable import reads, slow, why_not
 from support.command import SIFMOD, run
 from support.fetching import Prefix, plan

@@ -8,7 +8,7 @@ import pytest
 
 from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError
-from sifmod.module.file import File
+from sifmod.module.plan import File
 from sifmod.tree.generation import module_lock, publish, restore, staged_generation, tidy, unpublish
 from sifmod.tree.history import read_history, recorded
 from sifmod.tree.layout import Layout

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sifmod.image.convert.inode import OWNER, Directory, Fifo, File, Node, content_of, unpacked
-from sifmod.image.convert.squashfs.data import DataWriter
+from sifmod.image.convert.squashfs.writer import DataWriter
 from support.squashfs_trees import FOLDER, PLAIN, build, noise, reader
 from support.squashfs_trees import unpacked as unpacked_by_tool
 

@@ -8,8 +8,7 @@ import pytest
 from sifmod.errors import ImageError
 from sifmod.image.convert.inode import Directory, Fifo, File, Node, Symlink
 from sifmod.image.convert.squashfs.compression import parse
-from sifmod.image.convert.squashfs.data import DataWriter
-from sifmod.image.convert.squashfs.writer import SquashfsWriter
+from sifmod.image.convert.squashfs.writer import DataWriter, SquashfsWriter
 from support.squashfs_trees import (
     FOLDER,
     PLAIN,

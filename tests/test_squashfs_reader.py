@@ -9,8 +9,8 @@ import pytest
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.inode import Device, Directory, Fifo, File, Node, Symlink
-from sifmod.image.convert.squashfs.data import DataWriter
 from sifmod.image.convert.squashfs.reader import SquashfsReader
+from sifmod.image.convert.squashfs.writer import DataWriter
 from support.squashfs_trees import FOLDER, PLAIN, build, file, from_directory, mksquashfs, noise, reader, snapshot
 
 OPTIONS = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.image.convert.inode import Directory, File
-from sifmod.image.convert.squashfs.data import DataWriter
+from sifmod.image.convert.squashfs.writer import DataWriter
 from support.identity import call_on_small_disk
 from support.squashfs_trees import (
     FOLDER,

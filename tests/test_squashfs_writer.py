@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.image.convert.inode import Device, Directory, Fifo, File, Node, Symlink
-from sifmod.image.convert.squashfs.data import DataWriter
+from sifmod.image.convert.squashfs.writer import DataWriter
 from support.squashfs_trees import (
     FOLDER,
     PLAIN,

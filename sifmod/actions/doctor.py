@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from sifmod.actions.author.check_settings import check_settings
+from sifmod.config.settings import settings_directories
 from sifmod.config.site import Site
+from sifmod.errors import ConfigError
 from sifmod.image.program import ask, limits
 
 Status = Literal["ok", "note", "missing"]
@@ -183,3 +186,24 @@ def _unread(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
         twin = name.replace("APPTAINER", "SINGULARITY", 1)
         if twin not in environ:
             yield Finding("environment", "note", f"{name} is set, which this runtime does not read", f"set {twin}")
+
+
+def diagnose_settings(environ: Mapping[str, str]) -> tuple[Finding, ...]:
+    """A finding for each file that `sifmod check` would refuse, with its problems; one that all is well else."""
+    checked = dict(_checked(environ))
+    hint = "`install`, `show` and `check` of an easyconfig stop at it: mend it, or move it away"
+    found = tuple(Finding("settings", "missing", text, hint) for text in checked.values() if text)
+    return found or (Finding("settings", "ok", f"{len(checked)} site files and quirks beside the shipped ones"),)
+
+
+def _checked(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """Every file and its problems."""
+    for directory in settings_directories(environ):
+        for kind in ("site", "quirk"):
+            for path in sorted((directory / f"{kind}s").glob("*.yaml")):
+                try:
+                    check_settings(path, kind, environ)
+                except ConfigError as error:
+                    yield path, "; ".join(map(str, error.problems))
+                else:
+                    yield path, ""

@@ -16,9 +16,8 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.lock import closed_remains, is_held
 from sifmod.tree.partial import Partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
-from sifmod.tree.store import entries, in_work, strangers
+from sifmod.tree.store import entries, in_work, strangers, used_images
 from sifmod.tree.stored_image import StoredImage
-from sifmod.tree.use import used_images
 
 DAYS = 14.0
 _DAY = 86400.0

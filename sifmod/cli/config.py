@@ -62,8 +62,8 @@ def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
 
 def _keys() -> Iterator[tuple[str, object]]:
     """Every key that a site file may have, but for those that only say when it is the site; and its default."""
-    from sifmod.config.model import Model
     from sifmod.config.site import SiteFile
+    from sifmod.config.yaml.check import Model
 
     for key, field in SiteFile.model_fields.items():
         default = field.get_default()

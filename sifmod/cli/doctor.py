@@ -14,8 +14,7 @@ def command(as_json: bool, **site: str | None) -> int:
     """Look at this machine: runtime, user namespaces, squashfs, GPUs, module tool, Slurm, space, prefix."""
     from dataclasses import asdict
 
-    from sifmod.actions.doctor import diagnose
-    from sifmod.actions.doctor_settings import diagnose_settings
+    from sifmod.actions.doctor import diagnose, diagnose_settings
     from sifmod.cli.context import load_context
     from sifmod.cli.output import echo, print_json
 

@@ -15,8 +15,7 @@ def command(name: str, to: int | None, prefix: str | None, as_json: bool) -> Non
     from sifmod.actions.listener import Listener
     from sifmod.actions.ownership import ownership
     from sifmod.actions.rollback import rollback
-    from sifmod.cli.context import load_facts, typed
-    from sifmod.cli.names import resolve
+    from sifmod.cli.context import load_facts, resolve, typed
     from sifmod.cli.output import print_json, receipt_data, say
     from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules

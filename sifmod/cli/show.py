@@ -29,8 +29,7 @@ def command(name: str, origins: bool, variant: str | None, arch: str | None, as_
     itself is read without starting it and without fetching its layers.
     """
     from sifmod.actions.verify import installed
-    from sifmod.cli.context import layout_for
-    from sifmod.cli.names import resolve
+    from sifmod.cli.context import layout_for, resolve
     from sifmod.cli.output import print_json, print_rows, receipt_data
     from sifmod.cli.show_image import names_image, show_image
     from sifmod.tree.receipt import live_modules

@@ -16,8 +16,7 @@ def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str 
     from sifmod.actions.ownership import ownership
     from sifmod.actions.uninstall import purge as free
     from sifmod.actions.uninstall import uninstall
-    from sifmod.cli.context import load_facts, typed
-    from sifmod.cli.names import resolve
+    from sifmod.cli.context import load_facts, resolve, typed
     from sifmod.cli.output import counted, human_size, say
     from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules

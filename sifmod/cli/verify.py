@@ -37,7 +37,7 @@ def command(names: tuple[str, ...], signature: bool, keys: tuple[str, ...], as_j
 
 def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> int:
     from sifmod.actions.verify import Finding, installed, verify
-    from sifmod.cli.names import resolve
+    from sifmod.cli.context import resolve
     from sifmod.cli.output import counted, echo, print_json, say
     from sifmod.config.shown import shown
     from sifmod.errors import ModuleError
@@ -102,7 +102,7 @@ def _images(names: tuple[str, ...], layout: "Layout") -> "Iterator[tuple[str, Pa
     """The SIFs that the names mean, each with what it is called: files, or the images of modules (all by default)."""
     from sifmod.actions.signatures import image_of
     from sifmod.actions.verify import installed
-    from sifmod.cli.names import resolve
+    from sifmod.cli.context import resolve
     from sifmod.tree.receipt import live_modules
 
     known = [module for module, _ in live_modules(layout)]

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema, model_validator
 
-from sifmod.config.model import Model
 from sifmod.config.text import BindPath, can_be_bound, is_root
+from sifmod.config.yaml.check import Model
 from sifmod.config.yaml.node import shown
 
 _OPTION = re.compile(r"ro|rw|id=[0-9]+|image-src=/?[^,:\"\\\x00-\x1f\x7f]*")

@@ -6,7 +6,6 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, Wi
 from pydantic_core import PydanticCustomError
 
 from sifmod.config.bind import BindItem
-from sifmod.config.model import Model
 from sifmod.config.name import ModuleName
 from sifmod.config.text import (
     Absolute,
@@ -26,6 +25,7 @@ from sifmod.config.text import (
     VersionSuffix,
     wrapper_item,
 )
+from sifmod.config.yaml.check import Model
 
 Accelerator = Literal["rocm", "cuda", "none"]
 Arch = Literal["amd64", "arm64"]

@@ -1,10 +1,10 @@
 """An easyconfig with its preset, what it extends, its variant and the command line merged in."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sifmod.config.defaults import defaults, filename
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.config.expand import expand
 from sifmod.config.input import Input, read_input
@@ -16,12 +16,19 @@ from sifmod.config.settings import LoadedSite
 from sifmod.config.site import Site
 from sifmod.config.source import settle_path, settle_sources
 from sifmod.config.variables import variables_read
-from sifmod.config.variant import choose_variant
-from sifmod.config.yaml.check import build
+from sifmod.config.yaml.check import build, did_you_mean
 from sifmod.config.yaml.merge import merge
-from sifmod.config.yaml.node import Mark, Node, problem_at
-from sifmod.errors import ConfigError, Problem
+from sifmod.config.yaml.node import Mark, Node, problem_at, tree
+from sifmod.errors import ConfigError, Problem, VariantError
 
+_MARK = Mark("default", 0, 0)
+# Empty, so that what the host has does not reach the container; `PYTHONPATH: null` lets it through.
+_ENV = {"PYTHONNOUSERSITE": "1", "PIP_USER": "0", "PYTHONPATH": "", "LD_PRELOAD": ""}
+_WRAPPERS = ("start-shell",)  # of an image nothing else is known
+_RUNSCRIPTS = (
+    *("conda-python-simple", "conda-python-distributed", "get-master", "start-shell", "list-packages"),
+    *("torchrun-distributed", "gpu-check"),
+)
 Overrides = Mapping[str, str | tuple[str, ...]]
 """What the command line says, by key path: `{"image.sources": ("/data/x.sif",)}`; a tuple is a list."""
 
@@ -156,3 +163,60 @@ def _settled(merged: Node, environ: Mapping[str, str]) -> tuple[Node, tuple[str,
     if build_from := entries.get("build"):
         entries["build"] = settle_path(build_from, environ)
     return replace(image, value=entries), notes
+
+
+def defaults(site: Site) -> Node:
+    """The lowest layer. Without an accelerator or an architecture of its own an easyconfig takes the site's."""
+    values = {"path": ("/runscripts",), "env": _ENV, "wrappers": _WRAPPERS, "runscripts": _RUNSCRIPTS}
+    of_site = {"accelerator": site.accelerator, "image": {"arch": site.arch}}
+    entries = {**tree(values, _MARK).entries, **tree(of_site, Mark(f"site {site.name}", 0, 0)).entries}
+    return Node(entries, _MARK, _MARK)
+
+
+def filename(easyconfig: Node) -> Node:
+    """The SIF's name when the easyconfig gives none: `<name>-<version><versionsuffix>.sif`."""
+    parts = [easyconfig.entries[key].text if key in easyconfig.entries else "" for key in ("name", "version")]
+    suffix = easyconfig.entries["versionsuffix"].text if "versionsuffix" in easyconfig.entries else ""
+    return tree(f"{'-'.join(parts)}{suffix}.sif" if all(parts) else "image.sif", _MARK)
+
+
+def choose_variant(path: Path, layers: Layers, site: Site, wanted: str | None) -> str | None:
+    """The variant called `wanted`, else the first that fits the site; None for an easyconfig without variants.
+
+    A variant fits when its accelerator and its image's architecture are the site's.
+    Raises VariantError, which lists the variants, each with its command.
+    """
+    if wanted is not None and not layers.variants:
+        raise VariantError(f"{path.name} has no variants, so none is called {wanted!r}", "leave out --variant")
+    if wanted is not None:
+        if wanted in layers.variants:
+            return wanted
+        near = did_you_mean(wanted, layers.variants)
+        known = _list(path, layers, site)
+        raise VariantError(f"{path.name} has no variant {wanted!r}{near}\nits variants are\n{known}")
+    if not layers.variants:
+        return None
+    for name in layers.variants:
+        if _target(layers, name) == (site.accelerator, site.arch):
+            return name
+    raise VariantError(
+        f"{path.name} has no variant for this machine: site {site.name} has accelerator {site.accelerator} and "
+        f"architecture {site.arch}\nits variants are\n{_list(path, layers, site)}",
+        "`sifmod config show` says where the site's values come from, --site names another site",
+    )
+
+
+def _target(layers: Layers, variant: str) -> tuple[str, str]:
+    merged = merge(layers.of(variant), Mark("", 0, 0)).entries
+    accelerator, arch = merged.get("accelerator"), merged["image"].entries.get("arch")
+    return accelerator.text if accelerator else "", arch.text if arch else ""
+
+
+def _list(path: Path, layers: Layers, site: Site) -> str:
+    on_path = any(path.is_relative_to(directory) for directory in site.robot_paths)
+    name = shlex.quote(path.name if on_path else str(path))
+    lines = []
+    for variant in layers.variants:
+        accelerator, arch = _target(layers, variant)
+        lines.append(f"  {variant} (accelerator {accelerator}, {arch}): sifmod install {name} --variant {variant}")
+    return "\n".join(lines)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from sifmod.config.model import Model
+from sifmod.config.yaml.check import Model
 from sifmod.config.yaml.merge import leaves
 from sifmod.config.yaml.node import Node, Number, join_key
 

@@ -9,8 +9,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from sifmod.config.bind import BindItem, BindSpec
 from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, Pairs, RunscriptEnv
-from sifmod.config.model import Model
 from sifmod.config.text import BindPath, Items, Line, Name, SearchDirectory, Text
+from sifmod.config.yaml.check import Model
 from sifmod.config.yaml.node import Number
 
 Link = Literal["copy", "hardlink", "reference"]

@@ -3,12 +3,17 @@
 import ctypes
 import errno
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sifmod.errors import FILE_LIMIT, TOO_MANY_FILES, FetchError, InstallError, PermissionsError
+from sifmod.image.settings import Striping
 
+_LUSTRE = 0x0BD00BD0  # f_type of statfs(2)
+_LONGEST = 30.0  # seconds for lfs
 _HINT = (
     "free some space (`sifmod gc` shows what it could remove), or choose another place with --prefix PATH"
     " or the variable SIFMOD_PREFIX; for a file of its own with -o FILE"
@@ -118,3 +123,36 @@ def writing(path: Path) -> Iterator[None]:
 
 def _hint(error: OSError) -> str:
     return FILE_LIMIT if error.errno in TOO_MANY_FILES else ""
+
+
+def stripe(path: Path, striping: Striping | None) -> None:
+    """Make the new file `path` with `striping`, where its directory is on Lustre and `lfs` is there.
+
+    A file that is there stays as it is. Best effort: without it the directory's own striping holds.
+    """
+    if striping is None or path.exists() or not is_lustre(path.parent) or (lfs := shutil.which("lfs")) is None:
+        return
+    try:
+        subprocess.run(
+            stripe_command(lfs, path, striping),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_LONGEST,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return
+
+
+def stripe_command(lfs: str, path: Path, striping: Striping) -> tuple[str, ...]:
+    """What makes an empty file of that layout."""
+    return (lfs, "setstripe", "-c", str(striping.count), "-S", str(striping.size), str(path))
+
+
+def is_lustre(directory: Path) -> bool:
+    """Whether `directory` is on Lustre; Python's own statvfs does not tell."""
+    found = ctypes.create_string_buffer(256)  # struct statfs, which begins with f_type
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.statfs(ctypes.c_char_p(os.fsencode(directory)), found) != 0:
+        return False
+    return ctypes.c_long.from_buffer(found).value & 0xFFFFFFFF == _LUSTRE

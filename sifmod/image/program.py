@@ -1,17 +1,19 @@
 """Program: the runtime as it is installed here, asked once a process, and a table of what versions cannot do."""
 
+import gzip
 import os
 import re
 import stat
 import tempfile
+import zlib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from sifmod.image.child import Ended, run_child
-from sifmod.image.kernel import mounts_zstd
 
+_OPTION = "CONFIG_SQUASHFS_ZSTD"
 Kind = Literal["apptainer", "singularity-ce", "singularity-pro", "singularity", "unknown"]
 Subject = Literal["zstd", "lz4", "mount", "image bind", "nvccli", "variables"]
 Version = tuple[int, int]
@@ -146,3 +148,23 @@ def _has_setuid(buildcfg: tuple[str, ...]) -> bool:
     except OSError:
         return True
     return not re.search(r"(?m)^\s*allow setuid\s*=\s*no\b", configuration)
+
+
+def mounts_zstd(system: Path = Path("/")) -> bool | None:
+    """Whether the running kernel reads zstd in a squashfs; None where its configuration cannot be read.
+
+    It is looked for where distributions put it. `system` is where `proc`, `boot` and `lib` are.
+    """
+    release = os.uname().release
+    for path in ("proc/config.gz", f"boot/config-{release}", f"lib/modules/{release}/config"):
+        if text := _read(system / path):
+            return f"{_OPTION}=y" in text.splitlines()
+    return None
+
+
+def _read(path: Path) -> str:
+    try:
+        raw = path.read_bytes()
+        return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("ascii", "replace")
+    except (OSError, EOFError, zlib.error):
+        return ""

@@ -1,11 +1,13 @@
 """How much reading one file may cost: steps, depth and letters, so that no file makes it slow or large."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from sifmod.imports.imported import CannotImportError
+from sifmod.errors import SifmodError
 
+Value = str | bool | tuple["Value", ...] | Mapping[str, "Value"]
 MAX_BYTES = 1 << 20
 MAX_STEPS = 200_000
 MAX_DEPTH = 80
@@ -67,3 +69,22 @@ def read_text(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise CannotImportError("is not UTF-8 text") from error
+
+
+@dataclass(frozen=True)
+class Imported:
+    """An easyconfig in the making: `keys` as in its file (`name`, `version` and `image` at least), in any order.
+
+    `notes` are one-line sentences: what was not carried over, or only nearly, and what was guessed. `publisher` tells
+    the file from others of the same name and version.
+    """
+
+    keys: Mapping[str, Value]
+    notes: tuple[str, ...]
+    publisher: str = ""
+
+
+class CannotImportError(SifmodError):
+    """A file, or the part of it that matters, cannot be read for certain without running it."""
+
+    exit_code = 5

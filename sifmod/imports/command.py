@@ -5,7 +5,7 @@ import shlex
 from dataclasses import dataclass, replace
 
 from sifmod.config.text import is_root
-from sifmod.imports.imported import Value
+from sifmod.imports.budget import Value
 
 MOST = 4096  # letters of a command line
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")

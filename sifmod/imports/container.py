@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sifmod.imports.budget import Value
 from sifmod.imports.command import binds_of
-from sifmod.imports.imported import Value
 
 _INSIDE = re.compile("(?:SINGULARITYENV|APPTAINERENV)_(.+)")
 _BINDS = re.compile("(?:SINGULARITY|APPTAINER)_BIND(?:PATH)?")

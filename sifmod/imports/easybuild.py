@@ -4,10 +4,9 @@ import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from sifmod.imports.budget import Budget, read_text
+from sifmod.imports.budget import Budget, CannotImportError, Imported, Value, read_text
 from sifmod.imports.container import Found
 from sifmod.imports.easybuild_scripts import Scripts, sanity_commands, take_commands
-from sifmod.imports.imported import CannotImportError, Imported, Value
 from sifmod.imports.lua import HOLE, read_lua, text_of
 from sifmod.imports.python import Constants, evaluate
 from sifmod.imports.python_text import Python

@@ -8,8 +8,7 @@ hole every branch is read, and its calls are marked.
 import re
 from dataclasses import dataclass, field
 
-from sifmod.imports.budget import Budget
-from sifmod.imports.imported import CannotImportError
+from sifmod.imports.budget import Budget, CannotImportError
 from sifmod.imports.lua_parse import parse
 from sifmod.imports.lua_syntax import (
     Assign,

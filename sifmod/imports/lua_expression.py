@@ -2,8 +2,7 @@
 
 from abc import ABC, abstractmethod
 
-from sifmod.imports.budget import Budget
-from sifmod.imports.imported import CannotImportError
+from sifmod.imports.budget import Budget, CannotImportError
 from sifmod.imports.lua_syntax import Call, Chain, Constant, Expression, Items, Name, Not, Other, Statement, Token
 
 # from the loosest to the tightest

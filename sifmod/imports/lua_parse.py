@@ -1,7 +1,6 @@
 """Lua's statements: the whole grammar is read, the part that modulefiles are made of is kept."""
 
-from sifmod.imports.budget import Budget
-from sifmod.imports.imported import CannotImportError
+from sifmod.imports.budget import Budget, CannotImportError
 from sifmod.imports.lua_expression import Expressions
 from sifmod.imports.lua_syntax import Assign, Call, Expression, ForEach, If, Name, Other, Skipped, Statement, tokens
 

@@ -5,10 +5,9 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sifmod.imports.budget import read_text
+from sifmod.imports.budget import CannotImportError, Imported, Value, read_text
 from sifmod.imports.command import MOST, NAME, is_for_a_shell, options, without_arguments, wrapper
 from sifmod.imports.container import Found
-from sifmod.imports.imported import CannotImportError, Imported, Value
 from sifmod.imports.lua import HOLE, Made, read_lua, text_of
 
 _RUNTIME = re.compile(rf"(?:\S*/)?(?:singularity|apptainer)|{HOLE}")

@@ -9,8 +9,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sifmod.imports.budget import Budget
-from sifmod.imports.imported import CannotImportError
+from sifmod.imports.budget import Budget, CannotImportError
 from sifmod.imports.python_text import METHODS, Python, UnknownError, scalar
 from sifmod.imports.python_value import Names
 

@@ -130,3 +130,12 @@ class Plan:
     cache_directory: str = ""  # of compilers and kernels, on the node; "": decided at run time
     prefix_named: bool = False  # by --prefix
     wrappers_auto: bool = False  # more wrappers are found in the image
+
+
+@dataclass(frozen=True)
+class File:
+    """`path` is relative to the generation's root."""
+
+    path: str
+    text: str
+    executable: bool = False

@@ -9,8 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.module import launch, quote
-from sifmod.module.file import File
-from sifmod.module.plan import Plan, Syntax
+from sifmod.module.plan import File, Plan, Syntax
 from sifmod.module.scripts import scripts
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most

@@ -8,8 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ModuleError
 from sifmod.module import launch
-from sifmod.module.file import File
-from sifmod.module.plan import Plan
+from sifmod.module.plan import File, Plan
 from sifmod.module.quote import shell
 
 LAUNCHER = "share/launch.sh"

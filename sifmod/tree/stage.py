@@ -23,7 +23,7 @@ from sifmod.tree.receipt import (
 )
 
 if TYPE_CHECKING:
-    from sifmod.module.file import File
+    from sifmod.module.plan import File
 
 STUBS = "share/modules"  # a generation's copy of its stubs, so that it can be published again
 PLACED = ".placed"  # `N.placed` in the holder's directory: generation N was placed, perhaps not published

@@ -7,9 +7,8 @@ from pathlib import Path
 from sifmod.image.convert.inode import Directory, File, Symlink
 from sifmod.image.convert.sif.write import DataObject, partition_offset, write_header
 from sifmod.image.convert.squashfs.compression import parse
-from sifmod.image.convert.squashfs.data import DataWriter
 from sifmod.image.convert.squashfs.reader import SquashfsReader
-from sifmod.image.convert.squashfs.writer import SquashfsWriter
+from sifmod.image.convert.squashfs.writer import DataWriter, SquashfsWriter
 from sifmod.image.inspect.rootfs import Rootfs
 
 EPOCH = 1735787045  # 2025-01-02T03:04:05Z

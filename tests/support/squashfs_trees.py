@@ -11,9 +11,8 @@ from pathlib import Path
 
 from sifmod.image.convert.inode import Device, Directory, Fifo, File, Node, Symlink, Xattrs
 from sifmod.image.convert.squashfs.compression import parse
-from sifmod.image.convert.squashfs.data import DataWriter
 from sifmod.image.convert.squashfs.reader import SquashfsReader
-from sifmod.image.convert.squashfs.writer import SquashfsWriter
+from sifmod.image.convert.squashfs.writer import DataWriter, SquashfsWriter
 
 Attributes = tuple[int, int, int, int, Xattrs]
 PLAIN: Attributes = (0o644, 0, 0, 1_700_000_000, ())

@@ -8,7 +8,7 @@ from pathlib import Path
 from sifmod.actions.listener import Listener
 from sifmod.config.input import Input
 from sifmod.config.name import ModuleName
-from sifmod.module.file import File
+from sifmod.module.plan import File
 from sifmod.tree.generation import module_lock, publish, staged_generation, tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held

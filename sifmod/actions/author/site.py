@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sifmod.actions.author.draft_site import draft_site
+from sifmod.actions.author.draft_site import draft_site, survey
 from sifmod.actions.author.new import check_target, write_text
-from sifmod.actions.author.survey import survey
 from sifmod.config.detect import detected_site, site_directories
 from sifmod.config.lint import bind_items, ends
 from sifmod.config.option import refuse_unknown

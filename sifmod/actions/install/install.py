@@ -20,8 +20,7 @@ from sifmod.config.find import own_path, places_before
 from sifmod.config.input import Input, read_input
 from sifmod.digest import sha256_bytes
 from sifmod.image.artifact import Artifact
-from sifmod.module.file import File
-from sifmod.module.plan import Plan
+from sifmod.module.plan import File, Plan
 from sifmod.module.render import render, render_stub
 from sifmod.tree.generation import module_lock, note, publish, restore, staged_generation, tidy
 from sifmod.tree.layout import Layout

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache, reduce
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from sifmod.config.yaml.merge import base_key
@@ -226,3 +226,9 @@ class _Schema:
 
     def _plural(self, schema: dict[str, Any]) -> str:
         return "bind paths" if schema.get("title") == "bind path" else self._words(schema)
+
+
+class Model(BaseModel):
+    """Frozen, strict (a number is not text), and closed: an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)

@@ -21,11 +21,10 @@ from sifmod.image.convert.sif.write import partition_offset, write_header
 from sifmod.image.convert.squashfs import compression
 from sifmod.image.convert.squashfs.compression import Compression
 from sifmod.image.convert.squashfs.writer import SquashfsWriter
-from sifmod.image.disk import writing
-from sifmod.image.download.downloads import Downloads
+from sifmod.image.disk import KEPT, NOTHING_WRITTEN, reserve, size_text, stripe, writing
+from sifmod.image.download.downloads import Downloads, missing
 from sifmod.image.download.retry import ONCE
 from sifmod.image.oci.image import OciImage, open_image
-from sifmod.image.preflight import preflight
 from sifmod.image.program import ask
 from sifmod.image.registry.place import own_place, source_of
 from sifmod.image.registry.registry import Registry
@@ -185,3 +184,30 @@ def _origin(image: OciImage, how: Compression) -> ImageOrigin:
 def _tools(how: Compression) -> Tools:
     """What decides the bytes of a conversion now."""
     return (("sif-format", str(FORMAT)), *how.versions())
+
+
+def preflight(request: Request, image: OciImage, *, unpacked: bool) -> None:
+    """Make the file `incoming`, with the disk and the quota that the SIF will need, and see that the layers fit too.
+
+    A SIF is about as large as the compressed layers, which stay until it is complete. Both are on one file system: what
+    is temporary is below the prefix, or beside the file that was asked for. `unpacked` says that an archive was written
+    to the workspace. Raises NoSpaceError with one sum of everything.
+    """
+    path, layers = request.incoming, missing(image.sources, request.partial)
+    sif = sum({layer.digest or number: layer.size for number, layer in enumerate(image.manifest.layers)}.values())
+    done = _done(request.partial, unpacked)
+    stripe(path, request.settings.striping)
+    with writing(path), path.open("w+b") as file:
+        if layers:
+            parts = f"{size_text(layers)} of layers still to come and about {size_text(sif)} for the SIF"
+            reserve(file.fileno(), path, layers + sif, parts, done)
+            os.ftruncate(file.fileno(), 0)  # gives it back: each layer takes its own
+        reserve(file.fileno(), path, sif, "about, for the SIF", done)
+
+
+def _done(partial: Path, unpacked: bool) -> str:
+    """What has become of what was written before."""
+    if unpacked:
+        return "the unpacked archive was removed"
+    arrived = partial.is_dir() and any(path.stat().st_size for path in partial.iterdir())
+    return KEPT if arrived else NOTHING_WRITTEN

@@ -4,8 +4,7 @@ import os
 import threading
 from pathlib import Path
 
-from sifmod.image.disk import reserve, writing
-from sifmod.image.lustre import stripe
+from sifmod.image.disk import reserve, stripe, writing
 from sifmod.image.settings import Striping
 
 

@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sifmod.errors import FetchError
-from sifmod.image.inspect.commands import PYTHON_COMMANDS, find_command, search_path
 from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.inspect.gpu import Gpu, find_gpu
 from sifmod.image.inspect.naming import CALLED, Named, called, find_name, is_framework, own_labels
 from sifmod.image.inspect.python import PythonEnvironment, find_environments
-from sifmod.image.inspect.rootfs import Rootfs
+from sifmod.image.inspect.rootfs import PYTHON_COMMANDS, Rootfs, find_command, search_path
 from sifmod.image.sources.reference import Reference, parse
 
 MAIN_PACKAGES = (

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sifmod.image.inspect.commands import search_path
-from sifmod.image.inspect.rootfs import Rootfs
+from sifmod.image.inspect.rootfs import Rootfs, search_path
 
 Kind = Literal["conda", "venv", "prefix", "system"]
 

@@ -1,7 +1,7 @@
 """A Rootfs: the files of an image, looked at without starting it. Links are followed inside the image only."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,6 +10,13 @@ from sifmod.image.convert.squashfs.reader import SquashfsReader
 from sifmod.image.convert.squashfs.stat import Stat
 from sifmod.image.disk import reading
 
+USUAL_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+
+# what people start from a shell, in the order of a wrapper list
+PYTHON_COMMANDS = (
+    "python", "python3", "pip", "pip3", "ipython", "jupyter", "jupyter-lab", "torchrun", "accelerate", "deepspeed",
+    "lightning", "vllm", "sglang", "ray", "trtllm-build", "hf", "huggingface-cli", "tensorboard",
+)  # fmt: skip
 _EXECUTABLE = 0o111
 
 
@@ -69,3 +76,15 @@ def open_rootfs(path: Path, info: SifInfo) -> Iterator[Rootfs]:
 
 def _is_program(stat: Stat | None) -> bool:
     return stat is not None and stat.kind == "f" and bool(stat.mode & _EXECUTABLE)
+
+
+def search_path(path: str) -> tuple[str, ...]:
+    """The absolute directories of a PATH, in order and once each; the usual ones where it names none."""
+    found = (directory.rstrip("/") or "/" for directory in path.split(":") if directory.startswith("/"))
+    return tuple(dict.fromkeys(found)) or USUAL_PATH
+
+
+def find_command(rootfs: Rootfs, name: str, directories: Iterable[str]) -> str:
+    """The path that `name` stands for in `directories`; "" where none of them has it. An absolute name is looked at."""
+    candidates = [name] if name.startswith("/") else [f"{directory}/{name}" for directory in directories]
+    return next((path for path in candidates if rootfs.is_program(path)), "")

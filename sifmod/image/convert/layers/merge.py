@@ -1,21 +1,23 @@
 """Merging: the layers of an image become one root file system, whose data goes to a writer on the way."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from sifmod.image.convert.budget import UNLIMITED, Budget
-from sifmod.image.convert.inode import Directory
+from sifmod.image.convert.inode import Directory, File
 from sifmod.image.convert.layers.ahead import Progress, ReadAhead
 from sifmod.image.convert.layers.blob import Blob
-from sifmod.image.convert.layers.data import DataWriter
-from sifmod.image.convert.layers.fetch import fetch
-from sifmod.image.convert.layers.malformed import naming
+from sifmod.image.convert.layers.data import Copier, DataWriter
+from sifmod.image.convert.layers.malformed import Warnings, naming
+from sifmod.image.convert.layers.member import REGULAR
 from sifmod.image.convert.layers.replay import replay
 from sifmod.image.convert.layers.stream import Stream
 from sifmod.image.convert.layers.tar import TarReader
 from sifmod.image.convert.layers.top_down import Entangled, TopDown
-from sifmod.image.convert.layers.warning import Warnings
 from sifmod.image.convert.layers.watch import Watch
+
+Missing = Sequence[tuple[Blob, Mapping[int, File]]]
+"""Layers, and for each the files that lack their data, by their number among its regular files."""
 
 
 class Merged(NamedTuple):
@@ -55,3 +57,21 @@ def merge_layers(
     total = sum(blob.size for blob in layers)
     progress(total, total)
     return Merged(root, warnings.texts())
+
+
+def fetch(missing: Missing, data: DataWriter) -> None:
+    """Write the missing data and set the files' contents."""
+    wanted = [(blob, files) for blob, files in missing if files]
+    if not wanted:
+        return
+    copier = Copier(data)
+    with ReadAhead([blob for blob, _ in wanted], lambda _read, _total: None) as ahead:
+        for blob, files in wanted:
+            with naming(blob.digest), ahead.layer() as chunks:
+                number = -1
+                reader = TarReader(Stream(chunks), Warnings())
+                for member in reader.members():
+                    if member.kind == REGULAR:
+                        number += 1
+                        if number in files:
+                            files[number].content = copier.copy(reader, member.size, member.extents)

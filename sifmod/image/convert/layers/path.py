@@ -3,6 +3,10 @@
 from sifmod.image.convert.layers.malformed import Malformed, shown
 from sifmod.image.convert.layers.member import NAME
 
+OPAQUE = b".wh..opq"
+"""What `whited_out` gives for the marker of an opaque directory."""
+
+_PREFIX, _OWN = b".wh.", b".wh..wh."
 Parts = tuple[bytes, ...]
 
 
@@ -31,3 +35,18 @@ def marks(parts: Parts) -> list[int]:
 def mark(parts: Parts) -> int:
     """The number of a path, which is not the root."""
     return marks(parts)[-1]
+
+
+def is_whiteout(name: bytes) -> bool:
+    """Whether an entry of this name, of whatever type, is a whiteout."""
+    return name.startswith(_PREFIX)
+
+
+def whited_out(name: bytes) -> bytes | None:
+    """The name that a whiteout removes; OPAQUE for everything in its directory; None for other tools' own markers."""
+    target = name.removeprefix(_PREFIX)
+    if name.startswith(_OWN):
+        return OPAQUE if target == OPAQUE else None
+    if target in (b"", b".", b".."):
+        raise Malformed(f"is damaged: it has a whiteout of no name: {shown(name)}")
+    return target

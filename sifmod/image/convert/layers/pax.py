@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from urllib.parse import unquote_to_bytes
 
 from sifmod.image.convert.inode import Xattrs
-from sifmod.image.convert.layers.malformed import Malformed, shown
-from sifmod.image.convert.layers.warning import Warnings
+from sifmod.image.convert.layers.malformed import Malformed, Warnings, shown
 
 Records = Mapping[bytes, bytes]
 

@@ -9,14 +9,12 @@ from itertools import chain
 from sifmod.image.convert.inode import OWNER, Content, Directory, File, Node, Plain, Symlink, content_of
 from sifmod.image.convert.layers.ahead import ReadAhead
 from sifmod.image.convert.layers.blob import Blob
-from sifmod.image.convert.layers.malformed import Malformed, naming, shown
+from sifmod.image.convert.layers.malformed import Malformed, Warnings, naming, shown
 from sifmod.image.convert.layers.member import DIRECTORY, HARD_LINK, REGULAR, Attributes, Member, special_node
-from sifmod.image.convert.layers.path import Parts, cleaned
+from sifmod.image.convert.layers.path import OPAQUE, Parts, cleaned, is_whiteout, whited_out
 from sifmod.image.convert.layers.stream import Stream
 from sifmod.image.convert.layers.tar import TarReader
-from sifmod.image.convert.layers.warning import Warnings
 from sifmod.image.convert.layers.watch import Watch
-from sifmod.image.convert.layers.whiteout import OPAQUE, is_whiteout, whited_out
 
 _LINKS = 255  # symlinks on the way to one entry
 

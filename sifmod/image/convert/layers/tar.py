@@ -1,11 +1,12 @@
 """Tar: one layer's stream read member by member, in every dialect that images come in."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from zlib import adler32
 
 from sifmod.image.convert.layers import sparse
 from sifmod.image.convert.layers.data import Extents
-from sifmod.image.convert.layers.malformed import Malformed, shown
+from sifmod.image.convert.layers.malformed import Malformed, Warnings, shown
 from sifmod.image.convert.layers.member import (
     BLOCK_DEVICE,
     CHARACTER,
@@ -25,14 +26,13 @@ from sifmod.image.convert.layers.member import (
     overridden,
     without_data,
 )
-from sifmod.image.convert.layers.memo import Memo
 from sifmod.image.convert.layers.number import decimal, number
 from sifmod.image.convert.layers.pax import Records, in_force, parse
 from sifmod.image.convert.layers.stream import Stream
-from sifmod.image.convert.layers.warning import Warnings
 
-_ATTRIBUTES = Memo(attributes)
-_SUMS = Memo(checksum)
+# most headers of a layer say the same
+_attributes = lru_cache(1 << 14)(attributes)
+_checksum = lru_cache(1 << 14)(checksum)
 _ZERO = bytes(512)
 _NO_DEVICE = (0, 0)
 _HEADER = 1 << 20  # bytes; the longest extended header that is read
@@ -66,7 +66,7 @@ class TarReader:
             block = stream.chunk[start : start + 512]
             if len(block) != 512:
                 block = stream.take(self._next, 512)
-            if (len(block) != 512 or adler32(block) & 0xFFFF != _SUMS[block[148:156]]) and not self._goes_on(
+            if (len(block) != 512 or adler32(block) & 0xFFFF != _checksum(block[148:156])) and not self._goes_on(
                 block, end
             ):
                 return
@@ -75,7 +75,7 @@ class TarReader:
             except ValueError:
                 size = -1
             kind, length = block[156], block.find(0)
-            found = _ATTRIBUTES[block[100:124] + block[136:148]]
+            found = _attributes(block[100:124] + block[136:148])
             self._at = self._next + 512
             if kind != 48 or size < 0 or not 0 < length <= 100 or block[345] or self._extended:
                 member = self._special(block, found)

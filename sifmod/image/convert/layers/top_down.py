@@ -19,11 +19,10 @@ from sifmod.image.convert.layers.member import (
     Member,
     special_node,
 )
-from sifmod.image.convert.layers.path import Parts, cleaned, mark, marks
+from sifmod.image.convert.layers.path import OPAQUE, Parts, cleaned, is_whiteout, mark, marks, whited_out
 from sifmod.image.convert.layers.place import Place
 from sifmod.image.convert.layers.tar import TarReader
 from sifmod.image.convert.layers.watch import Watch
-from sifmod.image.convert.layers.whiteout import OPAQUE, is_whiteout, whited_out
 
 
 class Entangled(Exception):  # noqa: N818 - not an error: another way has to be taken

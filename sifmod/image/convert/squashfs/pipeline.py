@@ -7,8 +7,8 @@ from queue import SimpleQueue
 from typing import BinaryIO, NamedTuple, Self
 
 from sifmod.image.convert.squashfs.compression import Buffer, Compress, Compression
+from sifmod.image.convert.squashfs.nodes import Written
 from sifmod.image.convert.squashfs.superblock import STORED
-from sifmod.image.convert.squashfs.written import Written
 
 Block = Buffer | list[bytes]
 """One block: its data, or pieces of it that a thread joins."""

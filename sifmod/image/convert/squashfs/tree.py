@@ -11,9 +11,8 @@ from sifmod.image.convert.inode import Directory, Node, Plain
 from sifmod.image.convert.squashfs.compression import Compress
 from sifmod.image.convert.squashfs.listing import ListingWriter
 from sifmod.image.convert.squashfs.metadata import MetadataWriter
-from sifmod.image.convert.squashfs.nodes import Common, pack_node
+from sifmod.image.convert.squashfs.nodes import Common, Written, pack_node
 from sifmod.image.convert.squashfs.superblock import DIRECTORY, EXTENDED, FILE, METADATA, NONE
-from sifmod.image.convert.squashfs.written import Written
 from sifmod.image.convert.squashfs.xattrs import XattrTable
 
 _OWNER = struct.Struct("<HxxII")
