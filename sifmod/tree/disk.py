@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sifmod.errors import FILE_LIMIT, TOO_MANY_FILES, InstallError, PermissionsError, SifmodError
+from sifmod.errors import InstallError, PermissionsError, SifmodError
+from sifmod.system import FILE_LIMIT, meaning, reason
 
 READ_ONLY = 0o444
 READ_ONLY_EXECUTABLE = 0o555
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _WRITABLE = (
     "choose a directory that you may write to with --prefix or SIFMOD_PREFIX, for a file of its own with -o FILE"
 )
@@ -23,23 +23,25 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LARGEST = 1 << 24  # bytes; a receipt of some thousand files
 _DEEP = 50  # directories in each other, each of which takes a descriptor
 _ATTEMPTS = 100  # at a directory that other runs make and remove
-_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def explain(error: OSError, doing: str) -> SifmodError:
     """The error to show for `error`, which happened while `doing`: disk full, not allowed, or what the system says."""
     name = error.filename2 if error.filename2 is not None else error.filename
     place = f" ({os.fsdecode(name)})" if isinstance(name, str | bytes) else ""
-    why = os.strerror(error.errno) if error.errno else str(error)
-    message = f"{doing}: {why}{place}"
-    if error.errno in _FULL:
-        return InstallError(
-            f"{message}; what was installed before is unchanged",
-            "free some space or quota there (`sifmod gc` shows what can go), then repeat the command",
-        )
-    if error.errno in _DENIED:
-        return PermissionsError(message, _WRITABLE)
-    return InstallError(message, FILE_LIMIT if error.errno in TOO_MANY_FILES else "")
+    message = f"{doing}: {reason(error)}{place}"
+    match meaning(error):
+        case "full":
+            return InstallError(
+                f"{message}; what was installed before is unchanged",
+                "free some space or quota there (`sifmod gc` shows what can go), then repeat the command",
+            )
+        case "denied":
+            return PermissionsError(message, _WRITABLE)
+        case "too many files":
+            return InstallError(message, FILE_LIMIT)
+        case "other":
+            return InstallError(message)
 
 
 @contextmanager

@@ -25,10 +25,10 @@ from sifmod.tree.disk import (
 from sifmod.tree.history import read_history, recorded, with_event
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held, left_over, lock
+from sifmod.tree.provenance import Provenance
 from sifmod.tree.receipt import (
     FileRecord,
     Installation,
-    Provenance,
     is_number,
     live,
     live_number,

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sifmod.config.input import Input
 from sifmod.config.name import ModuleName, is_part
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
+from sifmod.tree import provenance as provenances
 from sifmod.tree.disk import read
 from sifmod.tree.layout import RECEIPT, Layout
+from sifmod.tree.provenance import Provenance
 
 FORMAT = 2
 _OF_ONE_ROOT = 1  # the format of 0.1.0, whose files name the root that they were written for
@@ -53,21 +54,6 @@ class ImageRecord(NamedTuple):
     origin: ImageOrigin = NO_ORIGIN
 
 
-class Provenance(NamedTuple):
-    """What an installation was made from; enough to see that nothing has changed without parsing anything."""
-
-    sifmod: str  # version
-    easyconfig: str  # absolute path
-    version: str  # of the easyconfig, without its versionsuffix
-    variant: str | None
-    site: str
-    accelerator: str
-    inputs: tuple[Input, ...]  # every file read or looked for
-    facts: tuple[tuple[str, str], ...]  # what detection found on the machine
-    options: tuple[tuple[str, str], ...]  # of the command line
-    plan_digest: str
-
-
 @dataclass(frozen=True)
 class Installation:
     """One generation of a module, as its receipt tells it."""
@@ -90,14 +76,13 @@ class Installation:
 
 def as_data(installation: Installation) -> dict[str, Any]:
     """The installation as what JSON can say: what `--json` prints, and the receipt but for what its place says."""
-    made = installation.provenance
     return {
         "format": FORMAT,
         "name": installation.module.name,
         "version": installation.module.version,
         "generation": installation.generation,
         "root": installation.root,
-        "provenance": made._asdict() | {"inputs": [(seen.path, seen.sha256) for seen in made.inputs]},
+        "provenance": provenances.as_data(installation.provenance),
         "image": installation.image._asdict() | {"origin": installation.image.origin.as_data()},
         "files": installation.files,
         "links": installation.links,
@@ -127,18 +112,11 @@ def from_json(text: str | bytes, generation: str) -> Installation:
     prefix, name, version, number = _place(generation)
     if (fields["name"], fields["version"], fields["generation"]) != (name, version, number):
         raise ValueError("it is the receipt of another generation")
-    made = fields["provenance"]
-    made["inputs"] = tuple([Input(path, sha256) for path, sha256 in made["inputs"]])
-    made["facts"] = tuple([(fact, value) for fact, value in made["facts"]])
-    made["options"] = tuple([(option, value) for option, value in made["options"]])
-    provenance, image = Provenance(**made), _image(fields["image"], prefix)
+    provenance, image = provenances.from_data(fields["provenance"]), _image(fields["image"], prefix)
     files, stubs = _files(fields["files"]), _files(fields["stubs"])
     links = tuple([LinkRecord(path, target) for path, target in fields["links"]])
     _check_inside([link.path for link in links])
-    texts = [*(text for pair in (*made["facts"], *made["options"]) for text in pair), *(link.target for link in links)]
-    texts += [text for seen in made["inputs"] for text in (seen.path, "" if seen.sha256 is None else seen.sha256)]
-    texts += [made[key] for key in ("sifmod", "easyconfig", "version", "site", "accelerator", "plan_digest")]
-    _check_texts([*texts, "" if made["variant"] is None else made["variant"], *roots])
+    _check_texts([*provenances.texts(provenance), *(link.target for link in links), *roots])
     if not {stub.path for stub in stubs} <= {f"{name}/{version}", f"{name}/{version}.lua"}:
         raise ValueError("a stub of another module")
     module = ModuleName(name, version)
