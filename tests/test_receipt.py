@@ -175,7 +175,8 @@ def test_a_receipt_of_another_format_is_none_that_can_be_read(tmp_path: Path) ->
 STATES = (("state of /x.sif", "3 4 5"), ("state of /y", ""))
 BAG = (
     *(("--site", "lumi-g"), ("--skip-sanity-check", ""), ("image request", "q"), *STATES),
-    *(("commands found in one two", "python sh=/bin/sh"), ("image", "kept by --module-only, whatever the easyconfig asks")),
+    ("commands found in one two", "python sh=/bin/sh"),
+    ("image", "kept by --module-only, whatever the easyconfig asks"),
     ("image directories", "/a:/b"),
 )  # fmt: skip
 
