@@ -13,11 +13,12 @@ import pytest
 
 from loads import users, visited
 from plans import publish
+from sifmod.config.kinds import Syntax
 from sifmod.config.load import all_variants
 from sifmod.config.name import ModuleName
 from sifmod.config.settings import LoadedSite
 from sifmod.module.decide import Choices, make_plan
-from sifmod.module.plan import Plan, Syntax
+from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
 from support.collection import FILES, SITES
 from support.command import run

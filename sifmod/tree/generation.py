@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from sifmod.config.kinds import SYNTAXES, stub_path
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, SifmodError
@@ -246,7 +247,7 @@ def _own_stubs(layout: Layout, module: ModuleName) -> Iterator[FileRecord]:
         if (known := read_receipt(root)) is not None:
             yield from known.stubs
             continue
-        for path in (str(module), f"{module}.lua"):
+        for path in (stub_path(module, syntax) for syntax in SYNTAXES):
             with suppress(OSError):
                 yield FileRecord(path, sha256_bytes(read(root / STUBS / path, top=layout.prefix)), 0o644)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sifmod.config.kinds import SYNTAXES, stub_path
 from sifmod.config.name import ModuleName, is_part
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
 from sifmod.tree import provenance as provenances
@@ -117,7 +118,7 @@ def from_json(text: str | bytes, generation: str) -> Installation:
     links = tuple([LinkRecord(path, target) for path, target in fields["links"]])
     _check_inside([link.path for link in links])
     _check_texts([*provenances.texts(provenance), *(link.target for link in links), *roots])
-    if not {stub.path for stub in stubs} <= {f"{name}/{version}", f"{name}/{version}.lua"}:
+    if not {stub.path for stub in stubs} <= {stub_path(f"{name}/{version}", syntax) for syntax in SYNTAXES}:
         raise ValueError("a stub of another module")
     module = ModuleName(name, version)
     return Installation(module, number, generation, provenance, image, files, links, stubs, *roots)

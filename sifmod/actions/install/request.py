@@ -7,13 +7,14 @@ from pathlib import Path
 
 from sifmod.actions.sources import check_sources
 from sifmod.config.find import find_easyconfig, is_path
+from sifmod.config.kinds import SYNTAXES, Syntax, syntax_of
 from sifmod.config.lint import lint_binds
 from sifmod.config.load import LoadedEasyconfig, Overrides, load_easyconfig, with_digests
 from sifmod.config.settings import LoadedSite
 from sifmod.image.artifact import Artifact
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.origin import ImageOrigin
-from sifmod.module.plan import Plan, Syntax
+from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import Asked
 from sifmod.tree.receipt import live
@@ -89,9 +90,8 @@ def _request(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions
 def _syntaxes(layout: Layout, plan: Plan) -> tuple[Syntax, ...]:
     """The plan's syntaxes and those installed already, so that a shell can unload after a reinstall what it loaded."""
     before = live(layout, plan.module)
-    there = {"lua" if stub.path.endswith(".lua") else "tcl" for stub in before.stubs} if before else set()
-    known: tuple[Syntax, ...] = ("lua", "tcl")
-    return tuple(syntax for syntax in known if syntax in there or syntax in plan.syntaxes)
+    there = {syntax_of(stub.path) for stub in before.stubs} if before else set()
+    return tuple(syntax for syntax in SYNTAXES if syntax in there or syntax in plan.syntaxes)
 
 
 def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> str:
