@@ -22,6 +22,10 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LARGEST = 1 << 24  # bytes; a receipt of some thousand files
 _DEEP = 50  # directories in each other, each of which takes a descriptor
+_REFUSED = (
+    *(errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO),
+    *(errno.ENAMETOOLONG, None),  # None: what `read` itself refuses
+)
 _ATTEMPTS = 100  # at a directory that other runs make and remove
 
 
@@ -248,6 +252,11 @@ def is_there(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     return True
+
+
+def is_refused(error: OSError) -> bool:
+    """Whether the file is not there, closed, or none of ours, rather than that the disk does not give it."""
+    return error.errno in _REFUSED
 
 
 def is_directory(path: Path) -> bool:

@@ -1,6 +1,5 @@
 """An Installation and its receipt: what one generation was made from, and every file of it that is ours."""
 
-import errno
 import json
 import os
 import re
@@ -13,7 +12,7 @@ from sifmod.config.kinds import SYNTAXES, stub_path
 from sifmod.config.name import ModuleName, is_part
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
 from sifmod.tree import provenance as provenances
-from sifmod.tree.disk import read
+from sifmod.tree.disk import is_refused, read
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.provenance import Provenance
 
@@ -22,8 +21,6 @@ _OF_ONE_ROOT = 1  # the format of 0.1.0, whose files name the root that they wer
 _NUMBER = re.compile("[1-9][0-9]{0,17}")
 _SHA256 = re.compile("[0-9a-f]{64}")
 _OUT = re.compile(r"(?:\A|\n)(?:/|\n|\Z)|(?:\A|[/\n])\.\.(?:[/\n]|\Z)")  # absolute, empty, or with ..
-_NO_LINK = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP, errno.EACCES, errno.ENAMETOOLONG)
-_NO_FILE = (*_NO_LINK, errno.EPERM, errno.ENXIO, None)  # None: what `read` itself refuses
 _HUGE = 1 << 60  # bytes; no image is so large
 
 
@@ -189,7 +186,7 @@ def _receipt(generation: Path) -> Installation | None:
     try:
         return from_json(read(f"{generation}/{RECEIPT}"), str(generation))
     except OSError as error:
-        if error.errno in _NO_FILE:
+        if is_refused(error):
             return None
         raise
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -266,7 +263,7 @@ def _number(switch: str, version: str) -> int | None:
     try:
         target = os.readlink(switch)  # noqa: PTH115 (compared as text)
     except OSError as error:
-        if error.errno not in _NO_LINK:
+        if not is_refused(error):
             raise
         return None
     directory, _, number = target.rpartition("/")
