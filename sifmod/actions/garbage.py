@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from sifmod.config.name import ModuleName
 from sifmod.tree.addition import changes, only_in
-from sifmod.tree.disk import removable
 from sifmod.tree.history import previous, read_history, superseded
 from sifmod.tree.jobs import NO_JOBS, Jobs, ask_slurm
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import closed_remains, is_held
 from sifmod.tree.partial import Partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
+from sifmod.tree.remove import removable
 from sifmod.tree.store import entries, in_work, strangers, used_images
 from sifmod.tree.stored_image import StoredImage
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sifmod.tree.disk import remove_tree
 from sifmod.tree.lock import Held
+from sifmod.tree.remove import remove_tree
 
 
 class Incoming:

@@ -19,10 +19,11 @@ from typing import NamedTuple
 from sifmod.config.name import is_part
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
-from sifmod.tree.disk import explain, make_directory, removable, remove_tree, reported
+from sifmod.tree.disk import explain, make_directory, reported
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lease import Holder, Lease
 from sifmod.tree.node_lock import NodeLock
+from sifmod.tree.remove import removable, remove_tree
 
 FENCED = ".fenced"
 _DIRECTORY = re.compile(rf"([^@]+(?:@[^@]+)?)\.([0-9]{{1,18}})\.[0-9a-f]+({FENCED})?")

@@ -5,9 +5,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import opened, prune, remove_tree, take
+from sifmod.tree.disk import opened, take
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, spelled
+from sifmod.tree.remove import prune, remove_tree
 
 _LOCK = "partial-"
 

@@ -17,12 +17,13 @@ from sifmod.digest import sha256_file
 from sifmod.errors import InstallError, PermissionsError
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree import lease as leases
-from sifmod.tree.disk import is_there, move, prune, sync_directory, take, write
+from sifmod.tree.disk import is_there, move, sync_directory, take, write
 from sifmod.tree.incoming import Incoming
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import FENCED, Held, left_over, lock
 from sifmod.tree.partial import lock_name, open_partial, own_key
 from sifmod.tree.receipt import known_modules, numbers
+from sifmod.tree.remove import prune
 from sifmod.tree.stored_image import StoredImage, given_by, has_its_size, is_whole, read_stored
 
 GC = "gc"  # the lock under which images are discarded
