@@ -63,7 +63,7 @@ class VariantError(SifmodError):
 
 
 class FetchError(SifmodError):
-    """An image could not be had from any of its sources."""
+    """An image could not be fetched from any of its sources."""
 
     exit_code = 10
 

@@ -34,7 +34,7 @@ def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str 
         if done.generation is None:
             say(f"{module}: not installed, it was uninstalled before{later}")
             continue
-        go_on = "lose it" if purge else "go on with it, but cannot unload it"
+        go_on = "lose it" if purge else "keep using it, but cannot unload it"
         say(f"{module}: shells that have it loaded {go_on}: start a new one")
         say(f"{module}: uninstalled{later}")
         if done.user_software:

@@ -226,7 +226,7 @@ def move(source: Path, target: Path, top: Path) -> None:
 def take(source: Path, target: Path, top: Path) -> None:
     """Rename `source` to `target`, durably, both below `top` and reached through no symlink.
 
-    Makes no directory: a holder's that was taken away must stay away.
+    Makes no directory: a holder's directory that was removed must stay removed.
     """
     with opened(source.parent, top) as start, opened(target.parent, top) as end:
         os.rename(source.name, target.name, src_dir_fd=start, dst_dir_fd=end)

@@ -1,4 +1,4 @@
-"""What a run brings in, in the directory of a lock that it holds, until it is complete and has its place."""
+"""A file that a run is writing, in the directory of a lock that it holds, until it is complete and in its place."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

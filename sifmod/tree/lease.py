@@ -48,7 +48,7 @@ class Lease(NamedTuple):
 
     @property
     def free(self) -> bool:
-        """Nobody holds the lock."""
+        """No process holds the lock."""
         return self.number == 0 or self.beat == _FREE
 
     @property

@@ -155,7 +155,7 @@ def lock(workplace: Workplace, name: str, lease: float, on_wait: Callable[[str],
 
 
 def forget_locks(workplace: Workplace) -> None:
-    """Remove what locks leave, from a tree in which nothing else has come to be: after a first install that failed."""
+    """Remove what locks leave, from a tree that holds nothing else: after a first install that failed."""
     if set(os.listdir(workplace.prefix)) - {workplace.locks.name, workplace.staging.name}:  # noqa: PTH208 (plain names)
         return
     for chain in workplace.locks.iterdir():

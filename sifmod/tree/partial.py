@@ -1,4 +1,4 @@
-"""A Partial: what a fetch that did not come to its end has received, for the next one to go on with."""
+"""A Partial: what an interrupted fetch has received, from which the next one resumes."""
 
 import os
 from contextlib import suppress

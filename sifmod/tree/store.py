@@ -31,7 +31,7 @@ _PIN = ".pin"
 
 
 class Store(Incoming):
-    """The store for one run; what it finds or adds stays until `held`, a lock of the run, is given up.
+    """The store for one run; what it finds or adds stays until `held`, a lock of the run, is released.
 
     A `fresh` one offers nothing that is there: all is brought again, and `add` compares.
     """
@@ -112,7 +112,7 @@ class Store(Incoming):
             try:
                 yield path if usable else None
             finally:
-                with suppress(OSError):  # it holds something to go on with
+                with suppress(OSError):  # it holds a partial download, to be resumed
                     prune(path, self._layout.prefix)
 
     def add(self, incoming: Path, sha256: str, origin: ImageOrigin = NO_ORIGIN, source: str = "") -> Path:
@@ -219,7 +219,7 @@ def in_work(layout: Layout) -> frozenset[str]:
     return frozenset(path.name.removesuffix(_PIN) for path in alive)
 
 
-def strangers(layout: Layout) -> tuple[Path, ...]:
+def foreign_files(layout: Layout) -> tuple[Path, ...]:
     """The images in the store's place that it has no receipt of, sorted: sifmod did not put them there."""
     return tuple(path for path in sorted(layout.images.glob("*.sif")) if read_stored(layout, path.stem) is None)
 

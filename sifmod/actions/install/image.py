@@ -39,7 +39,7 @@ LARGE = 2 * 10**9  # bytes
 
 
 class ChosenImage(NamedTuple):
-    """The image of an install, and how it came to be this one."""
+    """The image of an install, and how it was chosen."""
 
     artifact: Artifact
     choice: ImageChoice
