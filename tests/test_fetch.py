@@ -3,13 +3,11 @@
 import hashlib
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.fetch import SOURCES, fetch_image
-from sifmod.image.sources.reference import Kind
+from sifmod.image.fetch import fetch_image
 from sifmod.module.plan import Plan
 from support.fetching import Prefix, plan
 from support.images import Images
@@ -159,7 +157,3 @@ def test_whatever_interrupts_a_fetch_leaves_nothing(prefix: Prefix, mine: Path, 
         wanted = plan(mine, link=link)  # type: ignore[arg-type]
         fetch_image(wanted.image, wanted.runtime, store, interrupt)
     assert prefix.state(mine) == before
-
-
-def test_every_kind_of_source_has_its_function() -> None:
-    assert set(SOURCES) == set(get_args(Kind))

@@ -8,7 +8,7 @@ import pytest
 from sifmod.image.inspect.description import Config, ImageDescription
 from sifmod.image.inspect.guess import MAIN_PACKAGES, Guess, make_guess
 from sifmod.image.inspect.naming import Named
-from sifmod.image.sources.reference import parse
+from sifmod.image.sources.kinds import parse
 from support.inside import Files, programs, rootfs
 
 VENV = programs("/venv/bin/python", "/venv/bin/python3", "/venv/bin/pip")

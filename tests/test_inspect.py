@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.inspect.guess import make_guess
 from sifmod.image.inspect.printable import block, line
-from sifmod.image.inspect.reference import describe_reference
 from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif, exported
 from sifmod.image.settings import Settings
-from sifmod.image.sources.reference import parse
+from sifmod.image.sources.kinds import parse
 from support.command import run
 from support.images import Images
 from support.registry import Registry
@@ -105,9 +105,14 @@ def test_what_is_no_sif_is_an_error(tmp_path: Path) -> None:
         describe_sif(path)
 
 
+def described(source: str, arch: str = "amd64") -> ImageDescription:
+    reference = parse(source)
+    return reference.kind.describe(reference, arch, Settings())
+
+
 def test_a_layout(images: Images) -> None:
     layout = images.tiny_layout("described", labels=LABELS, env=("GREETING=good day",))
-    found = describe_reference(parse(f"oci:{layout}"), "amd64", Settings())
+    found = described(f"oci:{layout}")
     assert (found.kind, found.arch, len(found.parts)) == ("OCI image", "amd64", 1)
     assert found.size == found.parts[0].size > 1_000_000
     assert found.manifest.startswith("sha256:")
@@ -115,14 +120,14 @@ def test_a_layout(images: Images) -> None:
     assert dict(found.config.environment) == {"PATH": PATH, "GREETING": "good day"}
     assert "\x1b" not in repr(found)
     with pytest.raises(ImageError, match="arm64"):
-        describe_reference(parse(f"oci:{layout}"), "arm64", Settings())
+        described(f"oci:{layout}", "arm64")
 
 
 def test_an_archive(tmp_path: Path, images: Images) -> None:
     archive = tmp_path / "tiny.tar"
     copy = ("skopeo", "--insecure-policy", "copy", "--quiet")
     run((*copy, f"oci:{images.tiny_layout()}", f"docker-archive:{archive}:a/b:1")).ok()
-    found = describe_reference(parse(f"docker-archive:{archive}"), "amd64", Settings())
+    found = described(f"docker-archive:{archive}")
     assert found.config.cmd == ("/bin/sh",)
     assert found.manifest == ""
 
@@ -132,26 +137,26 @@ def test_a_registry_is_asked_for_no_layer(registry: Registry, images: Images) ->
     layout = images.tiny_layout("layerless", labels=LABELS)
     reference = registry.push_layout(layout, "layerless:1")
     blobs = registry.directory / "storage" / "docker" / "registry" / "v2" / "blobs" / "sha256"
-    digest = describe_reference(parse(reference), "amd64", Settings()).parts[0].digest.removeprefix("sha256:")
+    digest = described(reference).parts[0].digest.removeprefix("sha256:")
     shutil.rmtree(blobs / digest[:2] / digest)
-    found = describe_reference(parse(reference), "amd64", Settings())
+    found = described(reference)
     assert found.config.cmd == ("/bin/sh",)
     assert dict(found.config.labels)["org.opencontainers.image.title"] == "Täst"
 
 
 def test_a_sif_in_a_registry(registry: Registry, images: Images) -> None:
-    found = describe_reference(parse(registry.push_sif(images.tiny_sif, "sif:1")), "amd64", Settings())
+    found = described(registry.push_sif(images.tiny_sif, "sif:1"))
     assert found.kind == "SIF in a registry"
     assert found.sha256 == hashlib.sha256(images.tiny_sif.read_bytes()).hexdigest()
     assert found.size == images.tiny_sif.stat().st_size
     layout = registry.push_layout(images.tiny_layout(), "no-sif:1")
-    with pytest.raises(ImageError, match="0 SIFs"):
-        describe_reference(parse(layout.replace("docker:", "oras:")), "amd64", Settings())
+    with pytest.raises(FetchError, match="holds no SIF but"):
+        described(layout.replace("docker:", "oras:"))
 
 
 def test_a_url_says_nothing_before_it_is_fetched() -> None:
     with pytest.raises(FetchError, match="before it is fetched") as caught:
-        describe_reference(parse("https://host.example/x.sif"), "amd64", Settings())
+        described("https://host.example/x.sif")
     assert "sifmod show" in caught.value.hint
 
 

@@ -10,8 +10,9 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.oci.archive import Archive, open_archive
 from sifmod.image.oci.docker_archive import read_docker_archive
-from sifmod.image.oci.layout import Local
-from sifmod.image.sources.reference import parse
+from sifmod.image.oci.files import Stored
+from sifmod.image.oci.image import OciImage
+from sifmod.image.sources.kinds import parse
 from support.command import run
 from support.disk_state import disk_state
 from support.identity import call_on_small_disk
@@ -54,15 +55,16 @@ def skopeo(source: str, target: str) -> None:
     run(("skopeo", "--insecure-policy", "copy", "--quiet", source, target)).ok()
 
 
-def docker(archive: Path, tag: str = "") -> Local:
+def docker(archive: Path, tag: str = "") -> OciImage:
     return read_docker_archive(parse(f"docker-archive:{archive}{tag}"), open_archive(archive, None))
 
 
-def check_layers(local: Local) -> None:
+def check_layers(local: OciImage) -> None:
     """Every layer is where it should be, and what its digest says."""
-    assert len(local.blobs) == len(local.manifest.layers) > 0
-    for descriptor, stored in zip(local.manifest.layers, local.blobs, strict=True):
-        content = stored.read(1 << 30)
+    assert len(local.sources) == len(local.manifest.layers) > 0
+    for descriptor, stored in zip(local.manifest.layers, local.sources, strict=True):
+        assert stored.path is not None
+        content = Stored(stored.path, stored.offset, descriptor.size).read(1 << 30)
         assert len(content) == descriptor.size
         assert f"sha256:{hashlib.sha256(content).hexdigest()}" == descriptor.digest
 
@@ -184,8 +186,8 @@ def test_an_image_of_a_docker_archive_is_found_by_its_name(saved: Path, tag: str
 def test_two_images_share_a_layer(saved: Path) -> None:
     one, two = docker(saved, ":name:1.0"), docker(saved, ":else/where")
     check_layers(two)
-    assert one.blobs[0] == two.blobs[0]
-    assert one.blobs[1] != two.blobs[1]
+    assert one.sources[0] == two.sources[0]
+    assert one.sources[1] != two.sources[1]
     assert docker(saved, ":name:2.0") == two
 
 

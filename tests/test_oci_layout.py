@@ -9,7 +9,7 @@ import pytest
 from sifmod.errors import FetchError
 from sifmod.image.oci.files import Directory
 from sifmod.image.oci.layout import read_layout
-from sifmod.image.sources.reference import parse
+from sifmod.image.sources.kinds import parse
 from support.command import run
 from support.images import Images
 from support.oci_index import entry, put_index, write_multi
@@ -92,9 +92,10 @@ def test_what_is_no_layout_is_refused(tmp_path: Path) -> None:
 def test_the_blobs_lie_in_the_layout(images: Images) -> None:
     layout = images.tiny_layout()
     local = read_layout(parse(f"oci:{layout}"), Directory(layout), "amd64")
-    for descriptor, stored in zip(local.manifest.layers, local.blobs, strict=True):
+    for descriptor, stored in zip(local.manifest.layers, local.sources, strict=True):
+        assert stored.path is not None
         content = stored.path.read_bytes()
-        assert (stored.offset, stored.size) == (0, descriptor.size)
+        assert (stored.offset, len(content)) == (0, descriptor.size)
         assert f"sha256:{hashlib.sha256(content).hexdigest()}" == descriptor.digest
     assert local.config.diff_ids == tuple(layer.digest for layer in local.manifest.layers)
 

@@ -16,7 +16,7 @@ from sifmod.image.registry.http import Get, Http, TransientError, in_the_clear
 from sifmod.image.registry.place import Place
 from sifmod.image.registry.registry import Registry, Repository
 from sifmod.image.settings import Settings
-from sifmod.image.sources.reference import parse
+from sifmod.image.sources.kinds import parse
 from support.misbehaving import BLOB, CONFIG, LAYER, MANIFEST, Misbehaving, client, descriptor, digest
 from support.web import Answer, Handler, Web, answer, raw
 

@@ -11,12 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.remote_size import remote_size
-from sifmod.image.artifact import no_progress
+from sifmod.image.fetch import announced_size
 from sifmod.image.oci.manifest import OCI_MANIFEST, SIF_LAYER
 from sifmod.image.settings import Settings
-from sifmod.image.sources.fetched import Request
-from sifmod.image.sources.reference import parse
 from support.disk_state import disk_state
 from support.fetching import Prefix, plan
 from support.images import Images
@@ -181,7 +178,7 @@ def test_what_the_store_has_brings_nothing(
         wanted = plan(source)
         settings = Settings(fresh=fresh)
         with prefix.store() as store:
-            return remote_size(Request(parse(source), wanted.image, wanted.runtime, store, no_progress, settings))
+            return announced_size(wanted.image, wanted.runtime, store, settings)
 
     announced = size(source)
     assert announced is not None

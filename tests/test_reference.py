@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sifmod.errors import FetchError
-from sifmod.image.sources.reference import Reference, is_loopback, parse
+from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.reference import Reference, is_loopback
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -22,7 +23,7 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
         ("file:/a#b/x?.sif", "path", "/a#b/x?.sif", "", ""),
         ("file://localhost/a/x.sif", "path", "/a/x.sif", "", ""),
         ("https://host/x.sif?token=1", "https", "https://host/x.sif?token=1", "", ""),
-        ("http://127.0.0.1:8080/x.sif", "http", "http://127.0.0.1:8080/x.sif", "", ""),
+        ("http://127.0.0.1:8080/x.sif", "https", "http://127.0.0.1:8080/x.sif", "", ""),
         ("oci:layout", "oci", "layout", "", ""),
         ("oci:/a/layout:1.0-cpu", "oci", "/a/layout", "1.0-cpu", ""),
         ("oci:/a:b/layout", "oci", "/a:b/layout", "", ""),
@@ -46,7 +47,7 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
 )
 def test_every_kind_is_taken_apart(source: str, kind: str, location: str, tag: str, digest: str) -> None:
     reference = parse(source)
-    assert (reference.kind, reference.location, reference.tag, reference.digest) == (kind, location, tag, digest)
+    assert (reference.kind.name, reference.location, reference.tag, reference.digest) == (kind, location, tag, digest)
     assert reference.source == source
 
 
@@ -152,7 +153,7 @@ def test_credentials_are_told_from_a_digest(source: str, shown: str) -> None:
     ],
 )
 def test_where_it_comes_from(source: str, local: bool, host: str) -> None:
-    assert (parse(source).is_local, parse(source).host) == (local, host)
+    assert (parse(source).kind.is_local, parse(source).host) == (local, host)
 
 
 @pytest.mark.parametrize(

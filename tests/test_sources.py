@@ -1,12 +1,15 @@
 """What is known of an image before it is fetched: its size, and whether a local source has changed."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from sifmod.actions.sources import announced_size, local_files
 from sifmod.cli.main import run
+from sifmod.image import fetch
+from sifmod.image.sources.kinds import local_files
 from sifmod.module.plan import ImagePlan
+from support.fetching import Prefix, plan
 from support.images import Images
 
 
@@ -16,14 +19,28 @@ def image(*sources: str, **changes: object) -> ImagePlan:
 
 
 @pytest.fixture
+def announced_size(tmp_path: Path) -> Callable[[ImagePlan], int | None]:
+    """The size that is announced of an image, with an empty store."""
+    prefix = Prefix(tmp_path / "prefix")
+
+    def announced(image: ImagePlan) -> int | None:
+        with prefix.store() as store:
+            return fetch.announced_size(image, plan().runtime, store)
+
+    return announced
+
+
+@pytest.fixture
 def sif(tmp_path: Path) -> Path:
     path = tmp_path / "x.sif"
     path.write_bytes(b"x" * 1000)
     return path
 
 
-def test_the_size_is_that_of_the_first_source_that_can_work(sif: Path, tmp_path: Path) -> None:
-    docker = "docker://registry.example/x:1"
+def test_the_size_is_that_of_the_first_source_that_can_work(
+    announced_size: Callable[[ImagePlan], int | None], sif: Path, tmp_path: Path
+) -> None:
+    docker = "docker://127.0.0.1:1/x:1"  # nobody listens there
     assert announced_size(image(str(sif))) == 1000
     assert announced_size(image("/none.sif", str(sif))) == 1000
     assert announced_size(image("x.sif", image_dirs=("/none", str(tmp_path)))) == 1000
@@ -35,7 +52,9 @@ def test_the_size_is_that_of_the_first_source_that_can_work(sif: Path, tmp_path:
     assert announced_size(image(build=str(sif))) is None
 
 
-def test_the_size_of_a_layout_is_that_of_its_files(images: Images) -> None:
+def test_the_size_of_a_layout_is_that_of_its_files(
+    announced_size: Callable[[ImagePlan], int | None], images: Images
+) -> None:
     layout = images.tiny_layout()
     files = sum(path.stat().st_size for path in layout.rglob("*") if path.is_file())
     assert announced_size(image(f"oci:{layout}")) == files > 100_000

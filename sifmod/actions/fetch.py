@@ -6,14 +6,13 @@ from pathlib import Path
 from sifmod.actions.changing_prefix import changing_prefix, site_umask
 from sifmod.actions.into_store import into_store
 from sifmod.actions.listener import Listener
-from sifmod.actions.local_sif import local_sif
 from sifmod.actions.log import record_fetched
 from sifmod.actions.settings import fetch_settings
 from sifmod.config.site import Site
 from sifmod.digest import sha256_bytes
 from sifmod.image.artifact import Artifact
 from sifmod.image.fetch import fetch_image
-from sifmod.image.sources.reference import parse
+from sifmod.image.sources.kinds import parse
 from sifmod.module.plan import ImagePlan, Runtime
 from sifmod.tree.beside import beside
 from sifmod.tree.generation import tidy
@@ -41,7 +40,7 @@ def fetch(source: str, site: Site, options: FetchOptions, listener: Listener) ->
     """
     reference = parse(source)
     settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force)
-    if (path := local_sif(reference, site)) is not None:
+    if (path := reference.kind.local_sif(reference, site.image_dirs)) is not None:
         source = str(path.absolute())
     image = ImagePlan(
         filename=options.output.name if options.output else reference.name,

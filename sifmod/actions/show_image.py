@@ -4,13 +4,11 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from sifmod.actions.local_sif import local_sif
 from sifmod.actions.settings import fetch_settings
 from sifmod.config.site import Site
 from sifmod.image.inspect.description import ImageDescription
-from sifmod.image.inspect.reference import describe_reference
 from sifmod.image.inspect.sif import describe_sif
-from sifmod.image.sources.reference import parse
+from sifmod.image.sources.kinds import parse
 from sifmod.tree.layout import Layout
 
 
@@ -20,9 +18,9 @@ def describe(text: str, site: Site, arch: str) -> ImageDescription:
     Raises FetchError, ImageError or PermissionsError.
     """
     reference = parse(text)
-    path = local_sif(reference, site)
+    path = reference.kind.local_sif(reference, site.image_dirs)
     if path is None:
-        return describe_reference(reference, arch, fetch_settings(site))
+        return reference.kind.describe(reference, arch, fetch_settings(site))
     return replace(describe_sif(path), sha256=stored_digest(path, site))
 
 

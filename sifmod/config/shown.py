@@ -4,8 +4,8 @@ import re
 
 _SCHEME = re.compile(r"[^\w./~]*([A-Za-z][A-Za-z0-9+.-]*):")  # also behind a blank, which is refused later
 _FORGOTTEN = re.compile(r"(?i)[^\w./~]*(https?|docker|oras|library|file|oci)//")
-_LOCAL = ("file", "oci", "oci-archive", "docker-archive")
-_REGISTRIES = ("docker", "oras", "library")
+LOCAL = ("file", "oci", "oci-archive", "docker-archive")
+REGISTRIES = ("docker", "oras", "library")
 # an @ of a registry's reference that ends no credentials: before something like a digest, or behind a repository
 _NO_CREDENTIALS = re.compile(r"(@sha[0-9]+(:[^/@]*)?|(?<=//)[^/:@]+(:[0-9]+(?=/))?(/[^:@]*)?@[^/:@]*)$")
 _HEAD = re.compile(r"[^\w./~]*[A-Za-z][A-Za-z0-9+.-]*:?/{0,2}")  # a path has but one slash
@@ -18,9 +18,9 @@ def shown(source: str) -> str:
     if scheme is None:
         return _of_url(source) if _FORGOTTEN.match(source) else source
     kind = scheme[1].lower()
-    if kind in _LOCAL:
+    if kind in LOCAL:
         return source
-    if kind in _REGISTRIES:
+    if kind in REGISTRIES:
         return _of_registry(source)
     return _of_url(source)
 

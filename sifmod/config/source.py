@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sifmod.config.shown import shown
+from sifmod.config.shown import LOCAL, shown
 from sifmod.config.variables import expand, unset_in
 from sifmod.config.yaml.node import Node
 
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
-_WITH_PATH = re.compile(r"(file|oci|oci-archive|docker-archive):(?://)?(?=[^/])")
+_WITH_PATH = re.compile(rf"({'|'.join(LOCAL)}):(?://)?(?=[^/])")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:")
 
 

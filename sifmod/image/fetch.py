@@ -1,6 +1,5 @@
 """From an ImagePlan to an Artifact: the sources in order, until one works and verifies."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -14,39 +13,17 @@ from sifmod.errors import (
     UnstartableError,
 )
 from sifmod.image.artifact import Artifact, Progress, Store, no_progress
-from sifmod.image.convert import oci_to_sif
 from sifmod.image.convert.sif.header import check_sif
+from sifmod.image.convert.tree_digest import tree_digest
 from sifmod.image.disk import NoSpaceError
-from sifmod.image.promise import check_promise
 from sifmod.image.registry.place import mirrors_of, own_place, source_of
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.image.signature.policy import check_policy, refuse_unsigned_kind
-from sifmod.image.sources import https, local, oras
 from sifmod.image.sources.fetched import Fetched, Request
-from sifmod.image.sources.reference import Kind, Reference, parse
-from sifmod.image.sources.runtime import build, pull
+from sifmod.image.sources.kinds import references
+from sifmod.image.sources.reference import Reference
 from sifmod.image.startable import check_startable
-from sifmod.module.plan import ImagePlan, Runtime
-
-SOURCES: dict[Kind, Callable[[Request], Fetched]] = {
-    "name": local.from_image_dirs,
-    "path": local.from_path,
-    "https": https.download,
-    "http": https.download,
-    "oras": oras.download,
-    "docker": oci_to_sif.convert,
-    "oci": oci_to_sif.convert,
-    "oci-archive": oci_to_sif.convert,
-    "docker-archive": oci_to_sif.convert,
-    "library": pull,
-    "build": build,
-}
-"""How each kind of source gives its image. Whatever it gives is checked here, in one place."""
-
-_PINNED: dict[Kind, Callable[[Request], Fetched | None]] = {"docker": oci_to_sif.pinned, "oras": oras.pinned}
-"""What a digest names is taken from the store, where it is there, without asking anybody."""
-
-_RESUMED = ("https", "http", "oras", "docker")  # what arrived stays for the next run
+from sifmod.module.plan import ConversionPlan, ImagePlan, Runtime
 
 
 def fetch_image(
@@ -64,11 +41,15 @@ def fetch_image(
     On any failure the store is as before, but for what had arrived, with which the next run goes on: FetchError names
     each source with its reason, NoSpaceError ends the search at once.
     """
-    references = _references(image)
-    if promised := _promised(Request(references[0], image, runtime, store, progress, settings)):
+    wanted = references(image)
+    if not wanted:
+        raise FetchError(
+            f"the easyconfig names no source of the image {image.filename}", "give one: --source PATH or URL"
+        )
+    if promised := _promised(Request(wanted[0], image, runtime, store, progress, settings)):
         return promised
     failures: list[tuple[Reference, FetchError | RuntimeMissingError | PermissionsError]] = []
-    for reference in references:
+    for reference in wanted:
         try:
             return _fetch_past_mirrors(Request(reference, image, runtime, store, progress, settings))
         except NoSpaceError:
@@ -83,15 +64,25 @@ def fetch_image(
     )
 
 
-def _references(image: ImagePlan) -> tuple[Reference, ...]:
-    """The sources, taken apart before any is tried: a misspelled one is told, not passed over."""
-    if image.build is not None:
-        return (Reference("build", image.build, image.build),)
-    if not image.sources:
-        raise FetchError(
-            f"the easyconfig names no source of the image {image.filename}", "give one: --source PATH or URL"
-        )
-    return tuple(parse(source) for source in image.sources)
+def announced_size(image: ImagePlan, runtime: Runtime, store: Store, settings: Settings = DEFAULT) -> int | None:
+    """Bytes that the first source which can work will bring; None where that is not known before it is fetched.
+
+    0 when nothing will be brought: a SIF that is only referred to, one that is there, or nothing that could be fetched
+    offline.
+    """
+    if image.sha256 and not settings.fresh and store.find(image.sha256):
+        return 0
+    for reference in references(image):
+        kind = reference.kind
+        if image.offline and not kind.is_local:
+            continue
+        try:
+            size = kind.announced(Request(reference, image, runtime, store, no_progress, settings))
+        except (FetchError, PermissionsError):  # the fetch will tell
+            return None
+        if size is not None or not kind.is_local:
+            return size
+    return 0
 
 
 def _promised(request: Request) -> Artifact | None:
@@ -134,18 +125,19 @@ def _fetch_past_mirrors(request: Request) -> Artifact:
 
 def _fetch(request: Request) -> Artifact:
     reference, image, store = request.reference, request.image, request.store
-    refuse_unsigned_kind(reference.kind, request.settings)
-    there = _PINNED[reference.kind](request) if reference.kind in _PINNED else None
-    if there is None and image.offline and not reference.is_local:
+    kind = reference.kind
+    refuse_unsigned_kind(kind, request.settings)
+    there = kind.pinned(request)
+    if there is None and image.offline and not kind.is_local:
         raise FetchError("not tried: it needs the network, and --offline was given")
     with ExitStack() as stack:
-        resumed = there is None and reference.kind in _RESUMED
+        resumed = there is None and kind.resumable
         partial = stack.enter_context(store.partial(_key(reference, image))) if resumed else None
         incoming = stack.enter_context(store.incoming())
         request = replace(request, incoming=incoming, partial=partial or incoming)
-        fetched = there or SOURCES[reference.kind](request)
+        fetched = there or kind.fetch(request)
         info = check_sif(fetched.path, image.arch, image.filename)
-        notes = (*fetched.notes, *check_promise(reference, image, fetched))
+        notes = (*fetched.notes, *_check_promise(reference, image, fetched))
         notes += check_policy(fetched.path, reference.shown, info, request.settings)
         notes += check_startable(fetched.path, info, request)
         path = fetched.path
@@ -158,5 +150,55 @@ def _fetch(request: Request) -> Artifact:
 
 def _key(reference: Reference, image: ImagePlan) -> str:
     """What a download is resumed under: the same reference for the same architecture."""
-    parts = (reference.kind, reference.location, reference.tag, reference.digest, image.arch)
+    parts = (reference.kind.name, reference.location, reference.tag, reference.digest, image.arch)
     return sha256_bytes("\n".join(parts).encode())[:32]
+
+
+def _check_promise(reference: Reference, image: ImagePlan, fetched: Fetched) -> tuple[str, ...]:
+    """Raise ImageError unless `fetched` is what `image` promises; gives what its author could add to promise more.
+
+    A docker or oci image is converted, and other versions of the tools, or another processor, may make another SIF of
+    it: whenever the bytes differ the files in it are compared.
+    """
+    if image.sha256 is None:
+        return _to_pin(reference, fetched)
+    if image.sha256 == fetched.sha256:
+        return ()
+    promised = image.conversion
+    if reference.kind.ready_made:
+        raise _broken(image, fetched, "the file was replaced at its source, or damaged on its way")
+    if promised is None:
+        raise _broken(image, fetched, "a SIF made elsewhere has other bytes; `sifmod fetch` says what to promise")
+    return _compare(image, promised, fetched)
+
+
+def _compare(image: ImagePlan, promised: ConversionPlan, fetched: Fetched) -> tuple[str, ...]:
+    found = tree_digest(fetched.path)
+    if found != promised.tree:
+        raise ImageError(
+            f"the files in {image.filename} are not the promised ones, and nothing of it was kept\n"
+            f"    expected {promised.tree}\n    got      {found}",
+            "the image was replaced at its source; correct `conversion:` only if you know why it changed",
+        )
+    made = fetched.origin
+    same = (made.compression, sorted(made.tools)) == (promised.compression, sorted(promised.tools))
+    what = "the same tools on another machine" if same else "other versions of the tools"
+    return (f"{what} made another SIF than the promised one; the files in it are the same",)
+
+
+def _broken(image: ImagePlan, fetched: Fetched, likely: str) -> ImageError:
+    return ImageError(
+        f"the SHA-256 of {image.filename} is not the promised one, and nothing of it was kept\n"
+        f"    expected {image.sha256}\n    got      {fetched.sha256}",
+        f"{likely}; correct `sha256:` in the easyconfig only if you know why it changed",
+    )
+
+
+def _to_pin(reference: Reference, fetched: Fetched) -> tuple[str, ...]:
+    if reference.kind.ready_made:
+        return (f"no digest was promised; to pin this image add to `image:`  sha256: {fetched.sha256}",)
+    if reference.kind.location == "repository" and not reference.digest:
+        digest = fetched.origin.index or fetched.origin.manifest
+        pinned = f"{reference.kind.name}://{reference.location}@{digest}"
+        return (f"no digest was promised; to pin this image write its source as  {pinned}",)
+    return ()

@@ -10,7 +10,6 @@ from pathlib import Path
 from sifmod.actions.author.draft import Source, draft
 from sifmod.actions.fetch import FetchOptions, fetch
 from sifmod.actions.listener import Listener
-from sifmod.actions.local_sif import local_sif
 from sifmod.actions.show_image import stored_digest
 from sifmod.config.load import LoadedEasyconfig, load_easyconfig
 from sifmod.config.settings import LoadedSite
@@ -22,7 +21,8 @@ from sifmod.image.disk import writing
 from sifmod.image.inspect.guess import Guess, make_guess
 from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif
-from sifmod.image.sources.reference import Reference, parse
+from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.reference import Reference, after_scheme
 
 _SIF_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]*\.sif")
 
@@ -62,7 +62,7 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, listener: Liste
     `own_name` where a file of the draft's name is here already.
     """
     reference = parse(text)
-    path = local_sif(reference, site.site)
+    path = reference.kind.local_sif(reference, site.site.image_dirs)
     is_local = path is not None
     if path is None:
         wanted = FetchOptions(arch=options.arch, offline=options.offline)
@@ -150,10 +150,10 @@ def _loaded(text: str, site: LoadedSite, options: NewOptions) -> LoadedEasyconfi
 
 def _absolute(reference: Reference) -> str:
     """The source with an absolute path, so that an easyconfig anywhere means the same."""
-    if reference.kind not in ("oci", "oci-archive", "docker-archive"):
+    if not reference.kind.is_local:
         return reference.source
-    _, _, rest = reference.source.partition(":")
-    return f"{reference.kind}:{_plain(Path(reference.location))}{rest[len(reference.location) :]}"
+    rest = after_scheme(reference.source)
+    return f"{reference.kind.name}:{_plain(Path(reference.location))}{rest[len(reference.location) :]}"
 
 
 def _plain(path: Path) -> Path:
@@ -167,9 +167,8 @@ def _plain(path: Path) -> Path:
 def _of_artifact(reference: Reference, artifact: Artifact) -> Source:
     source, origin = _absolute(reference), artifact.origin
     digest = origin.index or origin.manifest
-    can = reference.kind in ("docker", "oras", "oci", "oci-archive")
-    if can and digest and not reference.digest:
-        tag = reference.tag or ("latest" if reference.kind in ("docker", "oras") else "")
+    if digest and not reference.digest:
+        tag = reference.tag or ("latest" if reference.kind.location == "repository" else "")
         source, why = (
             f"{source}@{digest}",
             f"{f'the tag {tag}' if tag else 'the image'} as it is today; the digest decides",
@@ -178,7 +177,7 @@ def _of_artifact(reference: Reference, artifact: Artifact) -> Source:
         why = "its digest says which image"
     else:
         why = "nothing in this source says which image: another one may be there tomorrow"
-    promised = reference.kind in ("oras", "https", "http", "library")
+    promised = reference.kind.ready_made
     return Source(
         source, "its SHA-256 says which image" if promised else why, artifact.arch, artifact.sha256 if promised else ""
     )
@@ -196,7 +195,7 @@ def _hashed(path: Path, site: LoadedSite, listener: Listener) -> str:
 
 def _of_file(reference: Reference, path: Path) -> Source:
     """The source of a SIF on this machine, without its digest."""
-    in_image_dirs = reference.kind == "name" and not path.is_relative_to(Path.cwd()) and path.is_absolute()
+    in_image_dirs = reference.source == path.name and not path.is_relative_to(Path.cwd()) and path.is_absolute()
     source = path.name if in_image_dirs else str(_plain(path))
     why = "a name that is looked up in the site's image directories" if in_image_dirs else "a file of this machine"
     filename = path.name if _SIF_NAME.fullmatch(path.name) and ".." not in path.name else ""

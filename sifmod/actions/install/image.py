@@ -12,16 +12,14 @@ from sifmod.actions.install.unchanged import file_state
 from sifmod.actions.into_store import into_store
 from sifmod.actions.listener import Listener
 from sifmod.actions.log import record_fetched
-from sifmod.actions.remote_size import remote_size
 from sifmod.actions.settings import fetch_settings
-from sifmod.actions.sources import announced_size, local_files
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError, ModuleError, OptionError, SifmodError, UnstartableError
-from sifmod.image.artifact import Artifact, no_progress
+from sifmod.image.artifact import Artifact
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.settings import Settings
+from sifmod.image.fetch import announced_size
 from sifmod.image.signature.policy import check_policy
-from sifmod.image.sources.fetched import Request as FetchRequest
+from sifmod.image.sources.kinds import local_files
 from sifmod.image.startable import why_not_here
 from sifmod.module.launch import reinstall
 from sifmod.module.plan import Plan
@@ -148,7 +146,7 @@ def fetched_image(request: Request, layout: Layout, store: Store, listener: List
     plan, options = request.plan, request.options
     site = request.site.site
     settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force, startable=True)
-    _check_home(request, lambda: _size(plan, store, settings), listener)
+    _check_home(request, lambda: announced_size(plan.image, plan.runtime, store, settings), listener)
     # before the fetch: what changes meanwhile is noticed by the next install
     choice = ImageChoice(image_request(plan), states=_states(plan))
     name = f"image-{plan.image.sha256 or choice.request}"
@@ -180,17 +178,6 @@ def _check_home(request: Request, how_large: Callable[[], int | None], listener:
         raise OptionError(f"{about}, and there is no terminal to ask at; nothing was fetched", choice)
     if not agreed:
         raise SifmodError("nothing was fetched, as you chose", choice)
-
-
-def _size(plan: Plan, store: Store, settings: Settings) -> int | None:
-    """Bytes that the image will bring; 0 where the store has it, None where that is not known before."""
-    image = plan.image
-    if image.sha256 and not settings.fresh and store.find(image.sha256):
-        return 0
-    return announced_size(
-        image,
-        lambda reference: remote_size(FetchRequest(reference, image, plan.runtime, store, no_progress, settings)),
-    )
 
 
 def image_record(plan: Plan, artifact: Artifact) -> ImageRecord:

@@ -16,7 +16,7 @@ from sifmod.image.inspect.printable import line
 from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.inspect.wrappers import Found, Search, find_wrappers
-from sifmod.image.sources.reference import parse
+from sifmod.image.sources.kinds import parse
 from sifmod.module.decide import SCRIPT_WRAPPERS
 from sifmod.module.launch import RUNSCRIPTS_TARGET
 from sifmod.module.plan import Plan, Wrapper

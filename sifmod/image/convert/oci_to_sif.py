@@ -125,8 +125,8 @@ def _metadata(request: Request, image: OciImage) -> Metadata:
     """Where it came from is said without a path of this machine and without a tag, which may move."""
     reference, manifest = request.reference, image.manifest
     digest = manifest.digest or f"sha256:{sha256_bytes(image.config.raw)}"
-    where = f"{own_place(reference)}@{digest}" if reference.kind == "docker" else digest
-    return make_metadata(image.config, manifest.raw, reference.kind, where)
+    where = f"{own_place(reference)}@{digest}" if reference.kind.location == "repository" else digest
+    return make_metadata(image.config, manifest.raw, reference.kind.name, where)
 
 
 def _written(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sifmod.image.inspect.printable import LINE, block, line
-from sifmod.image.oci.manifest import ImageConfig
+from sifmod.image.oci.manifest import ImageConfig, Manifest
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -89,6 +89,11 @@ def of_config(config: ImageConfig) -> Config:
         line(config.working_dir),
         line(config.user),
     )
+
+
+def parts(manifest: Manifest) -> tuple[Part, ...]:
+    """The layers that a manifest names."""
+    return tuple(Part(line(layer.media_type, 200), layer.size, layer.digest) for layer in manifest.layers)
 
 
 def date(seconds: int | None) -> str:

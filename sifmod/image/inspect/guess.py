@@ -10,7 +10,8 @@ from sifmod.image.inspect.gpu import Gpu, find_gpu
 from sifmod.image.inspect.naming import CALLED, Named, called, find_name, is_framework, own_labels
 from sifmod.image.inspect.python import PythonEnvironment, find_environments
 from sifmod.image.inspect.rootfs import PYTHON_COMMANDS, Rootfs, find_command, search_path
-from sifmod.image.sources.reference import Reference, parse
+from sifmod.image.sources.kinds import parse
+from sifmod.image.sources.reference import Reference
 
 MAIN_PACKAGES = (
     "torch", "torchvision", "torchaudio", "triton", "pytorch-triton-rocm", "tensorflow", "tensorflow-rocm", "keras",
@@ -24,7 +25,6 @@ _NO_WRAPPER = re.compile(
     r"(ba|da|z|k|a|c|tc|fi)?sh|env|tini|dumb-init|busybox|apptainer|singularity|.*entrypoint.*|.*\.sh"
 )
 _WRAPPER = re.compile(r"[A-Za-z0-9](?:[._+-]?[A-Za-z0-9]){0,60}")
-_FILES = ("name", "path", "https", "http")
 _DEFINED = "the image that its definition names"
 _VERSION = re.compile(r"[0-9](?:[._+-]?[A-Za-z0-9]){0,60}")
 
@@ -59,7 +59,7 @@ def make_guess(reference: Reference, described: ImageDescription, rootfs: Rootfs
     A SIF whose file's name leads to no version is called as the image that it is a conversion of.
     """
     guess = _guess(reference, described, rootfs)
-    source = None if guess.named.is_known or reference.kind not in _FILES else _converted_from(described)
+    source = None if guess.named.is_known or not reference.kind.is_file else _converted_from(described)
     if source is None:
         return guess
     guess = _guess(source, described, rootfs)
@@ -75,7 +75,7 @@ def _converted_from(described: ImageDescription) -> Reference | None:
         source = parse(described.origin)
     except FetchError:
         return None
-    return source if source.kind in ("docker", "oras", "library") else None
+    return source if source.kind.location in ("repository", "library") else None
 
 
 def _guess(reference: Reference, described: ImageDescription, rootfs: Rootfs) -> Guess:

@@ -10,7 +10,7 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.content import Content, plain
 from sifmod.image.oci.files import Files, Stored, read_json
-from sifmod.image.oci.layout import Local
+from sifmod.image.oci.image import OciImage, of_files
 from sifmod.image.oci.manifest import Descriptor, Manifest, check_digest, parse_config
 from sifmod.image.sources.reference import Reference
 
@@ -20,7 +20,7 @@ _COMPRESSED = ((b"\x1f\x8b", "+gzip"), (b"\x28\xb5\x2f\xfd", "+zstd"))
 _CONFIG = "application/vnd.docker.container.image.v1+json"
 
 
-def read_docker_archive(reference: Reference, files: Files) -> Local:
+def read_docker_archive(reference: Reference, files: Files) -> OciImage:
     """The image of `reference` in the archive that `files` are.
 
     Its manifest has no digest and no raw text. A layer's digest is that of the config's `diff_ids` where the layer is
@@ -41,7 +41,7 @@ def read_docker_archive(reference: Reference, files: Files) -> Local:
         for path, stored, diff_id in zip(image.texts("Layers"), blobs, config.diff_ids, strict=True)
     )
     described = Descriptor(_CONFIG, f"sha256:{sha256_bytes(raw)}", len(raw))
-    return Local(Manifest("", b"", described, layers), config, blobs)
+    return of_files(Manifest("", b"", described, layers), config, blobs)
 
 
 def _images(files: Files) -> tuple[Content, ...]:

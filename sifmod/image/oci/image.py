@@ -4,13 +4,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.oci.archive import open_archive
-from sifmod.image.oci.docker_archive import read_docker_archive
-from sifmod.image.oci.files import Directory
-from sifmod.image.oci.layout import Local, read_layout
+from sifmod.image.oci.files import Stored
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_layers, check_platform
 from sifmod.image.registry.http import Get
-from sifmod.image.registry.registry import Registry
 from sifmod.image.settings import Settings
 from sifmod.image.sources.reference import Reference
 
@@ -38,27 +34,22 @@ class OciImage:
     sources: tuple[BlobSource, ...]
 
 
+def of_files(manifest: Manifest, config: ImageConfig, blobs: tuple[Stored, ...]) -> OciImage:
+    """The image whose layers are the files `blobs`, bottom first."""
+    layers = zip(manifest.layers, blobs, strict=True)
+    return OciImage(manifest, config, tuple(BlobSource(layer, None, blob.path, blob.offset) for layer, blob in layers))
+
+
 def open_image(reference: Reference, arch: str, settings: Settings, workspace: Path | None = None) -> OciImage:
-    """The image that a docker, oci, oci-archive or docker-archive reference names, for linux on `arch`.
+    """The container image that a reference names, for linux on `arch`.
 
     Manifest and config are read and verified, no layer is. A compressed archive is unpacked into `workspace`, which
-    must stay while the layers are read. Raises FetchError where it cannot be had, ImageError where it is damaged, is
+    must stay while the layers are read. Raises FetchError where there is none, ImageError where it is damaged, is
     for another platform, or is no container image.
     """
-    path = Path(reference.location)
-    match reference.kind:
-        case "docker":
-            image = _from_registry(reference, arch, settings)
-        case "oci":
-            if not path.exists():
-                raise FetchError(f"{path} is not an OCI layout: there is nothing")
-            image = _from_files(read_layout(reference, Directory(path), arch))
-        case "oci-archive":
-            image = _from_files(read_layout(reference, open_archive(path, workspace), arch))
-        case "docker-archive":
-            image = _from_files(read_docker_archive(reference, open_archive(path, workspace)))
-        case _:
-            raise FetchError(f"{reference.source} is no source of a container image")
+    if reference.kind.open is None:
+        raise FetchError(f"{reference.source} is no source of a container image")
+    image = reference.kind.open(reference, arch, settings, workspace)
     name = reference.source
     check_layers(image.manifest, name)
     check_platform(image.config, arch, name)
@@ -67,19 +58,3 @@ def open_image(reference: Reference, arch: str, settings: Settings, workspace: P
         raise ImageError(f"{name} has {layers} layers where its config speaks of {diff_ids}")
     stated = zip(image.sources, image.config.diff_ids, strict=True)
     return replace(image, sources=tuple(replace(source, diff_id=diff_id) for source, diff_id in stated))
-
-
-def _from_registry(reference: Reference, arch: str, settings: Settings) -> OciImage:
-    registry = Registry(reference, settings, arch)
-    manifest = registry.manifest()
-    check_layers(manifest, reference.source)  # before its config, which is no config where it is an artifact
-    sources = tuple(BlobSource(layer, registry.blob(layer), None) for layer in manifest.layers)
-    return OciImage(manifest, registry.config(manifest), sources)
-
-
-def _from_files(local: Local) -> OciImage:
-    sources = tuple(
-        BlobSource(layer, None, stored.path, stored.offset)
-        for layer, stored in zip(local.manifest.layers, local.blobs, strict=True)
-    )
-    return OciImage(local.manifest, local.config, sources)

@@ -3,28 +3,20 @@
 The format is the Image Layout of the OCI image specification 1.1: `oci-layout`, `index.json` and `blobs/`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.content import plain, read_content
 from sifmod.image.oci.files import Files, Stored, read_json
+from sifmod.image.oci.image import OciImage, of_files
 from sifmod.image.oci.index import Entry, Index, choose, lowest, parse, parse_entries
-from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_digest, parse_config
+from sifmod.image.oci.manifest import Descriptor, Manifest, check_digest, parse_config
 from sifmod.image.sources.reference import Reference
 
 _DEEPEST = 4  # indexes inside indexes
 
 
-@dataclass(frozen=True)
-class Local:
-    """An image whose blobs are on this machine: `blobs` are its layers, bottom first."""
-
-    manifest: Manifest
-    config: ImageConfig
-    blobs: tuple[Stored, ...]
-
-
-def read_layout(reference: Reference, files: Files, arch: str) -> Local:
+def read_layout(reference: Reference, files: Files, arch: str) -> OciImage:
     """The image of `reference` in the layout that `files` are, for linux on `arch`.
 
     Index, manifest and config are verified; of the layers only that they are there and as long as they should be.
@@ -39,7 +31,7 @@ def read_layout(reference: Reference, files: Files, arch: str) -> Local:
     raw = read_json(files, _path(config.digest))
     check_digest(raw, f"{files.name}: the config", config.digest)
     blobs = tuple(_blob(files, layer) for layer in manifest.layers)
-    return Local(manifest, parse_config(raw, f"{files.name}: the config {config.digest}"), blobs)
+    return of_files(manifest, parse_config(raw, f"{files.name}: the config {config.digest}"), blobs)
 
 
 def _path(digest: str) -> str:

@@ -57,7 +57,7 @@ def places(reference: Reference, mirrors: Mirrors) -> tuple[Place, ...]:
 
 def mirrors_of(reference: Reference, mirrors: Mirrors) -> tuple[Place, ...]:
     """The mirrors that are asked for `reference`; none for what is in no registry."""
-    return places(reference, mirrors)[:-1] if reference.kind in ("docker", "oras") else ()
+    return places(reference, mirrors)[:-1] if reference.kind.location == "repository" else ()
 
 
 def own_place(reference: Reference) -> Place:
@@ -83,8 +83,8 @@ def source_of(reference: Reference) -> str:
 
     Where an image is on this machine says nothing about it: then it is the kind alone, `oci:`.
     """
-    has_place = reference.kind in ("docker", "oras")
-    return f"{reference.kind}://{own_place(reference)}" if has_place else f"{reference.kind}:"
+    has_place = reference.kind.location == "repository"
+    return f"{reference.kind.name}://{own_place(reference)}" if has_place else f"{reference.kind.name}:"
 
 
 def hub_or(host: str) -> str:

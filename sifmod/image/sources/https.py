@@ -1,5 +1,8 @@
-"""A SIF from a web server."""
+"""https: a SIF from a web server."""
 
+from urllib.parse import urlsplit
+
+from sifmod.config.shown import shown
 from sifmod.image.download.remote import Remote
 from sifmod.image.download.retry import PATIENCE, Patience
 from sifmod.image.download.sif import download_sif, refuse_other_files
@@ -7,6 +10,25 @@ from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.pace import TIMEOUTS, Timeouts
 from sifmod.image.sources.fetched import Fetched, Request
+from sifmod.image.sources.kind import SourceKind, no_files, nothing, says_nothing
+from sifmod.image.sources.reference import Reference, is_loopback, refused
+
+
+def _parse(kind: SourceKind, source: str) -> Reference:
+    """Credentials in a URL are refused: they would end in receipts and messages."""
+    try:
+        parts = urlsplit(source)
+        _ = parts.port
+    except ValueError as error:
+        raise refused(source, str(error)) from None
+    if not parts.hostname:
+        raise refused(source, "a URL without a host")
+    if "@" in parts.netloc:
+        raise refused(source, "credentials in a URL are refused", "put them into ~/.netrc")
+    if parts.scheme != "https" and not is_loopback(parts.netloc):
+        hint = f"use https://{shown(source).partition('://')[2]}"
+        raise refused(source, "plain http is refused, except from this machine itself", hint)
+    return Reference(kind, source, source)
 
 
 def download(request: Request, timeouts: Timeouts = TIMEOUTS, patience: Patience = PATIENCE) -> Fetched:
@@ -20,3 +42,22 @@ def download(request: Request, timeouts: Timeouts = TIMEOUTS, patience: Patience
     get = Http(timeouts=timeouts).resource(request.reference.location, Netrc())
     remote = Remote(request.image.filename, get, digest=promised, check=refuse_other_files)
     return download_sif(request, remote, patience=patience)
+
+
+HTTPS = SourceKind(
+    name="https",
+    schemes=("https", "http"),
+    example="https://host/x.sif",
+    location="url",
+    is_local=False,
+    ready_made=True,
+    resumable=True,
+    parse=_parse,
+    watched=no_files,
+    local_sif=nothing,
+    open=None,
+    describe=says_nothing,
+    pinned=nothing,
+    announced=nothing,
+    fetch=download,
+)

@@ -1,4 +1,4 @@
-"""A SIF that lies in a registry as an artifact (`oras:`)."""
+"""oras: a SIF that is an artifact in a registry."""
 
 from dataclasses import replace
 
@@ -6,15 +6,19 @@ from sifmod.errors import FetchError
 from sifmod.image.download.remote import Remote
 from sifmod.image.download.retry import ONCE, PATIENCE, Patience
 from sifmod.image.download.sif import download_sif, refuse_other_files
+from sifmod.image.inspect.description import Config, ImageDescription, pairs, parts
 from sifmod.image.oci.manifest import SIF_LAYER, Descriptor, Manifest
 from sifmod.image.registry.place import source_of
 from sifmod.image.registry.registry import Registry
+from sifmod.image.settings import Settings
 from sifmod.image.sources.fetched import Fetched, Request
+from sifmod.image.sources.kind import SourceKind, no_files, nothing
+from sifmod.image.sources.reference import Reference, parse_repository
 from sifmod.image.stored import stored, whole
 from sifmod.module.origin import ImageOrigin
 
 
-def download(request: Request, patience: Patience = PATIENCE) -> Fetched:
+def _download(request: Request, patience: Patience = PATIENCE) -> Fetched:
     """Download the SIF of the manifest that `oras://…` names to `incoming`, verified by its digest.
 
     Raises FetchError for whatever the network or the registry does, and where there is no SIF under that name.
@@ -22,7 +26,7 @@ def download(request: Request, patience: Patience = PATIENCE) -> Fetched:
     reference, settings = request.reference, request.settings
     registry = Registry(reference, settings, request.image.arch)
     manifest = registry.manifest()
-    layer = sif_layer(manifest, reference.source)
+    layer = _sif_layer(manifest, reference.source)
     origin = ImageOrigin(manifest.index_digest, manifest.digest, (layer.digest,))
     sha256 = layer.digest.removeprefix("sha256:")
     if not settings.fresh and (there := request.store.find(sha256)) and whole(there):
@@ -34,7 +38,7 @@ def download(request: Request, patience: Patience = PATIENCE) -> Fetched:
     return download_sif(request, remote, origin, patience)
 
 
-def pinned(request: Request) -> Fetched | None:
+def _pinned(request: Request) -> Fetched | None:
     """The SIF of a reference with a digest, where the store has it; nobody is asked. None: it is to be downloaded."""
     found = None if request.settings.fresh else stored(request, request.reference.digest)
     if found is None:
@@ -43,21 +47,36 @@ def pinned(request: Request) -> Fetched | None:
     return replace(found, origin=origin)  # the same SIF may have been converted here
 
 
-def announced(request: Request) -> int:
+def _announced(request: Request) -> int:
     """Bytes of the SIF that the reference names; 0 where the store has it. Asks once, for manifests alone.
 
     Raises FetchError or ImageError.
     """
-    if pinned(request) is not None:
+    if _pinned(request) is not None:
         return 0
     reference, settings = request.reference, request.settings
     registry = Registry(reference, settings, request.image.arch, ONCE)
-    layer = sif_layer(registry.manifest(), reference.source)
+    layer = _sif_layer(registry.manifest(), reference.source)
     there = not settings.fresh and request.store.find(layer.digest.removeprefix("sha256:"))
     return 0 if there else layer.size
 
 
-def sif_layer(manifest: Manifest, name: str) -> Descriptor:
+def _describe(reference: Reference, arch: str, settings: Settings) -> ImageDescription:
+    manifest = Registry(reference, settings, arch).manifest()
+    layer = _sif_layer(manifest, reference.source)
+    return ImageDescription(
+        kind="SIF in a registry",
+        arch="",
+        size=layer.size,
+        sha256=layer.digest.removeprefix("sha256:"),
+        manifest=manifest.digest,
+        index=manifest.index_digest,
+        parts=parts(manifest),
+        config=Config(labels=pairs(manifest.annotations)),
+    )
+
+
+def _sif_layer(manifest: Manifest, name: str) -> Descriptor:
     """The one SIF of an artifact called `name`. Raises FetchError where there is none, or more than one."""
     found = [layer for layer in manifest.layers if layer.media_type == SIF_LAYER]
     if len(found) == 1:
@@ -68,3 +87,22 @@ def sif_layer(manifest: Manifest, name: str) -> Descriptor:
             f"{name} holds no SIF but {kinds}", "for a container image write docker:// in place of oras://"
         )
     raise FetchError(f"{name} holds {len(found)} SIFs", "name the digest of a manifest that holds one")
+
+
+ORAS = SourceKind(
+    name="oras",
+    schemes=("oras",),
+    example="oras://ghcr.io/group/image:1.0",
+    location="repository",
+    is_local=False,
+    ready_made=True,
+    resumable=True,
+    parse=parse_repository,
+    watched=no_files,
+    local_sif=nothing,
+    open=None,
+    describe=_describe,
+    pinned=_pinned,
+    announced=_announced,
+    fetch=_download,
+)

@@ -1,7 +1,6 @@
-"""The site's apptainer or singularity as a source: it pulls from a library, and builds from a definition file."""
+"""The site's apptainer or singularity, which makes or pulls the image of a source."""
 
 import os
-import platform
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,13 +9,12 @@ from sifmod.errors import FetchError, RuntimeMissingError
 from sifmod.image.child import Ended, run_child
 from sifmod.image.disk import writing
 from sifmod.image.sources.fetched import Fetched, Request
-from sifmod.image.sources.local import hashed
+from sifmod.image.sources.path import hashed
 from sifmod.module.launch import prefixes
 from sifmod.module.plan import Runtime
 
 # of the user's <PREFIX>_… variables only these reach the runtime: credentials, and how it may run at all
 _KEPT = ("DOCKER_USERNAME", "DOCKER_PASSWORD", "DOCKER_HOST", "AUTH_FILE", "AUTHFILE", "LIBRARY", "NOHTTPS", "USERNS")
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 _ADVICE = (
     (
         "no space left on device|quota exceeded",
@@ -44,31 +42,6 @@ _ADVICE = (
 _SHOWN = 20  # lines of the runtime's messages
 
 
-def pull(request: Request) -> Fetched:
-    """An image of a library, as the runtime's `pull` fetches it.
-
-    Everything temporary is in the store's workspace, and nothing is written to $HOME. Raises RuntimeMissingError
-    without a runtime, FetchError with the runtime's own messages when it fails.
-    """
-    arch = request.image.arch
-    foreign = ("--arch", arch) if _MACHINES.get(platform.machine()) != arch else ()
-    with request.store.workspace() as workspace:
-        command = ("pull", "--force", "--disable-cache", *foreign, str(request.incoming), request.reference.source)
-        _run(request, command, workspace, workspace)
-    return hashed(request.incoming, request)
-
-
-def build(request: Request) -> Fetched:
-    """A SIF built by the runtime from the definition file; its relative paths count from the file's directory."""
-    definition = Path(request.reference.location).absolute()
-    if not definition.is_file():
-        raise FetchError(f"there is no definition file {definition}")
-    with request.store.workspace() as workspace:
-        command = ("build", "--force", "--disable-cache", str(request.incoming), str(definition))
-        _run(request, command, workspace, definition.parent)
-    return hashed(request.incoming, request)
-
-
 def runtime_environment(environ: Mapping[str, str], runtime: Runtime, workspace: Path) -> dict[str, str]:
     """`environ` for a runtime that pulls or builds, with its directories in `workspace`.
 
@@ -86,7 +59,12 @@ def runtime_environment(environ: Mapping[str, str], runtime: Runtime, workspace:
     return {**clean, "TMPDIR": str(workspace / "tmp")}
 
 
-def _run(request: Request, command: tuple[str, ...], workspace: Path, cwd: Path) -> None:
+def run_runtime(request: Request, command: tuple[str, ...], workspace: Path, cwd: Path) -> Fetched:
+    """The SIF that a command of the runtime leaves at `incoming`.
+
+    Everything temporary is in `workspace`, and nothing is written to $HOME. Raises RuntimeMissingError without a
+    runtime, FetchError with the runtime's own messages when it fails.
+    """
     program = request.runtime.path
     shown = f"{request.runtime.kind} {command[0]} {request.reference.shown}"
     with writing(workspace):
@@ -105,6 +83,7 @@ def _run(request: Request, command: tuple[str, ...], workspace: Path, cwd: Path)
         ) from None
     if ended.code != 0 or not request.incoming.exists():
         raise _failure(shown, ended)
+    return hashed(request.incoming, request)
 
 
 def _failure(shown: str, ended: Ended) -> FetchError:

@@ -1,40 +1,54 @@
-"""A SIF that is on this machine already: found, then copied, hard-linked or only referenced."""
+"""A path: a SIF on this machine, which is copied, hard-linked or only referenced."""
 
 import errno
 import fcntl
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import unquote
 
 from sifmod.errors import FetchError
 from sifmod.image.convert.sif.header import check_sif
 from sifmod.image.disk import reading, reserve, writing
+from sifmod.image.inspect.description import ImageDescription
+from sifmod.image.inspect.sif import describe_sif
+from sifmod.image.settings import Settings
 from sifmod.image.sink import Sink
 from sifmod.image.sources.fetched import Fetched, Request
+from sifmod.image.sources.kind import SourceKind, nothing, size_here, the_location
+from sifmod.image.sources.reference import Reference, refused
 from sifmod.image.startable import check_startable
 
 CHUNK = 1 << 20  # bytes
 
+_FILE = re.compile(r"file:(?://(?:localhost)?)?(/(?!/).*)")
 _FICLONE = 0x40049409  # linux/fs.h: share the blocks of another file
 _NO_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EBADF, errno.EPERM)
 
 
-def from_image_dirs(request: Request) -> Fetched:
-    """A bare name, looked up in the site's image_dirs: the first directory that has it."""
-    name = request.reference.location
-    for directory in request.image.image_dirs:
-        if (path := Path(directory, name)).exists():
-            return _take(path, request)
-    where = ", ".join(request.image.image_dirs) or "no image_dirs are set (site file, SIFMOD_IMAGE_DIRS)"
-    raise FetchError(f"no file of this name; looked in: {where}")
+def _parse(kind: SourceKind, source: str) -> Reference:
+    if not source.startswith("file:"):
+        return Reference(kind, source, source)
+    path = _FILE.fullmatch(source)
+    if path is None:
+        raise refused(source, "a file: source is file:///absolute/path", "or give the path alone")
+    return Reference(kind, source, unquote(path[1]))
 
 
-def from_path(request: Request) -> Fetched:
-    """A path; a relative one counts from the working directory."""
-    return _take(Path(request.reference.location).absolute(), request)
+def describe(reference: Reference, _arch: str, _settings: Settings) -> ImageDescription:
+    """What the SIF says about itself."""
+    return describe_sif(Path(reference.location))
+
+
+def announced(request: Request) -> int | None:
+    """Bytes of the file, 0 where it is only referred to; None where there is none."""
+    reference, image = request.reference, request.image
+    size = size_here(reference.kind.watched(reference, image.image_dirs))
+    return 0 if size is not None and image.link == "reference" else size
 
 
 def hashed(path: Path, request: Request, notes: tuple[str, ...] = ()) -> Fetched:
@@ -46,7 +60,8 @@ def hashed(path: Path, request: Request, notes: tuple[str, ...] = ()) -> Fetched
         return Fetched(path, digest.hexdigest(), os.fstat(file.fileno()).st_size, notes)
 
 
-def _take(path: Path, request: Request) -> Fetched:
+def take(path: Path, request: Request) -> Fetched:
+    """The SIF at `path`, copied, linked or where it is, as the plan says; `incoming` is its place."""
     with reading(path):
         status = path.stat()
     if stat.S_ISDIR(status.st_mode):
@@ -114,3 +129,22 @@ def _chunks(file: BinaryIO, what: str, request: Request) -> Iterator[bytes]:
     after = os.fstat(file.fileno())
     if (done, after.st_size, after.st_mtime_ns) != (before.st_size, before.st_size, before.st_mtime_ns):
         raise FetchError(f"{file.name} was changed while it was read", "try again when it is complete")
+
+
+PATH = SourceKind(
+    name="path",
+    schemes=("file",),
+    example="file:///images/x.sif",
+    location="path",
+    is_local=True,
+    ready_made=True,
+    resumable=False,
+    parse=_parse,
+    watched=the_location,
+    local_sif=lambda reference, _: Path(reference.location),
+    open=None,
+    describe=describe,
+    pinned=nothing,
+    announced=announced,
+    fetch=lambda request: take(Path(request.reference.location).absolute(), request),  # from the working directory
+)

@@ -1,0 +1,38 @@
+"""build: a SIF that the site's runtime builds from a definition file."""
+
+from pathlib import Path
+
+from sifmod.errors import FetchError
+from sifmod.image.sources.fetched import Fetched, Request
+from sifmod.image.sources.kind import SourceKind, nothing, says_nothing, the_location
+from sifmod.image.sources.reference import parse_location
+from sifmod.image.sources.runtime import run_runtime
+
+
+def _build(request: Request) -> Fetched:
+    """Relative paths in the definition file count from its directory."""
+    definition = Path(request.reference.location).absolute()
+    if not definition.is_file():
+        raise FetchError(f"there is no definition file {definition}")
+    with request.store.workspace() as workspace:
+        command = ("build", "--force", "--disable-cache", str(request.incoming), str(definition))
+        return run_runtime(request, command, workspace, definition.parent)
+
+
+BUILD = SourceKind(
+    name="build",
+    schemes=(),
+    example="/images/x.def",
+    location="path",
+    is_local=False,
+    ready_made=False,
+    resumable=False,
+    parse=parse_location,
+    watched=the_location,
+    local_sif=nothing,
+    open=None,
+    describe=says_nothing,
+    pinned=nothing,
+    announced=nothing,
+    fetch=_build,
+)

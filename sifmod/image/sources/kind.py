@@ -1,0 +1,80 @@
+"""A SourceKind: everything that sifmod knows of one kind of source; and the answers that several kinds share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sifmod.errors import FetchError
+from sifmod.image.inspect.description import ImageDescription
+from sifmod.image.inspect.printable import line
+from sifmod.image.oci.image import OciImage
+from sifmod.image.settings import Settings
+from sifmod.image.sources.fetched import Fetched, Request
+from sifmod.image.sources.reference import Reference
+
+Directories = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SourceKind:
+    """One kind of source, in one value. No field has a default, so that a forgotten one is a type error.
+
+    A new kind is one file beside this one and one line in kinds.py.
+    """
+
+    name: str  # for messages, receipts and the definition in a converted SIF
+    schemes: tuple[str, ...]  # that stand before the colon
+    example: str
+    location: Literal["path", "url", "repository", "library"]  # what the location of a reference is
+    is_local: bool  # it needs no network
+    ready_made: bool  # a SIF with the same bytes each time, perhaps signed; else the SIF is made here
+    resumable: bool  # what has arrived stays for the next run
+    parse: "Callable[[SourceKind, str], Reference]"  # pure; raises FetchError
+    watched: Callable[[Reference, Directories], tuple[str, ...]]  # the files here whose change means another image
+    local_sif: Callable[[Reference, Directories], Path | None]  # the SIF here that a user names on the command line
+    open: Callable[[Reference, str, Settings, Path | None], OciImage] | None  # of a container image
+    describe: Callable[[Reference, str, Settings], ImageDescription]  # raises FetchError, ImageError
+    pinned: Callable[[Request], Fetched | None]  # the SIF that the store has for its digest; nobody is asked
+    announced: Callable[[Request], int | None]  # bytes that it will bring; None where that is not known before
+    fetch: Callable[[Request], Fetched]
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it names one file that is a SIF."""
+        return self.ready_made and self.location in ("path", "url")
+
+
+def nothing(*_: object) -> None:
+    """The answer of a kind to a question that it has no answer to."""
+
+
+def no_files(_reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
+    """No file here says which image it is."""
+    return ()
+
+
+def the_location(reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
+    """The file that it names says which image it is."""
+    return (reference.location,)
+
+
+def size_of_location(request: Request) -> int | None:
+    """Bytes of the file or the directory that it names."""
+    return size_here((request.reference.location,))
+
+
+def size_here(paths: tuple[str, ...]) -> int | None:
+    """Bytes of the first of `paths` that exists, with all files in it; None where none does."""
+    found = next((path for path in map(Path, paths) if path.exists()), None)
+    if found is None:
+        return None
+    return sum(path.stat().st_size for path in (found, *found.rglob("*")) if path.is_file())
+
+
+def says_nothing(reference: Reference, _arch: str, _settings: Settings) -> ImageDescription:
+    """Raise FetchError: only the fetched image can be described."""
+    raise FetchError(
+        f"{line(reference.shown)} says nothing about itself before it is fetched",
+        "fetch it, then look at the file: sifmod fetch -o FILE.sif REFERENCE; sifmod show FILE.sif",
+    )

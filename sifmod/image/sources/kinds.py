@@ -1,0 +1,74 @@
+"""The kinds of sources, one a line; and the references of an image, each with its kind."""
+
+import difflib
+import re
+
+from sifmod.config.shown import shown
+from sifmod.errors import FetchError
+from sifmod.image.sources.build import BUILD
+from sifmod.image.sources.docker import DOCKER
+from sifmod.image.sources.docker_archive import DOCKER_ARCHIVE
+from sifmod.image.sources.https import HTTPS
+from sifmod.image.sources.library import LIBRARY
+from sifmod.image.sources.name import NAME
+from sifmod.image.sources.oci import OCI
+from sifmod.image.sources.oci_archive import OCI_ARCHIVE
+from sifmod.image.sources.oras import ORAS
+from sifmod.image.sources.path import PATH
+from sifmod.image.sources.reference import Reference, refused
+from sifmod.module.plan import ImagePlan
+
+KINDS = (
+    NAME,
+    PATH,
+    HTTPS,
+    OCI,
+    OCI_ARCHIVE,
+    DOCKER_ARCHIVE,
+    DOCKER,
+    ORAS,
+    LIBRARY,
+    BUILD,
+)
+_SCHEMES = {scheme: kind for kind in KINDS for scheme in kind.schemes}
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+
+
+def parse(source: str) -> Reference:
+    """Take a source apart; pure. Raises FetchError for what cannot be a source, so that it is never half understood.
+
+    A text without a scheme is a path when it holds a `/` and a bare name otherwise.
+    """
+    if not source or source != source.strip() or not source.isprintable():
+        raise FetchError(
+            f"source {shown(source)!r} is empty, has a blank at an end or a control character in it, or is not UTF-8"
+        )
+    if scheme := _SCHEME.match(source):
+        kind = _SCHEMES.get(scheme[1])
+        if kind is None:
+            raise _unknown(source, scheme[1])
+    else:
+        first, slashes, _ = source.partition("//")
+        if slashes and first.lower() in _SCHEMES:
+            raise refused(source, f"a colon is missing after {first}", f"for a file of that name write ./{first}//…")
+        kind = PATH if "/" in source else NAME
+    return kind.parse(kind, source)
+
+
+def references(image: ImagePlan) -> tuple[Reference, ...]:
+    """The sources of an image, in their order; raises FetchError for a misspelled one before any is tried."""
+    if image.build is not None:
+        return (BUILD.parse(BUILD, image.build),)
+    return tuple(map(parse, image.sources))
+
+
+def local_files(image: ImagePlan) -> tuple[str, ...]:
+    """The files here whose change means another image: SIFs, archives, an OCI layout's index, a definition."""
+    found = (reference.kind.watched(reference, image.image_dirs) for reference in references(image))
+    return tuple(path for paths in found for path in paths)
+
+
+def _unknown(source: str, scheme: str) -> FetchError:
+    close = difflib.get_close_matches(scheme.lower(), _SCHEMES, 1)
+    meant = f"did you mean {close[0]}:?" if close else f"known are {', '.join(f'{name}:' for name in _SCHEMES)}"
+    return refused(source, f"unknown scheme {scheme}:", f"{meant} For a file of that name write ./ before it")

@@ -1,0 +1,37 @@
+"""library: an image of a library, which the site's runtime pulls."""
+
+import platform
+
+from sifmod.image.sources.fetched import Fetched, Request
+from sifmod.image.sources.kind import SourceKind, no_files, nothing, says_nothing
+from sifmod.image.sources.reference import parse_repository
+from sifmod.image.sources.runtime import run_runtime
+
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def _pull(request: Request) -> Fetched:
+    arch = request.image.arch
+    foreign = ("--arch", arch) if _MACHINES.get(platform.machine()) != arch else ()
+    with request.store.workspace() as workspace:
+        command = ("pull", "--force", "--disable-cache", *foreign, str(request.incoming), request.reference.source)
+        return run_runtime(request, command, workspace, workspace)
+
+
+LIBRARY = SourceKind(
+    name="library",
+    schemes=("library",),
+    example="library://entity/collection/image:1.0",
+    location="library",
+    is_local=False,
+    ready_made=True,
+    resumable=False,
+    parse=parse_repository,
+    watched=no_files,
+    local_sif=nothing,
+    open=None,
+    describe=says_nothing,
+    pinned=nothing,
+    announced=nothing,
+    fetch=_pull,
+)

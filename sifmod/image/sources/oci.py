@@ -1,0 +1,43 @@
+"""oci: a container image in an OCI image layout on this machine, converted to a SIF here."""
+
+from pathlib import Path
+
+from sifmod.errors import FetchError
+from sifmod.image.convert.oci_to_sif import convert
+from sifmod.image.inspect.oci_image import describe_image
+from sifmod.image.oci.files import Directory
+from sifmod.image.oci.image import OciImage
+from sifmod.image.oci.layout import read_layout
+from sifmod.image.settings import Settings
+from sifmod.image.sources.kind import Directories, SourceKind, nothing, size_of_location
+from sifmod.image.sources.reference import Reference, parse_layout
+
+
+def _open(reference: Reference, arch: str, _settings: Settings, _workspace: Path | None) -> OciImage:
+    path = Path(reference.location)
+    if not path.exists():
+        raise FetchError(f"{path} is not an OCI layout: there is nothing")
+    return read_layout(reference, Directory(path), arch)
+
+
+def _index(reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
+    return (f"{reference.location}/index.json",)
+
+
+OCI = SourceKind(
+    name="oci",
+    schemes=("oci",),
+    example="oci:/images/layout:1.0",
+    location="path",
+    is_local=True,
+    ready_made=False,
+    resumable=False,
+    parse=parse_layout,
+    watched=_index,
+    local_sif=nothing,
+    open=_open,
+    describe=describe_image,
+    pinned=nothing,
+    announced=size_of_location,
+    fetch=convert,
+)

@@ -1,0 +1,35 @@
+"""oci-archive: a container image in an OCI image layout that is packed in a tar file, converted to a SIF here."""
+
+from pathlib import Path
+
+from sifmod.image.convert.oci_to_sif import convert
+from sifmod.image.inspect.oci_image import describe_image
+from sifmod.image.oci.archive import open_archive
+from sifmod.image.oci.image import OciImage
+from sifmod.image.oci.layout import read_layout
+from sifmod.image.settings import Settings
+from sifmod.image.sources.kind import SourceKind, nothing, size_of_location, the_location
+from sifmod.image.sources.reference import Reference, parse_layout
+
+
+def _open(reference: Reference, arch: str, _settings: Settings, workspace: Path | None) -> OciImage:
+    return read_layout(reference, open_archive(Path(reference.location), workspace), arch)
+
+
+OCI_ARCHIVE = SourceKind(
+    name="oci-archive",
+    schemes=("oci-archive",),
+    example="oci-archive:/images/x.tar:1.0",
+    location="path",
+    is_local=True,
+    ready_made=False,
+    resumable=False,
+    parse=parse_layout,
+    watched=the_location,
+    local_sif=nothing,
+    open=_open,
+    describe=describe_image,
+    pinned=nothing,
+    announced=size_of_location,
+    fetch=convert,
+)
