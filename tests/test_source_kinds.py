@@ -12,7 +12,7 @@ from sifmod.config.source import settle_sources
 from sifmod.config.yaml.node import Mark, Node
 from sifmod.image.artifact import no_progress
 from sifmod.image.sources.fetched import Request
-from sifmod.image.sources.kind import SourceKind, nothing
+from sifmod.image.sources.kind import SourceKind, nothing, says_nothing
 from sifmod.image.sources.kinds import KINDS, local_files, parse, references
 from support.fetching import Prefix, plan
 
@@ -42,19 +42,17 @@ def test_a_kind_parses_its_own_example(kind: SourceKind) -> None:
 @each_kind
 def test_a_kind_is_described_or_says_why_not(kind: SourceKind) -> None:
     """A container image is opened to be described; nothing else is, and only what is fetched whole says nothing."""
-    assert (kind.open is None) == (kind.ready_made or kind.name == "build")
-    can_be_described = kind.describe.__name__ != "says_nothing"
-    assert can_be_described == (kind.is_local or kind.location == "repository")
+    assert (kind.open is None) == (kind.ready_made or kind.location == "definition")
+    assert (kind.describe is says_nothing) == (kind.open is None and kind.location != "repository")
 
 
 @each_kind
 def test_the_parts_of_a_kind_fit_together(kind: SourceKind) -> None:
-    assert not (kind.is_local and kind.resumable), "what is here has nothing to resume"
     assert (kind.pinned is nothing) == (kind.location != "repository"), "a registry names images by digest"
     assert (kind.local_sif is nothing) != (kind.is_local and kind.ready_made)
     reference = kind.parse(kind, kind.example)
     watched = kind.watched(reference, ("/images",))
-    assert bool(watched) == (kind.location == "path"), "a file here decides which image it is"
+    assert bool(watched) == (kind.location in ("path", "definition")), "a file here decides which image it is"
     assert all(path.startswith("/") for path in watched)
 
 

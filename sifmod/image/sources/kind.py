@@ -15,6 +15,9 @@ from sifmod.image.sources.reference import Reference
 
 Directories = tuple[str, ...]
 
+Location = Literal["path", "url", "repository", "library", "definition"]
+"""What the location of a reference is; the runtime alone makes something of the last two."""
+
 
 @dataclass(frozen=True)
 class SourceKind:
@@ -26,18 +29,26 @@ class SourceKind:
     name: str  # for messages, receipts and the definition in a converted SIF
     schemes: tuple[str, ...]  # that stand before the colon
     example: str
-    location: Literal["path", "url", "repository", "library"]  # what the location of a reference is
-    is_local: bool  # it needs no network
+    location: Location
     ready_made: bool  # a SIF with the same bytes each time, perhaps signed; else the SIF is made here
-    resumable: bool  # what has arrived stays for the next run
     parse: "Callable[[SourceKind, str], Reference]"  # pure; raises FetchError
     watched: Callable[[Reference, Directories], tuple[str, ...]]  # the files here whose change means another image
     local_sif: Callable[[Reference, Directories], Path | None]  # the SIF here that a user names on the command line
     open: Callable[[Reference, str, Settings, Path | None], OciImage] | None  # of a container image
-    describe: Callable[[Reference, str, Settings], ImageDescription]  # raises FetchError, ImageError
+    describe: Callable[[Reference, str, Settings], ImageDescription]  # what it says before it is fetched
     pinned: Callable[[Request], Fetched | None]  # the SIF that the store has for its digest; nobody is asked
     announced: Callable[[Request], int | None]  # bytes that it will bring; None where that is not known before
     fetch: Callable[[Request], Fetched]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it needs no network."""
+        return self.location == "path"
+
+    @property
+    def resumable(self) -> bool:
+        """Whether sifmod downloads it: what has arrived stays for the next run."""
+        return self.location in ("url", "repository")
 
     @property
     def is_file(self) -> bool:

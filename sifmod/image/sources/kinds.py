@@ -8,19 +8,17 @@ from sifmod.errors import FetchError
 from sifmod.image.sources.build import BUILD
 from sifmod.image.sources.docker import DOCKER
 from sifmod.image.sources.docker_archive import DOCKER_ARCHIVE
+from sifmod.image.sources.file import FILE
 from sifmod.image.sources.https import HTTPS
 from sifmod.image.sources.library import LIBRARY
-from sifmod.image.sources.name import NAME
 from sifmod.image.sources.oci import OCI
 from sifmod.image.sources.oci_archive import OCI_ARCHIVE
 from sifmod.image.sources.oras import ORAS
-from sifmod.image.sources.path import PATH
 from sifmod.image.sources.reference import Reference, refused
 from sifmod.module.plan import ImagePlan
 
 KINDS = (
-    NAME,
-    PATH,
+    FILE,
     HTTPS,
     OCI,
     OCI_ARCHIVE,
@@ -51,7 +49,7 @@ def parse(source: str) -> Reference:
         first, slashes, _ = source.partition("//")
         if slashes and first.lower() in _SCHEMES:
             raise refused(source, f"a colon is missing after {first}", f"for a file of that name write ./{first}//…")
-        kind = PATH if "/" in source else NAME
+        kind = FILE
     return kind.parse(kind, source)
 
 

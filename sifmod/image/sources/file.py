@@ -1,4 +1,4 @@
-"""A path: a SIF on this machine, which is copied, hard-linked or only referenced."""
+"""file: a SIF on this machine, by its path or its bare name, which is copied, hard-linked or only referenced."""
 
 import errno
 import fcntl
@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
@@ -14,12 +14,9 @@ from urllib.parse import unquote
 from sifmod.errors import FetchError
 from sifmod.image.convert.sif.header import check_sif
 from sifmod.image.disk import reading, reserve, writing
-from sifmod.image.inspect.description import ImageDescription
-from sifmod.image.inspect.sif import describe_sif
-from sifmod.image.settings import Settings
 from sifmod.image.sink import Sink
 from sifmod.image.sources.fetched import Fetched, Request
-from sifmod.image.sources.kind import SourceKind, nothing, size_here, the_location
+from sifmod.image.sources.kind import Directories, SourceKind, nothing, says_nothing, size_here
 from sifmod.image.sources.reference import Reference, refused
 from sifmod.image.startable import check_startable
 
@@ -39,16 +36,38 @@ def _parse(kind: SourceKind, source: str) -> Reference:
     return Reference(kind, source, unquote(path[1]))
 
 
-def describe(reference: Reference, _arch: str, _settings: Settings) -> ImageDescription:
-    """What the SIF says about itself."""
-    return describe_sif(Path(reference.location))
+def _places(reference: Reference, directories: Directories) -> tuple[str, ...]:
+    """Where the file may be: a bare name is looked up in each of `directories`, in their order."""
+    location = reference.location
+    return (location,) if "/" in location else tuple(f"{directory}/{location}" for directory in directories)
 
 
-def announced(request: Request) -> int | None:
-    """Bytes of the file, 0 where it is only referred to; None where there is none."""
-    reference, image = request.reference, request.image
-    size = size_here(reference.kind.watched(reference, image.image_dirs))
+def _find(reference: Reference, directories: Directories, is_there: Callable[[Path], bool]) -> Path | None:
+    """The file of a path, there or not; of a bare name the first one that is there."""
+    places = map(Path, _places(reference, directories))
+    return next((path for path in places if "/" in reference.location or is_there(path)), None)
+
+
+def _local_sif(reference: Reference, image_dirs: Directories) -> Path:
+    """A bare name is a file in the current directory, else in the image directories; FetchError where it is in none."""
+    if found := _find(reference, (".", *image_dirs), Path.is_file):
+        return found
+    where = ", ".join(image_dirs) or "no image_dirs are set"
+    raise FetchError(f"there is no file {reference.location} here, nor in the site's image directories ({where})")
+
+
+def _announced(request: Request) -> int | None:
+    image = request.image
+    size = size_here(_places(request.reference, image.image_dirs))
     return 0 if size is not None and image.link == "reference" else size
+
+
+def _fetch(request: Request) -> Fetched:
+    reference, image_dirs = request.reference, request.image.image_dirs
+    if found := _find(reference, image_dirs, Path.exists):
+        return _take(found.absolute(), request)
+    where = ", ".join(image_dirs) or "no image_dirs are set (site file, SIFMOD_IMAGE_DIRS)"
+    raise FetchError(f"no file of this name; looked in: {where}")
 
 
 def hashed(path: Path, request: Request, notes: tuple[str, ...] = ()) -> Fetched:
@@ -60,8 +79,7 @@ def hashed(path: Path, request: Request, notes: tuple[str, ...] = ()) -> Fetched
         return Fetched(path, digest.hexdigest(), os.fstat(file.fileno()).st_size, notes)
 
 
-def take(path: Path, request: Request) -> Fetched:
-    """The SIF at `path`, copied, linked or where it is, as the plan says; `incoming` is its place."""
+def _take(path: Path, request: Request) -> Fetched:
     with reading(path):
         status = path.stat()
     if stat.S_ISDIR(status.st_mode):
@@ -131,20 +149,18 @@ def _chunks(file: BinaryIO, what: str, request: Request) -> Iterator[bytes]:
         raise FetchError(f"{file.name} was changed while it was read", "try again when it is complete")
 
 
-PATH = SourceKind(
-    name="path",
+FILE = SourceKind(
+    name="file",
     schemes=("file",),
     example="file:///images/x.sif",
     location="path",
-    is_local=True,
     ready_made=True,
-    resumable=False,
     parse=_parse,
-    watched=the_location,
-    local_sif=lambda reference, _: Path(reference.location),
+    watched=_places,
+    local_sif=_local_sif,
     open=None,
-    describe=describe,
+    describe=says_nothing,
     pinned=nothing,
-    announced=announced,
-    fetch=lambda request: take(Path(request.reference.location).absolute(), request),  # from the working directory
+    announced=_announced,
+    fetch=_fetch,
 )
