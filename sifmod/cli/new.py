@@ -35,7 +35,8 @@ def command(reference: str, **given: str | bool | None) -> None:
     output, show = texts.pop("output", None), not given["quiet"]
     if output not in (None, "-"):
         check_target(Path(str(output)))
-    options = NewOptions(texts.pop("name", None), texts.pop("version", None), texts.get("arch"), bool(given["offline"]))
+    arch, offline = texts.get("arch"), bool(given["offline"])
+    options = NewOptions(texts.pop("name", None), texts.pop("version", None), arch, offline, own_name=output is None)
     with progress(show) as update:
         draft = make_draft(
             reference, load_facts(texts), options, Listener(say if show else quiet, update, command=typed())
