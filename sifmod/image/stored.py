@@ -17,10 +17,14 @@ Tools = tuple[tuple[str, str], ...]
 def stored(request: Request, digest: str, compression: str = "", tools: Tools = ()) -> Fetched | None:
     """The SIF that the source of `request` gave for `digest` before, for its architecture; None where there is none.
 
+    None too where everything is to be fetched afresh.
+
     With a `compression` it is one that was converted with that, by these `tools`, or by ones that differ only in the
     versions of libraries: its origin names those. But where the easyconfig promises a SIF that `tools` may make, what
-    other ones made will not do. One that is damaged is passed over, so that it is brought again.
+    other ones made will not do. A damaged one is passed over, so that it is fetched again.
     """
+    if request.settings.fresh:
+        return None
     candidates = request.store.find_made(source_of(request.reference), digest)
     for path, origin in sorted(candidates, key=lambda made: made[1].tools != tools):
         good = not compression or _made_alike(request, path, origin, compression, tools)

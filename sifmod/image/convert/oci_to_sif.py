@@ -48,7 +48,7 @@ def convert(request: Request) -> Fetched:
     how = _compression(request)
     with request.store.workspace() as workspace:
         image = open_image(request.reference, request.image.arch, request.settings, workspace)
-        if not request.settings.fresh and (made := _made_before(request, image, how)):
+        if made := _made_before(request, image, how):
             return made
         metadata = _metadata(request, image)
         preflight(request, image, unpacked=any(workspace.iterdir()))
@@ -69,7 +69,7 @@ def pinned(request: Request) -> Fetched | None:
     None: it is to be converted.
     """
     digest = request.reference.digest
-    if request.settings.fresh or not request.store.find_made(source_of(request.reference), digest):
+    if not request.store.find_made(source_of(request.reference), digest):
         return None
     how = _compression(request)
     return stored(request, digest, how.text, _tools(how))
@@ -82,11 +82,9 @@ def announced(request: Request) -> int:
     """
     if pinned(request) is not None:
         return 0
-    settings = request.settings
-    arch = request.image.arch
-    manifest = Registry(request.reference, settings, arch, ONCE).manifest()
+    manifest = Registry(request.reference, request.settings, request.image.arch, ONCE).manifest()
     how = _compression(request)
-    if not settings.fresh and stored(request, manifest.digest, how.text, _tools(how)):
+    if stored(request, manifest.digest, how.text, _tools(how)):
         return 0
     return sum({layer.digest: layer.size for layer in manifest.layers}.values())
 

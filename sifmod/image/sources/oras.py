@@ -40,7 +40,7 @@ def _download(request: Request, patience: Patience = PATIENCE) -> Fetched:
 
 def _pinned(request: Request) -> Fetched | None:
     """The SIF of a reference with a digest, where the store has it; nobody is asked. None: it is to be downloaded."""
-    found = None if request.settings.fresh else stored(request, request.reference.digest)
+    found = stored(request, request.reference.digest)
     if found is None:
         return None
     origin = ImageOrigin(found.origin.index, found.origin.manifest, (f"sha256:{found.sha256}",))
