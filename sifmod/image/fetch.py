@@ -36,10 +36,10 @@ def fetch_image(
     """The image that `image` asks for, verified and in `store` (or where it is, when it is only referenced).
 
     An image that the store holds under the promised digest, or was given before for the digest in a docker or oras
-    source, is taken as it is and nobody is asked; otherwise the sources are tried in order and the first that works and
-    verifies wins. Idempotent.
-    On any failure the store is as before, but for what had arrived, with which the next run goes on: FetchError names
-    each source with its reason, NoSpaceError ends the search at once.
+    source, is taken as it is, and no server is asked. Otherwise the sources are tried in order, and the first that works
+    and verifies wins. Idempotent.
+    After any failure the store is as before. What has arrived stays, and the next run resumes it. FetchError names each
+    source with its reason; NoSpaceError ends the search at once.
     """
     wanted = references(image)
     if not wanted:
@@ -65,10 +65,9 @@ def fetch_image(
 
 
 def announced_size(image: ImagePlan, runtime: Runtime, store: Store, settings: Settings = DEFAULT) -> int | None:
-    """Bytes that the first source which can work will bring; None where that is not known before it is fetched.
+    """Bytes to fetch from the first source that can work; None where they are not known before the fetch.
 
-    0 when nothing will be brought: a SIF that is only referred to, one that is there, or nothing that could be fetched
-    offline.
+    0 where nothing will be fetched: the SIF is only referred to, or in the store, or no source works offline.
     """
     if image.sha256 and not settings.fresh and store.find(image.sha256):
         return 0

@@ -134,7 +134,7 @@ def check_target(target: Path) -> None:
 
 
 def _loaded(text: str, site: LoadedSite, options: NewOptions) -> LoadedEasyconfig:
-    """What the text means. A name or a version of the user's that cannot be one is his mistake, told as such."""
+    """What the text means. OptionError for a name or a version of the command line that cannot be one."""
     with tempfile.TemporaryDirectory(prefix="sifmod-") as directory:
         path = Path(directory) / "new.yaml"
         path.write_text(text, encoding="utf-8")

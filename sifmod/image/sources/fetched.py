@@ -15,8 +15,8 @@ class Request:
     """What a kind of source is asked: give the image of `reference` at `incoming`.
 
     `incoming` is a path that does not exist yet, on the store's file system; whatever is there afterwards is removed
-    unless it is accepted. `partial` is a directory for one reference from the network, under a lock: what a run that
-    fails or dies leaves there is what the next one goes on with. `store` lends a workspace for temporary files.
+    unless it is accepted. `partial` is a directory for one reference from the network, under a lock: the next run
+    resumes what one that fails or dies leaves there. `store` lends a workspace for temporary files.
     """
 
     reference: Reference

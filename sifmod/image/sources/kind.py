@@ -27,7 +27,7 @@ class SourceKind:
     """
 
     name: str  # for messages, receipts and the definition in a converted SIF
-    schemes: tuple[str, ...]  # that stand before the colon
+    schemes: tuple[str, ...]  # each stands before a colon
     example: str
     location: Location
     ready_made: bool  # a SIF with the same bytes each time, perhaps signed; else the SIF is made here
@@ -36,8 +36,8 @@ class SourceKind:
     local_sif: Callable[[Reference, Directories], Path | None]  # the SIF here that a user names on the command line
     open: Callable[[Reference, str, Settings, Path | None], OciImage] | None  # of a container image
     describe: Callable[[Reference, str, Settings], ImageDescription]  # what it says before it is fetched
-    pinned: Callable[[Request], Fetched | None]  # the SIF that the store has for its digest; nobody is asked
-    announced: Callable[[Request], int | None]  # bytes that it will bring; None where that is not known before
+    pinned: Callable[[Request], Fetched | None]  # the SIF that the store has for its digest; no server is asked
+    announced: Callable[[Request], int | None]  # bytes to fetch; None where they are not known before
     fetch: Callable[[Request], Fetched]
 
     @property
@@ -57,7 +57,7 @@ class SourceKind:
 
 
 def nothing(*_: object) -> None:
-    """The answer of a kind to a question that it has no answer to."""
+    """The answer where a kind has none."""
 
 
 def no_files(_reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
