@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.author.new import NewOptions, make_draft, write_draft
+from sifmod.actions.author.new import NewOptions, make_draft, write_text
 from sifmod.actions.listener import Listener
 from sifmod.cli.main import run
 from sifmod.config.easyconfig import Easyconfig
@@ -380,7 +380,7 @@ def test_nothing_is_hashed_for_a_name_that_is_taken(images: Images, tmp_path: Pa
     site = Configuration(tmp_path / "config").site()
     found = make_draft("../tiny.sif", site, NewOptions(own_name=True), listener)
     assert set(told) == {"hashing tiny.sif"}
-    write_draft(found, Path(found.filename))
+    write_text(found.text, Path(found.filename))
     told.clear()
     with pytest.raises(OptionError, match="exists already"):
         make_draft("../tiny.sif", site, NewOptions(own_name=True), listener)

@@ -25,7 +25,7 @@ def command(reference: str, **given: str | bool | None) -> None:
     in it, which is not started. An image that is not on this machine is fetched into the store; a SIF that is here is
     read where it is. The file is <Name>-<version><versionsuffix>.yaml in this directory; none is ever overwritten.
     """
-    from sifmod.actions.author.new import NewOptions, check_target, make_draft, write_draft
+    from sifmod.actions.author.new import NewOptions, check_target, make_draft, write_text
     from sifmod.actions.listener import Listener
     from sifmod.cli.context import load_facts, typed
     from sifmod.cli.output import echo, print_json, quiet, say
@@ -43,7 +43,7 @@ def command(reference: str, **given: str | bool | None) -> None:
         )
     target = None if output == "-" else Path(output or draft.filename)
     if target is not None:
-        write_draft(draft, target)
+        write_text(draft.text, target)
     if given["as_json"]:
         path = str(target.absolute()) if target else None
         module, image = str(draft.loaded.easyconfig.module), str(draft.image)

@@ -36,10 +36,10 @@ def fetch_image(
     """The image that `image` asks for, verified and in `store` (or where it is, when it is only referenced).
 
     An image that the store holds under the promised digest, or was given before for the digest in a docker or oras
-    source, is taken as it is, and no server is asked. Otherwise the sources are tried in order, and the first that works
-    and verifies wins. Idempotent.
-    After any failure the store is as before. What has arrived stays, and the next run resumes it. FetchError names each
-    source with its reason; NoSpaceError ends the search at once.
+    source, is taken as it is, and no server is asked. Otherwise the sources are tried in order, and the first that
+    works and verifies wins. Idempotent.
+    After any failure the store is as before. What has arrived stays, and the next run resumes it. FetchError names
+    each source with its reason; NoSpaceError ends the search at once.
     """
     wanted = references(image)
     if not wanted:

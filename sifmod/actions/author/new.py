@@ -90,11 +90,6 @@ def _drafted(text: str, site: LoadedSite, options: NewOptions, of: tuple[Guess, 
     return Draft(text, _loaded(text, site, options), guess, image)
 
 
-def write_draft(draft: Draft, target: Path) -> None:
-    """Put the draft's text at `target`: see write_text."""
-    write_text(draft.text, target)
-
-
 def write_text(text: str, target: Path) -> None:
     """Put a text at `target`, whole or not at all.
 

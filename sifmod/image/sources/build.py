@@ -5,7 +5,7 @@ from pathlib import Path
 from sifmod.errors import FetchError
 from sifmod.image.sources.fetched import Fetched, Request
 from sifmod.image.sources.kind import SourceKind, nothing, says_nothing, the_location
-from sifmod.image.sources.reference import parse_location
+from sifmod.image.sources.reference import Reference
 from sifmod.image.sources.runtime import run_runtime
 
 
@@ -25,7 +25,7 @@ BUILD = SourceKind(
     example="/images/x.def",
     location="definition",
     ready_made=False,
-    parse=parse_location,
+    parse=lambda kind, source: Reference(kind, source, source),
     watched=the_location,
     local_sif=nothing,
     open=None,

@@ -46,13 +46,9 @@ class Reference:
 
     @property
     def host(self) -> str:
-        """The server it comes from, with its port; empty where sifmod itself asks none."""
-        if self.kind.location == "url":
-            return urlsplit(self.location).netloc
-        if self.kind.location == "repository":
-            first = self.location.split("/", 1)[0]
-            return first if "/" in self.location and re.search(r"[.:]|^localhost$", first) else "docker.io"
-        return ""
+        """The registry of a repository, with its port."""
+        first, slash, _ = self.location.partition("/")
+        return first if slash and re.search(r"[.:]|^localhost$", first) else "docker.io"
 
 
 def after_scheme(source: str) -> str:
@@ -72,11 +68,6 @@ def is_loopback(host: str) -> bool:
         return name == "localhost" or ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
-
-
-def parse_location(kind: "SourceKind", source: str) -> Reference:
-    """A source that is all location."""
-    return Reference(kind, source, source)
 
 
 def parse_layout(kind: "SourceKind", source: str) -> Reference:
