@@ -24,7 +24,7 @@ def test_one_place_has_one_spelling(source: str, place: str, given: str) -> None
     assert (str(found), found.named, source_of(parse(source))) == (place, True, given)
 
 
-@pytest.mark.parametrize(("source", "given"), [("oci:/a/b:1", "oci:"), ("x.sif", "name:"), ("https://x.y/z", "https:")])
+@pytest.mark.parametrize(("source", "given"), [("oci:/a/b:1", "oci:"), ("x.sif", "file:"), ("https://x.y/z", "https:")])
 def test_where_an_image_is_on_this_machine_says_nothing(source: str, given: str) -> None:
     assert source_of(parse(source)) == given
     assert mirrors_of(parse(source), MIRRORS) == ()
