@@ -388,6 +388,18 @@ def test_nothing_is_hashed_for_a_name_that_is_taken(images: Images, tmp_path: Pa
     assert make_draft("../tiny.sif", site, NewOptions(), listener).text == found.text
 
 
+def test_the_command_hashes_nothing_for_a_name_that_is_taken(
+    images: Images, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(images.tiny_sif, tmp_path / "tiny.sif")
+    assert run(["new", "../tiny.sif"]) == 0
+    assert "hashing tiny.sif" in capsys.readouterr().err
+    assert run(["new", "../tiny.sif"]) == 2
+    told = capsys.readouterr().err
+    assert "exists already" in told
+    assert "hashing" not in told
+
+
 def test_a_sif_from_a_registry_is_promised(images: Images, registry: Registry, tmp_path: Path) -> None:
     reference = registry.push_sif(images.tiny_sif, "tools/signed:2.0")
     assert run(["new", "-q", reference, "-o", "made.yaml"]) == 0
