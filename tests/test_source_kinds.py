@@ -11,6 +11,7 @@ from sifmod.config.shown import LOCAL, REGISTRIES, shown
 from sifmod.config.source import settle_sources
 from sifmod.config.yaml.node import Mark, Node
 from sifmod.image.artifact import no_progress
+from sifmod.image.inspect.oci_image import describe_image
 from sifmod.image.sources.fetched import Request
 from sifmod.image.sources.kind import SourceKind, nothing, says_nothing
 from sifmod.image.sources.kinds import KINDS, local_files, parse, references
@@ -41,9 +42,26 @@ def test_a_kind_parses_its_own_example(kind: SourceKind) -> None:
 
 @each_kind
 def test_a_kind_is_described_or_says_why_not(kind: SourceKind) -> None:
-    """A container image is opened to be described; nothing else is, and only what is fetched whole says nothing."""
-    assert (kind.open is None) == (kind.ready_made or kind.location == "definition")
+    """Container images and registries are described before anything is fetched; nothing else is."""
+    assert (kind.describe is describe_image) == (kind.open is not None)
     assert (kind.describe is says_nothing) == (kind.open is None and kind.location != "repository")
+
+
+@pytest.mark.parametrize(
+    ("source", "ready_made"),
+    [
+        ("x.sif", True),
+        ("https://host/x.sif", True),
+        ("oras://host/x:1", True),
+        ("library://a/b/c:1", True),
+        ("docker://host/x:1", False),
+        ("oci:x", False),
+        ("docker-archive:x.tar", False),
+    ],
+)
+def test_which_sifs_were_made_elsewhere(source: str, ready_made: bool) -> None:
+    assert parse(source).kind.ready_made is ready_made
+    assert not references(plan(build=Path("/x.def")).image)[0].kind.ready_made
 
 
 @each_kind

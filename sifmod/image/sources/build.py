@@ -24,7 +24,6 @@ BUILD = SourceKind(
     schemes=(),
     example="/images/x.def",
     location="definition",
-    ready_made=False,
     parse=lambda kind, source: Reference(kind, source, source),
     watched=the_location,
     local_sif=nothing,

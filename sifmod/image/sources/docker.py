@@ -25,7 +25,6 @@ DOCKER = SourceKind(
     schemes=("docker",),
     example="docker://ghcr.io/group/image:1.0",
     location="repository",
-    ready_made=False,
     parse=parse_repository,
     watched=no_files,
     local_sif=nothing,

@@ -28,7 +28,6 @@ DOCKER_ARCHIVE = SourceKind(
     schemes=("docker-archive",),
     example="docker-archive:/images/x.tar:group/image:1.0",
     location="path",
-    ready_made=False,
     parse=_parse,
     watched=the_location,
     local_sif=nothing,

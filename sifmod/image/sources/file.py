@@ -154,7 +154,6 @@ FILE = SourceKind(
     schemes=("file",),
     example="file:///images/x.sif",
     location="path",
-    ready_made=True,
     parse=_parse,
     watched=_places,
     local_sif=_local_sif,

@@ -49,7 +49,6 @@ HTTPS = SourceKind(
     schemes=("https", "http"),
     example="https://host/x.sif",
     location="url",
-    ready_made=True,
     parse=_parse,
     watched=no_files,
     local_sif=nothing,

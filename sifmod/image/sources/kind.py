@@ -30,7 +30,6 @@ class SourceKind:
     schemes: tuple[str, ...]  # each stands before a colon
     example: str
     location: Location
-    ready_made: bool  # a SIF with the same bytes each time, perhaps signed; else the SIF is made here
     parse: "Callable[[SourceKind, str], Reference]"  # pure; raises FetchError
     watched: Callable[[Reference, Directories], tuple[str, ...]]  # the files here whose change means another image
     local_sif: Callable[[Reference, Directories], Path | None]  # the SIF here that a user names on the command line
@@ -44,6 +43,11 @@ class SourceKind:
     def is_local(self) -> bool:
         """Whether it needs no network."""
         return self.location == "path"
+
+    @property
+    def ready_made(self) -> bool:
+        """Whether the SIF was made elsewhere: it has the same bytes each time, and can be signed."""
+        return self.open is None and self.location != "definition"
 
     @property
     def resumable(self) -> bool:

@@ -23,7 +23,6 @@ LIBRARY = SourceKind(
     schemes=("library",),
     example="library://entity/collection/image:1.0",
     location="library",
-    ready_made=True,
     parse=parse_repository,
     watched=no_files,
     local_sif=nothing,

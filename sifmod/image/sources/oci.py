@@ -29,7 +29,6 @@ OCI = SourceKind(
     schemes=("oci",),
     example="oci:/images/layout:1.0",
     location="path",
-    ready_made=False,
     parse=parse_layout,
     watched=_index,
     local_sif=nothing,

@@ -21,7 +21,6 @@ OCI_ARCHIVE = SourceKind(
     schemes=("oci-archive",),
     example="oci-archive:/images/x.tar:1.0",
     location="path",
-    ready_made=False,
     parse=parse_layout,
     watched=the_location,
     local_sif=nothing,

@@ -94,7 +94,6 @@ ORAS = SourceKind(
     schemes=("oras",),
     example="oras://ghcr.io/group/image:1.0",
     location="repository",
-    ready_made=True,
     parse=parse_repository,
     watched=no_files,
     local_sif=nothing,
