@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sifmod import __version__
+from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.unchanged import file_state, find_unchanged
 from sifmod.config.input import Surroundings, current_facts, read_input
 from sifmod.config.name import ModuleName
@@ -57,7 +58,8 @@ class Place:
         return installation
 
     def find(self, easyconfig: str | Path = "", options: Pairs = ()) -> Installation | None:
-        return find_unchanged(self.layout, str(easyconfig or self.easyconfig), options, Surroundings(ENVIRON))
+        asked = InstallOptions(asked=Asked(options=options))
+        return find_unchanged(self.layout, str(easyconfig or self.easyconfig), asked, Surroundings(ENVIRON))
 
 
 @pytest.fixture
