@@ -16,7 +16,7 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.registry.advice import refused_by
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http, TransientError, retry_after
-from sifmod.image.registry.place import Place
+from sifmod.image.registry.mirrors import Place
 from sifmod.image.registry.registry import Registry
 from support.misbehaving import (
     BLOB,

@@ -9,7 +9,7 @@ from sifmod.errors import FetchError
 from sifmod.image.registry.advice import refused_by
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import TransientError, beginning, refusal, retry_after
-from sifmod.image.registry.place import Place
+from sifmod.image.registry.mirrors import Place
 from support.responses import answered
 
 HUB = Place("docker.io", "a/b")

@@ -11,36 +11,35 @@ from typing import BinaryIO
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import reading
-from sifmod.image.download.board import Board
-from sifmod.image.download.growing import Growing
+from sifmod.image.download.arriving_file import ArrivingFile, Shared
 from sifmod.image.download.pool import Pool
+from sifmod.image.download.progress import ProgressThread
 from sifmod.image.download.remote import Remote
-from sifmod.image.download.retry import PATIENCE, Patience
-from sifmod.image.download.telling import Telling
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.oci.image import BlobSource
+from sifmod.image.registry.retry import PATIENCE, Patience
 from sifmod.image.settings import Settings
 
 _BUFFER = 1 << 18  # bytes
 
 
 @dataclass(frozen=True)
-class FollowedBlob:
+class ArrivingBlob:
     """A blob of a Downloads, as `layers.blob.Blob` says. A read waits for its bytes, or raises what went wrong."""
 
     digest: str  # sha256:…, or ""
     diff_id: str  # sha256:… of the uncompressed bytes
     media_type: str
     size: int  # bytes
-    growing: Growing
+    file: ArrivingFile
 
     def open(self) -> BinaryIO:
         """The bytes from the start. May be called more than once."""
-        return io.BufferedReader(self.growing.open(), _BUFFER)
+        return io.BufferedReader(self.file.open(), _BUFFER)
 
     def seekable(self) -> BinaryIO:
         """The bytes in any order."""
-        return io.BufferedReader(self.growing.seekable(), _BUFFER)
+        return io.BufferedReader(self.file.seekable(), _BUFFER)
 
 
 class Downloads:
@@ -63,23 +62,22 @@ class Downloads:
         self._directory = directory
         self._connections = connections
         self._patience = patience
-        self._board = Board()
+        self._shared = Shared()
         self._stack = ExitStack()
-        self.blobs: tuple[FollowedBlob, ...] = ()
+        self.blobs: tuple[ArrivingBlob, ...] = ()
 
     def __enter__(self) -> "Downloads":
-        named: dict[str, Growing] = {}
+        named: dict[str, ArrivingFile] = {}
         with ExitStack() as undone:
             for source in reversed(self._sources):
                 if (name := _name(source)) not in named:
-                    named[name] = file = self._growing(source, name)
+                    named[name] = file = self._arriving(source, name)
                     if isinstance(file, Transfer):
                         undone.callback(file.close, None)
-                        file.prepare()
             undone.pop_all()
-        self._stack.enter_context(Pool(self._board, tuple(named.values()), self._connections))
+        self._stack.enter_context(Pool(self._shared, tuple(named.values()), self._connections))
         self.blobs = tuple(
-            FollowedBlob(wanted.digest, source.diff_id, wanted.media_type, wanted.size, named[_name(source)])
+            ArrivingBlob(wanted.digest, source.diff_id, wanted.media_type, wanted.size, named[_name(source)])
             for source in self._sources
             for wanted in (source.descriptor,)
         )
@@ -95,27 +93,27 @@ class Downloads:
         for file in self._files():
             file.verify()
 
-    def telling(self, name: str, progress: Progress) -> Telling:
+    def telling(self, name: str, progress: Progress) -> ProgressThread:
         """Tells `progress` how far the image `name` is while its blobs arrive and are converted."""
-        return Telling(self._board, self._files(), name, progress)
+        return ProgressThread(self._shared, self._files(), name, progress)
 
-    def _files(self) -> list[Growing]:
-        return list({id(blob.growing): blob.growing for blob in self.blobs}.values())
+    def _files(self) -> tuple[ArrivingFile, ...]:
+        return tuple(dict.fromkeys(blob.file for blob in self.blobs))
 
-    def _growing(self, source: BlobSource, name: str) -> Growing:
+    def _arriving(self, source: BlobSource, name: str) -> ArrivingFile:
         wanted = source.descriptor
         shown = f"the layer {wanted.digest}" if wanted.digest else "a layer"
         if source.get is not None:
             remote = Remote(shown, source.get, wanted.size, wanted.digest, by_digest=True)
             settings = Settings(connections=self._connections)
-            return Transfer(self._board, remote, self._directory / name, settings, self._patience)
+            return Transfer(self._shared, remote, self._directory / name, settings, self._patience)
         if source.path is None:
             raise FetchError(f"{shown} is missing")
         with reading(source.path):
             there = source.path.stat().st_size - source.offset
         if there < wanted.size:
             raise ImageError(f"{shown} is cut: {max(0, there)} of {wanted.size} bytes are in {source.path}")
-        local = Growing(self._board, shown, source.path, wanted.size, wanted.digest, source.offset)
+        local = ArrivingFile(self._shared, shown, source.path, wanted.size, wanted.digest, source.offset)
         local.front = wanted.size
         return local
 

@@ -1,4 +1,4 @@
-"""A Journal: what a partial file holds, written beside it so that another process, or another boot, can go on."""
+"""A journal: which bytes a partial file holds, written beside it so that a later run can resume the download."""
 
 import json
 import os
@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sifmod.image.disk import writing
-from sifmod.image.download.coverage import Span
-from sifmod.image.download.partial import mode_within
+from sifmod.image.download.partial_file import mode_within
 
 _FORMAT = 1
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC  # another user may have put a link there
 _LARGEST = 1 << 20  # bytes; a journal has a few spans
+
+Span = tuple[int, int]
+"""From a byte, to before a byte."""
 
 
 @dataclass(frozen=True)

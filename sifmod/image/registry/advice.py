@@ -9,7 +9,7 @@ import requests
 from sifmod.errors import FetchError
 from sifmod.image.oci.content import plain
 from sifmod.image.registry.http import beginning, refusal
-from sifmod.image.registry.place import Place
+from sifmod.image.registry.mirrors import Place
 
 _ECR = re.compile(r"\.dkr\.ecr(-fips)?\.[a-z0-9-]+\.amazonaws\.com(\.cn)?$")
 _WAYS_OUT = (

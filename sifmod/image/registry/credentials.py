@@ -20,7 +20,7 @@ import requests
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.content import LARGEST, Content, plain, read_content
 from sifmod.image.registry.http import refusal
-from sifmod.image.registry.place import DOCKER_HUB, Place, hub_or
+from sifmod.image.registry.mirrors import DOCKER_HUB, Place, hub_or
 
 _HUB_KEY = "https://index.docker.io/v1/"  # under which docker keeps the login for its own registry
 _VARIABLES = ("APPTAINER_AUTH_FILE", "SINGULARITY_AUTHFILE", "SINGULARITY_AUTH_FILE", "REGISTRY_AUTH_FILE")

@@ -12,15 +12,15 @@ from typing import TypeVar
 import requests
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.download.retry import PATIENCE, Attempts, Patience
 from sifmod.image.oci.content import LARGEST, plain, read_content
 from sifmod.image.oci.index import ACCEPTED, Index, choose, parse
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_digest, parse_config
 from sifmod.image.registry.authority import RegistryAuthority
 from sifmod.image.registry.http import Get, Http
+from sifmod.image.registry.mirrors import Place, places, token_servers
 from sifmod.image.registry.network import SlowError, TransientError, causes
 from sifmod.image.registry.pace import within
-from sifmod.image.registry.place import Place, places, token_servers
+from sifmod.image.registry.retry import PATIENCE, Attempts, Patience
 from sifmod.image.settings import Settings
 from sifmod.image.sources.reference import Reference
 

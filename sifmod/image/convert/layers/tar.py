@@ -26,9 +26,9 @@ from sifmod.image.convert.layers.member import (
     overridden,
     without_data,
 )
-from sifmod.image.convert.layers.number import decimal, number
 from sifmod.image.convert.layers.pax import Records, in_force, parse
 from sifmod.image.convert.layers.stream import Stream
+from sifmod.image.convert.layers.tar_number import decimal, number
 
 # most headers of a layer say the same
 _attributes = lru_cache(1 << 14)(attributes)
