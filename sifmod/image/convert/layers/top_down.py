@@ -1,9 +1,9 @@
 """The merge from the uppermost layer to the lowest: each is read once, and only what is seen is written. The usual way.
 
 Names are compared as they are spelled. Where layers applied one after the other would give something else (an entry
-whose parent is a symlink in a lower layer, a hard link to a lower layer), it raises Entangled, and `merge_layers` begins
-again with the slower `bottom_up`. tests/test_layers_random.py holds both against layers applied to a real directory, and
-test_both_ways_give_the_same in tests/test_layers_quick.py holds them against each other.
+whose parent is a symlink in a lower layer, a hard link to a lower layer), it raises Entangled, and `merge_layers`
+begins again with `bottom_up`, which is slower. Both ways give the same: tests/test_layers_random.py compares them with
+layers applied to a real directory, test_both_ways_give_the_same in tests/test_layers_quick.py with each other.
 """
 
 from collections.abc import Iterator
@@ -193,7 +193,7 @@ class TopDown:
             self._suspect((*parts[:-1], target), directory.directories[target])
 
     def _suspect(self, parts: Parts, directory: MergingDirectory) -> None:
-        """Keep in mind where this layer may have put something before what is below was taken away."""
+        """Keep in mind where this layer may have put something before what is below was removed."""
         todo = [(mark(parts), directory)]
         while todo:
             above, directory = todo.pop()

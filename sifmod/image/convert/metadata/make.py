@@ -45,7 +45,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Metadata:
-    """What is added to an image: `entries` by insert_metadata, `objects` by write_header. `warnings` are for the user."""
+    """What is added to an image: `entries` by insert_metadata, `objects` by write_header."""
 
     entries: tuple[Entry, ...]
     objects: tuple[DataObject, ...]
