@@ -380,6 +380,7 @@ def test_a_whiteout_at_the_end_of_a_layer() -> None:
     directory.end_layer()
     assert (real.closed, real.sealed, real.through) == (True, True, False)
     assert (unreal.closed, unreal.sealed) == (False, False)
-    assert (place.places, place.closed, place.sealed) == ({b"real": real}, False, False)
+    assert directory.directories == {b"real": real}
+    assert (directory.closed, directory.sealed) == (False, False)
     assert directory.hidden == {b"unreal", b"other"}
-    assert set(place.node.entries) == {b"real", b"file", b"new"}
+    assert set(directory.node.entries) == {b"real", b"file", b"new"}
