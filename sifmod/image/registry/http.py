@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Protocol
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 import requests
 
@@ -84,7 +84,8 @@ class Http:
     @contextmanager
     def _opened(self, url: str, headers: Mapping[str, str], authority: Authority) -> Iterator[requests.Response]:
         redirects = renewals = 0
-        self._check(url)
+        if not self._may_ask(urlsplit(url)):
+            raise _not_https(url)
         while True:
             sent = authority.authorization(url)
             with network_errors(url):
@@ -114,10 +115,8 @@ class Http:
                 raise
             return self._session.ask("GET", url, headers)  # most likely a kept connection that the server had enough of
 
-    def _check(self, url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme != "https" and not (parts.scheme == "http" and self.is_insecure(parts.netloc)):
-            raise _not_https(url)
+    def _may_ask(self, url: SplitResult) -> bool:
+        return url.scheme == "https" or (url.scheme == "http" and self.is_insecure(url.netloc))
 
     def _redirected(self, response: requests.Response) -> str:
         location = response.headers.get("Location", "")
@@ -127,8 +126,7 @@ class Http:
         except ValueError as error:
             raise FetchError(f"the server redirects to something that is no URL: {plain(location)}") from error
         downgrade = parts.scheme == "http" and urlsplit(response.url).scheme == "https"
-        good = parts.scheme == "https" or (parts.scheme == "http" and self.is_insecure(parts.netloc))
-        if not location or not parts.hostname or not good or downgrade:
+        if not location or not parts.hostname or not self._may_ask(parts) or downgrade:
             where = f"to {without_secrets(target)}" if location else "without saying where"
             raise FetchError(f"the server redirects {where}, and only https is followed; nothing was sent there")
         return target
