@@ -15,8 +15,9 @@ from sifmod.image.download.pool import Pool
 from sifmod.image.download.progress import ProgressThread
 from sifmod.image.download.remote import Remote
 from sifmod.image.download.transfer import Transfer
+from sifmod.image.get import Get
 from sifmod.image.registry.credentials import Netrc
-from sifmod.image.registry.http import Get, Http
+from sifmod.image.registry.http import Http
 from sifmod.image.registry.pace import Timeouts
 from sifmod.image.registry.retry import Patience
 from sifmod.image.settings import Settings

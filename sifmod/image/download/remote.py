@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sifmod.image.registry.http import Get
+from sifmod.image.get import Get
 
 
 @dataclass(frozen=True)

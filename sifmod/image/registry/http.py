@@ -1,8 +1,8 @@
 """HTTP: one session that keeps its connections, follows redirects safely, and says in one line what went wrong."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Protocol
 from urllib.parse import SplitResult, urljoin, urlsplit
@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 import requests
 
 from sifmod.errors import FetchError
+from sifmod.image.get import Get
 from sifmod.image.oci.content import plain
 from sifmod.image.registry.mirrors import covers
 from sifmod.image.registry.network import BROKEN, hung_up, network_errors, without_secrets
@@ -17,13 +18,6 @@ from sifmod.image.registry.network import TransientError as TransientError  # pa
 from sifmod.image.registry.pace import TIMEOUTS, Timeouts, steadily, within
 from sifmod.image.registry.session import Session
 from sifmod.image.sources.reference import is_loopback
-
-Get = Callable[[Mapping[str, str]], AbstractContextManager[requests.Response]]
-"""Opens one resource, with these headers besides: 200, 206 or 416, its body not read yet.
-
-Authenticated, redirects followed. Raises TransientError where another try may help, FetchError where it will not; so
-does reading the body inside the `with`. May be called by several threads at once.
-"""
 
 _MOST_REDIRECTS = 10
 _MOST_RENEWALS = 2

@@ -12,11 +12,12 @@ from typing import TypeVar
 import requests
 
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.get import Get
 from sifmod.image.oci.content import LARGEST, plain, read_content
 from sifmod.image.oci.index import ACCEPTED, Index, choose, parse
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_digest, parse_config
 from sifmod.image.registry.authority import RegistryAuthority
-from sifmod.image.registry.http import Get, Http
+from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import Place, places, token_servers
 from sifmod.image.registry.network import SlowError, TransientError, causes
 from sifmod.image.registry.pace import within
