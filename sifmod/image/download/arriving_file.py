@@ -14,7 +14,7 @@ from sifmod.image.disk import reading
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-STEP = 1 << 20  # bytes; how far the front moves between two calls to those who wait
+STEP = 1 << 20  # bytes; how far the front moves before those that wait are woken
 
 
 class Shared:
@@ -155,7 +155,7 @@ class _RawReader(io.RawIOBase):
 class Reader(_RawReader):
     """The bytes from the first on: a read waits until the next bytes are there.
 
-    It hashes what it gives. The read that finds the end certifies that: until then nothing that was read counts.
+    It hashes what it gives. The read that finds the end certifies the digest: until then no byte that was read counts.
     Reads raise what ended the download, ImageError where the bytes that were given are not the promised ones, and
     Replaced where they have to be read again from the start.
     """

@@ -22,13 +22,13 @@ class Record:
     """The state of a partial file. `validator` is the server's strong ETag or date of the content, "" without one."""
 
     size: int  # bytes of the whole
-    digest: str  # sha256:…, "" when nobody promises one
+    digest: str  # sha256:…, "" without a promise
     validator: str
     spans: tuple[Span, ...]
 
 
 def journal_path(partial: Path) -> Path:
-    """Where the journal of a partial file lies."""
+    """The path of the journal of a partial file."""
     return partial.with_name(partial.name + ".journal")
 
 

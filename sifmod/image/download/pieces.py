@@ -69,8 +69,8 @@ class Coverage:
 class Pieces:
     """What is there of `remote` in the file `path`, and what is still `todo`. Not safe for threads.
 
-    `size` in bytes and `validator` are what is known of the content, None and "" where nothing is. `resumed` says that
-    another run's journal was believed.
+    `size` in bytes and `validator` are what is known of the content, None and "" at first. `resumed` says that
+    an earlier run's journal was used.
     """
 
     def __init__(self, remote: Remote, path: Path, connections: int) -> None:
@@ -85,7 +85,7 @@ class Pieces:
         self.todo: deque[Span] = deque()
 
     def load(self) -> bool:
-        """Believe the journal beside the file where it is of the same content; False where there is none such."""
+        """Use the journal beside the file where it is of the same content; False where there is none."""
         record = journal.load(self._path)
         if record is None or self.size not in (None, record.size):
             return False
@@ -98,7 +98,7 @@ class Pieces:
         return True
 
     def unsaved(self) -> Record | None:
-        """What the journal does not say yet; None where nothing is new, or nothing could be resumed."""
+        """What the journal does not say yet; None where it is up to date, or nothing could be resumed."""
         if self.size is None or not (self._remote.digest or self.validator) or not self.coverage.total:
             return None
         record = Record(self.size, self._remote.digest, self.validator, self.coverage.spans)
@@ -118,7 +118,7 @@ class Pieces:
             self.todo = deque(cut(Coverage((*self.coverage.spans, *taken)).missing(self.size), length))
 
     def empty(self) -> None:
-        """Nothing is there, and nothing is known but what was promised."""
+        """No byte is there, and of the content only the promise is known."""
         journal.forget(self._path)
         self.coverage = Coverage()
         self.size, self.validator = self._remote.size, ""
@@ -126,7 +126,7 @@ class Pieces:
 
 
 def cut(spans: tuple[Span, ...], length: int) -> tuple[Span, ...]:
-    """The spans cut where they are longer than `length`, at its multiples, so that a resumed file is cut alike."""
+    """The spans cut where they are longer than `length`, at its multiples, so that a resumed file is cut the same."""
     pieces: list[Span] = []
     for start, end in spans:
         edges = (start, *range((start // length + 1) * length, end, length), end)

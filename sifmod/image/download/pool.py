@@ -1,4 +1,4 @@
-"""A Pool: the threads that fetch and save a few files at once, the first needed first."""
+"""The pool of threads that fetch a few files at once and save their journals, the first needed first."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -10,13 +10,13 @@ from sifmod.image.download.pieces import Piece
 from sifmod.image.download.transfer import Transfer
 
 _SAVE_EVERY = 1.0  # seconds between two journals; what is synced then need not be synced at the end
-_LINGER = 1.0  # seconds for threads to end; one that waits for a silent server ends by itself, and writes nothing
+_LINGER = 1.0  # seconds for threads to end; one that waits for a silent server ends by itself later, and writes nothing
 
 
 class Pool:
     """The threads for `files`, in the order in which they are needed; a context manager.
 
-    Whatever fails first ends everything, and is raised to all who wait. What has arrived is kept for another run when
+    Whatever fails first ends everything, and is raised in every thread that waits. What has arrived is kept for another run when
     the block is left by an exception, and removed where it is wrong.
     """
 

@@ -202,7 +202,7 @@ class Transfer(ArrivingFile):
                 self.shared.changed.notify_all()
 
     def _end(self, piece: Piece) -> None:
-        """All of a body has come whose length nobody had announced."""
+        """All of a body of unknown length has come."""
         if not piece.start and self._remote.check is not None:
             self._remote.check(b"")
         with self.shared.changed:
@@ -217,7 +217,7 @@ class Transfer(ArrivingFile):
         self.note = ""
 
     def _rewind(self, piece: Piece) -> None:
-        """Without ranges nothing that came is of use to the next attempt."""
+        """Without ranges the next attempt begins from zero."""
         if self._ranges is Ranges.NONE:
             with self.shared.changed:
                 self._check_current(piece)

@@ -1,4 +1,4 @@
-"""The authority over one repository: nothing at first, then what the registry's 401 asks for (a token or a password).
+"""What lets us read one repository: nothing at first, then what the registry's 401 asks for (a token or a password).
 
 Token authentication as Docker's registry does it (its `spec/auth/token.md` and `oauth.md`), and basic authentication.
 """
@@ -62,7 +62,7 @@ class RegistryAuthority:
         self._lock = threading.Lock()
 
     def authorization(self, url: str) -> str:
-        """What was agreed on with the registry; nothing for any other host, wherever it redirects to."""
+        """What the registry has accepted; "" for any other host, wherever the registry redirects to."""
         agreed = self._agreed
         return agreed.header if self._is_ours(url) and not (agreed.is_secret and in_the_clear(url)) else ""
 
@@ -87,7 +87,7 @@ class RegistryAuthority:
         try:
             parts, own = urlsplit(url), urlsplit(f"//{self._place.server}")
             port = parts.port
-        except ValueError:  # nobody's: no such port
+        except ValueError:  # no such port
             return False
         if parts.hostname != own.hostname or not (parts.scheme == "https" or self._http.is_insecure(parts.netloc)):
             return False
@@ -110,7 +110,7 @@ class RegistryAuthority:
             return _Agreed(f"Bearer {self._token(challenge, None)}")
 
     def _login_for(self, url: str, challenge: Challenge) -> Credentials | None:
-        """The login, where it may be sent to whom the challenge of the registry at `url` names."""
+        """The login, where it may be sent to the server that the challenge of the registry at `url` names."""
         if self._logins is None:  # not before it is asked for: a credential helper may take its time
             self._logins = Logins(os.environ)
             self._login = self._logins.find(self._place)
@@ -190,7 +190,7 @@ class _TokenServer:
 
 
 def _challenge(header: str) -> Challenge | None:
-    """The strongest thing that a WWW-Authenticate header asks for; None where it asks for nothing that we know."""
+    """The strongest known challenge of a WWW-Authenticate header; None where it holds none."""
     found = {
         match[1].lower(): {name.lower(): quoted or bare for name, quoted, bare in _PARAMETER.findall(match[2])}
         for match in _CHALLENGE.finditer(header[:8192])

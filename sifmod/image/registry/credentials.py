@@ -63,7 +63,7 @@ class Logins:
     def find(self, place: Place) -> Credentials | None:
         """The login for a repository of a registry, or None.
 
-        Variables win over files; they name no host and are taken only where the user named this one himself. The first
+        Variables win over files; they name no host, so that they are used only for a host that the user named. The first
         file with an entry wins, and in a file the most specific entry; a helper that fails is passed over.
         """
         if place.named and (found := self._from_variables()):
@@ -125,23 +125,22 @@ class Logins:
             )
             answer = json.loads(done.stdout)
             username, secret = str(answer["Username"]), str(answer["Secret"])
+            if username == _IDENTITY:
+                return Credentials(program, identity_token=secret)
+            return Credentials(program, username, secret) if username or secret else None
         except subprocess.CalledProcessError as error:
+            if b"credentials not found" in error.stdout + error.stderr:
+                return None
             said = plain(error.stderr.decode("utf-8", "replace"))  # what it prints on its output may be a secret
-            if b"credentials not found" not in error.stdout + error.stderr:
-                self.notes.append(f"{program} failed{f': {said}' if said else ''}")
-            return None
+            why = f"failed{f': {said}' if said else ''}"
         except subprocess.TimeoutExpired:
-            self.notes.append(f"{program} gave no answer")
-            return None
+            why = "gave no answer"
         except OSError as error:
-            self.notes.append(f"{program} could not be run: {error.strerror}")
-            return None
+            why = f"could not be run: {error.strerror}"
         except (ValueError, KeyError, TypeError):
-            self.notes.append(f"{program} answered something that is no login")
-            return None
-        if username == _IDENTITY:
-            return Credentials(program, identity_token=secret)
-        return Credentials(program, username, secret) if username or secret else None
+            why = "answered something that is no login"
+        self.notes.append(f"{program} {why}")
+        return None
 
 
 class Netrc:

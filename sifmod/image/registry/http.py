@@ -23,7 +23,7 @@ _MOST_REDIRECTS = 10
 _MOST_RENEWALS = 2
 _REDIRECTS = (301, 302, 303, 307, 308)
 _GOOD = (200, 206, 416)
-_LONGEST_WAIT = 600.0  # seconds; who is told to come back later than that has failed
+_LONGEST_WAIT = 600.0  # seconds; a server that asks for a longer wait has failed
 _SMALL = 1 << 16  # bytes of an error's body
 _SOON = 10.0  # seconds for them
 
@@ -107,7 +107,7 @@ class Http:
         except requests.ConnectionError as error:
             if not hung_up(error):
                 raise
-            return self._session.ask("GET", url, headers)  # most likely a kept connection that the server had enough of
+            return self._session.ask("GET", url, headers)  # most likely a kept connection that the server has closed
 
     def _may_ask(self, url: SplitResult) -> bool:
         return url.scheme == "https" or (url.scheme == "http" and self.is_insecure(url.netloc))
@@ -137,7 +137,7 @@ def _not_https(url: str) -> FetchError:
 
 
 def beginning(response: requests.Response) -> bytes:
-    """The first bytes of a body, all of a small one; b"" where nothing can be read, or not in time."""
+    """The first bytes of a body, all of a small one; b"" where it cannot be read in time."""
     try:
         with within(_SOON):
             return response.raw.read(_SMALL, decode_content=True) or b""

@@ -34,8 +34,7 @@ _Result = TypeVar("_Result")
 class Repository:
     """The repository at `place`, whose `token_servers` may have the login for it.
 
-    A host that may be spoken to over plain http is asked over http first, and over https where it turns out to speak
-    that. May be used by several threads at once.
+    A host that may be asked over plain http is asked over http first, and over https where it turns out to need that. May be used by several threads at once.
     """
 
     def __init__(self, http: Http, place: Place, token_servers: tuple[str, ...]) -> None:
@@ -129,7 +128,7 @@ class Registry:
     def manifest(self) -> Manifest:
         """The manifest for `arch`, an index in between included. Raises FetchError or ImageError.
 
-        A tag that does not exist is told together with tags that look like it.
+        The error for a tag that does not exist names tags that look like it.
         """
         try:
             return self._first(self._resolve)
