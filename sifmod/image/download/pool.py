@@ -16,8 +16,8 @@ _LINGER = 1.0  # seconds for threads to end; one that waits for a silent server 
 class Pool:
     """The threads for `files`, in the order in which they are needed; a context manager.
 
-    Whatever fails first ends everything, and is raised in every thread that waits. What has arrived is kept for another run when
-    the block is left by an exception, and removed where it is wrong.
+    The first failure ends everything, and is raised in every thread that waits. What has arrived is kept for another
+    run when the block is left by an exception, and removed where it is wrong.
     """
 
     def __init__(self, shared: Shared, files: Sequence[ArrivingFile], connections: int) -> None:

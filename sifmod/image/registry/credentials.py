@@ -63,8 +63,8 @@ class Logins:
     def find(self, place: Place) -> Credentials | None:
         """The login for a repository of a registry, or None.
 
-        Variables win over files; they name no host, so that they are used only for a host that the user named. The first
-        file with an entry wins, and in a file the most specific entry; a helper that fails is passed over.
+        Variables win over files; they name no host, and are used only for a host that the user named. The first file
+        with an entry wins, and in a file the most specific entry; a helper that fails is passed over.
         """
         if place.named and (found := self._from_variables()):
             return found

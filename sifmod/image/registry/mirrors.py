@@ -40,7 +40,7 @@ class Place:
 
 
 def places(reference: Reference, mirrors: Mirrors) -> tuple[Place, ...]:
-    """Where `reference` (docker, oras) can be fetched from: every mirror whose prefix covers it, in order, then its registry.
+    """The places of `reference` (docker, oras): every mirror whose prefix covers it, in order, then its own registry.
 
     Docker Hub's official images get their `library/`.
     """

@@ -34,7 +34,8 @@ _Result = TypeVar("_Result")
 class Repository:
     """The repository at `place`, whose `token_servers` may have the login for it.
 
-    A host that may be asked over plain http is asked over http first, and over https where it turns out to need that. May be used by several threads at once.
+    A host that may be asked over plain http is asked over http first, and over https where it turns out to need that.
+    May be used by several threads at once.
     """
 
     def __init__(self, http: Http, place: Place, token_servers: tuple[str, ...]) -> None:
