@@ -1,15 +1,16 @@
 """A transfer: one file on its way from a server, piece by piece, whatever the server does.
 
-The state is what is known of the server's ranges; Ranges.UNKNOWN is the first. Where bytes are thrown away a new
-epoch begins, and readers of the earlier one read again.
+Its state is what is known of the server's ranges. Where bytes are thrown away a new epoch begins, and readers of the
+earlier one read again; after three such restarts the transfer fails.
 
-    UNKNOWN  one request     a range comes                    GOOD
-                             all comes at once                NONE
-    GOOD     many at once    the connection breaks            GOOD, and the rest of the piece is asked for again
-                             the content changed              UNKNOWN, from zero
-                             no range comes, or another one   NONE, from zero
-    NONE     one request     the connection breaks            NONE, from zero
-    any      all is there    its digest is wrong              failure; UNKNOWN, from zero, if a journal was believed
+    UNKNOWN        a range comes                    GOOD: several requests at once from now on   _accept
+                   all comes, and none was there    NONE                                         _accept
+    UNKNOWN, GOOD  the content changed              UNKNOWN, from zero                           _start_over
+                   no range comes, or another one   NONE, from zero                              _start_over
+                   the connection breaks            the rest of the piece is asked for again     run
+    NONE           the connection breaks            NONE, from zero                              _rewind
+    any            the digest of all is wrong       UNKNOWN, from zero, where a journal was      _reject
+                                                    used, for the disk may be to blame
 """
 
 from pathlib import Path
@@ -133,20 +134,6 @@ class Transfer(ArrivingFile):
             journal.forget(self.path)
         self._part.close()
 
-    def _ask(self, piece: Piece, chunk: int) -> None:
-        headers: dict[str, str] = {}
-        if self._ranges is not Ranges.NONE and piece.end is not None:
-            headers["Range"] = f"bytes={piece.start}-{piece.end - 1}"
-            if self._pieces.validator and not self._remote.by_digest:
-                headers["If-Range"] = self._pieces.validator
-        with self._remote.get(headers) as response:
-            head = read_head(response)
-            with self.shared.changed:
-                self._check_current(piece)
-                self._answered = True
-                end = self._accept(head, piece)
-            self._receive(response, piece, end, chunk, decode=head.encoded)
-
     def _accept(self, head: Head, piece: Piece) -> int | None:
         """Up to where the bytes of this response are wanted, None for all. Called with the lock."""
         pieces = self._pieces
@@ -171,6 +158,60 @@ class Transfer(ArrivingFile):
             pieces.plan((piece.start, piece.end))
             self.shared.changed.notify_all()
         return min(head.end or 0, piece.end)
+
+    def _rewind(self, piece: Piece) -> None:
+        """Without ranges the next attempt begins from zero."""
+        if self._ranges is Ranges.NONE:
+            with self.shared.changed:
+                self._check_current(piece)
+                self._empty()
+                self._pieces.todo.clear()
+                piece.start, piece.end, piece.epoch = 0, self.size, self.epoch
+
+    def _start_over(self, why: str, *, whole: bool) -> SupersededError:
+        """Forget what is there; `whole` says that ranges are of no use. Called with the lock."""
+        self._ranges = Ranges.NONE if whole else Ranges.UNKNOWN
+        self._empty()
+        self._restarts += 1
+        if self._restarts > _MOST_RESTARTS:
+            raise FetchError(f"the server contradicts itself about {self.name}: {why}", "try again, or ask its owner")
+        return SupersededError()
+
+    def _reject(self, sha256: str) -> ImageError | Replaced:
+        """What a journal brought may have been damaged on the disk: then once from zero."""
+        if self._pieces.resumed:
+            self._start_over("what had arrived was damaged", whole=False)
+            return Replaced()
+        self._wrong_content = True
+        return super()._reject(sha256)
+
+    def _empty(self) -> None:
+        """Nothing is there, and all of it is to be asked for. Called with the lock."""
+        self._part.start_over()
+        self._pieces.empty()
+        self._pieces.plan(whole=self._ranges is Ranges.NONE)
+        self.front, self.epoch = 0, self._part.epoch
+        self._adopt_size()
+        self.shared.changed.notify_all()  # a reader of what was there has to hear of it
+
+    def _adopt_size(self) -> None:
+        self.size = self._pieces.size
+        if self.size is not None:
+            self._part.reserve(self.size)
+
+    def _ask(self, piece: Piece, chunk: int) -> None:
+        headers: dict[str, str] = {}
+        if self._ranges is not Ranges.NONE and piece.end is not None:
+            headers["Range"] = f"bytes={piece.start}-{piece.end - 1}"
+            if self._pieces.validator and not self._remote.by_digest:
+                headers["If-Range"] = self._pieces.validator
+        with self._remote.get(headers) as response:
+            head = read_head(response)
+            with self.shared.changed:
+                self._check_current(piece)
+                self._answered = True
+                end = self._accept(head, piece)
+            self._receive(response, piece, end, chunk, decode=head.encoded)
 
     def _receive(self, response: requests.Response, piece: Piece, end: int | None, chunk: int, *, decode: bool) -> None:
         raw: urllib3.HTTPResponse = response.raw
@@ -216,46 +257,6 @@ class Transfer(ArrivingFile):
             raise SupersededError
         self.note = ""
 
-    def _rewind(self, piece: Piece) -> None:
-        """Without ranges the next attempt begins from zero."""
-        if self._ranges is Ranges.NONE:
-            with self.shared.changed:
-                self._check_current(piece)
-                self._empty()
-                self._pieces.todo.clear()
-                piece.start, piece.end, piece.epoch = 0, self.size, self.epoch
-
-    def _start_over(self, why: str, *, whole: bool) -> SupersededError:
-        """Forget what is there; `whole` says that ranges are of no use. Called with the lock."""
-        self._ranges = Ranges.NONE if whole else Ranges.UNKNOWN
-        self._empty()
-        self._restarts += 1
-        if self._restarts > _MOST_RESTARTS:
-            raise FetchError(f"the server contradicts itself about {self.name}: {why}", "try again, or ask its owner")
-        return SupersededError()
-
-    def _empty(self) -> None:
-        """Nothing is there, and all of it is to be asked for. Called with the lock."""
-        self._part.start_over()
-        self._pieces.empty()
-        self._pieces.plan(whole=self._ranges is Ranges.NONE)
-        self.front, self.epoch = 0, self._part.epoch
-        self._adopt_size()
-        self.shared.changed.notify_all()  # a reader of what was there has to hear of it
-
-    def _adopt_size(self) -> None:
-        self.size = self._pieces.size
-        if self.size is not None:
-            self._part.reserve(self.size)
-
     def _check_current(self, piece: Piece) -> None:
         if piece.epoch != self.epoch or self.shared.stopping.is_set():
             raise SupersededError
-
-    def _reject(self, sha256: str) -> ImageError | Replaced:
-        """What a journal brought may have been damaged on the disk: then once from zero."""
-        if self._pieces.resumed:
-            self._start_over("what had arrived was damaged", whole=False)
-            return Replaced()
-        self._wrong_content = True
-        return super()._reject(sha256)
