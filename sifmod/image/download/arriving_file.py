@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,12 +26,14 @@ class Shared:
         self.failure: BaseException | None = None
         self.stopping = threading.Event()
 
-    def fail(self, error: BaseException) -> None:
-        """End everything with `error`, unless something else did."""
-        with self.changed:
-            if self.failure is None:
-                self.failure = error
-            self.stop()
+    def run(self, job: Callable[[], None]) -> None:
+        """Run `job` in a thread: what it raises ends everything, and is raised in the threads that wait."""
+        try:
+            job()
+        except BaseException as error:
+            with self.changed:
+                self.failure = self.failure or error
+                self.stop()
 
     def stop(self) -> None:
         """End everything."""

@@ -1,7 +1,7 @@
 """The pool of threads that fetch a few files at once and save their journals, the first needed first."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from sifmod.image.disk import NoSpaceError
@@ -25,7 +25,7 @@ class Pool:
         self._transfers = tuple(file for file in files if isinstance(file, Transfer))
         workers = max(1, connections) if self._transfers else 0
         jobs = (*(self._work for _ in range(workers)), *((self._save,) if workers else ()))
-        self._threads = tuple(threading.Thread(target=self._guarded, args=(job,), daemon=True) for job in jobs)
+        self._threads = tuple(threading.Thread(target=shared.run, args=(job,), daemon=True) for job in jobs)
 
     def __enter__(self) -> "Pool":
         for thread in self._threads:
@@ -41,12 +41,6 @@ class Pool:
                 if kind is not None:
                     transfer.save()
             transfer.close(self._shared.failure)
-
-    def _guarded(self, job: Callable[[], None]) -> None:
-        try:
-            job()
-        except BaseException as error:  # the thread that waits raises it
-            self._shared.fail(error)
 
     def _work(self) -> None:
         while (found := self._next()) is not None:

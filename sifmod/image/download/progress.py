@@ -28,7 +28,7 @@ class ProgressThread:
         self._progress = progress
         self._over = threading.Event()
         self._telling = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
+        self._thread = threading.Thread(target=shared.run, args=(self._run,), name="progress", daemon=True)
 
     def __enter__(self) -> "ProgressThread":
         if self._tell_arrival():
@@ -49,11 +49,8 @@ class ProgressThread:
                 self._progress(f"converting {self._name}", done, total)
 
     def _run(self) -> None:
-        try:
-            while not self._over.wait(_TELL_EVERY) and self._tell_arrival():
-                pass
-        except BaseException as error:  # the thread that waits for the downloads raises it
-            self._shared.fail(error)
+        while not self._over.wait(_TELL_EVERY) and self._tell_arrival():
+            pass
 
     def _tell_arrival(self) -> bool:
         """Tell what has arrived; False where that is all, and nothing is told."""

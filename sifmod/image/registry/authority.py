@@ -6,7 +6,6 @@ Token authentication as Docker's registry does it (its `spec/auth/token.md` and 
 import os
 import re
 import threading
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
@@ -17,7 +16,7 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.content import plain, read_content
 from sifmod.image.registry.advice import refused_by
 from sifmod.image.registry.credentials import Credentials, Logins
-from sifmod.image.registry.http import Http, in_the_clear, refusal
+from sifmod.image.registry.http import Authority, Http, in_the_clear, refusal
 from sifmod.image.registry.mirrors import Place, covers
 from sifmod.image.registry.network import TransientError, without_secrets
 from sifmod.image.registry.pace import within
@@ -29,10 +28,11 @@ _PARAMETER = re.compile(r'([\w-]+)\s*=\s*(?:"([^"]*)"|([^\s",]+))')
 
 @dataclass(frozen=True)
 class Challenge:
-    """What a 401 asks for: the scheme, `bearer` or `basic`, and its parameters."""
+    """What a 401 asks for: a token of the server at the URL `realm`, or a password where that is ""."""
 
-    scheme: str
-    parameters: Mapping[str, str]
+    realm: str = ""
+    service: str = ""
+    scopes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Agreed:
     is_secret: bool = False
 
 
-class RegistryAuthority:
+class RegistryAuthority(Authority):
     """Who lets us read one repository. Several threads may ask it; one of them renews.
 
     A login goes to the registry itself, and to a server of tokens on the same host or among `token_servers`; never in
@@ -97,7 +97,7 @@ class RegistryAuthority:
     def _answer(self, challenge: Challenge, url: str) -> _Agreed:
         """What the challenge of the registry at `url` asks for."""
         login = self._login_for(url, challenge)
-        if challenge.scheme == "basic":
+        if not challenge.realm:
             return _Agreed(login.basic, is_secret=True) if login and login.username else _Agreed()
         if login and login.registry_token:
             return _Agreed(f"Bearer {login.registry_token}", is_secret=True)
@@ -124,12 +124,11 @@ class RegistryAuthority:
         login = self._login.origin if self._login else ""
         if in_the_clear(url):
             return f"the login in {login} was not sent, for {self._place.host} was asked over plain http"
-        if challenge.scheme == "basic" or (self._login and self._login.registry_token):
+        if not challenge.realm or (self._login and self._login.registry_token):
             return ""
-        realm = challenge.parameters["realm"]
-        if in_the_clear(realm):
-            return f"the login in {login} was not sent to {without_secrets(realm)}, which is not https"
-        server = urlsplit(realm)
+        if in_the_clear(challenge.realm):
+            return f"the login in {login} was not sent to {without_secrets(challenge.realm)}, which is not https"
+        server = urlsplit(challenge.realm)
         own = urlsplit(f"//{self._place.server}").hostname
         if server.hostname == own or covers(self._token_servers, server.netloc.lower()):
             return ""
@@ -140,9 +139,9 @@ class RegistryAuthority:
         )
 
     def _token(self, challenge: Challenge, login: Credentials | None) -> str:
-        realm = challenge.parameters["realm"]
-        scopes = challenge.parameters.get("scope", "").split() or [f"repository:{self._place.repository}:pull"]
-        service = {"service": named} if (named := challenge.parameters.get("service")) else {}
+        realm, host = challenge.realm, plain(urlsplit(challenge.realm).netloc)
+        scopes = challenge.scopes or (f"repository:{self._place.repository}:pull",)
+        service = {"service": challenge.service} if challenge.service else {}
         server = _TokenServer(self, realm, login)
         opened: AbstractContextManager[requests.Response]
         if login and login.identity_token:
@@ -154,12 +153,12 @@ class RegistryAuthority:
         with within(self._http.timeouts.whole), opened as response:
             raw = response.raw.read(_LARGEST_ANSWER, decode_content=True)
         try:
-            content = read_content(raw, f"the token of {_host(realm)}")
+            content = read_content(raw, f"the token of {host}")
             token = content.text("token") or content.text("access_token")
         except ImageError as error:
             raise FetchError(error.message) from None
         if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise FetchError(f"{_host(realm)} answered without a token")
+            raise FetchError(f"{host} answered without a token")
         return token
 
 
@@ -167,7 +166,7 @@ class _RefusedError(FetchError):
     """The server that gives tokens gives none."""
 
 
-class _TokenServer:
+class _TokenServer(Authority):
     """The authority over a token: the login, sent only to the server that the registry named."""
 
     def __init__(self, registry: RegistryAuthority, realm: str, login: Credentials | None) -> None:
@@ -178,9 +177,6 @@ class _TokenServer:
     def authorization(self, url: str) -> str:
         known = self._login and self._login.username and not self._login.identity_token
         return self._login.basic if self._login and known and urlsplit(url)[:2] == self._origin else ""
-
-    def renew(self, response: requests.Response, sent: str) -> bool:  # noqa: ARG002
-        return False
 
     def refused(self, response: requests.Response) -> FetchError:
         error = self._registry.refused(response) if response.status_code != 404 else refusal(response, "")
@@ -195,13 +191,10 @@ def _challenge(header: str) -> Challenge | None:
         match[1].lower(): {name.lower(): quoted or bare for name, quoted, bare in _PARAMETER.findall(match[2])}
         for match in _CHALLENGE.finditer(header[:8192])
     }
-    if "bearer" in found and _is_url(found["bearer"].get("realm", "")):
-        return Challenge("bearer", found["bearer"])
-    return Challenge("basic", {}) if re.search(r"(?i)(^|,)\s*basic\b", header) else None
-
-
-def _host(url: str) -> str:
-    return plain(urlsplit(url).netloc.rpartition("@")[2])
+    bearer = found.get("bearer", {})
+    if _is_url(realm := bearer.get("realm", "")):
+        return Challenge(realm, bearer.get("service", ""), tuple(bearer.get("scope", "").split()))
+    return Challenge() if re.search(r"(?i)(^|,)\s*basic\b", header) else None
 
 
 def _is_url(text: str) -> bool:

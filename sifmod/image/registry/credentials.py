@@ -19,7 +19,7 @@ import requests
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.content import LARGEST, Content, plain, read_content
-from sifmod.image.registry.http import refusal
+from sifmod.image.registry.http import Authority, refusal
 from sifmod.image.registry.mirrors import DOCKER_HUB, Place, hub_or
 
 _HUB_KEY = "https://index.docker.io/v1/"  # under which docker keeps the login for its own registry
@@ -143,17 +143,13 @@ class Logins:
         return None
 
 
-class Netrc:
+class Netrc(Authority):
     """The authority over files on web servers: each host gets what `~/.netrc` has for it, over https only."""
 
     def authorization(self, url: str) -> str:
         """The login of this host, if there is one."""
         login = requests.utils.get_netrc_auth(url) if urlsplit(url).scheme == "https" else None
         return Credentials("~/.netrc", *login).basic if login else ""
-
-    def renew(self, response: requests.Response, sent: str) -> bool:  # noqa: ARG002
-        """There is nothing else to try."""
-        return False
 
     def refused(self, response: requests.Response) -> FetchError:
         """With advice for each status."""

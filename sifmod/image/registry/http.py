@@ -34,8 +34,9 @@ class Authority(Protocol):
     def authorization(self, url: str) -> str:
         """The Authorization header for `url`; "" for none. Only its own host may get one."""
 
-    def renew(self, response: requests.Response, sent: str) -> bool:
+    def renew(self, response: requests.Response, sent: str) -> bool:  # noqa: ARG002
         """After a 401 to the header `sent`: whether there is another one now. Raises FetchError."""
+        return False
 
     def refused(self, response: requests.Response) -> FetchError:
         """The error for an answer that is not the resource, with advice."""
