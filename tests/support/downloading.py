@@ -12,7 +12,7 @@ from sifmod.image.download import journal
 from sifmod.image.download.arriving_file import Shared
 from sifmod.image.download.pieces import Coverage
 from sifmod.image.download.pool import Pool
-from sifmod.image.download.progress import ProgressThread
+from sifmod.image.download.progress_thread import ProgressThread
 from sifmod.image.download.remote import Remote
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.get import Get

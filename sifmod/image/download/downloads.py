@@ -13,7 +13,7 @@ from sifmod.image.artifact import Progress
 from sifmod.image.disk import reading
 from sifmod.image.download.arriving_file import ArrivingFile, Shared
 from sifmod.image.download.pool import Pool
-from sifmod.image.download.progress import ProgressThread
+from sifmod.image.download.progress_thread import ProgressThread
 from sifmod.image.download.remote import Remote
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.oci.image import BlobSource

@@ -149,7 +149,7 @@ def beginning(response: requests.Response) -> bytes:
 def refusal(response: requests.Response, advice: str, said: str = "", *, final: bool = False) -> FetchError:
     """The error for an answer that is no file: a TransientError where asking again within ten minutes may help.
 
-    `said` is what the server says about it; `final` that it is known not to change its mind.
+    `said` is what the server says about it; `final` that a later try would get the same answer.
     """
     status, after = response.status_code, retry_after(response)
     transient = (status in (408, 429) or status >= 500) and not final

@@ -13,7 +13,7 @@ from sifmod.image.convert.layers.ahead import ReadAhead
 from sifmod.image.convert.layers.blob import Blob
 from sifmod.image.convert.layers.malformed import Malformed, Warnings, naming, shown
 from sifmod.image.convert.layers.member import DIRECTORY, HARD_LINK, REGULAR, Attributes, Member, special_node
-from sifmod.image.convert.layers.path import OPAQUE, Parts, cleaned, is_whiteout, whited_out
+from sifmod.image.convert.layers.member_path import OPAQUE, Parts, cleaned, is_whiteout, whited_out
 from sifmod.image.convert.layers.stream import Stream
 from sifmod.image.convert.layers.tar import TarReader
 from sifmod.image.convert.layers.watch import Watch

@@ -21,8 +21,8 @@ from sifmod.image.convert.layers.member import (
     Member,
     special_node,
 )
+from sifmod.image.convert.layers.member_path import OPAQUE, Parts, cleaned, is_whiteout, mark, marks, whited_out
 from sifmod.image.convert.layers.merging_directory import MergingDirectory
-from sifmod.image.convert.layers.path import OPAQUE, Parts, cleaned, is_whiteout, mark, marks, whited_out
 from sifmod.image.convert.layers.tar import TarReader
 from sifmod.image.convert.layers.watch import Watch
 
