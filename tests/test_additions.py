@@ -10,10 +10,11 @@ from sifmod.module.plan import File
 from sifmod.tree.addition import Carried, additions, carry_over, changes, only_in
 from sifmod.tree.generation import module_lock, staged_generation
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, LinkRecord, Provenance
+from sifmod.tree.provenance import Asked, ImageChoice, Provenance
+from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, LinkRecord
 from support.tree import LEASE, MODULE, nobody
 
-MADE = Provenance("0.1", "/x.yaml", "1.0", None, "test", "none", (), (), (), "x")
+MADE = Provenance("0.1", "/x.yaml", "1.0", None, "test", "none", (), (), Asked(), ImageChoice("x"), "x")
 IMAGE = ImageRecord("a" * 64, 1, "x", "amd64", "copy", "x.sif", "/x.sif")
 
 

@@ -12,9 +12,10 @@ from sifmod.cli.main import run
 from sifmod.module.render import render
 from sifmod.tree import jobs
 from sifmod.tree.change import Change
-from sifmod.tree.disk import move, prune, take, write
+from sifmod.tree.disk import move, take, write
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
+from sifmod.tree.remove import prune
 from support.images import Images
 
 

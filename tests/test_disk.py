@@ -10,7 +10,8 @@ import pytest
 
 from sifmod.errors import FetchError, PermissionsError, SifmodError
 from sifmod.image import disk
-from sifmod.image.disk import NoSpaceError, check_space, reading, reserve, size_text, writing
+from sifmod.image.disk import NoSpaceError, check_space, reading, reserve, writing
+from sifmod.system import size_text
 from support.identity import call_on_small_disk
 
 
@@ -93,8 +94,8 @@ def test_what_just_fits_fits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("size", "text"),
     [
-        (0, "0 bytes"),
-        (999, "999 bytes"),
+        (0, "0 B"),
+        (999, "999 B"),
         (1000, "1.0 kB"),
         (999_949, "999.9 kB"),
         (1_400_000, "1.4 MB"),
@@ -157,7 +158,7 @@ def test_a_file_system_that_reserves_nothing_is_no_trouble(
     [
         (errno.EACCES, PermissionsError, PermissionsError),
         (errno.EPERM, PermissionsError, PermissionsError),
-        (errno.EROFS, FetchError, PermissionsError),
+        (errno.EROFS, PermissionsError, PermissionsError),
         (errno.ENOSPC, FetchError, NoSpaceError),
         (errno.EDQUOT, FetchError, NoSpaceError),
         (errno.EIO, FetchError, FetchError),

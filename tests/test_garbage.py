@@ -110,7 +110,7 @@ def test_a_young_download_says_so(layout: Layout, capfd: pytest.CaptureFixture[s
     path.mkdir(parents=True)
     today = time.strftime("%Y-%m-%d", time.gmtime())
     where = f"images/partial/{KEY}"
-    assert reasons(layout, capfd) == {where: f"a fetch can go on with it; written {today}, kept for 14 days"}
+    assert reasons(layout, capfd) == {where: f"a fetch can resume it; written {today}, kept for 14 days"}
     assert reasons(layout, capfd, "--now") == {where: ""}
 
 

@@ -228,8 +228,8 @@ def test_a_check_that_was_left_out_is_not_forgotten(easyconfig: Path, prefix: Pa
     assert run(["install", "-q", "--rebuild", "--skip-sanity-check", str(easyconfig)]) == 0
     write(easyconfig, f"# c\n{easyconfig.read_text()}")
     assert run(["install", "-q", str(easyconfig)]) == 0
-    options = dict(json.loads((prefix / "software/Tiny/1.0/receipt.json").read_text())["provenance"]["options"])
-    assert "--skip-sanity-check" in options
+    made = json.loads((prefix / "software/Tiny/1.0/receipt.json").read_text())["provenance"]
+    assert made["asked"]["checked"] is False
 
 
 def looked_at(easyconfig: Path, prefix: Path) -> set[str]:

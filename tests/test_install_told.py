@@ -31,11 +31,11 @@ def receipt(prefix: Path) -> dict[str, dict[str, object]]:
     return found
 
 
-def options(prefix: Path) -> list[tuple[str, str]]:
-    """Those of the command line that the receipt keeps."""
-    kept = receipt(prefix)["provenance"]["options"]
-    assert isinstance(kept, list)
-    return [(name, value) for name, value in kept if name.startswith("--")]
+def asked(prefix: Path) -> dict[str, object]:
+    """What the receipt keeps of the command line."""
+    kept = receipt(prefix)["provenance"]["asked"]
+    assert isinstance(kept, dict)
+    return kept
 
 
 def test_every_option_that_decides_is_recorded(
@@ -54,18 +54,19 @@ def test_every_option_that_decides_is_recorded(
         *("--link", "hardlink", "--source", "given.sif", "--variant", "a"),
     ]
     assert run(["install", "-q", *words, "Tiny-1.0.yaml"]) == 0
-    assert options(tmp_path / "tree") == [
-        ("--variant", "a"),
-        ("--source", f"{tmp_path}/given.sif"),
-        ("--link", "hardlink"),
-        ("--site", f"{tmp_path}/sites/mine.yaml"),
-        ("--prefix", f"{tmp_path}/tree"),
-        ("--robot-paths", f"{tmp_path}/dir"),
-        ("--image-dirs", f"{tmp_path}/dir"),
-        ("--accelerator", "none"),
-        ("--runtime", RUNTIME.path),
-        ("--module-syntax", "both"),
-        ("--skip-sanity-check", ""),
+    kept = asked(tmp_path / "tree")
+    assert (kept["name"], kept["checked"]) == ("", False)
+    assert kept["options"] == [
+        ["--variant", "a"],
+        ["--source", f"{tmp_path}/given.sif"],
+        ["--link", "hardlink"],
+        ["--site", f"{tmp_path}/sites/mine.yaml"],
+        ["--prefix", f"{tmp_path}/tree"],
+        ["--robot-paths", f"{tmp_path}/dir"],
+        ["--image-dirs", f"{tmp_path}/dir"],
+        ["--accelerator", "none"],
+        ["--runtime", RUNTIME.path],
+        ["--module-syntax", "both"],
     ]
     provenance = receipt(tmp_path / "tree")["provenance"]
     assert (provenance["variant"], provenance["easyconfig"]) == ("a", str(easyconfig))

@@ -13,7 +13,7 @@ from sifmod.image.convert.budget import LEAST, Budget
 from sifmod.image.convert.layers.merge_layers import merge_layers
 from sifmod.image.convert.squashfs.compression import parse
 from sifmod.image.convert.squashfs.writer import SquashfsWriter
-from sifmod.image.disk import size_text
+from sifmod.system import size_text
 from support.command import SIFMOD, run
 from support.fetching import Prefix
 from support.layers import EPOCH, Entry, Memory, Stored, hard_link, tar

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError, InstallError
-from sifmod.image.disk import NoSpaceError, size_text
+from sifmod.image.disk import NoSpaceError
+from sifmod.system import size_text
 from support.command import run
 from support.disk_state import disk_state, file_state
 from support.fetching import Prefix, plan

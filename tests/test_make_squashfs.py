@@ -230,7 +230,7 @@ def test_killed_outright_there_is_no_squashfs_and_the_next_run_says_what_is_left
     (left,) = place.directory.parent.glob("*.part-*")
     endless.write_text("short\n")
     made = run((module / "bin" / "make-squashfs",)).ok()
-    assert made.stderr == f"note: {left} is not finished; remove it if nobody is writing it\n"
+    assert made.stderr == f"note: {left} is not finished; remove it unless another run is writing it\n"
     assert place.squashfs.stat().st_mode & 0o777 == 0o644
     assert left.exists()
     left.unlink()

@@ -11,6 +11,7 @@ from support.command import User
 from support.disk_state import disk_state
 from support.images import Images
 from support.members import make_members
+from support.steps import some
 from support.trial import Command, Place, make_place
 from support.user import OrdinaryUser
 from support.victim import Outcome, Victim
@@ -103,10 +104,10 @@ def test_each_goes_on_with_what_the_others_have_made(group: Group) -> None:
     ("group", "dies"), [(UMASKS, 0), (UMASKS, 1), (UMASKS, 2), (ALIKE, 0)], indirect=["group"], ids="012a"
 )
 def test_what_a_killed_run_has_left_another_cleans_up(group: Group, dies: int) -> None:
-    """The run is killed at every fifth step of it, by a user whose umask would shut the others out."""
+    """The run is killed at every tenth step of it, by a user whose umask would shut the others out."""
     other = (dies + 1) % 3
     group.ok(other, *group.install("a"))
-    for step in range(1, 1000, 5):
+    for step in some(1, 1000, 10):
         run = group.run(dies, *group.install("b", "--rebuild"), "--prefix", group.prefix, how="killed", step=step)
         if run.code == 0:  # it has no such step any more
             break

@@ -286,15 +286,23 @@ def test_install_of_what_was_written(images: Images, tmp_path: Path, capfd: pyte
     assert told.stdout == "/opt/miniconda3/envs/pytorch\n"
 
 
-def test_pytorch_from_its_layout(images: Images, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["new", "-q", f"oci:{images.pytorch_layout}"]) == 0
-    assert capfd.readouterr().out == "PyTorch-2.13.0-cpu-python-3.11.yaml\n"
+def test_install_from_a_layout(images: Images, tmp_path: Path) -> None:
+    assert run(["new", "-q", f"oci:{images.python_layout}"]) == 0
     (written,) = Path.cwd().glob("*.yaml")
-    content = written.read_text()
-    assert re.search(r"sources: \['oci:/.*@sha256:[0-9a-f]{64}'\]", content)
+    assert re.search(r"sources: \['oci:/.*@sha256:[0-9a-f]{64}'\]", written.read_text())
     assert run(["install", "-q", written.name]) == 0
     stored = tmp_path / "prefix" / "images" / "sha256"
     assert len(list(stored.glob("*.sif"))) == 1  # the one that `new` fetched
+    (wrapper,) = (tmp_path / "prefix" / "software").glob("*/*/bin/python")
+    told = run_command((wrapper, "-c", "import sys; print(sys.prefix)"), env=dict(os.environ)).ok()
+    assert told.stdout == "/opt/miniconda3/envs/pytorch\n"
+
+
+def test_pytorch(images: Images, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["new", "-q", str(images.pytorch_sif)]) == 0
+    assert capfd.readouterr().out == "PyTorch-2.13.0-cpu-python-3.11.yaml\n"
+    (written,) = Path.cwd().glob("*.yaml")
+    assert run(["install", "-q", "--link", "reference", written.name]) == 0
     (wrapper,) = (tmp_path / "prefix" / "software").glob("*/*/bin/python")
     told = run_command((wrapper, "-c", "import torch; print(torch.__version__)"), env=dict(os.environ)).ok()
     assert told.stdout == "2.13.0+cpu\n"

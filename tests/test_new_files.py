@@ -12,8 +12,7 @@ import pytest
 from sifmod.actions.author.import_easyconfig import Converted, find_sources
 from sifmod.actions.author.import_easyconfig import write as write_imported
 from sifmod.actions.author.new import check_target, write_text
-from sifmod.actions.nothing_begun import nothing_begun
-from sifmod.actions.ownership import ownership
+from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.config.site import Site
 from sifmod.errors import EasyconfigNotFoundError, OptionError, PermissionsError
 from sifmod.tree.layout import Layout
@@ -171,7 +170,7 @@ def test_the_umask_of_a_site_holds_for_the_block(site: Site, fails: bool) -> Non
     for wanted, inside in ((0o027, 0o027), (0, 0), (None, before)):
         seen = None
         try:
-            with ownership(replace(site, umask=wanted)):
+            with changing_prefix(replace(site, umask=wanted)):
                 seen = umask()
                 if fails:
                     raise ValueError
@@ -184,11 +183,11 @@ def test_the_umask_of_a_site_holds_for_the_block(site: Site, fails: bool) -> Non
 def test_a_new_prefix_is_the_groups(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[Path, str]] = []
     monkeypatch.setattr(shutil, "chown", lambda path, *, group: given.append((path, group)))
-    with ownership(replace(site, group="staff", umask=0o022)):
+    with changing_prefix(replace(site, group="staff", umask=0o022)):
         assert site.prefix.stat().st_mode & 0o7777 == 0o2755
     assert given == [(site.prefix, "staff")]
     site.prefix.chmod(0o700)
-    with ownership(replace(site, group="staff")):
+    with changing_prefix(replace(site, group="staff")):
         assert site.prefix.stat().st_mode & 0o7777 == 0o700
     assert len(given) == 1
 
@@ -200,7 +199,7 @@ def test_a_group_that_cannot_be_given(site: Site, error: Exception, monkeypatch:
 
     monkeypatch.setattr(shutil, "chown", refused)
     before = umask()
-    with pytest.raises(PermissionsError) as caught, ownership(replace(site, group="staff", umask=0o077)):
+    with pytest.raises(PermissionsError) as caught, changing_prefix(replace(site, group="staff", umask=0o077)):
         raise AssertionError("the block does not begin")
     assert caught.value.message == f"{site.prefix} cannot be given to the group staff: {error}"
     assert caught.value.hint == "correct `group` in the site file"
@@ -214,29 +213,29 @@ def begin(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_a_tree_that_a_failed_run_began_goes(tmp_path: Path, error: type[BaseException]) -> None:
+def test_a_tree_that_a_failed_run_began_goes(site: Site, tmp_path: Path, error: type[BaseException]) -> None:
     layout = Layout(tmp_path / "a/b/prefix")
-    with pytest.raises(error), nothing_begun(layout):
+    with pytest.raises(error), changing_prefix(replace(site, prefix=layout.prefix)):
         begin(layout)
         raise error
     assert not (tmp_path / "a").exists()
     assert tmp_path.is_dir()
 
 
-def test_what_came_to_be_in_it_stays(tmp_path: Path) -> None:
+def test_what_came_to_be_in_it_stays(site: Site, tmp_path: Path) -> None:
     layout = Layout(tmp_path / "a/prefix")
-    with pytest.raises(ValueError, match="x"), nothing_begun(layout):
+    with pytest.raises(ValueError, match="x"), changing_prefix(replace(site, prefix=layout.prefix)):
         begin(layout)
         (layout.images / "x").touch()
         raise ValueError("x")
     assert sorted(os.listdir(layout.prefix)) == [layout.images.relative_to(layout.prefix).parts[0]]
 
 
-def test_a_tree_that_was_there_or_that_is_well_stays(tmp_path: Path) -> None:
+def test_a_tree_that_was_there_or_that_is_well_stays(site: Site, tmp_path: Path) -> None:
     layout = Layout(tmp_path / "prefix")
-    with nothing_begun(layout):
+    with changing_prefix(replace(site, prefix=layout.prefix)):
         begin(layout)
     assert layout.staging.is_dir()
-    with pytest.raises(ValueError, match="x"), nothing_begun(layout):
+    with pytest.raises(ValueError, match="x"), changing_prefix(replace(site, prefix=layout.prefix)):
         raise ValueError("x")
     assert all(place.is_dir() for place in (layout.staging, layout.locks, layout.images))

@@ -67,7 +67,7 @@ def test_gc_keeps_what_is_young_and_says_so(layout: Layout, age: float) -> None:
     path = leave(layout, age)
     before = disk_state(layout.prefix)
     plan = plan_gc(layout, ask_jobs=False)
-    assert [(old.partial.path, "can go on with it" in old.keep) for old in plan.partials] == [(path, True)]
+    assert [(old.partial.path, "can resume it" in old.keep) for old in plan.partials] == [(path, True)]
     assert apply_gc(layout, plan, LEASE, ALONE).partials == ()
     assert disk_state(layout.prefix) == before
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from sifmod.config.input import Input
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import RECEIPT, Layout
+from sifmod.tree.provenance import Asked, FileState, FoundCommands, ImageChoice, Provenance, from_data
 from sifmod.tree.receipt import (
     FileRecord,
     ImageRecord,
     Installation,
     LinkRecord,
-    Provenance,
     all_generations,
     from_json,
     installations,
@@ -35,7 +35,16 @@ DIGEST = st.from_regex("[0-9a-f]{64}", fullmatch=True)
 PAIRS = st.lists(st.tuples(TEXT, TEXT)).map(tuple)
 INPUTS = st.lists(st.builds(Input, TEXT, st.none() | DIGEST)).map(tuple)
 FILES = st.lists(st.builds(FileRecord, PATH, DIGEST, st.integers(0, 0o777))).map(tuple)
-PROVENANCE = st.builds(Provenance, TEXT, TEXT, TEXT, st.none() | TEXT, TEXT, TEXT, INPUTS, PAIRS, PAIRS, TEXT)
+ASKED = st.builds(Asked, TEXT, PAIRS, st.booleans())
+CHOICE = st.builds(
+    ImageChoice,
+    TEXT,
+    st.booleans(),
+    st.lists(st.builds(FileState, TEXT, TEXT)).map(tuple),
+    st.lists(TEXT).map(tuple),
+    st.none() | st.builds(FoundCommands, TEXT, TEXT),
+)
+PROVENANCE = st.builds(Provenance, TEXT, TEXT, TEXT, st.none() | TEXT, TEXT, TEXT, INPUTS, PAIRS, ASKED, CHOICE, TEXT)
 REFERENCED = st.builds(
     ImageRecord,
     DIGEST,
@@ -161,3 +170,32 @@ def test_a_receipt_of_another_format_is_none_that_can_be_read(tmp_path: Path) ->
     receipt.write_text(text.replace('"format":2', '"format":3'))
     assert receipt.read_text() != text
     assert read_receipt(root) is None
+
+
+STATES = (("state of /x.sif", "3 4 5"), ("state of /y", ""))
+BAG = (
+    *(("--site", "lumi-g"), ("--skip-sanity-check", ""), ("image request", "q"), *STATES),
+    ("commands found in one two", "python sh=/bin/sh"),
+    ("image", "kept by --module-only, whatever the easyconfig asks"),
+    ("image directories", "/a:/b"),
+)  # fmt: skip
+
+
+def of_0_1_0(options: object) -> Provenance:
+    names = ("sifmod", "easyconfig", "version", "variant", "site", "accelerator", "plan_digest")
+    return from_data({**dict.fromkeys(names, "x"), "inputs": [["/a", None]], "facts": [], "options": options})
+
+
+def test_what_0_1_0_kept_as_pairs_is_read_as_what_it_means() -> None:
+    found = of_0_1_0(BAG)
+    assert found.asked == Asked("", (("--site", "lumi-g"),), checked=False)
+    states = (FileState("/x.sif", "3 4 5"), FileState("/y", ""))
+    assert found.image == ImageChoice("q", True, states, ("/a", "/b"), FoundCommands("one two", "python sh=/bin/sh"))
+    nothing = of_0_1_0([])
+    assert (nothing.asked, nothing.image) == (Asked(), ImageChoice(""))
+
+
+@pytest.mark.parametrize("options", [3, [3], [[1, "x"]], [["a"]], [[["x"], "y"]], None])
+def test_pairs_that_are_none_are_a_damaged_receipt(options: object) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        of_0_1_0(options)

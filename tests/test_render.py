@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from plans import plan
+from sifmod.config.kinds import Syntax
 from sifmod.config.name import ModuleName
-from sifmod.module.plan import Runtime, Syntax
+from sifmod.module.plan import Runtime
 from sifmod.module.render import host_variables, image_variables, render, render_stub, state_key
 
 GENERATION = "/software/PyTorch/.generations/2.2.0-rocm-5.6.1/3"

@@ -13,14 +13,15 @@ PACKAGE = Path(sifmod.__file__).parent
 # each room may import the rooms below it, and itself
 BELOW: dict[str, set[str]] = {
     "errors": set(),
+    "system": set(),
     "digest": set(),
-    "config": {"errors", "digest"},
-    "imports": {"errors", "digest", "config"},
-    "module": {"errors", "digest", "config"},
-    "image": {"errors", "digest", "config", "module"},
-    "tree": {"errors", "digest", "config", "module"},
-    "actions": {"errors", "digest", "config", "imports", "module", "image", "tree"},
-    "cli": {"errors", "digest", "config", "imports", "module", "image", "tree", "actions"},
+    "config": {"errors", "system", "digest"},
+    "imports": {"errors", "system", "digest", "config"},
+    "module": {"errors", "system", "digest", "config"},
+    "image": {"errors", "system", "digest", "config", "module"},
+    "tree": {"errors", "system", "digest", "config", "module"},
+    "actions": {"errors", "system", "digest", "config", "imports", "module", "image", "tree"},
+    "cli": {"errors", "system", "digest", "config", "imports", "module", "image", "tree", "actions"},
 }
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py" and path.parent != PACKAGE)
 

@@ -7,6 +7,7 @@ import pytest
 
 from support.command import run
 from support.images import Images
+from support.longest import LONGEST
 from support.module_tool import ModuleTool
 from support.oci import Entry
 from support.registry import Registry
@@ -120,3 +121,7 @@ def test_the_registry_gives_back_what_was_pushed(
 def test_the_home_is_not_the_real_one(own_home: Path, tmp_path: Path) -> None:
     assert Path("~").expanduser() == own_home == tmp_path / "home"
     assert list(own_home.iterdir()) == []
+
+
+def test_the_files_that_take_longest_are_there() -> None:
+    assert [name for name in LONGEST if not Path(__file__).with_name(f"test_{name}.py").exists()] == []

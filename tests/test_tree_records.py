@@ -15,12 +15,12 @@ from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree.history import Event, previous, read_history, recorded, superseded, with_event
 from sifmod.tree.jobs import Jobs, ask_slurm
 from sifmod.tree.layout import Layout
+from sifmod.tree.provenance import Asked, FileState, FoundCommands, ImageChoice, Provenance
 from sifmod.tree.receipt import (
     FileRecord,
     ImageRecord,
     Installation,
     LinkRecord,
-    Provenance,
     as_data,
     from_json,
     live_number,
@@ -290,11 +290,14 @@ def test_images_are_used_by_links_into_the_store(tmp_path: Path) -> None:
 # receipts, and what a live installation lacks
 
 INPUTS = (Input("/a", SHA), Input("/c", None))
+ASKED = Asked("x", (("--site", "s"),), checked=False)
+FOUND = FoundCommands("w", "python=/opt/python")
+CHOICE = ImageChoice("q", True, (FileState("/i.sif", "3 4 5"),), ("/images", "/b"), FOUND)
 INSTALLATION = Installation(
     MODULE,
     2,
     "/p/software/Tiny/.generations/1.0/2",
-    Provenance("0.1", "/x.yaml", "1.0", None, "s", "rocm", INPUTS, (("f", "g"),), (("o", "p"),), "d"),
+    Provenance("0.1", "/x.yaml", "1.0", None, "s", "rocm", INPUTS, (("f", "g"),), ASKED, CHOICE, "d"),
     ImageRecord(SHA, 3, "docker://x", "amd64", "copy", "x.sif", f"/p/images/sha256/{SHA}.sif", FIRST),
     (FileRecord("bin/é", SHA, 0o555),),
     (LinkRecord("x.sif", "../x"),),

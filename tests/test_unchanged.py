@@ -8,17 +8,20 @@ from typing import Any
 import pytest
 
 from sifmod import __version__
-from sifmod.actions.install.unchanged import ASKED, KEPT, UNCHECKED, Options, file_state, find_unchanged
+from sifmod.actions.install.unchanged import file_state, find_unchanged
 from sifmod.config.input import Surroundings, current_facts, read_input
 from sifmod.config.name import ModuleName
 from sifmod.tree.generation import module_lock, publish, staged_generation
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.receipt import Installation, Provenance
+from sifmod.tree.provenance import Asked, ImageChoice, Pairs, Provenance
+from sifmod.tree.receipt import Installation
 from sifmod.tree.store import Store
 from support.tree import LEASE, fill, nobody
 
 MODULE = ModuleName("Tiny", "1.0")
 ENVIRON: Mapping[str, str] = {"PATH": "/usr/bin"}
+
+WITHOUT = Asked()
 
 
 class Place:
@@ -31,7 +34,7 @@ class Place:
         self.easyconfig.write_text("name: Tiny\n")
         self.image.write_text("image")
 
-    def install(self, options: Options = (), **changes: Any) -> Installation:
+    def install(self, asked: Asked = WITHOUT, *, kept: bool = False, **changes: Any) -> Installation:
         made = Provenance(
             sifmod=__version__,
             easyconfig=os.path.realpath(self.easyconfig),
@@ -41,7 +44,8 @@ class Place:
             accelerator="none",
             inputs=(read_input(str(self.easyconfig), ENVIRON),),
             facts=current_facts(ENVIRON),
-            options=(*options, file_state(str(self.image)), ("image request", "x")),
+            asked=asked,
+            image=ImageChoice("x", kept, (file_state(str(self.image)),)),
             plan_digest="x",
         )._replace(**changes)
         with module_lock(self.layout, MODULE, LEASE, nobody) as held:
@@ -52,7 +56,7 @@ class Place:
             publish(self.layout, installation, held)
         return installation
 
-    def find(self, easyconfig: str | Path = "", options: Options = ()) -> Installation | None:
+    def find(self, easyconfig: str | Path = "", options: Pairs = ()) -> Installation | None:
         return find_unchanged(self.layout, str(easyconfig or self.easyconfig), options, Surroundings(ENVIRON))
 
 
@@ -82,7 +86,7 @@ def test_the_same_easyconfig_by_each_of_its_paths(
 
 
 def test_a_bare_name_is_the_one_that_it_was_asked_for_by(place: Place) -> None:
-    installation = place.install(((ASKED, "Tiny-1.0"),))
+    installation = place.install(Asked("Tiny-1.0"))
     assert place.find("Tiny-1.0") == place.find() == installation
     for name in ("Tiny-1.0.yaml", "Tiny-1", "Tiny", "Other-1.0"):
         assert place.find(name) is None
@@ -103,19 +107,19 @@ def test_an_easyconfig_of_any_name(place: Place, name: str, monkeypatch: pytest.
 
 def test_options_are_the_same(place: Place) -> None:
     asked = (("--site", "x"), ("--link", "copy"))
-    installation = place.install(asked)
+    installation = place.install(Asked(options=asked))
     assert place.find(options=asked) == installation
     for other in ((), asked[:1], (*asked, ("--variant", "a")), asked[::-1], (("--site", "y"), asked[1])):
         assert place.find(options=other) is None
 
 
 def test_whether_the_check_was_left_out_does_not_matter(place: Place) -> None:
-    installation = place.install((UNCHECKED,))
-    assert place.find() == place.find(options=(UNCHECKED,)) == installation
+    installation = place.install(Asked(checked=False))
+    assert place.find() == installation
 
 
 def test_an_image_that_module_only_kept_is_not_what_the_easyconfig_asks(place: Place) -> None:
-    place.install((KEPT,))
+    place.install(kept=True)
     assert place.find() is None
 
 
@@ -161,7 +165,7 @@ def test_others_in_the_same_place(place: Place) -> None:
 def test_the_state_of_a_file(tmp_path: Path) -> None:
     """Its size, its time and its inode each count; where there is none there is no state."""
     path = tmp_path / "x"
-    assert file_state(str(path)) == (f"state of {path}", "")
+    assert file_state(str(path)) == (str(path), "")
     path.write_text("abc")
     os.utime(path, ns=(5, 7))
-    assert file_state(str(path)) == (f"state of {path}", f"3 7 {path.stat().st_ino}")
+    assert file_state(str(path)) == (str(path), f"3 7 {path.stat().st_ino}")

@@ -139,7 +139,7 @@ def test_uninstall(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["uninstall", "Tiny", "Other"]) == 0
     said = [
         [
-            f"== {name}: shells that have it loaded go on with it, but cannot unload it: start a new one",
+            f"== {name}: shells that have it loaded keep using it, but cannot unload it: start a new one",
             f"== {name}: uninstalled; `sifmod rollback {name}` brings it back, `sifmod gc` frees its space",
         ]
         for name in ("Tiny/1.0", "Other/2.0")

@@ -123,7 +123,7 @@ def test_a_repeated_install_looks_at_no_image(
     assert "already installed, nothing to do" in capfd.readouterr().err
     again = installed(prefix)  # which names the easyconfig as it is now
     assert replace(again, provenance=receipt.provenance) == receipt
-    assert again.provenance.options == receipt.provenance.options
+    assert again.provenance[-3:] == receipt.provenance[-3:]
 
 
 def test_the_receipt_completes_the_next_generation(
@@ -138,7 +138,7 @@ def test_the_receipt_completes_the_next_generation(
         assert commands(prefix) == FOUND
         assert "wrappers found" not in capfd.readouterr().err
     assert installed(prefix).generation == 4
-    assert len([name for name, _ in installed(prefix).provenance.options if name.startswith(action.FOUND)]) == 1
+    assert installed(prefix).provenance.image.commands
 
 
 def test_another_image_is_looked_at(tmp_path: Path, images: Images, prefix: Path, easyconfig: Path) -> None:
@@ -148,7 +148,7 @@ def test_another_image_is_looked_at(tmp_path: Path, images: Images, prefix: Path
     assert commands(prefix) == {*FOUND, "new"}
     assert sifmod(["install", "-q", str(write(tmp_path, other, "[python]"))]) == 0
     assert commands(prefix) == {"python"}
-    assert not [name for name, _ in installed(prefix).provenance.options if name.startswith(action.FOUND)]
+    assert installed(prefix).provenance.image.commands is None
 
 
 def test_a_dry_run_takes_them_from_the_receipt(
