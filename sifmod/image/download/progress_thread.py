@@ -1,4 +1,4 @@
-"""Progress: how much of a download has arrived, and then how much of it is converted, told while both go on."""
+"""Progress: how much of a download has arrived, and then how much of it is converted, told while both run."""
 
 import threading
 from collections.abc import Sequence

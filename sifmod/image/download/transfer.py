@@ -31,7 +31,7 @@ from sifmod.image.registry.network import SlowError, TransientError
 from sifmod.image.registry.retry import PATIENCE, Attempts, Patience
 from sifmod.image.settings import Settings
 
-_CHUNK = 1 << 18  # bytes at a time; what a reset takes away with it is less
+_CHUNK = 1 << 18  # bytes at a time; so much is lost at most when the connection breaks
 _SMALL_CHUNK = 1 << 14  # after an attempt that gave nothing
 _MOST_RESTARTS = 3
 
@@ -125,7 +125,7 @@ class Transfer(ArrivingFile):
                 journal.forget(self.path)
 
     def close(self, failure: BaseException | None) -> None:
-        """Write no more, and keep what another run can go on with; wrong content is removed, and an empty file."""
+        """Write no more, and keep what another run can resume; wrong content and an empty file are removed."""
         with self.shared.changed:
             kept = self.sha256 or (self.received and journal.journal_path(self.path).exists())
             wrong = self._wrong_content or (isinstance(failure, NoSpaceError) and not self.sha256)

@@ -242,7 +242,7 @@ class TopDown:
         self._hidden_marks.add(mark(parts))
 
     def _forget(self, parts: Parts) -> None:
-        """What this layer had here and nobody saw is replaced."""
+        """What this layer had here, hidden, is replaced."""
         if self._hidden:
             self._hidden.pop(parts, None)
             self._hidden_marks.discard(mark(parts))
