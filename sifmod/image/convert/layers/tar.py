@@ -193,5 +193,5 @@ class TarReader:
             raise Malformed("is cut: it ends behind an extended header")
         # to the stream's end, always: damage there is damage too
         if sum(len(view) - bytes(view).count(0) for view in self._stream.rest(self._next)):
-            self._warnings.said("a layer goes on behind its end; what is there was not read")
+            self._warnings.said("a layer has data behind its end, which was not read")
         return False
