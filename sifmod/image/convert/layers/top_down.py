@@ -2,8 +2,8 @@
 
 Names are compared as they are spelled. Where layers applied one after the other would give something else (an entry
 whose parent is a symlink in a lower layer, a hard link to a lower layer), it raises Entangled, and `merge_layers`
-begins again with `bottom_up`, which is slower. Both ways give the same: tests/test_layers_random.py compares them with
-layers applied to a real directory, test_both_ways_give_the_same in tests/test_layers_quick.py with each other.
+begins again with `bottom_up`, which is slower. Both ways give the same: test_layers_random.py compares them with
+layers applied to a real directory, test_both_ways_give_the_same in test_layers_quick.py with each other.
 """
 
 from collections.abc import Iterator

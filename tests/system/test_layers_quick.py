@@ -1,9 +1,9 @@
 """Layers that names alone merge are read once each, from the uppermost; only those that lead elsewhere are replayed."""
 
 import pytest
+from test_layers_merge import OPAQUE, file, stack, whiteout
 
 from support.layers import Entry, directory, hard_link, symlink
-from test_layers_merge import OPAQUE, file, stack, whiteout
 
 Stack = tuple[list[Entry], ...]
 

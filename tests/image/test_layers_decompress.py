@@ -180,7 +180,7 @@ def test_a_bomb_takes_time_but_no_memory(how: str, tmp_path: Path) -> None:
     bomb = tmp_path / "bomb"
     bomb.write_bytes(compress(info.tobuf()) + compress(piece) * pieces)
     assert bomb.stat().st_size < 3 << 20
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     done = run((sys.executable, "-c", PROGRAM, bomb), env=environment).ok()
     size, grown = map(int, done.stdout.split())
     assert size == 2 << 30

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sifmod import __version__
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def test_what_a_wheel_installs_works_without_the_checkout(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "fuzz"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
 
 from fault import Fault
 from fault_choice import choose, covering, shares
@@ -109,7 +109,7 @@ def test_every_folder_has_its_share() -> None:
 def test_a_fault_is_noticed_and_the_copy_is_as_before(shared_tmp: Path) -> None:
     copy = Copy(shared_tmp / "copies", "0")
     before = copy.digest()
-    known = read_map([trace(copy, "tests/test_sif.py", "test_no_cut")])
+    known = read_map([trace(copy, "tests/image/test_sif.py", "test_no_cut")])
     assert not any("test_no_cut" in test.name for test in known.tests)
     source = (ROOT / HEADER).read_bytes()
 
@@ -122,7 +122,7 @@ def test_a_fault_is_noticed_and_the_copy_is_as_before(shared_tmp: Path) -> None:
     tests = covering(known, fault, 30, 60)
     assert 3 < len(tests) <= 30
     outcome = attempt(copy, fault, tests, Unreliable())
-    assert outcome.by.startswith("tests/test_sif.py::")
+    assert outcome.by.startswith("tests/image/test_sif.py::")
     assert attempt(copy, of(b"\n\n\n", "\n\n\n\n"), tests[:3], Unreliable()).by == ""
     assert copy.digest() == before
     out = shared_tmp / "out"
@@ -133,6 +133,6 @@ def test_a_fault_is_noticed_and_the_copy_is_as_before(shared_tmp: Path) -> None:
 def test_another_file_that_a_run_has_changed_is_an_error(shared_tmp: Path) -> None:
     copy = Copy(shared_tmp / "copies", "0")
     copy.write("sifmod/digest.py", b"# something else\n")
-    test = Test("tests/test_naming.py", 1, {}, frozenset())
+    test = Test("tests/image/test_naming.py", 1, {}, frozenset())
     with pytest.raises(AssertionError, match=r"a run has changed other files than sifmod/errors\.py"):
         attempt(copy, Fault("sifmod/errors.py", 1, "a test", 0, 0, "\n"), [test], Unreliable())

@@ -95,7 +95,7 @@ def test_a_new_image_takes_at_most_twelve_lines(tmp_path: Path) -> None:
 
 def test_the_guide_shows_one_and_the_next_is_a_copy_with_new_numbers(tmp_path: Path) -> None:
     """The numbers of the next are made up."""
-    _, _, section = (Path(__file__).parents[1] / "docs" / "guide.md").read_text().partition("### The next version")
+    _, _, section = (Path(__file__).parents[2] / "docs" / "guide.md").read_text().partition("### The next version")
     text = section.split("```yaml\n")[1].split("```")[0]
     newest = shipped() / "PyTorch" / "PyTorch-2.14.0-cuda-13.4-python-3.12-ngc-26.08.yaml"
     assert text == newest.read_text().partition("\n")[2]

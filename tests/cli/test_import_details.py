@@ -11,7 +11,7 @@ import pytest
 
 from sifmod.cli.main import run
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 EXPECTED = TESTS / "import_details" / "expected"
 
 

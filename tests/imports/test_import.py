@@ -17,7 +17,7 @@ from support.config import Configuration
 from support.disk_state import disk_state
 from support.module_tool import ModuleTool
 
-INPUTS = Path(__file__).parent / "import"
+INPUTS = Path(__file__).parents[1] / "import"
 DIGEST = f"sha256:{'a' * 64}"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from test_quote import KNOWN, SIGNS
 
 from loads import NAME, users
 from plans import HELP, IMAGE, Published, plan, publish
@@ -17,7 +18,6 @@ from sifmod.module import launch
 from sifmod.module.plan import Activation, Bind
 from sifmod.module.render import Literal, render, render_stub
 from support.module_tool import ModuleTool, Step
-from test_quote import KNOWN, SIGNS
 
 PAYLOADS = (
     *KNOWN,

@@ -10,7 +10,7 @@ import pytest
 from sifmod import __version__
 from support.module_tool import ModuleTool
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TWINS = ROOT / "modulefiles"
 SHARE = ROOT / "sifmod" / "module" / "templates" / "share"
 PYTHON = {"LD_PRELOAD": "", "PIP_USER": "0", "PYTHONNOUSERSITE": "1", "PYTHONPATH": ""}

@@ -57,7 +57,9 @@ LUA = {
     "setenv('A', '\ue000')": "is not expected in a modulefile",
 }
 SOURCES = tuple(
-    path for path in sorted((Path(__file__).parent / "import").rglob("*")) if path.suffix in (".eb", ".lua", ".yaml")
+    path
+    for path in sorted((Path(__file__).parents[1] / "import").rglob("*"))
+    if path.suffix in (".eb", ".lua", ".yaml")
 )
 PIECES = (
     *(b"'", b'"', b"[", b"]", b"{", b"}", b"(", b")", b"%", b"%(x)s", b"\\", b"\n", b"\t", b"\r", b"\0", b"\xff", b"$"),

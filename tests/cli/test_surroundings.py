@@ -36,7 +36,7 @@ def test_a_module_of_the_users_is_not_taken_for_one_of_ours(tmp_path: Path, name
 
 def test_where_sifmod_itself_is_on_that_path_its_order_stays(tmp_path: Path) -> None:
     """As EasyBuild installs it: what it needs lies in such a place too, perhaps newer than elsewhere."""
-    command = Path(__file__).parents[1] / "sifmod_command.py"
+    command = Path(__file__).parents[2] / "sifmod_command.py"
     (tmp_path / "site" / "sifmod").mkdir(parents=True)
     (tmp_path / "site" / command.name).write_text(command.read_text())
     (tmp_path / "site" / "sifmod" / "__init__.py").touch()

@@ -29,7 +29,7 @@ def old(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The prefix of 0.1.0 in its place."""
     with FileLock(f"{HOME}.lock"):
         shutil.rmtree(HOME, ignore_errors=True)
-        started(("tar", "-C", "/tmp", "-xJf", Path(__file__).with_name("prefixes") / "0.1.0.tar.xz")).ok()
+        started(("tar", "-C", "/tmp", "-xJf", Path(__file__).parents[1] / "prefixes" / "0.1.0.tar.xz")).ok()
         monkeypatch.setenv("SIFMOD_PREFIX", f"{HOME}/prefix")
         monkeypatch.setenv("SIFMOD_MODULE_SYNTAX", "both")
         yield HOME / "prefix"

@@ -85,7 +85,7 @@ def test_kill_9_and_another_process_asks_only_for_what_is_missing(place: Place, 
     file = Ranged(CONTENT, faults=[slow])
     place.directory.mkdir()
     with serving(file) as server:
-        path = os.pathsep.join(str(Path(__file__).parents[level]) for level in (0, 1))
+        path = os.pathsep.join(str(Path(__file__).parents[level]) for level in (1, 2))
         command = (sys.executable, "-c", CHILD, server.url("/0"), place.directory, digest)
         with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}) as child:
             try:
@@ -246,7 +246,7 @@ def test_a_journal_names_only_bytes_that_are_on_the_disk(place: Place, tmp_path:
     trace = tmp_path / "trace"
     place.directory.mkdir()
     with serving(file) as server:
-        path = os.pathsep.join(str(Path(__file__).parents[level]) for level in (0, 1))
+        path = os.pathsep.join(str(Path(__file__).parents[level]) for level in (1, 2))
         strace = ("strace", "-f", "-qq", "-y", "-o", trace, "-e", "trace=fdatasync,fsync,rename,pwrite64")
         command = (*strace, sys.executable, "-c", CHILD, server.url("/0"), place.directory, DIGEST)
         subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True)

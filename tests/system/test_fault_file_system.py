@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "fuzz"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
 
 from file_system import ERRORS, FULL, Bench, made_bench
 

@@ -44,7 +44,7 @@ build(Path(sys.argv[1]), make, processors={processors})
 print(next(line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line))
 """
     command = [sys.executable, "-c", program, str(image)]
-    search = os.pathsep.join((str(Path(__file__).parent), *sys.path))
+    search = os.pathsep.join((str(Path(__file__).parents[1]), *sys.path))
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": search})
     return int(done.stdout) >> 10
 

@@ -73,7 +73,7 @@ def test_a_fetch_too(place: Place, images: Images, force: tuple[str, ...]) -> No
 
 
 def test_an_import_too(place: Place) -> None:
-    source = Path(__file__).parent / "import" / "shpc" / "samtools" / "container.yaml"
+    source = Path(__file__).parents[1] / "import" / "shpc" / "samtools" / "container.yaml"
     assert sifmod(place, ("import", source, "-o", place.directory)) == []
 
 
