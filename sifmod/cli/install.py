@@ -10,11 +10,16 @@ import click
 from sifmod.cli.options import conversion_options, in_full, json_option, keep_blobs_option, site_options
 
 if TYPE_CHECKING:
+    from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.install.request import Request
-    from sifmod.config.input import Surroundings
     from sifmod.tree.receipt import Installation
 
 Given = dict[str, str | bool | None]
+# the options that decide what is installed, which the receipt keeps
+DECIDING = (
+    *("variant", "source", "link", "site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime"),
+    "module_syntax",
+)
 
 
 @click.command("install")
@@ -58,13 +63,16 @@ def command(easyconfigs: tuple[str, ...], **given: str | bool | None) -> int:
         return _dry_runs(easyconfigs, given)
     if given["fetch"]:
         return _fetch_only(easyconfigs, given)
+    from sifmod.actions.install.unchanged import find_unchanged
+    from sifmod.cli.context import layout_for
     from sifmod.config.input import Surroundings
 
+    options, layout = _options(given), layout_for(_text(given["prefix"]))
     results: list[tuple[Installation, bool]] = []
     try:
         surroundings = Surroundings(os.environ)
         for name in easyconfigs:
-            found = _unchanged(name, given, surroundings)
+            found = find_unchanged(layout, name, options, surroundings)
             result = (found, False) if found else _install(name, given)
             surroundings = surroundings if found else Surroundings(os.environ)  # an install takes its time
             results.append(result)
@@ -78,34 +86,14 @@ def command(easyconfigs: tuple[str, ...], **given: str | bool | None) -> int:
     return 0
 
 
-def _deciding(given: Given) -> tuple[tuple[str, str], ...]:
-    """The options that decide what is installed, as the receipt keeps them: true in every directory."""
-    names = ("variant", "source", "link", "site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime")
-    named = (name for name in (*names, "module_syntax") if given[name] is not None)
-    return tuple((f"--{name.replace('_', '-')}", in_full(name, str(given[name]))) for name in named)
-
-
-def _unchanged(name: str, given: Given, surroundings: "Surroundings") -> "Installation | None":
-    """The installation that needs nothing done, found without loading the site or the easyconfig where possible."""
-    if given["rebuild"] or given["force"] or given["module_only"]:
-        return None
-    from sifmod.actions.install.unchanged import find_unchanged
-    from sifmod.cli.context import layout_for
-
-    return find_unchanged(layout_for(_text(given["prefix"])), name, _deciding(given), surroundings)
-
-
-def _text(value: str | bool | None) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _request(name: str, given: Given) -> "Request":
-    from sifmod.actions.install.request import InstallOptions, decide
-    from sifmod.cli.context import load_context
+def _options(given: Given) -> "InstallOptions":
+    from sifmod.actions.install.options import InstallOptions
     from sifmod.tree.provenance import Asked
 
-    site = load_context({name: value for name, value in given.items() if isinstance(value, str)})
-    options = InstallOptions(
+    named = tuple(
+        (f"--{name.replace('_', '-')}", in_full(name, str(given[name]))) for name in DECIDING if given[name] is not None
+    )
+    return InstallOptions(
         variant=_text(given["variant"]),
         source=_text(given["source"]),
         rebuild=bool(given["rebuild"] or given["force"] or given["module_only"]),
@@ -114,9 +102,20 @@ def _request(name: str, given: Given) -> "Request":
         offline=bool(given["offline"]),
         keep_blobs=bool(given["keep_blobs"]),
         into_home=bool(given["yes"]),
-        asked=Asked(options=_deciding(given), checked=not given["skip_sanity_check"]),
+        asked=Asked(options=named, checked=not given["skip_sanity_check"]),
     )
-    return decide(name, site, options)
+
+
+def _text(value: str | bool | None) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _request(name: str, given: Given) -> "Request":
+    from sifmod.actions.install.request import decide
+    from sifmod.cli.context import load_context
+
+    site = load_context({name: value for name, value in given.items() if isinstance(value, str)})
+    return decide(name, site, _options(given))
 
 
 def _fetch_only(easyconfigs: tuple[str, ...], given: Given) -> int:
@@ -192,16 +191,20 @@ def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
 
 def _dry_runs(easyconfigs: tuple[str, ...], given: Given) -> int:
     """Show what an install would do; reads, changes nothing."""
-    from sifmod.actions.install.dry_run import mark, overview, texts
+    from sifmod.actions.install.unchanged import find_unchanged
+    from sifmod.cli.context import layout_for
     from sifmod.cli.output import echo, print_json
     from sifmod.config.input import Surroundings
 
+    options, layout = _options(given), layout_for(_text(given["prefix"]))
     rows, surroundings = [], Surroundings(os.environ)
     for name in easyconfigs:
-        if given["dry_run_short"] and (found := _unchanged(name, given, surroundings)):
+        if given["dry_run_short"] and (found := find_unchanged(layout, name, options, surroundings)):
             path = name if Path(name).exists() else found.provenance.easyconfig
             rows.append({"easyconfig": path, "module": str(found.module), "mark": "x"})
         else:
+            from sifmod.actions.install.dry_run import mark, overview, texts
+
             request = _request(name, given)
             path, module = str(request.loaded.path), str(request.plan.module)
             rows.append({"easyconfig": path, "module": module, "mark": mark(request)})

@@ -9,7 +9,8 @@ from pathlib import Path
 from sifmod.actions.author.site import detect
 from sifmod.actions.install.difference import difference
 from sifmod.actions.install.image import ChosenImage, recorded_image, released
-from sifmod.actions.install.request import InstallOptions, Request, decide, with_image
+from sifmod.actions.install.options import InstallOptions
+from sifmod.actions.install.request import Request, decide, with_image
 from sifmod.actions.install.wrappers import with_found_wrappers
 from sifmod.config.detect import KEPT
 from sifmod.config.name import ModuleName

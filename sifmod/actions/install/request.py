@@ -2,9 +2,10 @@
 
 import os
 import shlex
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.sources import check_sources
 from sifmod.config.find import find_easyconfig, is_path
 from sifmod.config.kinds import SYNTAXES, Syntax, syntax_of
@@ -16,24 +17,7 @@ from sifmod.module.decide import Choices, make_plan
 from sifmod.module.origin import ImageOrigin
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
-from sifmod.tree.provenance import Asked
 from sifmod.tree.receipt import live
-
-
-@dataclass(frozen=True)
-class InstallOptions:
-    """What the command line asks of one install."""
-
-    variant: str | None = None
-    source: str | None = None
-    rebuild: bool = False  # a new generation even where nothing has changed
-    if_different: bool = False  # with rebuild: not where what is installed has the same files
-    force: bool = False  # the same, and the image is fetched again
-    module_only: bool = False  # render again, with the image that is there
-    offline: bool = False
-    keep_blobs: bool = False
-    into_home: bool = False  # a large image may go to the home directory without a question
-    asked: Asked = field(default_factory=Asked)  # what the receipt keeps of the command line
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from functools import cache
 from pathlib import Path
 
 from sifmod import __version__
+from sifmod.actions.install.options import InstallOptions
 from sifmod.config.find import is_path, own_path
 from sifmod.config.input import Surroundings
 from sifmod.config.name import ModuleName
 from sifmod.tree.disk import read
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.provenance import FileState, Pairs, Provenance
+from sifmod.tree.provenance import FileState, Provenance
 from sifmod.tree.receipt import Installation, live, live_modules
 from sifmod.tree.state import edited, edited_stubs, missing
 
@@ -30,14 +31,18 @@ def file_state(path: str) -> FileState:
     return FileState(path, f"{status.st_size} {status.st_mtime_ns} {status.st_ino}")
 
 
-def find_unchanged(layout: Layout, easyconfig: str, options: Pairs, surroundings: Surroundings) -> Installation | None:
+def find_unchanged(
+    layout: Layout, easyconfig: str, options: InstallOptions, surroundings: Surroundings
+) -> Installation | None:
     """The live installation of this easyconfig if nothing it was made from has changed and all of it is there.
 
-    `options` are those of the command line that decide what is installed, as `Asked` has them.
+    None where the options ask for another one whatever is there.
     """
+    if options.rebuild:
+        return None
     for installation in _candidates(layout, easyconfig):
         made = installation.provenance
-        if not _same_easyconfig(made, easyconfig) or made.asked.options != options or made.image.kept:
+        if not _same_easyconfig(made, easyconfig) or made.asked.options != options.asked.options or made.image.kept:
             continue
         if (
             made.sifmod == __version__

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.get import Get
 from sifmod.image.oci.files import Stored
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_layers, check_platform
-from sifmod.image.registry.http import Get
 from sifmod.image.settings import Settings
 from sifmod.image.sources.reference import Reference
 

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 from sifmod.errors import FetchError
+from sifmod.image.download.download_sif import download_sif, refuse_other_files
 from sifmod.image.download.remote import Remote
-from sifmod.image.download.retry import ONCE, PATIENCE, Patience
-from sifmod.image.download.sif import download_sif, refuse_other_files
 from sifmod.image.inspect.description import Config, ImageDescription, pairs, parts
 from sifmod.image.oci.manifest import SIF_LAYER, Descriptor, Manifest
-from sifmod.image.registry.place import source_of
+from sifmod.image.registry.mirrors import source_of
 from sifmod.image.registry.registry import Registry
+from sifmod.image.registry.retry import ONCE, PATIENCE, Patience
 from sifmod.image.settings import Settings
 from sifmod.image.sources.fetched import Fetched, Request
 from sifmod.image.sources.kind import SourceKind, no_files, nothing

@@ -1,0 +1,213 @@
+"""The merge from the lowest layer to the uppermost, each applied to a tree in memory: for layers that are entangled.
+
+An entry whose parent is a symlink goes where that leads, inside the root; hard links find what is there at that time.
+`merge_layers` tries `top_down` first, which reads each layer once: this way reads them all again, and those with data
+that was not written yet a third time. Both give the same; top_down.py names the tests.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+
+from sifmod.image.convert.inode import OWNER, Content, Directory, File, Node, Plain, Symlink, content_of
+from sifmod.image.convert.layers.ahead import ReadAhead
+from sifmod.image.convert.layers.blob import Blob
+from sifmod.image.convert.layers.malformed import Malformed, Warnings, naming, shown
+from sifmod.image.convert.layers.member import DIRECTORY, HARD_LINK, REGULAR, Attributes, Member, special_node
+from sifmod.image.convert.layers.member_path import OPAQUE, Parts, cleaned, is_whiteout, whited_out
+from sifmod.image.convert.layers.stream import Stream
+from sifmod.image.convert.layers.tar import TarReader
+from sifmod.image.convert.layers.watch import Watch
+
+_LINKS = 255  # symlinks on the way to one entry
+
+
+class _Leaf:
+    """What is no directory, and which layer put it there."""
+
+    __slots__ = ("layer", "node")
+
+    def __init__(self, node: Node, layer: int) -> None:
+        self.node = node
+        self.layer = layer
+
+
+class _Folder:
+    """A directory; `layer` is the last that had anything to do with it, `explicit` that which gave its attributes."""
+
+    __slots__ = ("attributes", "children", "explicit", "layer")
+
+    def __init__(self, attributes: Attributes, layer: int) -> None:
+        self.attributes = attributes
+        self.children: dict[bytes, _Folder | _Leaf] = {}
+        self.layer = layer
+        self.explicit = 0
+
+
+def merge_bottom_up(
+    layers: Sequence[Blob],
+    contents: Sequence[Sequence[Content | Plain | None]],
+    epoch: int,
+    warnings: Warnings,
+    watch: Watch,
+) -> tuple[Directory, list[dict[int, File]]]:
+    """Apply `layers`, the lowest first; gives the root, and for each layer the files that lack their data.
+
+    `contents` is what is written already, for each layer and file. It and what is given have the uppermost layer
+    first. Raises as `merge_layers`.
+    """
+    tree = _Tree(epoch)
+    missing: list[dict[int, File]] = []
+    with ReadAhead(layers, lambda _read, _total: None) as ahead:
+        for index, blob in enumerate(layers):
+            above = len(layers) - 1 - index
+            known = contents[above] if above < len(contents) else ()
+            with naming(blob.digest), ahead.layer() as chunks:
+                missing.insert(0, tree.layer(TarReader(Stream(chunks), warnings), known, watch))
+    seen: set[int] = set()
+    root = _directory(tree.root, seen)
+    return root, [{number: file for number, file in files.items() if id(file) in seen} for files in missing]
+
+
+class _Tree:
+    def __init__(self, epoch: int) -> None:
+        self._implicit: Attributes = (0o755, 0, 0, epoch, ())
+        self.root = _Folder(self._implicit, 0)
+        self._layer = 0
+
+    def layer(self, reader: TarReader, known: Sequence[Content | Plain | None], watch: Watch) -> dict[int, File]:
+        """Apply the next layer above; gives its files whose data is not yet known."""
+        self._layer += 1
+        missing: dict[int, File] = {}
+        number = -1
+        for member in chain.from_iterable(watch.runs(reader.members())):
+            parts = cleaned(member.name)
+            if member.kind == REGULAR:
+                number += 1
+                content = known[number] if number < len(known) else None
+                if isinstance(content, Plain):
+                    content = content_of(content[OWNER.size :])
+                file = File(member.attributes, content or Content(member.size))
+                if content is None:
+                    missing[number] = file
+                self._apply(parts, member, file)
+            else:
+                self._apply(parts, member, None)
+        return missing
+
+    def _apply(self, parts: Parts, member: Member, file: File | None) -> None:
+        if not parts:
+            if member.kind != DIRECTORY:
+                raise Malformed("has an entry for the root that is no directory")
+            self._set_attributes(self.root, member.attributes)
+        elif is_whiteout(parts[-1]):
+            self._whiteout(parts)
+        elif member.kind == DIRECTORY:
+            self._set_attributes(self._folder(self._parent(parts), parts[-1]), member.attributes)
+        else:
+            node = file or (self._linked(member) if member.kind == HARD_LINK else special_node(member))
+            self._parent(parts).children[parts[-1]] = _Leaf(node, self._layer)
+
+    def _set_attributes(self, folder: _Folder, attributes: Attributes) -> None:
+        folder.attributes = attributes
+        folder.layer = folder.explicit = self._layer
+
+    def _folder(self, parent: _Folder, name: bytes) -> _Folder:
+        """A directory in `parent`; made if there is none, instead of whatever else is there."""
+        child = parent.children.get(name)
+        if not isinstance(child, _Folder):
+            child = parent.children[name] = _Folder(self._implicit, self._layer)
+        child.layer = self._layer
+        return child
+
+    def _parent(self, parts: Parts) -> _Folder:
+        """The directory that an entry goes to; made where it is missing."""
+        folder = self.root
+        for name in self._resolved(parts[:-1]):
+            folder = self._folder(folder, name)
+        return folder
+
+    def _resolved(self, parts: Parts) -> list[bytes]:
+        """A path without symlinks; `..` leads no further than to the root."""
+        todo = list(reversed(parts))
+        done: list[bytes] = []
+        links = 0
+        while todo:
+            name = todo.pop()
+            if name == b"..":
+                del done[-1:]
+            elif name not in (b"", b"."):
+                leaf = self._at([*done, name])
+                if not (isinstance(leaf, _Leaf) and isinstance(leaf.node, Symlink)):
+                    done.append(name)
+                    continue
+                links += 1
+                if links > _LINKS:
+                    raise Malformed(f"has an entry behind a loop of symlinks: {shown(b'/'.join(parts))}")
+                target = leaf.node.target
+                todo += reversed(target.split(b"/"))
+                if target.startswith(b"/"):
+                    done.clear()
+        return done
+
+    def _at(self, parts: Sequence[bytes]) -> _Folder | _Leaf | None:
+        found: _Folder | _Leaf | None = self.root
+        for name in parts:
+            if not isinstance(found, _Folder):
+                return None
+            found = found.children.get(name)
+        return found
+
+    def _linked(self, member: Member) -> Node:
+        target = cleaned(member.target)
+        found = self._at([*self._resolved(target[:-1]), *target[-1:]])
+        if isinstance(found, _Leaf):
+            return found.node
+        what = "a directory" if found else "nothing"
+        raise Malformed(f"has a hard link to {what}: {shown(member.name)} to {shown(member.target)}")
+
+    def _whiteout(self, parts: Parts) -> None:
+        target = whited_out(parts[-1])
+        folder = self._at(self._resolved(parts[:-1]))
+        if target is None or not isinstance(folder, _Folder):
+            return
+        if target == OPAQUE:
+            self._prune(folder)
+        elif (child := folder.children.get(target)) is not None:
+            if child.layer != self._layer:
+                del folder.children[target]
+            elif isinstance(child, _Folder):
+                self._reset(child)
+                self._prune(child)
+
+    def _reset(self, folder: _Folder) -> None:
+        """Let a directory have its attributes from this layer, or from none."""
+        if folder.explicit != self._layer:
+            folder.attributes, folder.explicit = self._implicit, 0
+
+    def _prune(self, folder: _Folder) -> None:
+        """Remove everything in a directory that is only in lower layers."""
+        todo = [folder]
+        while todo:
+            folder = todo.pop()
+            for name, child in list(folder.children.items()):
+                if child.layer != self._layer:
+                    del folder.children[name]
+                elif isinstance(child, _Folder):
+                    self._reset(child)
+                    todo.append(child)
+
+
+def _directory(folder: _Folder, seen: set[int]) -> Directory:
+    """The same as nodes; `seen` gets the ids of all that are no directory."""
+    root = Directory(folder.attributes)
+    todo = [(folder, root)]
+    while todo:
+        folder, directory = todo.pop()
+        for name, child in folder.children.items():
+            if isinstance(child, _Folder):
+                below = directory.entries[name] = Directory(child.attributes)
+                todo.append((child, below))
+            else:
+                directory.entries[name] = child.node
+                seen.add(id(child.node))
+    return root

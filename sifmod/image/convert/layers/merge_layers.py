@@ -1,0 +1,77 @@
+"""Merging: the layers of an image become one root file system, whose data goes to a writer on the way."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from sifmod.image.convert.budget import UNLIMITED, Budget
+from sifmod.image.convert.inode import Directory, File
+from sifmod.image.convert.layers.ahead import Progress, ReadAhead
+from sifmod.image.convert.layers.blob import Blob
+from sifmod.image.convert.layers.bottom_up import merge_bottom_up
+from sifmod.image.convert.layers.data import Copier, DataWriter
+from sifmod.image.convert.layers.malformed import Warnings, naming
+from sifmod.image.convert.layers.member import REGULAR
+from sifmod.image.convert.layers.stream import Stream
+from sifmod.image.convert.layers.tar import TarReader
+from sifmod.image.convert.layers.top_down import Entangled, TopDown
+from sifmod.image.convert.layers.watch import Watch
+
+Missing = Sequence[tuple[Blob, Mapping[int, File]]]
+"""Layers, and for each the files that lack their data, by their number among its regular files."""
+
+
+class Merged(NamedTuple):
+    """A root file system, and what of the layers is not in it."""
+
+    root: Directory
+    warnings: tuple[str, ...]
+
+
+def merge_layers(
+    layers: Sequence[Blob], data: DataWriter, *, epoch: int, progress: Progress, budget: Budget = UNLIMITED
+) -> Merged:
+    """Merge `layers`, the lowest first, as the OCI image specification has them applied one after the other.
+
+    Every file's data goes to `data`, once, or not at all where upper layers hide it. `epoch` is the mtime of
+    directories that no layer has an entry for (0755, root). Each layer is read once, the uppermost first; more often
+    only where hard links or symlinks lead from one layer into another. The result does not depend on `budget`. Raises
+    ImageError, which names the layer, for whatever cannot be read, ImageError for a tree that takes more than the
+    budget's memory, and what the blobs and `data` raise.
+    """
+    warnings = Warnings()
+    merge = TopDown(data, epoch, Watch(budget.memory))
+    root: Directory | None = None
+    try:
+        with ReadAhead(layers[::-1], progress, budget.processors) as ahead:
+            for blob in layers[::-1]:
+                with naming(blob.digest), ahead.layer() as chunks:
+                    merge.layer(TarReader(Stream(chunks), warnings))
+        root, missing = merge.finish(), merge.missing
+    except Entangled:
+        contents = merge.contents
+    if root is None:
+        del merge  # two trees of a million files would not fit
+        warnings = Warnings()
+        root, missing = merge_bottom_up(layers, contents, epoch, warnings, Watch(budget.memory))
+    fetch(list(zip(layers[::-1], missing, strict=True)), data)
+    total = sum(blob.size for blob in layers)
+    progress(total, total)
+    return Merged(root, warnings.texts())
+
+
+def fetch(missing: Missing, data: DataWriter) -> None:
+    """Write the missing data and set the files' contents."""
+    wanted = [(blob, files) for blob, files in missing if files]
+    if not wanted:
+        return
+    copier = Copier(data)
+    with ReadAhead([blob for blob, _ in wanted], lambda _read, _total: None) as ahead:
+        for blob, files in wanted:
+            with naming(blob.digest), ahead.layer() as chunks:
+                number = -1
+                reader = TarReader(Stream(chunks), Warnings())
+                for member in reader.members():
+                    if member.kind == REGULAR:
+                        number += 1
+                        if number in files:
+                            files[number].content = copier.copy(reader, member.size, member.extents)

@@ -1,0 +1,106 @@
+"""Mirrors: the places that a reference can be fetched from, the site's mirrors first, and its own registry last."""
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from sifmod.image.sources.reference import Reference
+
+DOCKER_HUB = "docker.io"
+
+Mirrors = tuple[tuple[str, tuple[str, ...]], ...]
+"""A prefix of a reference (`docker.io`, `quay.io/group`), and what stands in for it, in order."""
+
+TokenServers = tuple[tuple[str, tuple[str, ...]], ...]
+"""A registry, `host[:port]`, and the hosts that give its tokens."""
+
+_HUB = (DOCKER_HUB, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com")
+_HUB_SERVER = "registry-1.docker.io"
+_KNOWN_TOKEN_SERVERS: TokenServers = ((DOCKER_HUB, ("auth.docker.io",)), ("registry.gitlab.com", ("gitlab.com",)))
+
+
+@dataclass(frozen=True)
+class Place:
+    """`repository` in the registry `host`, which is docker.io for Docker Hub under any of its names.
+
+    `named` says that the user named this registry; a mirror is named by the site.
+    """
+
+    host: str
+    repository: str
+    named: bool = False
+
+    @property
+    def server(self) -> str:
+        """The host to connect to."""
+        return _HUB_SERVER if self.host == DOCKER_HUB else self.host
+
+    def __str__(self) -> str:
+        """As a reference spells it."""
+        return f"{self.host}/{self.repository}"
+
+
+def places(reference: Reference, mirrors: Mirrors) -> tuple[Place, ...]:
+    """The places of `reference` (docker, oras): every mirror whose prefix covers it, in order, then its own registry.
+
+    Docker Hub's official images get their `library/`.
+    """
+    origin = own_place(reference)
+    found = [
+        _place(replacement, str(origin)[len(start) :])
+        for prefix, replacements in mirrors
+        if f"{origin}/".startswith(f"{(start := _plain_prefix(prefix))}/")
+        for replacement in replacements
+    ]
+    same = (origin.host, origin.repository)
+    return (*dict.fromkeys(place for place in found if (place.host, place.repository) != same), origin)
+
+
+def mirrors_of(reference: Reference, mirrors: Mirrors) -> tuple[Place, ...]:
+    """The mirrors that are asked for `reference`; none for what is in no registry."""
+    return places(reference, mirrors)[:-1] if reference.kind.location == "repository" else ()
+
+
+def own_place(reference: Reference) -> Place:
+    """Where `reference` (docker, oras) belongs: one place for all of its spellings."""
+    host = hub_or(reference.host.lower())
+    rest = reference.location.removeprefix(f"{reference.host}/")
+    return Place(host, _official(host, rest), named=True)
+
+
+def token_servers(place: Place, named: TokenServers) -> tuple[str, ...]:
+    """The hosts besides the registry's own that may have a login for `place`: known ones, and those in `named`."""
+    found = (hosts for registry, hosts in (*_KNOWN_TOKEN_SERVERS, *named) if covers((hub_or(registry),), place.host))
+    return tuple(host for hosts in found for host in hosts)
+
+
+def covers(hosts: tuple[str, ...], host: str) -> bool:
+    """Whether `host` is among `hosts`, each a name for all of its ports or one with its port."""
+    return host in hosts or (urlsplit(f"//{host}").hostname or "") in hosts
+
+
+def source_of(reference: Reference) -> str:
+    """What gives the image of `reference`, in one spelling, without tag and digest: `docker://docker.io/library/python`.
+
+    An image on this machine is not known by its path: then it is the kind alone, `oci:`.
+    """
+    has_place = reference.kind.location == "repository"
+    return f"{reference.kind.name}://{own_place(reference)}" if has_place else f"{reference.kind.name}:"
+
+
+def hub_or(host: str) -> str:
+    """docker.io for each of its names, `host` otherwise."""
+    return DOCKER_HUB if host in _HUB else host
+
+
+def _official(host: str, repository: str) -> str:
+    return f"library/{repository}" if host == DOCKER_HUB and "/" not in repository else repository
+
+
+def _plain_prefix(prefix: str) -> str:
+    host, slash, rest = prefix.rstrip("/").partition("/")
+    return f"{hub_or(host)}{slash}{rest}"
+
+
+def _place(replacement: str, rest: str) -> Place:
+    host, _, repository = f"{replacement.rstrip('/')}{rest}".partition("/")
+    return Place(hub_or(host), repository)

@@ -1,0 +1,203 @@
+"""What goes wrong while a verb runs: its message, its hint and its exit code; and words that name no verb."""
+
+import errno
+import io
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.context import resolve
+from sifmod.cli.main import BUG_REPORT, VERBS, run, show_error
+from sifmod.config.name import ModuleName
+from sifmod.errors import ModuleError
+from support.config import write
+
+ELSEWHERE = "choose a place of your own with --prefix or SIFMOD_PREFIX"
+ROOM = "free space or choose another place with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what can go"
+AGAIN = "fix this, then run the command again"
+
+
+def list_that_fails(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
+    """`sifmod list` on a machine that gives this error when a directory is read."""
+
+    def listdir(_path: object) -> list[str]:
+        raise error
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    return run(["list", "--prefix", "/no/prefix"])
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "code", "said", "hint"),
+    [
+        (errno.EACCES, "/x", 25, "/x: Permission denied", ELSEWHERE),
+        (errno.EPERM, "/x", 25, "/x: Operation not permitted", ELSEWHERE),
+        (errno.EROFS, "/x", 25, "/x: Read-only file system", ELSEWHERE),
+        (errno.ENOSPC, "/x", 18, "/x: No space left on device, nothing was published", ROOM),
+        (errno.EDQUOT, "/x", 18, "/x: Disk quota exceeded, nothing was published", ROOM),
+        (errno.EDQUOT, None, 18, "Disk quota exceeded, nothing was published", ROOM),
+        (errno.EIO, "/x", 18, "/x: Input/output error", AGAIN),
+    ],
+)
+def test_an_error_of_the_machine(
+    number: int,
+    name: str | None,
+    code: int,
+    said: str,
+    hint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert list_that_fails(OSError(number, os.strerror(number), name), monkeypatch) == code
+    assert capfd.readouterr() == ("", f"error: {said}\n\nhint: {hint}\n")
+
+
+def test_a_directory_that_is_gone_and_one_that_is_named(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The system names no file where it is the current directory that is gone."""
+    for name, code, said, hint in (
+        (None, 1, "the current directory has been removed", "go to another one and repeat the command"),
+        ("/x", 18, "/x: No such file or directory", AGAIN),
+    ):
+        error = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+
+        def getcwd(error: OSError = error) -> str:
+            raise error
+
+        monkeypatch.setattr(os, "getcwd", getcwd)
+        assert run(["list", "--prefix", "relative"]) == code
+        assert capfd.readouterr().err == f"error: {said}\n\nhint: {hint}\n"
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), OSError(errno.EIO, os.strerror(errno.EIO))])
+def test_what_nobody_thought_of_is_a_bug(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert list_that_fails(error, monkeypatch) == 70
+    said = capfd.readouterr().err
+    assert said.startswith("Traceback (most recent call last):\n")
+    assert said.endswith(f"{type(error).__name__}: {error}\nerror: {BUG_REPORT}\n")
+
+
+def test_an_interruption(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    assert list_that_fails(KeyboardInterrupt(), monkeypatch) == 130
+    assert capfd.readouterr().err.strip() == "error: interrupted; repeat the command to go on where it stopped"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_request_to_end(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It unwinds what was begun, and the exit code says which signal it was."""
+    before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGTERM, signal.SIGHUP)}
+    monkeypatch.setattr(os, "listdir", lambda _path: os.kill(os.getpid(), number))
+    try:
+        with pytest.raises(SystemExit) as caught:
+            run(["list", "--prefix", "/no/prefix"])
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert caught.value.code == 128 + number
+    assert capfd.readouterr().err == "error: terminated; repeat the command to go on where it stopped\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colours_are_for_terminals_that_may_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    coloured = "\x1b[31m\x1b[1merror:\x1b[0m it broke\n\n\x1b[36mhint:\x1b[0m mend it\n"
+    plain = "error: it broke\n\nhint: mend it\n"
+    for stream, variable, expected in (
+        (Terminal(), "", coloured),
+        (Terminal(), "1", plain),
+        (io.StringIO(), "", plain),
+    ):
+        monkeypatch.setenv("NO_COLOR", variable)
+        monkeypatch.setattr(sys, "stderr", stream)
+        show_error("it broke", "mend it")
+        show_error("no hint")
+        assert stream.getvalue() == expected + expected.partition("it broke")[0] + "no hint\n"
+
+
+def test_problems_of_a_configuration_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SIFMOD_CONFIG_DIR")
+    file = write(tmp_path / "home/.config/sifmod/config.yaml", "lnk: copy\n")
+    assert run(["config", "show"]) == 5
+    one = f"{file}:1:1: lnk: unknown key; did you mean link?\n"
+    assert capfd.readouterr().err.startswith(f"error: a problem in the configuration\n{one}")
+    file.write_text("lnk: copy\numsk: '022'\n")
+    assert run(["config", "show"]) == 5
+    two = f"{file}:2:1: umsk: unknown key; did you mean umask?\n"
+    assert capfd.readouterr().err.startswith(f"error: 2 problems in the configuration\n{one}{two}")
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("instal", "there is no command `instal`, did you mean `install`?"),
+        ("qqqq", "there is no command `qqqq`\n"),
+        ("--qqqq", "No such option"),
+    ],
+)
+def test_a_word_that_is_no_verb(word: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([word]) == 2
+    assert said in capfd.readouterr().err
+
+
+def test_the_help_lists_every_verb_in_the_order_of_use(capfd: pytest.CaptureFixture[str]) -> None:
+    for option in ("--help", "-h"):
+        assert run([option]) == 0
+        lines = capfd.readouterr().out.partition("Commands:\n")[2].splitlines()
+        listed = [line.split()[0] for line in lines if line.startswith("  ") and not line.startswith("   ")]
+        assert listed[: len(VERBS)] == [
+            *("install", "fetch", "new", "import", "list", "show", "search", "verify", "uninstall", "rollback", "log"),
+            *("gc", "check", "schema", "config", "site", "doctor", "init"),
+        ]
+        assert lines[0].split(maxsplit=1) == ["install", "Install the modules of one or more easyconfigs."]
+
+
+MODULES = [ModuleName("PyTorch", "2.2.0-rocm"), ModuleName("PyTorch", "2.2.0"), ModuleName("jax", "0.5")]
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("jax", "jax/0.5"),
+        ("jax-0", "jax/0.5"),
+        ("jax/0.5", "jax/0.5"),
+        ("jax-0.5.yaml", "jax/0.5"),
+        ("PyTorch/2.2.0", "PyTorch/2.2.0"),
+        ("PyTorch-2.2.0", "PyTorch/2.2.0"),
+        ("PyTorch-2.2.0.yaml", "PyTorch/2.2.0"),
+        ("PyTorch/2.2.0-r", "PyTorch/2.2.0-rocm"),
+    ],
+)
+def test_a_name_is_a_module_or_the_beginning_of_one(name: str, found: str) -> None:
+    assert str(resolve(name, MODULES)) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "hint"),
+    [
+        ("Py", "`Py` can be any of\n  PyTorch/2.2.0\n  PyTorch/2.2.0-rocm", "give more of the name"),
+        ("jx", "no module is called `jx`", "did you mean jax/0.5?"),
+        (
+            "pytorch/2.2.0",
+            "no module is called `pytorch/2.2.0`",
+            "did you mean PyTorch/2.2.0 or PyTorch/2.2.0-rocm?",
+        ),
+        ("0", "no module is called `0`", "`sifmod list` shows what is installed"),
+    ],
+)
+def test_a_name_that_means_no_module(name: str, said: str, hint: str) -> None:
+    with pytest.raises(ModuleError) as caught:
+        resolve(name, MODULES)
+    assert (caught.value.message, caught.value.hint) == (said, hint)

@@ -1,0 +1,386 @@
+"""Layers on their way: how many at once, what is read of them whatever happens, and that their threads end."""
+
+import bz2
+import gzip
+import hashlib
+import io
+import lzma
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import pytest
+import zstandard
+
+from sifmod.errors import ImageError
+from sifmod.image.convert.layers import watch as watching
+from sifmod.image.convert.layers.ahead import ReadAhead
+from sifmod.image.convert.layers.data import LARGEST, Copier
+from sifmod.image.convert.layers.decompress import CHUNK, chunks
+from sifmod.image.convert.layers.malformed import Malformed
+from sifmod.image.convert.layers.merging_directory import MergingDirectory
+from sifmod.image.convert.layers.parallel_gzip import threads
+from sifmod.image.convert.layers.stream import Stream
+from sifmod.image.convert.layers.top_down import Entangled
+from sifmod.image.convert.layers.watch import Watch
+from support.layers import Memory, Stored
+
+BLOCK = 131072
+LONG = bytes(8 * CHUNK)  # of more chunks than wait
+NOTHING: Callable[[int, int], None] = lambda _read, _total: None  # noqa: E731
+
+
+def at_work(name: str = "decompress") -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == name]
+
+
+@pytest.fixture(autouse=True)
+def all_threads_end() -> Iterator[None]:
+    yield
+    for name in ("decompress", "hash", "certify"):
+        for thread in at_work(name):
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def sha256(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+@pytest.mark.parametrize(("processors", "begun"), [(1, 1), (2, 2), (3, 3), (12, 8)])
+def test_as_many_layers_at_once_as_there_are_processors(processors: int, begun: int) -> None:
+    layers = [Stored(LONG)] * 10
+    with ReadAhead(layers, NOTHING, processors) as ahead:
+        before = at_work()
+        assert len(before) == begun
+        with ahead.layer() as first:
+            assert len(b"".join(first)) == len(LONG)
+        before[0].join(20)  # of the layer that was read
+        assert len(at_work()) == begun  # another one has taken its place
+
+
+def test_layers_come_in_their_order_and_progress_is_told() -> None:
+    layers = [Stored(gzip.compress(bytes([each]) * 3_000_000)) for each in range(5)]
+    told: list[tuple[int, int]] = []
+    found = []
+    with ReadAhead(layers, lambda read, total: told.append((read, total)), 3) as ahead:
+        for _ in layers:
+            with ahead.layer() as data:
+                found.append(b"".join(data)[0])
+    total = sum(layer.size for layer in layers)
+    assert found == [0, 1, 2, 3, 4]
+    assert told == sorted(told)
+    assert told[-1] == (total, total)
+    assert len(told) == 5 * (3 + 1)
+
+
+def test_what_a_block_leaves_is_read() -> None:
+    layers = [Stored(LONG), Stored(b"second")]
+    with ReadAhead(layers, NOTHING) as ahead:
+        with ahead.layer():
+            pass
+        with ahead.layer() as data:
+            assert list(data) == [b"second"]
+
+
+def test_leaving_early_ends_the_threads() -> None:
+    with pytest.raises(KeyError), ReadAhead([Stored(LONG)] * 3, NOTHING, 2) as ahead, ahead.layer() as data:
+        next(data)
+        raise KeyError
+
+
+def test_a_layer_that_is_not_what_the_config_states() -> None:
+    for diff_id in (sha256(b"x"), ""):
+        with ReadAhead([Stored(b"x", diff_id=diff_id)], NOTHING) as ahead, ahead.layer() as data:
+            assert list(data) == [b"x"]
+    other = Stored(b"y", diff_id=sha256(b"x"))
+    with pytest.raises(Malformed) as caught, ReadAhead([other], NOTHING) as ahead, ahead.layer():
+        pass
+    expected = f"expected the diff_id {sha256(b'x')}, got {sha256(b'y')}"
+    assert str(caught.value) == f"is not what the image's config states: {expected}"
+
+
+@dataclass(frozen=True)
+class Unpromised(Stored):
+    """A blob that has another digest than was promised, which the read that finds the end says."""
+
+    def open(self) -> BinaryIO:
+        return cast(BinaryIO, Ending(self.data))
+
+    def seekable(self) -> BinaryIO:
+        return io.BytesIO(self.data)
+
+
+class Ending(io.RawIOBase):
+    """Gives few bytes at a time, and an error at the end."""
+
+    def __init__(self, data: bytes) -> None:
+        self.left = io.BytesIO(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(cast(bytearray, buffer))
+        data = self.left.read(min(len(view), 50_000))
+        if not data:
+            raise ImageError("it is not what was promised")
+        view[: len(data)] = data
+        return len(data)
+
+
+@pytest.mark.parametrize("error", [Malformed("is odd"), Entangled()])
+def test_what_a_blob_says_at_its_end_counts_more_than_what_is_in_it(error: Exception) -> None:
+    blob = Unpromised(bytes(3 * CHUNK))
+    with pytest.raises(ImageError, match="promised"), ReadAhead([blob], NOTHING) as ahead, ahead.layer() as data:
+        next(data)
+        raise error
+
+
+@pytest.mark.parametrize("error", [Malformed("is odd"), Entangled()])
+def test_what_is_in_it_is_told_where_the_blob_is_right(error: Exception) -> None:
+    with pytest.raises(type(error)) as caught, ReadAhead([Stored(LONG)], NOTHING) as ahead, ahead.layer() as data:
+        next(data)
+        raise error
+    assert caught.value is error
+
+
+def test_a_damaged_layer_is_told_where_its_block_found_it_malformed() -> None:
+    blob = Stored(LONG, diff_id=sha256(b"other"))
+    with pytest.raises(Malformed, match="is odd"), ReadAhead([blob], NOTHING) as ahead, ahead.layer() as data:
+        next(data)
+        raise Malformed("is odd")
+
+
+@pytest.mark.parametrize(
+    ("processors", "size", "expected"),
+    [
+        (1, 1 << 30, 1),
+        (7, 1 << 30, 1),
+        (8, 1 << 30, 4),
+        (9, 16 << 20, 4),
+        (10, 16 << 20, 5),
+        (16, 1 << 30, 8),
+        (17, 1 << 30, 8),
+        (128, 1 << 30, 8),
+        (128, (16 << 20) - 1, 1),
+    ],
+)
+def test_how_many_threads_a_large_layer_is_worth(processors: int, size: int, expected: int) -> None:
+    @dataclass(frozen=True)
+    class Sized(Stored):
+        @property
+        def size(self) -> int:
+            return size
+
+    assert threads(Sized(b""), processors) == expected
+
+
+NOISE = random.Random(1).randbytes(3_000_000)
+PACKED = {
+    "plain": NOISE,
+    "gzip": gzip.compress(NOISE, 1),
+    "zstd": zstandard.ZstdCompressor(level=1, write_checksum=True).compress(NOISE),
+    "xz": lzma.compress(NOISE, preset=0),
+    "bzip2": bz2.compress(NOISE, 1),
+}
+
+
+@dataclass(frozen=True)
+class Dribbling(Stored):
+    """Whose first reads give a byte each; of one sort or another of file."""
+
+    raw: bool = True
+
+    def open(self) -> BinaryIO:
+        return cast(BinaryIO, RawDribble(self.data) if self.raw else Dribble(self.data))
+
+
+class Dribble:
+    """A file that is just read, as a download is."""
+
+    def __init__(self, data: bytes) -> None:
+        self.left, self.first = io.BytesIO(data), 20
+
+    def __enter__(self) -> "Dribble":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def read(self, size: int = -1) -> bytes:
+        self.first -= 1
+        return self.left.read(1 if self.first > 0 else size)
+
+
+class RawDribble(io.RawIOBase):
+    def __init__(self, data: bytes) -> None:
+        self.inner = Dribble(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(cast(bytearray, buffer))
+        data = self.inner.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+
+@pytest.mark.parametrize("raw", (True, False))
+@pytest.mark.parametrize("way", PACKED)
+def test_a_file_that_gives_few_bytes_at_a_time(way: str, raw: bool) -> None:
+    read: list[int] = []
+    assert b"".join(chunks(Dribbling(PACKED[way], raw=raw), read.append)) == NOISE
+    assert sum(read) == len(PACKED[way])
+
+
+@pytest.mark.parametrize("way", ("gzip", "zstd", "xz"))
+@pytest.mark.parametrize("at", (20, 1_500_000))
+def test_a_damaged_stream_is_read_to_its_end(way: str, at: int) -> None:
+    data = bytearray(PACKED[way])
+    data[at : at + 2000] = bytes(2000)
+    read: list[int] = []
+    with pytest.raises(Malformed):
+        for _ in chunks(Stored(bytes(data)), read.append):
+            pass
+    assert sum(read) == len(data)
+    with pytest.raises(ImageError, match="not what was promised"):
+        list(chunks(Unpromised(bytes(data)), read.append))
+
+
+@pytest.mark.parametrize("way", ("gzip", "zstd"))
+def test_what_follows_a_stream_is_read_and_refused(way: str) -> None:
+    data = PACKED[way] + b"more" * CHUNK
+    read: list[int] = []
+    with pytest.raises(Malformed, match=r"damaged"):
+        list(chunks(Stored(data), read.append))
+    assert sum(read) == len(data)
+
+
+def test_zeros_between_xz_streams_may_be_many() -> None:
+    part = lzma.compress(NOISE[:CHUNK], preset=0)
+    for zeros in (4, CHUNK, 3 * CHUNK + 4):
+        for data, expected in ((part + bytes(zeros) + part, 2), (part + bytes(zeros), 1)):
+            assert b"".join(chunks(Stored(data), lambda _size: None)) == NOISE[:CHUNK] * expected
+
+
+def test_no_chunk_is_larger_than_it_may_be() -> None:
+    for data in (bytes(5 * CHUNK), gzip.compress(bytes(5 * CHUNK)), lzma.compress(bytes(5 * CHUNK), preset=0)):
+        sizes = [len(chunk) for chunk in chunks(Stored(data), lambda _size: None)]
+        assert max(sizes) <= CHUNK
+        assert sum(sizes) == 5 * CHUNK
+
+
+class Source:
+    """Stored data, as a reader of tars gives it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.stream, self.at = Stream(iter((data[:1000], data[1000:]))), 0
+
+    def read(self, size: int) -> bytes:
+        self.at += size
+        return self.stream.take(self.at - size, size)
+
+    def pieces(self, size: int) -> Iterator[memoryview]:
+        self.at += size
+        return self.stream.pieces(self.at - size, size)
+
+
+@pytest.mark.parametrize("size", (0, 1, BLOCK - 1, BLOCK, BLOCK + 1))
+def test_a_file_is_handed_over(size: int) -> None:
+    data = Memory()
+    content = Copier(data).copy(Source(NOISE), size, None)
+    assert (content.size, data.bytes_of(content)) == (size, NOISE[:size])
+    assert len(data.files) == 1
+
+
+@pytest.mark.parametrize("size", (BLOCK - 1, BLOCK))
+def test_a_sparse_file_is_handed_over_with_its_holes(size: int) -> None:
+    for extents in ((), ((0, 10),), ((5, 10), (15, 3), (100, 7)), ((size - 4, 4),), ((0, size),)):
+        data, expected, at = Memory(), bytearray(size), 0
+        for offset, length in extents:
+            expected[offset : offset + length] = NOISE[at : at + length]
+            at += length
+        content = Copier(data).copy(Source(NOISE), size, extents)
+        assert data.bytes_of(content) == expected
+        holes = sum(part for part in data.parts_of(content) if isinstance(part, int))
+        assert holes == (size - at if size >= BLOCK else 0)
+
+
+def test_sparse_files_are_as_large_as_memory_allows() -> None:
+    copier = Copier(Memory())
+    copier.copy(Source(b""), LARGEST - BLOCK, ())
+    copier.copy(Source(b""), BLOCK, ())
+    with pytest.raises(Malformed) as caught:
+        copier.copy(Source(b""), 1, ())
+    assert str(caught.value) == f"has sparse files of {LARGEST + 1} bytes; up to {LARGEST} are converted"
+
+
+def test_members_are_looked_at_in_runs() -> None:
+    runs = [list(run) for run in Watch(None).runs(iter(range(600)))]
+    assert [len(run) for run in runs] == [256, 256, 88]
+    assert [each for run in runs for each in run] == list(range(600))
+    assert list(Watch(1).runs(iter(()))) == []
+
+
+def test_the_memory_of_a_process_is_what_it_has_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, status = os.sysconf("SC_PAGE_SIZE"), tmp_path / "statm"
+    status.write_text("1000 50 20 3 0 4 0\n")
+    monkeypatch.setattr(watching, "_STATUS", status)
+
+    def read_with(limit: int | None) -> int:
+        return sum(len(list(run)) for run in Watch(limit).runs(iter(range(300))))
+
+    assert read_with(40 * page) == read_with(None) == 300
+    with pytest.raises(ImageError, match="after 256 entries of its layers"):
+        read_with(40 * page - 1)
+    status.unlink()
+    assert read_with(4) == 300
+
+
+def test_a_directory_hides_and_shows_names() -> None:
+    attributes = (0o755, 0, 0, 0, ())
+    directory = MergingDirectory(attributes, 1)
+    for name in (b"a", b"b"):
+        directory.hide(name)
+        directory.white_out(name)
+    directory.show(b"a")
+    assert (directory.hidden, directory.whiteouts) == ({b"b"}, {b"a", b"b"})
+    other = MergingDirectory(attributes, 1)
+    other.show(b"a")
+    assert (other.hidden, other.whiteouts) == (set(), set())
+    real, hidden = (directory.child(name, attributes, 1, real=name == b"r") for name in (b"r", b"h"))
+    assert (real.real, hidden.real, directory.hidden) == (True, False, {b"b", b"h"})
+    assert directory.fresh == {b"r": real.node}
+    directory.opaque = True
+    directory.end_layer()
+    assert (directory.node.entries, directory.fresh, directory.closed) == ({b"r": real.node}, {}, True)
+    assert directory.whiteouts == set()
+    assert directory.hidden == {b"a", b"b", b"h"}
+
+
+def test_a_whiteout_at_the_end_of_a_layer() -> None:
+    """It closes a directory that is there already, forgets one that is known by whiteouts alone, and no file."""
+    attributes = (0o755, 0, 0, 0, ())
+    directory = MergingDirectory(attributes, 1)
+    real, unreal = (
+        directory.child(b"real", attributes, 1, real=True),
+        directory.child(b"unreal", attributes, 1, real=False),
+    )
+    directory.fresh[b"file"] = b"plain"
+    directory.end_layer()
+    for name in (b"real", b"unreal", b"file", b"other"):
+        directory.white_out(name)
+    directory.fresh[b"new"] = b"plain"
+    directory.end_layer()
+    assert (real.closed, real.sealed, real.through) == (True, True, False)
+    assert (unreal.closed, unreal.sealed) == (False, False)
+    assert directory.directories == {b"real": real}
+    assert (directory.closed, directory.sealed) == (False, False)
+    assert directory.hidden == {b"unreal", b"other"}
+    assert set(directory.node.entries) == {b"real", b"file", b"new"}

@@ -1,0 +1,50 @@
+"""How long is waited, and when it is enough."""
+
+import pytest
+
+from sifmod.errors import FetchError
+from sifmod.image.registry.network import TransientError
+from sifmod.image.registry.retry import PATIENCE, Attempts, Patience
+
+BROKEN = TransientError("it broke", "mend it")
+
+
+def waits(attempts: Attempts, count: int) -> list[float]:
+    return [attempts.failed(BROKEN, progress=False, answered=True) for _ in range(count)]
+
+
+def test_waits_double_with_jitter() -> None:
+    patience = Patience(attempts=9, delay=1, longest_delay=20)
+    expected = [1, 2, 4, 8, 16, 20, 20, 20]
+    samples = [waits(Attempts(patience), 8) for _ in range(50)]
+    for number, longest in enumerate(expected):
+        seen = [sample[number] for sample in samples]
+        assert longest / 2 <= min(seen) < max(seen) <= longest
+
+
+def test_enough_is_enough() -> None:
+    attempts = Attempts(Patience(attempts=3))
+    waits(attempts, 2)
+    with pytest.raises(FetchError) as caught:
+        waits(attempts, 1)
+    assert not isinstance(caught.value, TransientError)
+    assert (caught.value.message, caught.value.hint) == ("it broke (3 attempts)", "mend it")
+
+
+def test_a_server_that_never_answered_is_given_up_sooner() -> None:
+    attempts = Attempts(PATIENCE)
+    for _ in range(PATIENCE.first_attempts - 1):
+        attempts.failed(BROKEN, progress=False, answered=False)
+    with pytest.raises(FetchError, match="3 attempts"):
+        attempts.failed(BROKEN, progress=False, answered=False)
+
+
+def test_progress_starts_the_count_again() -> None:
+    attempts = Attempts(Patience(attempts=2, delay=1))
+    for _ in range(20):
+        attempts.failed(BROKEN, progress=False, answered=True)
+        assert attempts.failed(BROKEN, progress=True, answered=True) <= 1
+
+
+def test_the_server_decides_how_long_at_least() -> None:
+    assert Attempts().failed(TransientError("busy", "", 77.0), progress=False, answered=True) == 77
