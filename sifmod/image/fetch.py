@@ -125,7 +125,7 @@ def _fetch_past_mirrors(request: Request) -> Artifact:
 def _fetch(request: Request) -> Artifact:
     reference, image, store = request.reference, request.image, request.store
     kind = reference.kind
-    refuse_unsigned_kind(kind, request.settings)
+    refuse_unsigned_kind(reference, request.settings)
     there = kind.pinned(request)
     if there is None and image.offline and not kind.is_local:
         raise FetchError("not tried: it needs the network, and --offline was given")

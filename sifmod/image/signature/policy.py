@@ -6,10 +6,10 @@ from sifmod.errors import SignatureError
 from sifmod.image.convert.sif.header import SifInfo
 from sifmod.image.settings import Settings
 from sifmod.image.signature.check import check
-from sifmod.image.sources.kind import SourceKind
+from sifmod.image.sources.reference import Reference
 
 
-def refuse_unsigned_kind(kind: SourceKind, settings: Settings) -> None:
+def refuse_unsigned_kind(reference: Reference, settings: Settings) -> None:
     """Raise SignatureError for what cannot end in a signed SIF, where one must be; before any fetch."""
     if settings.policy != "require":
         return
@@ -20,9 +20,10 @@ def refuse_unsigned_kind(kind: SourceKind, settings: Settings) -> None:
             "not tried: the site requires signed images and names no key whose signature counts",
             "name files with public keys: `signatures: {policy: require, keys: [FILE]}`",
         )
-    if not kind.ready_made:
+    if not reference.kind.ready_made:
         raise SignatureError(
-            f"not tried: the site requires signed images, and a SIF made from a {kind.name}: source bears no signature",
+            f"not tried: the site requires signed images, and a SIF made from a {reference.kind.name}: source bears no"
+            " signature",
             "give a signed SIF: a path, https: or oras:",
         )
 
