@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md: what they name exists, and their files check and install as they are written there."""
+"""The recipes of CONTRIBUTING.md: what they name exists, and their files check and install as written there."""
 
 import re
 from pathlib import Path
