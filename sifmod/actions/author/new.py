@@ -95,12 +95,14 @@ def write_draft(draft: Draft, target: Path) -> None:
     write_text(draft.text, target)
 
 
-def write_text(text: str, target: Path) -> None:
+def write_text(text: str, target: Path, *, force: bool = False) -> None:
     """Put a text at `target`, whole or not at all.
 
-    Raises OptionError where there is something already, PermissionsError or NoSpaceError where it cannot be written.
+    Raises OptionError where there is something already and not `force`, PermissionsError or NoSpaceError where it
+    cannot be written.
     """
-    check_target(target)
+    if not force:
+        check_target(target)
     unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     with writing(target):
         try:
@@ -108,7 +110,10 @@ def write_text(text: str, target: Path) -> None:
                 file.write(text.encode())
                 file.flush()
                 os.fsync(file.fileno())
-            _publish(unfinished, target)
+            if force:
+                unfinished.rename(target)
+            else:
+                _publish(unfinished, target)
         finally:
             unfinished.unlink(missing_ok=True)
 
