@@ -11,7 +11,7 @@ import pytest
 
 from sifmod.actions.author.import_easyconfig import Converted, find_sources
 from sifmod.actions.author.import_easyconfig import write as write_imported
-from sifmod.actions.author.new import check_target, write_text
+from sifmod.actions.author.new_file import check_target, write_text
 from sifmod.actions.nothing_begun import nothing_begun
 from sifmod.actions.ownership import ownership
 from sifmod.config.site import Site

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sifmod.actions.author.check import check
 from sifmod.actions.author.draft import quoted
-from sifmod.actions.author.new import write_text
+from sifmod.actions.author.new_file import write_text
 from sifmod.config.settings import LoadedSite
 from sifmod.config.shown import shown
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError, SifmodError
