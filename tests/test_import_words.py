@@ -278,7 +278,7 @@ def test_levels_are_given_back() -> None:
 
     def deeper(levels: int) -> None:
         if levels:
-            with budget.level(), budget.here():
+            with budget.level():
                 deeper(levels - 1)
 
     for _ in range(3):
