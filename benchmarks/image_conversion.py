@@ -8,6 +8,8 @@ blobs are in the page cache. The temporary space is the peak of what is on the d
 its directories, for apptainer, which unpacks too many files to count them ten times a second, on the whole file
 system, where nobody else should write meanwhile. After that `import torch` from each SIF, timed inside the container
 (without the container's own start), with a cold page cache where root can drop it, else with the SIF's pages dropped.
+Last, what is in PyTorch's SIFs: sifmod's, of both compressions, have to hold what `apptainer pull`'s holds, file by
+file, or it ends with what differs.
 
 Needs what the tests need (scripts/provision). Images and registry are kept under build/benchmarks.
 """
@@ -29,6 +31,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import many_files
 from measured import Measured, in_directory, measure, on_file_system
 from support.command import ROOT, SIFMOD, run
+from support.conversion import compared, content
+from support.departures import unexplained
 from support.images import Images
 from support.registry import Registry
 
@@ -189,6 +193,15 @@ def compare(image: str, outcomes: Mapping[str, Outcome], blobs: int) -> None:
         line(f"{ours}: MB of temporary disk (target: the blobs)", f"{outcome.disk / MB:.0f}", f"{blobs / MB:.0f}")
 
 
+def check_equality(sifs: Mapping[str, Path]) -> None:
+    """End with what sifmod's SIFs hold otherwise than `apptainer pull`'s."""
+    theirs = content(sifs[PULL])
+    for ours in (OURS, OURS_GZIP):
+        found = unexplained(compared(content(sifs[ours]), theirs))
+        assert not found, (ours, sorted(found))
+    print(f"\n{len(theirs)} paths, each the same in all SIFs of {OURS} and {PULL}")
+
+
 @contextmanager
 def pushed(layouts: Mapping[str, Path]) -> Iterator[dict[str, str]]:
     """References to the layouts, in a registry that runs inside."""
@@ -221,6 +234,8 @@ def compare_on(name: str, reference: str, layout: Path, runs: int) -> None:
     print(f"\n{name}: {blobs / MB:.0f} MB of compressed blobs; medians and highest peaks of {runs}\n")
     show(outcomes, import_seconds(sifs, 3) if name == "pytorch" else {})
     compare(name, outcomes, blobs)
+    if name == "pytorch":
+        check_equality(sifs)
     for sif in sifs.values():
         sif.unlink()
 

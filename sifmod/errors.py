@@ -4,11 +4,7 @@ A message names the thing, says what was expected and what was found, and what w
 next command. Both are plain text, lower-case start, no full stop on a single sentence.
 """
 
-import errno
 from dataclasses import dataclass
-
-TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
-FILE_LIMIT = "allow more open files (`ulimit -n 1024`), then repeat the command"
 
 
 class SifmodError(Exception):
@@ -67,7 +63,7 @@ class VariantError(SifmodError):
 
 
 class FetchError(SifmodError):
-    """An image could not be had from any of its sources."""
+    """An image could not be fetched from any of its sources."""
 
     exit_code = 10
 

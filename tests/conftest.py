@@ -12,6 +12,7 @@ import pytest
 
 from support import module_tool as tools
 from support.images import Images
+from support.longest import LONGEST
 from support.module_tool import ModuleTool
 from support.registry import Registry
 from support.runtime import NAMED, RUNTIME
@@ -53,6 +54,17 @@ OF_THE_MODULES = (
     "LOCAL_",
     "NODE_RANK",
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have xdist begin files in the order of LONGEST, not in that of their numbers of tests."""
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort the longest files first; the others stay as they are, and so do the tests of each file."""
+    places = {f"test_{name}": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
 @pytest.fixture(autouse=True)

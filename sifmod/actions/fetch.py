@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from sifmod.actions.changing_prefix import changing_prefix, site_umask
 from sifmod.actions.into_store import into_store
 from sifmod.actions.listener import Listener
 from sifmod.actions.local_sif import local_sif
 from sifmod.actions.log import record_fetched
-from sifmod.actions.nothing_begun import nothing_begun
-from sifmod.actions.ownership import ownership
 from sifmod.actions.settings import fetch_settings
 from sifmod.config.site import Site
 from sifmod.digest import sha256_bytes
@@ -55,18 +54,19 @@ def fetch(source: str, site: Site, options: FetchOptions, listener: Listener) ->
         offline=options.offline,
     )
     runtime = Runtime(site.runtime_kind, site.runtime_path)
-    with ownership(site):
-        if options.output is not None:
-            waiting = listener.waiting(options.output)
-            with beside(options.output, site.lock_lease, waiting, replace=options.force) as one:
-                return fetch_image(image, runtime, one, listener.progress, settings)
-        layout = Layout(site.prefix)
-        name = f"fetch-{sha256_bytes(f'{source} {image.arch}'.encode())[:16]}"
-        tidy(
-            layout, site.lock_lease, listener.waiting(reference.shown)
-        )  # a killed run's may be the room that is needed
-        with nothing_begun(layout), lock(layout, name, site.lock_lease, listener.waiting(reference.shown)) as held:
-            store = Store(layout, held, listener.waiting(reference.shown))
+    if options.output is not None:
+        waiting = listener.waiting(options.output)
+        with (
+            site_umask(site),
+            beside(options.output, site.lock_lease, waiting, replace=options.force) as one,
+        ):
+            return fetch_image(image, runtime, one, listener.progress, settings)
+    layout, waiting = Layout(site.prefix), listener.waiting(reference.shown)
+    name = f"fetch-{sha256_bytes(f'{source} {image.arch}'.encode())[:16]}"
+    with changing_prefix(site):
+        tidy(layout, site.lock_lease, waiting)  # what a killed run has left may take the room that is needed
+        with lock(layout, name, site.lock_lease, waiting) as held:
+            store = Store(layout, held, waiting)
             artifact = into_store(image, runtime, store, listener, settings)
             record_fetched(layout, store, site.lock_lease, listener)
             return artifact

@@ -1,4 +1,4 @@
-"""What a gc can remove: old generations, unused images, downloads that were given up; and why the rest stays."""
+"""What a gc can remove: old generations, unused images, abandoned downloads; and why the rest stays."""
 
 import os
 import time
@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from sifmod.config.name import ModuleName
 from sifmod.tree.addition import changes, only_in
-from sifmod.tree.disk import removable
 from sifmod.tree.history import previous, read_history, superseded
 from sifmod.tree.jobs import NO_JOBS, Jobs, ask_slurm
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import closed_remains, is_held
 from sifmod.tree.partial import Partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
-from sifmod.tree.store import entries, in_work, strangers, used_images
+from sifmod.tree.remove import removable
+from sifmod.tree.store import entries, foreign_files, in_work, used_images
 from sifmod.tree.stored_image import StoredImage
 
 DAYS = 14.0
@@ -186,7 +186,7 @@ def _used_images(layout: Layout, users: dict[str, list[str]]) -> Iterator[UsedIm
     for image in entries(layout):
         if names := users.get(image.sha256):
             yield UsedImage(image.path, image.size, f"used by {_several(names)}")
-    for path in strangers(layout):
+    for path in foreign_files(layout):
         yield UsedImage(path, path.lstat().st_size, "sifmod did not put it there")
 
 
@@ -204,14 +204,14 @@ def _old_images(layout: Layout, users: Container[str], going: set[Path], rules: 
         if image.sha256 in busy and image.sha256 not in users:
             yield OldImage(image, "a run works with it now")
         elif image.sha256 not in users:
-            # Whoever removed the link of an installed module gave the image up; any other may be an install to come.
+            # removing the link of an installed module releases its image; any other may be for an install to come
             yield OldImage(image, "" if image.sha256 in released else _too_young(image.added, jobs, days))
 
 
 def _old_partials(layout: Layout, days: float) -> Iterator[OldPartial]:
     for partial in partials(layout):
         young = time.time() - partial.changed < days * _DAY
-        keep = f"a fetch can go on with it; written {_date(partial.changed)}, kept for {days:g} days" if young else ""
+        keep = f"a fetch can resume it; written {_date(partial.changed)}, kept for {days:g} days" if young else ""
         if is_held(layout, lock_name(partial.key)):
             keep = "a run works with it now"
         if not keep and not os.access(partial.path, os.W_OK | os.X_OK):

@@ -7,13 +7,14 @@ from sifmod.actions.garbage import plan_gc as plan_gc
 from sifmod.actions.listener import Listener
 from sifmod.actions.log import record, record_of_store
 from sifmod.config.name import ModuleName
-from sifmod.tree.disk import prune, remove_tree, take
+from sifmod.tree.disk import take
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
 from sifmod.tree.log import Done
 from sifmod.tree.partial import Partial, discard_partial, lock_name
 from sifmod.tree.receipt import live_number, numbers
+from sifmod.tree.remove import prune, remove_tree
 from sifmod.tree.store import GC, discard
 from sifmod.tree.stored_image import StoredImage
 

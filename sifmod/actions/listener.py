@@ -1,23 +1,19 @@
-"""A Listener: what is told what an action is doing."""
+"""A Listener: what an action tells and asks while it goes on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from sifmod.image.artifact import Progress, no_progress
-
-if TYPE_CHECKING:
-    from sifmod.module.plan import Plan
 
 
 @dataclass(frozen=True)
 class Listener:
-    """Whoever is told what is going on."""
+    """What an action tells, and asks, while it goes on."""
 
     say: Callable[[str], None]
     progress: Progress = no_progress
-    # asked before an image goes where the user has not said it may; the second finds out how large it is, in bytes
-    may_fetch: "Callable[[Plan, Callable[[], int | None]], None]" = field(default=lambda plan, size: None)  # noqa: ARG005
+    # shows what it is about, then asks; None where there is no terminal to ask at
+    confirm: Callable[[str, str], bool | None] = field(default=lambda about, question: True)  # noqa: ARG005
     command: str = ""  # the command line that asks, for the log
     warned: set[str] = field(default_factory=set)
 

@@ -35,7 +35,7 @@ def record_of_store(layout: Layout, done: Done, lease: float, listener: Listener
 
 
 def record_fetched(layout: Layout, store: Store, lease: float, listener: Listener) -> None:
-    """Write what a fetch has brought into the store."""
+    """Write what a fetch has added to the store."""
     for image, size in store.brought:
         record_of_store(layout, Done("fetched", image=image, size=size), lease, listener)
 

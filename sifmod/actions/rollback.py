@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from sifmod.actions.install.unchanged import IMAGE_DIRS
 from sifmod.actions.listener import Listener
 from sifmod.actions.log import record
 from sifmod.config.name import ModuleName
@@ -69,5 +68,5 @@ def _check_complete(installation: Installation) -> None:
 
 def _has_copy(installation: Installation) -> bool:
     """Tell whether the site keeps a copy of the image where the generation looks for one."""
-    directories = dict(installation.provenance.options).get(IMAGE_DIRS, "").split(":")
-    return any(Path(directory, installation.image.filename).is_file() for directory in directories if directory)
+    directories = installation.provenance.image.directories
+    return any(Path(directory, installation.image.filename).is_file() for directory in directories)

@@ -23,11 +23,12 @@ def command(
     What is live, what `rollback` would bring back, what a Slurm job may still use and what you added or changed stays.
     A line for each old generation, image and download says why it stays.
     """
+    from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.gc import apply_gc, plan_gc
     from sifmod.actions.listener import Listener
-    from sifmod.actions.ownership import ownership
     from sifmod.cli.context import load_facts, typed
-    from sifmod.cli.output import counted, echo, human_size, print_json, say
+    from sifmod.cli.output import counted, echo, print_json, say
+    from sifmod.system import size_text
     from sifmod.tree.layout import Layout
 
     if not days >= 0:
@@ -37,11 +38,11 @@ def command(
     plan = plan_gc(layout, 0.0 if now else days, ask_jobs=not ignore_jobs, rollbacks=rollbacks)
     rows = [
         *((f"{old.module} generation {old.number}", str(old.root), old.keep) for old in plan.generations),
-        *((f"image {human_size(old.image.size)}", str(old.image.path), old.keep) for old in plan.images),
-        *((f"download {human_size(old.partial.size)}", str(old.partial.path), old.keep) for old in plan.partials),
+        *((f"image {size_text(old.image.size)}", str(old.image.path), old.keep) for old in plan.images),
+        *((f"download {size_text(old.partial.size)}", str(old.partial.path), old.keep) for old in plan.partials),
     ]
     optional = any(keep for _, _, keep in rows) and not (now and rollbacks)
-    rows += [(f"image {human_size(image.size)}", str(image.path), image.keep) for image in plan.used]
+    rows += [(f"image {size_text(image.size)}", str(image.path), image.keep) for image in plan.used]
     rows += [("remains of a run", str(path), "another user's, and closed to you") for path in plan.closed]
     if as_json:
         print_json([{"what": what, "path": path, "keep": keep} for what, path, keep in rows])
@@ -53,14 +54,12 @@ def command(
     if plan.jobs.unknown:
         say(f"{plan.jobs.unknown}; where you know that no job uses what would go: --ignore-jobs")
     if not yes:
-        say(
-            f"{human_size(plan.size)} can be freed: `sifmod gc --yes` does it" if plan.size else "nothing large to free"
-        )
+        say(f"{size_text(plan.size)} can be freed: `sifmod gc --yes` does it" if plan.size else "nothing large to free")
         return
-    with ownership(site):
+    with changing_prefix(site):
         done = apply_gc(layout, plan, site.lock_lease, Listener(say, command=typed()))
     for what, path, keep in rows:
         if not keep and os.path.lexists(path):
             say(f"{what} stays in {path}: it came into use since it was looked at")
     kinds = ((done.generations, "generation"), (done.images, "image"), (done.partials, "download"))
-    say(f"removed {', '.join(counted(len(gone), noun) for gone, noun in kinds)}: {human_size(done.size)}")
+    say(f"removed {', '.join(counted(len(gone), noun) for gone, noun in kinds)}: {size_text(done.size)}")

@@ -2,23 +2,24 @@
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from sifmod.cli.options import conversion_options, in_full, json_option, keep_blobs_option, site_options
-from sifmod.errors import OptionError, SifmodError
 
 if TYPE_CHECKING:
-    from sifmod.actions.install.request import InstallOptions, Request
-    from sifmod.config.input import Surroundings
-    from sifmod.config.settings import LoadedSite
-    from sifmod.module.plan import Plan
+    from sifmod.actions.install.options import InstallOptions
+    from sifmod.actions.install.request import Request
     from sifmod.tree.receipt import Installation
 
-LARGE = 2 * 10**9  # bytes
+Given = dict[str, str | bool | None]
+# the options that decide what is installed, which the receipt keeps
+DECIDING = (
+    *("variant", "source", "link", "site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime"),
+    "module_syntax",
+)
 
 
 @click.command("install")
@@ -62,13 +63,16 @@ def command(easyconfigs: tuple[str, ...], **given: str | bool | None) -> int:
         return _dry_runs(easyconfigs, given)
     if given["fetch"]:
         return _fetch_only(easyconfigs, given)
+    from sifmod.actions.install.unchanged import find_unchanged
+    from sifmod.cli.context import layout_for
     from sifmod.config.input import Surroundings
 
+    options, layout = _options(given), layout_for(_text(given["prefix"]))
     results: list[tuple[Installation, bool]] = []
     try:
         surroundings = Surroundings(os.environ)
         for name in easyconfigs:
-            found = _unchanged(name, given, surroundings)
+            found = find_unchanged(layout, name, options, surroundings)
             result = (found, False) if found else _install(name, given)
             surroundings = surroundings if found else Surroundings(os.environ)  # an install takes its time
             results.append(result)
@@ -82,40 +86,13 @@ def command(easyconfigs: tuple[str, ...], **given: str | bool | None) -> int:
     return 0
 
 
-def _recorded(given: dict[str, str | bool | None]) -> tuple[tuple[str, str], ...]:
-    """The options that decide what is installed, as the receipt keeps them: true in every directory."""
-    from sifmod.actions.install.unchanged import UNCHECKED
+def _options(given: Given) -> "InstallOptions":
+    from sifmod.actions.install.options import InstallOptions
+    from sifmod.tree.provenance import Asked
 
-    deciding = ("variant", "source", "link", "site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime")
-    named = (name for name in (*deciding, "module_syntax") if given[name] is not None)
-    options = tuple((f"--{name.replace('_', '-')}", in_full(name, str(given[name]))) for name in named)
-    return (*options, UNCHECKED) if given["skip_sanity_check"] else options
-
-
-def _unchanged(name: str, given: dict[str, str | bool | None], surroundings: "Surroundings") -> "Installation | None":
-    """The installation that needs nothing done, found without loading the site or the easyconfig where possible."""
-    if given["rebuild"] or given["force"] or given["module_only"]:
-        return None
-    from sifmod.actions.install.unchanged import find_unchanged
-    from sifmod.cli.context import layout_for
-
-    return find_unchanged(layout_for(_text(given["prefix"])), name, _recorded(given), surroundings)
-
-
-def _text(value: str | bool | None) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _site(given: dict[str, str | bool | None]) -> "LoadedSite":
-    from sifmod.cli.context import load_context
-
-    return load_context({name: value for name, value in given.items() if value is None or isinstance(value, str)})
-
-
-def _options(name: str, given: dict[str, str | bool | None]) -> "InstallOptions":
-    from sifmod.actions.install.request import InstallOptions
-    from sifmod.config.find import is_path
-
+    named = tuple(
+        (f"--{name.replace('_', '-')}", in_full(name, str(given[name]))) for name in DECIDING if given[name] is not None
+    )
     return InstallOptions(
         variant=_text(given["variant"]),
         source=_text(given["source"]),
@@ -123,22 +100,25 @@ def _options(name: str, given: dict[str, str | bool | None]) -> "InstallOptions"
         force=bool(given["force"]),
         module_only=bool(given["module_only"]),
         offline=bool(given["offline"]),
-        sanity=not given["skip_sanity_check"],
         keep_blobs=bool(given["keep_blobs"]),
-        asked="" if is_path(name) else name,
-        recorded=_recorded(given),
+        into_home=bool(given["yes"]),
+        asked=Asked(options=named, checked=not given["skip_sanity_check"]),
     )
 
 
-def _request(name: str, given: dict[str, str | bool | None]) -> "Request":
+def _text(value: str | bool | None) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _request(name: str, given: Given) -> "Request":
     from sifmod.actions.install.request import decide
-    from sifmod.config.find import find_easyconfig
+    from sifmod.cli.context import load_context
 
-    site = _site(given)
-    return decide(find_easyconfig(name, site.site.robot_paths), site, _options(name, given))
+    site = load_context({name: value for name, value in given.items() if isinstance(value, str)})
+    return decide(name, site, _options(given))
 
 
-def _fetch_only(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None]) -> int:
+def _fetch_only(easyconfigs: tuple[str, ...], given: Given) -> int:
     """Fetch the images of the easyconfigs into the store, and print their paths."""
     from sifmod.actions.install.image import fetch_only
     from sifmod.actions.listener import Listener
@@ -151,7 +131,7 @@ def _fetch_only(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None
     for name in easyconfigs:
         request = _request(name, given)
         with progress(not given["quiet"]) as update:
-            listener = Listener(speak, update, _asker(request, bool(given["yes"])), typed())
+            listener = Listener(speak, update, _confirm, typed())
             artifact = fetch_only(request, listener)
         rows.append({"module": str(request.plan.module), "path": str(artifact.path), "sha256": artifact.sha256})
         if not given["as_json"]:
@@ -165,7 +145,7 @@ def _fetch_only(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None
     return 0
 
 
-def _install(name: str, given: dict[str, str | bool | None]) -> "tuple[Installation, bool]":
+def _install(name: str, given: Given) -> "tuple[Installation, bool]":
     from sifmod.actions.install.install import install
     from sifmod.actions.listener import Listener
     from sifmod.cli.context import typed
@@ -175,50 +155,24 @@ def _install(name: str, given: dict[str, str | bool | None]) -> "tuple[Installat
     request = _request(name, given)
     show = not given["quiet"]
     speak = say if show else quiet
-    for note in (*request.loaded.notes, *_warnings(request)):
+    for note in request.notes:
         speak(note)
     speak(f"{request.plan.module}: installing from {request.loaded.path}")
     with progress(show) as update:
-        listener = Listener(speak, update, _asker(request, bool(given["yes"])), typed())
+        listener = Listener(speak, update, _confirm, typed())
         installation, changed = install(request, listener)
     if given["keep_blobs"] and not update.used:
         speak(NOTHING_KEPT)
     return installation, changed
 
 
-def _warnings(request: "Request") -> tuple[str, ...]:
-    """What is odd about the binds of the site and of the easyconfig."""
-    from sifmod.config.lint import lint_binds
+def _confirm(about: str, question: str) -> bool | None:
+    from sifmod.cli.output import echo
 
-    problems = (*lint_binds(request.site.tree), *lint_binds(request.loaded.tree))
-    return tuple(f"warning: {problem}" for problem in problems)
-
-
-def _asker(request: "Request", yes: bool) -> "Callable[[Plan, Callable[[], int | None]], None]":
-    """The question before a large image, or one of unknown size, goes to a home directory that nobody chose.
-
-    Where nobody can be asked, an option has to answer: OptionError. A "no" is a SifmodError.
-    """
-
-    def may_fetch(plan: "Plan", how_large: "Callable[[], int | None]") -> None:
-        from sifmod.cli.output import echo, human_size
-
-        home = Path.home()
-        if yes or not request.site.site.prefix_is_default or not Path(plan.prefix).is_relative_to(home):
-            return
-        size = how_large()
-        if size is not None and size <= LARGE:
-            return
-        large = f"{human_size(size)} large" if size else "of unknown size (most are 2 to 20 GB)"
-        question = f"the image of {plan.module} is {large} and would go to {plan.prefix}, in your home directory"
-        choice = "choose a larger place with --prefix DIR or SIFMOD_PREFIX=DIR, or repeat the command with --yes"
-        if not sys.stdin.isatty():
-            raise OptionError(f"{question}, and there is no terminal to ask at; nothing was fetched", choice)
-        echo(f"== {question}", err=True)
-        if not click.confirm(f"Fetch it into {plan.prefix} all the same?", default=False, err=True):
-            raise SifmodError("nothing was fetched, as you chose", choice)
-
-    return may_fetch
+    if not sys.stdin.isatty():
+        return None
+    echo(f"== {about}", err=True)
+    return click.confirm(question, default=False, err=True)
 
 
 def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
@@ -235,18 +189,22 @@ def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
         echo(line)
 
 
-def _dry_runs(easyconfigs: tuple[str, ...], given: dict[str, str | bool | None]) -> int:
+def _dry_runs(easyconfigs: tuple[str, ...], given: Given) -> int:
     """Show what an install would do; reads, changes nothing."""
-    from sifmod.actions.install.dry_run import mark, overview, texts
+    from sifmod.actions.install.unchanged import find_unchanged
+    from sifmod.cli.context import layout_for
     from sifmod.cli.output import echo, print_json
     from sifmod.config.input import Surroundings
 
+    options, layout = _options(given), layout_for(_text(given["prefix"]))
     rows, surroundings = [], Surroundings(os.environ)
     for name in easyconfigs:
-        if given["dry_run_short"] and (found := _unchanged(name, given, surroundings)):
+        if given["dry_run_short"] and (found := find_unchanged(layout, name, options, surroundings)):
             path = name if Path(name).exists() else found.provenance.easyconfig
             rows.append({"easyconfig": path, "module": str(found.module), "mark": "x"})
         else:
+            from sifmod.actions.install.dry_run import mark, overview, texts
+
             request = _request(name, given)
             path, module = str(request.loaded.path), str(request.plan.module)
             rows.append({"easyconfig": path, "module": module, "mark": mark(request)})

@@ -13,7 +13,8 @@ def command(pattern: str, prefix: str | None, as_json: bool) -> None:
     """List the installed modules whose name holds PATTERN."""
     from sifmod.actions.list import list_modules
     from sifmod.cli.context import layout_for
-    from sifmod.cli.output import echo, human_size, print_json, print_rows, receipt_data
+    from sifmod.cli.output import echo, print_json, print_rows, receipt_data
+    from sifmod.system import size_text
 
     found = list_modules(layout_for(prefix), pattern)
     if as_json:
@@ -33,7 +34,7 @@ def command(pattern: str, prefix: str | None, as_json: bool) -> None:
         [
             (
                 str(listed.module),
-                human_size(listed.installation.image.size) if listed.installation else "?",
+                size_text(listed.installation.image.size) if listed.installation else "?",
                 f"generation {listed.generation}",
                 "; ".join(listed.problems),
             )

@@ -42,10 +42,10 @@ def _row(entry: "Entry") -> tuple[str, ...]:
 
 
 def _told(done: "Done") -> str:
-    from sifmod.cli.output import human_size
+    from sifmod.system import size_text
 
     if done.module is None:
-        size = human_size(done.size or 0)
+        size = size_text(done.size or 0)
         return f"{done.what} image {done.image[:12]}…, {size}" if done.image else f"{done.what} download, {size}"
     number = done.before if done.after is None else done.after
     was = f" (was {done.before})" if done.after is not None and done.before not in (None, done.after) else ""

@@ -11,7 +11,8 @@ from types import FrameType
 
 import click
 
-from sifmod.errors import FILE_LIMIT, TOO_MANY_FILES, ConfigError, SifmodError
+from sifmod.errors import ConfigError, SifmodError
+from sifmod.system import FILE_LIMIT, meaning, reason
 
 # verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
 VERBS = {
@@ -152,24 +153,25 @@ def _terminated(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
 
 
 def _operating_system_error(error: OSError) -> int:
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        show_error(f"{error.filename}: {error.strerror}", "choose a place of your own with --prefix or SIFMOD_PREFIX")
-        return 25
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        place = f"{error.filename}: " if error.filename else ""
-        show_error(
-            f"{place}{error.strerror}, nothing was published",
-            "free space or choose another place with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what can go",
-        )
-        return 18
-    if error.errno in TOO_MANY_FILES:
-        show_error(os.strerror(error.errno), FILE_LIMIT)
-        return 18
+    place = f"{error.filename}: " if error.filename else ""
+    match meaning(error):
+        case "denied":
+            show_error(f"{place}{reason(error)}", "choose a place of your own with --prefix or SIFMOD_PREFIX")
+            return 25
+        case "full":
+            show_error(
+                f"{place}{reason(error)}, nothing was published",
+                "free space or choose another place with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what can go",
+            )
+            return 18
+        case "too many files":
+            show_error(reason(error), FILE_LIMIT)
+            return 18
     if error.errno == errno.ENOENT and not error.filename:  # what os.getcwd says
         show_error("the current directory has been removed", "go to another one and repeat the command")
         return 1
     if error.filename:
-        show_error(f"{error.filename}: {error.strerror}", "put that right and repeat the command")
+        show_error(f"{place}{reason(error)}", "fix this, then run the command again")
         return 18
     traceback.print_exc()
     show_error(BUG_REPORT)

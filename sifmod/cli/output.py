@@ -54,13 +54,3 @@ def print_rows(rows: Sequence[Sequence[str]]) -> None:
 def counted(number: int, noun: str) -> str:
     """1 image, 2 images."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def human_size(size: int) -> str:
-    """Bytes as people read them: 1.1 GB."""
-    amount = float(size)
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} TB"

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sifmod.cli.output import human_size, say
+from sifmod.cli.output import say
+from sifmod.system import size_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -75,9 +76,9 @@ class Pace:
 
 def figures(done: int, total: int | None, rate: float | None) -> str:
     """What stands beside a bar: `1.0 GB of 4.1 GB, 2.0 MB/s, 25:50 left`."""
-    parts = [f"{human_size(done)} of {human_size(total)}" if total else human_size(done)] if done or total else []
+    parts = [f"{size_text(done)} of {size_text(total)}" if total else size_text(done)] if done or total else []
     if rate is not None:
-        parts.append(f"{human_size(int(rate))}/s")
+        parts.append(f"{size_text(int(rate))}/s")
         if total and rate >= 1:
             minutes, seconds = divmod(int((total - done) / rate), 60)
             parts.append(f"{minutes}:{seconds:02} left")
@@ -137,10 +138,10 @@ def log_lines(interval: float = 60.0, clock: Clock = time.monotonic) -> Show:
             if tenth <= before and now - since < interval:
                 return
             elapsed = now - since
-            speed = f", {human_size(int((done - then) / elapsed))}/s" if elapsed > 0 and done >= then else ""
+            speed = f", {size_text(int((done - then) / elapsed))}/s" if elapsed > 0 and done >= then else ""
         else:
             speed = ""
-        share = f"{100 * done // total} % of {human_size(total)}" if total else human_size(done) if done else ""
+        share = f"{100 * done // total} % of {size_text(total)}" if total else size_text(done) if done else ""
         say(f"{what}: {share}{speed}" if share else what)
         last[what] = (tenth, done, now)
 

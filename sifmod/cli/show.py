@@ -71,7 +71,7 @@ def _of_a_module(found: "Installation", option: str) -> Exception:
 
 
 def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str]]:
-    from sifmod.cli.output import human_size
+    from sifmod.system import size_text
 
     made, image = installation.provenance, installation.image
     return [
@@ -80,7 +80,7 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
         ("stable path", str(layout.switch(installation.module))),
         ("modulefiles", " ".join(str(layout.modules / stub.path) for stub in installation.stubs)),
         ("wrappers", " ".join(Path(f.path).name for f in installation.files if f.path.startswith("bin/"))),
-        ("image", f"{image.source} ({image.arch}, {human_size(image.size)}, {image.link})"),
+        ("image", f"{image.source} ({image.arch}, {size_text(image.size)}, {image.link})"),
         ("sha256", image.sha256),
         ("stored in", image.path),
         ("easyconfig", f"{made.easyconfig}{f', variant {made.variant}' if made.variant else ''}"),

@@ -59,7 +59,7 @@ def show_image(text: str, site: "Site", arch: str | None, as_json: bool) -> None
 
 
 def _rows(described: "ImageDescription") -> "Iterator[tuple[str, str]]":
-    from sifmod.cli.output import human_size
+    from sifmod.system import size_text
 
     config, parts = described.config, described.parts
     of_a_sif = described.kind == "SIF"
@@ -68,7 +68,7 @@ def _rows(described: "ImageDescription") -> "Iterator[tuple[str, str]]":
     rows = (
         ("kind", described.kind),
         ("architecture", described.arch),
-        ("size", f"{human_size(described.size)} ({described.size} bytes){layers}"),
+        ("size", f"{size_text(described.size)} ({described.size} bytes){layers}"),
         ("SHA-256", described.sha256),
         ("manifest", described.manifest),
         ("index", described.index),
@@ -80,7 +80,7 @@ def _rows(described: "ImageDescription") -> "Iterator[tuple[str, str]]":
         ("command", _words(config.cmd)),
         ("directory", config.working_dir),
         ("user", config.user),
-        *((("holds", f"{part.kind}, {human_size(part.size)}") for part in parts) if of_a_sif else ()),
+        *((("holds", f"{part.kind}, {size_text(part.size)}") for part in parts) if of_a_sif else ()),
         *(("note", note) for note in described.notes),
     )
     return ((name, _short(value)) for name, value in rows if value)

@@ -12,12 +12,13 @@ from sifmod.cli.options import prefix_option
 @prefix_option
 def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str | None) -> None:
     """Take modules out of sight; files stay for `rollback` and running jobs until `gc`, what you added for ever."""
+    from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.listener import Listener
-    from sifmod.actions.ownership import ownership
     from sifmod.actions.uninstall import purge as free
     from sifmod.actions.uninstall import uninstall
     from sifmod.cli.context import load_facts, resolve, typed
-    from sifmod.cli.output import counted, human_size, say
+    from sifmod.cli.output import counted, say
+    from sifmod.system import size_text
     from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules
 
@@ -27,20 +28,20 @@ def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str 
     modules = [resolve(name, known) for name in names]
     listener = Listener(say, command=typed())
     for module in modules:
-        with ownership(site):
+        with changing_prefix(site):
             done = uninstall(layout, module, site.lock_lease, listener)
         later = "" if purge else f"; `sifmod rollback {module}` brings it back, `sifmod gc` frees its space"
         if done.generation is None:
             say(f"{module}: not installed, it was uninstalled before{later}")
             continue
-        go_on = "lose it" if purge else "go on with it, but cannot unload it"
+        go_on = "lose it" if purge else "keep using it, but cannot unload it"
         say(f"{module}: shells that have it loaded {go_on}: start a new one")
         say(f"{module}: uninstalled{later}")
         if done.user_software:
             say(f"{module}: what you added stays in {done.user_software}")
     if not purge:
         return
-    with ownership(site):
+    with changing_prefix(site):
         plan, done_now = free(layout, modules, site.lock_lease, listener, ask_jobs=not ignore_jobs)
     for old in plan.generations:
         if old.keep:
@@ -49,4 +50,4 @@ def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str 
         if keep:
             say(f"{path} stays: {keep}")
     gone = f"{counted(len(done_now.generations), 'generation')}, {counted(len(done_now.images), 'image')}"
-    say(f"removed {gone}: {human_size(done_now.size)}")
+    say(f"removed {gone}: {size_text(done_now.size)}")

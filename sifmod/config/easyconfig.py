@@ -212,7 +212,7 @@ class Easyconfig(Model):
     user_software: bool = False
     """Bind what the user has added to the module, a directory or a squashfs, at /user-software."""
     gpu_selection: GpuSelection | None = None
-    """Who picks the GPU of each task: Slurm, the task's number on its node, or nobody; the site says it otherwise."""
+    """Who picks the GPU of each task: Slurm, the task's number on its node, or neither; default: the site's."""
     runscripts: tuple[Runscript, ...] = ()
     """Scripts in the directory that is bound at /runscripts."""
     conflict: tuple[ModuleSpec, ...] = ()

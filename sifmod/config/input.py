@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from sifmod.config.kinds import RUNTIMES
 from sifmod.config.place import matches, tops_of_links
 from sifmod.digest import sha256_bytes, sha256_file
 
 PRESENT = "present"
-RUNTIMES = ("apptainer", "singularity")
 DEVICES = (("cuda", "/dev/nvidiactl"), ("rocm", "/dev/kfd"))
 # Lmod sets MODULESHOME too, so its own variables are asked first.
 _SYNTAX_VARIABLES = (("LMOD_CMD", "lua"), ("LMOD_VERSION", "lua"), ("MODULES_CMD", "tcl"), ("MODULESHOME", "tcl"))
@@ -103,9 +103,9 @@ def module_syntax(environ: Mapping[str, str]) -> str:
 def current_facts(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Everything about this machine and environment that detection looks at, as sorted (name, value) pairs."""
     facts = {f"device {accelerator}": PRESENT if Path(device).exists() else "" for accelerator, device in DEVICES}
-    for name in RUNTIMES:
-        found = find_program(name, environ)
-        facts[f"program {name}"] = f"{found}\t{os.path.realpath(found)}" if found else ""
+    for runtime in RUNTIMES:
+        found = find_program(runtime, environ)
+        facts[f"program {runtime}"] = f"{found}\t{os.path.realpath(found)}" if found else ""
     facts["machine"] = os.uname().machine
     facts["module syntax"] = module_syntax(environ)
     for name, value in environ.items():

@@ -8,13 +8,13 @@ from typing import Literal
 
 from sifmod.config.easyconfig import Accelerator, Arch
 from sifmod.config.expand import expand
-from sifmod.config.input import DEVICES, RUNTIMES, Input
+from sifmod.config.input import DEVICES, Input
+from sifmod.config.kinds import RUNTIMES, SYNTAXES, RuntimeKind, Syntax, kind_of
 from sifmod.config.prefix import default_prefix
-from sifmod.config.site import RuntimeKind, Site, SiteFile, Syntax
+from sifmod.config.site import Site, SiteFile
 from sifmod.errors import OptionError
 
 _MACHINES: dict[str, Arch] = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
-_SYNTAXES: dict[str, tuple[Syntax, ...]] = {"lua": ("lua",), "tcl": ("tcl",), "both": ("lua", "tcl")}
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,10 @@ def _arch(wanted: Literal["auto", "amd64", "arm64"], facts: Mapping[str, str], h
 def _syntax(
     wanted: Literal["auto", "lua", "tcl", "both"], facts: Mapping[str, str], how: dict[str, str]
 ) -> tuple[Syntax, ...]:
-    if wanted != "auto":
-        return _SYNTAXES[wanted]
-    how["module_syntax"] = "the module tool in use"
-    return _SYNTAXES[facts["module syntax"]]
+    if wanted == "auto":
+        how["module_syntax"] = "the module tool in use"
+    name = facts["module syntax"] if wanted == "auto" else wanted
+    return tuple(syntax for syntax in SYNTAXES if name in (syntax, "both"))
 
 
 def _runtime(wanted: str, facts: Mapping[str, str], how: dict[str, str]) -> tuple[RuntimeKind, str]:
@@ -118,15 +118,11 @@ def _runtime(wanted: str, facts: Mapping[str, str], how: dict[str, str]) -> tupl
     if wanted.startswith("/"):
         if not (os.access(wanted, os.X_OK) and Path(wanted).is_file()):
             raise OptionError(f"runtime: {wanted} is not a program", "give the path of an apptainer or singularity")
-        return _kind(os.path.realpath(wanted)), wanted
+        return kind_of(os.path.realpath(wanted)), wanted
     for name in RUNTIMES if wanted == "auto" else (wanted,):
         if fact := facts[f"program {name}"]:
             found, _, real = fact.partition("\t")
             how["runtime"] = f"{found} is on PATH"
-            return _kind(real), found
+            return kind_of(real), found
     how["runtime"] = f"no {' or '.join(RUNTIMES if wanted == 'auto' else (wanted,))} on PATH"
-    return "singularity" if wanted == "singularity" else "apptainer", ""
-
-
-def _kind(program: str) -> RuntimeKind:
-    return "apptainer" if "apptainer" in program.rpartition("/")[2] else "singularity"
+    return kind_of("apptainer" if wanted == "auto" else wanted), ""

@@ -16,7 +16,8 @@ from sifmod.config.detect import (
     site_directories,
 )
 from sifmod.config.find import shipped
-from sifmod.config.input import RUNTIMES, Input, current_facts, read_input
+from sifmod.config.input import Input, current_facts, read_input
+from sifmod.config.kinds import RUNTIMES
 from sifmod.config.option import option_layers
 from sifmod.config.origin import Origin, of_default, of_tree
 from sifmod.config.prefix import SITE_FILES, config_home

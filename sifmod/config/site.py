@@ -9,13 +9,12 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from sifmod.config.bind import BindItem, BindSpec
 from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, Pairs, RunscriptEnv
+from sifmod.config.kinds import RUNTIMES, RuntimeKind, Syntax
 from sifmod.config.text import BindPath, Items, Line, Name, SearchDirectory, Text
 from sifmod.config.yaml.check import Model
 from sifmod.config.yaml.node import Number
 
 Link = Literal["copy", "hardlink", "reference"]
-RuntimeKind = Literal["apptainer", "singularity"]
-Syntax = Literal["lua", "tcl"]
 
 
 def _off(value: object) -> object:
@@ -135,9 +134,9 @@ def _umask(text: str) -> str:
 
 
 def _runtime(text: str) -> str:
-    if text in ("auto", "apptainer", "singularity") or text.startswith("/"):
+    if text in ("auto", *RUNTIMES) or text.startswith("/"):
         return text
-    raise ValueError(f"expected auto, apptainer, singularity or an absolute path, got {text!r}")
+    raise ValueError(f"expected auto, {', '.join(RUNTIMES)} or an absolute path, got {text!r}")
 
 
 def _cache_directory(text: str) -> str:

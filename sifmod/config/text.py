@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from sifmod.config.kinds import RUNTIMES
 from sifmod.config.yaml.node import Number, shown
 
 # C0 and C1 controls, DEL, and the two Unicode line ends: what a terminal, a shell or Lmod would act on. Half
@@ -101,7 +102,7 @@ def _number_as_written(value: object) -> object:
 
 
 def _wrapper(text: str) -> str:
-    if text in ("apptainer", "singularity"):
+    if text in RUNTIMES:
         raise ValueError(f"a wrapper cannot be called {text}: it would stand in front of the runtime that it starts")
     return text
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sifmod.errors import FILE_LIMIT, TOO_MANY_FILES, FetchError, InstallError, PermissionsError
+from sifmod.errors import FetchError, InstallError, PermissionsError, SifmodError
 from sifmod.image.settings import Striping
+from sifmod.system import FILE_LIMIT, meaning, reason, size_text
 
 _LUSTRE = 0x0BD00BD0  # f_type of statfs(2)
 _LONGEST = 30.0  # seconds for lfs
@@ -28,16 +29,6 @@ class NoSpaceError(FetchError):
     """The store's file system is full, or the user's quota is used up; another source would not help."""
 
     exit_code = InstallError.exit_code
-
-
-def size_text(size: int) -> str:
-    """A number of bytes for people: `812 bytes`, `1.4 MB`, `20.3 GB` (powers of ten)."""
-    value, unit = float(size), ""
-    for next_unit in ("kB", "MB", "GB", "TB"):
-        if value < 1000:
-            break
-        value, unit = value / 1000, next_unit
-    return f"{value:.1f} {unit}" if unit else f"{size} bytes"
 
 
 def check_space(directory: Path, needed: int, parts: str = "", done: str = NOTHING_WRITTEN) -> None:
@@ -101,10 +92,7 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
-        if error.errno in (errno.EACCES, errno.EPERM):
-            raise PermissionsError(f"cannot read {path}: {reason}") from error
-        raise FetchError(f"cannot read {path}: {reason}", _hint(error)) from error
+        raise _explained(error, f"cannot read {path}: {reason(error)}") from error
 
 
 @contextmanager
@@ -113,16 +101,16 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise NoSpaceError(f"cannot write {path}: {reason}; what was written of it was removed", _HINT) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise PermissionsError(f"cannot write {path}: {reason}") from error
-        raise FetchError(f"cannot write {path}: {reason}", _hint(error)) from error
+        message = f"cannot write {path}: {reason(error)}"
+        if meaning(error) == "full":
+            raise NoSpaceError(f"{message}; what was written of it was removed", _HINT) from error
+        raise _explained(error, message) from error
 
 
-def _hint(error: OSError) -> str:
-    return FILE_LIMIT if error.errno in TOO_MANY_FILES else ""
+def _explained(error: OSError, message: str) -> SifmodError:
+    if meaning(error) == "denied":
+        return PermissionsError(message)
+    return FetchError(message, FILE_LIMIT if meaning(error) == "too many files" else "")
 
 
 def stripe(path: Path, striping: Striping | None) -> None:

@@ -1,5 +1,6 @@
 """How the runtime is told: the names of its variables, the values a plan gives them, the command lines it runs."""
 
+from sifmod.config.kinds import RUNTIMES
 from sifmod.module.plan import Activation, Bind, Plan, Runtime
 
 RUNSCRIPTS_TARGET = "/runscripts"
@@ -17,12 +18,16 @@ def prefixes(runtime: Runtime) -> tuple[str, ...]:
 
     Apptainer reads both and warns when they differ, so both are set, identically; SingularityCE reads its own only.
     """
-    return ("SINGULARITY", "APPTAINER") if runtime.kind == "apptainer" else ("SINGULARITY",)
+    match runtime.kind:
+        case "apptainer":
+            return ("SINGULARITY", "APPTAINER")
+        case "singularity":
+            return ("SINGULARITY",)
 
 
 def runtimes(runtime: Runtime) -> tuple[str, ...]:
     """Where a wrapper looks for the runtime: where it was at install time, else on PATH."""
-    names = ("apptainer", "singularity") if runtime.kind == "apptainer" else ("singularity", "apptainer")
+    names = tuple(sorted(RUNTIMES, key=lambda name: name != runtime.kind))
     return (runtime.path, *names) if runtime.path else names
 
 

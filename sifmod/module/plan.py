@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from sifmod.config.kinds import RuntimeKind, Syntax
 from sifmod.config.name import ModuleName
 
 Accelerator = Literal["rocm", "cuda", "none"]
 Link = Literal["copy", "hardlink", "reference"]
-Syntax = Literal["lua", "tcl"]
 Verb = Literal["exec", "run"]
 GpuSelection = Literal["slurm", "localid", "none"]
 
@@ -32,7 +32,7 @@ class Bind:
 class Runtime:
     """The program that runs images on this site, as found at install time."""
 
-    kind: Literal["apptainer", "singularity"]
+    kind: RuntimeKind
     path: str  # absolute path; "" when none was found
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
+from sifmod.config.kinds import Syntax, stub_path
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.module import launch, quote
-from sifmod.module.plan import File, Plan, Syntax
+from sifmod.module.plan import File, Plan
 from sifmod.module.scripts import scripts
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
@@ -23,7 +24,6 @@ _PATHS = {  # as the modulefiles spell them; see launch.ROOT
 }
 _EXTENSION = re.compile(r"[A-Za-z0-9._+-]+")
 _TEMPLATES = Path(__file__).with_name("templates")
-_SUFFIX: dict[Syntax, str] = {"lua": ".lua", "tcl": ""}  # of the stub: a Tcl modulefile is named by the version alone
 
 
 class Literal(str):
@@ -46,12 +46,12 @@ def render_stub(plan: Plan) -> tuple[File, ...]:
     """
     return tuple(
         File(
-            f"{plan.module}{_SUFFIX[syntax]}",
+            stub_path(plan.module, syntax),
             _templates(syntax)
             .get_template(f"stub.{syntax}.j2")
             .render(
                 module=str(plan.module),
-                stub=f"/modules/{plan.module}{_SUFFIX[syntax]}",
+                stub=f"/modules/{stub_path(plan.module, syntax)}",
                 modulefile=f"{launch.switch(plan)}/modulefile.{syntax}",
                 generation=f"_SIFMOD_GENERATION_{state_key(plan.module)}",
             ),
@@ -205,15 +205,17 @@ def _templates(syntax: Syntax) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    literal = quote.lua if syntax == "lua" else quote.tcl
+    literal, comma = quote.of(syntax), quote.between(syntax)
 
     def quote_all(texts: tuple[str, ...]) -> Literal:
-        return Literal((", " if syntax == "lua" else " ").join(literal(text) for text in texts))
+        return Literal(comma.join(map(literal, texts)))
 
     def table(texts: tuple[str, ...]) -> Literal:
-        if syntax == "tcl":
-            return Literal(f"[list {quote_all(texts)}]")
-        return Literal(f"{{ {quote_all(texts)} }}" if texts else "{}")
+        match syntax:
+            case "lua":
+                return Literal(f"{{ {quote_all(texts)} }}" if texts else "{}")
+            case "tcl":
+                return Literal(f"[list {quote_all(texts)}]")
 
     environment.filters |= {
         "quote": lambda text: Literal(literal(text)),
@@ -237,9 +239,11 @@ def _here(text: str, syntax: Syntax) -> str:
     """A text with paths of this place, as one word of the language; see launch.ROOT."""
     paths = _PATHS[syntax]
     parts = [part for part in re.split(f"({'|'.join(paths)})", text) if part]
-    literal = quote.lua if syntax == "lua" else quote.tcl
+    literal = quote.of(syntax)
     words = [paths[part] if part in paths else literal(part) for part in parts] or [literal("")]
-    if syntax == "lua":
-        return " .. ".join(words)
-    plain = all(part == launch.ROOT or re.fullmatch("[A-Za-z0-9_./:,=+-]*", part) for part in parts)
-    return "".join(words) if plain or len(words) == 1 else f"[format {'%s' * len(words)} {' '.join(words)}]"
+    match syntax:
+        case "lua":
+            return " .. ".join(words)
+        case "tcl":
+            plain = all(part == launch.ROOT or re.fullmatch("[A-Za-z0-9_./:,=+-]*", part) for part in parts)
+            return "".join(words) if plain or len(words) == 1 else f"[format {'%s' * len(words)} {' '.join(words)}]"

@@ -33,7 +33,7 @@ def beside(target: Path, lease: float, on_wait: Callable[[str], None], *, replac
     finally:
         with suppress(OSError):
             forget_locks(workplace)
-        with suppress(OSError):  # something is left to go on with
+        with suppress(OSError):  # a partial download is left, to be resumed
             workplace.prefix.rmdir()
 
 
@@ -68,7 +68,7 @@ class Beside(Incoming):
         try:
             yield path
         finally:
-            with suppress(OSError):  # it holds something to go on with
+            with suppress(OSError):  # it holds a partial download, to be resumed
                 path.rmdir()
 
     def add(

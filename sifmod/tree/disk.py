@@ -7,39 +7,44 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sifmod.errors import FILE_LIMIT, TOO_MANY_FILES, InstallError, PermissionsError, SifmodError
+from sifmod.errors import InstallError, PermissionsError, SifmodError
+from sifmod.system import FILE_LIMIT, meaning, reason
 
 READ_ONLY = 0o444
 READ_ONLY_EXECUTABLE = 0o555
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _WRITABLE = (
     "choose a directory that you may write to with --prefix or SIFMOD_PREFIX, for a file of its own with -o FILE"
 )
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _WAY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC  # which may be one that this user can enter and not list
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LARGEST = 1 << 24  # bytes; a receipt of some thousand files
-_DEEP = 50  # directories in each other, each of which takes a descriptor
+_REFUSED = (
+    *(errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO),
+    *(errno.ENAMETOOLONG, None),  # None: what `read` itself refuses
+)
 _ATTEMPTS = 100  # at a directory that other runs make and remove
-_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def explain(error: OSError, doing: str) -> SifmodError:
     """The error to show for `error`, which happened while `doing`: disk full, not allowed, or what the system says."""
     name = error.filename2 if error.filename2 is not None else error.filename
     place = f" ({os.fsdecode(name)})" if isinstance(name, str | bytes) else ""
-    why = os.strerror(error.errno) if error.errno else str(error)
-    message = f"{doing}: {why}{place}"
-    if error.errno in _FULL:
-        return InstallError(
-            f"{message}; what was installed before is unchanged",
-            "free some space or quota there (`sifmod gc` shows what can go), then repeat the command",
-        )
-    if error.errno in _DENIED:
-        return PermissionsError(message, _WRITABLE)
-    return InstallError(message, FILE_LIMIT if error.errno in TOO_MANY_FILES else "")
+    message = f"{doing}: {reason(error)}{place}"
+    match meaning(error):
+        case "full":
+            return InstallError(
+                f"{message}; what was installed before is unchanged",
+                "free some space or quota there (`sifmod gc` shows what can go), then repeat the command",
+            )
+        case "denied":
+            return PermissionsError(message, _WRITABLE)
+        case "too many files":
+            return InstallError(message, FILE_LIMIT)
+        case "other":
+            return InstallError(message)
 
 
 @contextmanager
@@ -84,11 +89,11 @@ def make_directory(path: Path, top: Path) -> None:
 
 
 def _descend(top: Path, names: Sequence[str], *, make: bool) -> int:
-    here = os.open(top, _WAY if names else _DIRECTORY)
+    here = os.open(top, _WAY if names else DIRECTORY)
     for number, name in enumerate(names, 1):
         place = top.joinpath(*names[:number])
         try:
-            below = _below(here, name, _WAY if number < len(names) else _DIRECTORY, make=make)
+            below = _below(here, name, _WAY if number < len(names) else DIRECTORY, make=make)
         except OSError as error:
             if error.errno in (errno.ENOTDIR, errno.ELOOP) and place.is_symlink():
                 raise OSError(f"{place} is a symlink, and inside a prefix none is followed") from error
@@ -166,7 +171,7 @@ def sync_file(path: Path) -> None:
 
 def sync_directory(path: Path | int) -> None:
     """Make the names in a directory, or in an open one, durable; a file system that cannot is left alone."""
-    descriptor = path if isinstance(path, int) else os.open(path, _DIRECTORY)
+    descriptor = path if isinstance(path, int) else os.open(path, DIRECTORY)
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -221,7 +226,7 @@ def move(source: Path, target: Path, top: Path) -> None:
 def take(source: Path, target: Path, top: Path) -> None:
     """Rename `source` to `target`, durably, both below `top` and reached through no symlink.
 
-    Makes no directory: a holder's that was taken away must stay away.
+    Makes no directory: a holder's directory that was removed must stay removed.
     """
     with opened(source.parent, top) as start, opened(target.parent, top) as end:
         os.rename(source.name, target.name, src_dir_fd=start, dst_dir_fd=end)
@@ -248,80 +253,14 @@ def is_there(path: Path) -> bool:
     return True
 
 
+def is_refused(error: OSError) -> bool:
+    """Whether the file is not there, closed, or none of ours, rather than that the disk does not give it."""
+    return error.errno in _REFUSED
+
+
 def is_directory(path: Path) -> bool:
     """Tell whether `path` is a directory itself, not a symlink to one."""
     try:
         return stat.S_ISDIR(path.lstat().st_mode)
     except OSError:
         return False
-
-
-def removable(path: Path) -> bool:
-    """Whether this user can remove a directory with all that is in it; raises OSError where it cannot be looked at."""
-    if os.geteuid() == 0 or not is_directory(path):
-        return True
-    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        return path.lstat().st_uid == os.geteuid()  # who may open it
-    return all(removable(child) for child in path.iterdir())
-
-
-def remove_tree(path: Path, top: Path) -> None:
-    """Remove a directory below `top` with all that is in it, read-only directories too; idempotent.
-
-    No symlink is followed, also where one takes the place of a directory meanwhile. Raises OSError.
-    """
-    try:
-        with opened(path.parent, top) as directory:
-            names = [path.name]
-            while names:
-                _remove(directory, names.pop(), _DEEP, directory, names)
-    except FileNotFoundError:
-        if os.path.lexists(path):
-            raise
-
-
-def _remove(directory: int, name: str, depth: int, first: int, later: list[str]) -> None:
-    """Remove `name` from an open directory; what is too deep in it goes to `first`, and its name to `later`."""
-    try:
-        if not stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
-            os.unlink(name, dir_fd=directory)
-            return
-        if not depth:
-            later.append(f".{os.urandom(8).hex()}")
-            os.rename(name, later[-1], src_dir_fd=directory, dst_dir_fd=first)
-            return
-        inside = _open_to_empty(directory, name)
-        try:
-            for child in os.listdir(inside):  # noqa: PTH208 (a descriptor)
-                _remove(inside, child, depth - 1, first, later)
-        finally:
-            os.close(inside)
-        os.rmdir(name, dir_fd=directory)
-    except FileNotFoundError:
-        pass
-
-
-def _open_to_empty(directory: int, name: str) -> int:
-    """A descriptor of a directory in an open one, which its owner has then all rights to."""
-    place = os.open(name, os.O_PATH | _DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
-    try:
-        itself = f"/proc/self/fd/{place}"
-        if not os.access(itself, os.R_OK | os.W_OK | os.X_OK):
-            # another user's cannot be changed, and may need no change
-            Path(itself).chmod(stat.S_IMODE(os.fstat(place).st_mode) | 0o700)
-        return os.open(itself, _DIRECTORY)
-    finally:
-        os.close(place)
-
-
-def prune(path: Path, top: Path) -> None:
-    """Remove `path` and its parents below `top`, as far as they are empty."""
-    while path != top and top in path.parents:
-        try:
-            with opened(path.parent, top) as directory:
-                os.rmdir(path.name, dir_fd=directory)
-        except FileNotFoundError:
-            pass
-        except OSError:
-            return
-        path = path.parent

@@ -6,29 +6,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from sifmod.config.kinds import SYNTAXES, stub_path
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, SifmodError
 from sifmod.tree.change import Change
-from sifmod.tree.disk import (
-    READ_ONLY,
-    is_directory,
-    is_there,
-    make_directory,
-    prune,
-    read,
-    removable,
-    remove_tree,
-    take,
-    write,
-)
+from sifmod.tree.disk import READ_ONLY, is_directory, is_there, make_directory, read, take, write
 from sifmod.tree.history import read_history, recorded, with_event
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held, left_over, lock
+from sifmod.tree.provenance import Provenance
 from sifmod.tree.receipt import (
     FileRecord,
     Installation,
-    Provenance,
     is_number,
     live,
     live_number,
@@ -36,6 +26,7 @@ from sifmod.tree.receipt import (
     read_receipt,
     to_json,
 )
+from sifmod.tree.remove import prune, removable, remove_tree
 from sifmod.tree.stage import PLACED, STUBS, USER_SOFTWARE, Stage
 from sifmod.tree.state import missing as missing
 
@@ -246,7 +237,7 @@ def _own_stubs(layout: Layout, module: ModuleName) -> Iterator[FileRecord]:
         if (known := read_receipt(root)) is not None:
             yield from known.stubs
             continue
-        for path in (str(module), f"{module}.lua"):
+        for path in (stub_path(module, syntax) for syntax in SYNTAXES):
             with suppress(OSError):
                 yield FileRecord(path, sha256_bytes(read(root / STUBS / path, top=layout.prefix)), 0o644)
 

@@ -1,11 +1,11 @@
-"""What a run brings in, in the directory of a lock that it holds, until it is complete and has its place."""
+"""A file that a run is writing, in the directory of a lock that it holds, until it is complete and in its place."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sifmod.tree.disk import remove_tree
 from sifmod.tree.lock import Held
+from sifmod.tree.remove import remove_tree
 
 
 class Incoming:

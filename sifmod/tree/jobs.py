@@ -58,7 +58,7 @@ def _read(output: str) -> Jobs:
 
 
 def _only_reader(prefix: Path) -> int | None:
-    """The owner's number when nobody else can reach the prefix; None when others can, or it cannot be said."""
+    """The owner's number when no other user can reach the prefix; None when others can, or where that is unknown."""
     for directory in (prefix, *prefix.parents):
         try:
             status = directory.stat()

@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from sifmod.config.kinds import Syntax, stub_path
 from sifmod.config.name import ModuleName
 from sifmod.errors import OptionError
-
-Syntax = Literal["lua", "tcl"]
 
 RECEIPT = "receipt.json"
 HISTORY = "history.json"
@@ -59,7 +57,7 @@ class Layout(Workplace):
 
     def module_file(self, module: ModuleName, syntax: Syntax) -> Path:
         """The stub of `module`: `<version>.lua` for Lmod, `<version>` for Environment Modules."""
-        return Path(f"{self.prefix}/modules/{module}{'.lua' if syntax == 'lua' else ''}")
+        return Path(f"{self.prefix}/modules/{stub_path(module, syntax)}")
 
     @property
     def software(self) -> Path:

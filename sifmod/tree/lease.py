@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import make_directory, read, remove_tree
+from sifmod.tree.disk import make_directory, read
+from sifmod.tree.remove import remove_tree
 
 _FREE = b"free"
 _DIGITS = 18  # of a lease's number
@@ -47,7 +48,7 @@ class Lease(NamedTuple):
 
     @property
     def free(self) -> bool:
-        """Nobody holds the lock."""
+        """No process holds the lock."""
         return self.number == 0 or self.beat == _FREE
 
     @property

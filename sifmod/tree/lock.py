@@ -19,10 +19,11 @@ from typing import NamedTuple
 from sifmod.config.name import is_part
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
-from sifmod.tree.disk import explain, make_directory, removable, remove_tree, reported
+from sifmod.tree.disk import explain, make_directory, reported
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lease import Holder, Lease
 from sifmod.tree.node_lock import NodeLock
+from sifmod.tree.remove import removable, remove_tree
 
 FENCED = ".fenced"
 _DIRECTORY = re.compile(rf"([^@]+(?:@[^@]+)?)\.([0-9]{{1,18}})\.[0-9a-f]+({FENCED})?")
@@ -154,7 +155,7 @@ def lock(workplace: Workplace, name: str, lease: float, on_wait: Callable[[str],
 
 
 def forget_locks(workplace: Workplace) -> None:
-    """Remove what locks leave, from a tree in which nothing else has come to be: after a first install that failed."""
+    """Remove what locks leave, from a tree that holds nothing else: after a first install that failed."""
     if set(os.listdir(workplace.prefix)) - {workplace.locks.name, workplace.staging.name}:  # noqa: PTH208 (plain names)
         return
     for chain in workplace.locks.iterdir():

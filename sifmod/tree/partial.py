@@ -1,13 +1,14 @@
-"""A Partial: what a fetch that did not come to its end has received, for the next one to go on with."""
+"""A Partial: what an interrupted fetch has received, from which the next one resumes."""
 
 import os
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import opened, prune, remove_tree, take
+from sifmod.tree.disk import opened, take
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, spelled
+from sifmod.tree.remove import prune, remove_tree
 
 _LOCK = "partial-"
 

@@ -1,6 +1,5 @@
 """An Installation and its receipt: what one generation was made from, and every file of it that is ours."""
 
-import errno
 import json
 import os
 import re
@@ -9,19 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sifmod.config.input import Input
+from sifmod.config.kinds import SYNTAXES, stub_path
 from sifmod.config.name import ModuleName, is_part
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
-from sifmod.tree.disk import read
+from sifmod.tree import provenance as provenances
+from sifmod.tree.disk import is_refused, read
 from sifmod.tree.layout import RECEIPT, Layout
+from sifmod.tree.provenance import Provenance
 
 FORMAT = 2
 _OF_ONE_ROOT = 1  # the format of 0.1.0, whose files name the root that they were written for
 _NUMBER = re.compile("[1-9][0-9]{0,17}")
 _SHA256 = re.compile("[0-9a-f]{64}")
 _OUT = re.compile(r"(?:\A|\n)(?:/|\n|\Z)|(?:\A|[/\n])\.\.(?:[/\n]|\Z)")  # absolute, empty, or with ..
-_NO_LINK = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP, errno.EACCES, errno.ENAMETOOLONG)
-_NO_FILE = (*_NO_LINK, errno.EPERM, errno.ENXIO, None)  # None: what `read` itself refuses
 _HUGE = 1 << 60  # bytes; no image is so large
 
 
@@ -53,21 +52,6 @@ class ImageRecord(NamedTuple):
     origin: ImageOrigin = NO_ORIGIN
 
 
-class Provenance(NamedTuple):
-    """What an installation was made from; enough to see that nothing has changed without parsing anything."""
-
-    sifmod: str  # version
-    easyconfig: str  # absolute path
-    version: str  # of the easyconfig, without its versionsuffix
-    variant: str | None
-    site: str
-    accelerator: str
-    inputs: tuple[Input, ...]  # every file read or looked for
-    facts: tuple[tuple[str, str], ...]  # what detection found on the machine
-    options: tuple[tuple[str, str], ...]  # of the command line
-    plan_digest: str
-
-
 @dataclass(frozen=True)
 class Installation:
     """One generation of a module, as its receipt tells it."""
@@ -90,14 +74,13 @@ class Installation:
 
 def as_data(installation: Installation) -> dict[str, Any]:
     """The installation as what JSON can say: what `--json` prints, and the receipt but for what its place says."""
-    made = installation.provenance
     return {
         "format": FORMAT,
         "name": installation.module.name,
         "version": installation.module.version,
         "generation": installation.generation,
         "root": installation.root,
-        "provenance": made._asdict() | {"inputs": [(seen.path, seen.sha256) for seen in made.inputs]},
+        "provenance": provenances.as_data(installation.provenance),
         "image": installation.image._asdict() | {"origin": installation.image.origin.as_data()},
         "files": installation.files,
         "links": installation.links,
@@ -127,19 +110,12 @@ def from_json(text: str | bytes, generation: str) -> Installation:
     prefix, name, version, number = _place(generation)
     if (fields["name"], fields["version"], fields["generation"]) != (name, version, number):
         raise ValueError("it is the receipt of another generation")
-    made = fields["provenance"]
-    made["inputs"] = tuple([Input(path, sha256) for path, sha256 in made["inputs"]])
-    made["facts"] = tuple([(fact, value) for fact, value in made["facts"]])
-    made["options"] = tuple([(option, value) for option, value in made["options"]])
-    provenance, image = Provenance(**made), _image(fields["image"], prefix)
+    provenance, image = provenances.from_data(fields["provenance"]), _image(fields["image"], prefix)
     files, stubs = _files(fields["files"]), _files(fields["stubs"])
     links = tuple([LinkRecord(path, target) for path, target in fields["links"]])
     _check_inside([link.path for link in links])
-    texts = [*(text for pair in (*made["facts"], *made["options"]) for text in pair), *(link.target for link in links)]
-    texts += [text for seen in made["inputs"] for text in (seen.path, "" if seen.sha256 is None else seen.sha256)]
-    texts += [made[key] for key in ("sifmod", "easyconfig", "version", "site", "accelerator", "plan_digest")]
-    _check_texts([*texts, "" if made["variant"] is None else made["variant"], *roots])
-    if not {stub.path for stub in stubs} <= {f"{name}/{version}", f"{name}/{version}.lua"}:
+    _check_texts([*provenances.texts(provenance), *(link.target for link in links), *roots])
+    if not {stub.path for stub in stubs} <= {stub_path(f"{name}/{version}", syntax) for syntax in SYNTAXES}:
         raise ValueError("a stub of another module")
     module = ModuleName(name, version)
     return Installation(module, number, generation, provenance, image, files, links, stubs, *roots)
@@ -210,7 +186,7 @@ def _receipt(generation: Path) -> Installation | None:
     try:
         return from_json(read(f"{generation}/{RECEIPT}"), str(generation))
     except OSError as error:
-        if error.errno in _NO_FILE:
+        if is_refused(error):
             return None
         raise
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -287,7 +263,7 @@ def _number(switch: str, version: str) -> int | None:
     try:
         target = os.readlink(switch)  # noqa: PTH115 (compared as text)
     except OSError as error:
-        if error.errno not in _NO_LINK:
+        if not is_refused(error):
             raise
         return None
     directory, _, number = target.rpartition("/")

@@ -12,12 +12,12 @@ from sifmod.tree.addition import Carried, carry_over
 from sifmod.tree.disk import READ_ONLY, READ_ONLY_EXECUTABLE, move, sync_directory, write
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held
+from sifmod.tree.provenance import Provenance
 from sifmod.tree.receipt import (
     FileRecord,
     ImageRecord,
     Installation,
     LinkRecord,
-    Provenance,
     live,
     to_json,
 )

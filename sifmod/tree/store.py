@@ -17,12 +17,13 @@ from sifmod.digest import sha256_file
 from sifmod.errors import InstallError, PermissionsError
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree import lease as leases
-from sifmod.tree.disk import is_there, move, prune, sync_directory, take, write
+from sifmod.tree.disk import is_there, move, sync_directory, take, write
 from sifmod.tree.incoming import Incoming
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import FENCED, Held, left_over, lock
 from sifmod.tree.partial import lock_name, open_partial, own_key
 from sifmod.tree.receipt import known_modules, numbers
+from sifmod.tree.remove import prune
 from sifmod.tree.stored_image import StoredImage, given_by, has_its_size, is_whole, read_stored
 
 GC = "gc"  # the lock under which images are discarded
@@ -30,7 +31,7 @@ _PIN = ".pin"
 
 
 class Store(Incoming):
-    """The store for one run; what it finds or adds stays until `held`, a lock of the run, is given up.
+    """The store for one run; what it finds or adds stays until `held`, a lock of the run, is released.
 
     A `fresh` one offers nothing that is there: all is brought again, and `add` compares.
     """
@@ -111,7 +112,7 @@ class Store(Incoming):
             try:
                 yield path if usable else None
             finally:
-                with suppress(OSError):  # it holds something to go on with
+                with suppress(OSError):  # it holds a partial download, to be resumed
                     prune(path, self._layout.prefix)
 
     def add(self, incoming: Path, sha256: str, origin: ImageOrigin = NO_ORIGIN, source: str = "") -> Path:
@@ -218,7 +219,7 @@ def in_work(layout: Layout) -> frozenset[str]:
     return frozenset(path.name.removesuffix(_PIN) for path in alive)
 
 
-def strangers(layout: Layout) -> tuple[Path, ...]:
+def foreign_files(layout: Layout) -> tuple[Path, ...]:
     """The images in the store's place that it has no receipt of, sorted: sifmod did not put them there."""
     return tuple(path for path in sorted(layout.images.glob("*.sif")) if read_stored(layout, path.stem) is None)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sifmod.digest import sha256_file
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
-from sifmod.tree.disk import read
+from sifmod.tree.disk import is_refused, read
 from sifmod.tree.layout import Layout
 
 
@@ -33,7 +33,10 @@ class StoredImage(NamedTuple):
 
 
 def read_stored(layout: Layout, sha256: str) -> StoredImage | None:
-    """What the store's receipt says of the image of this digest; None where there is none that can be read."""
+    """What the store's receipt says of the image of this digest; None where there is none, or a damaged one.
+
+    Raises OSError where the disk does not give it.
+    """
     path = layout.image(sha256)
     record = path.with_suffix(".json")
     try:
@@ -43,7 +46,11 @@ def read_stored(layout: Layout, sha256: str) -> StoredImage | None:
         origin = from_fields(fields["origin"]) if "origin" in fields else NO_ORIGIN
         given = tuple(Given(**{key: str(value) for key, value in one.items()}) for one in fields.get("given", ()))
         return StoredImage(fields["sha256"], fields["size"], record.stat().st_mtime, path, origin, given)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except OSError as error:
+        if is_refused(error):
+            return None
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -84,7 +84,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 def made_map(given: argparse.Namespace, copies: Sequence[Copy]) -> Map:
     """What the tests run, of what is known already and of what is traced now."""
-    files = given.files or sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("test_*.py"))
+    files = given.files or sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("*/test_*.py"))
     records = read_records(given.map)
 
     def of_file(copy: Copy, file: str) -> str:

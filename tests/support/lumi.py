@@ -1,4 +1,4 @@
-"""The 65 recipes of LUMI outside ccpe: module and SIF, by what their modules set (tests/test_lumi_modules.py).
+"""The 65 recipes of LUMI outside ccpe: module and SIF, by what their modules set (tests/system/test_lumi_modules.py).
 
 A module is called like its recipe's file, to which four recipes themselves do not keep.
 """

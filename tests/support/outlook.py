@@ -47,7 +47,7 @@ def generation(prefix: Path, number: str) -> Content:
 def _receipt(path: Path) -> str:
     """A receipt without its own number, and without what it says of files and facts outside the tree."""
     fields = json.loads(path.read_text())
-    for key in ("inputs", "facts", "options"):
+    for key in ("inputs", "facts", "asked", "image"):
         del fields["provenance"][key]
     for record in fields["files"]:
         # The digest is another in every generation, because its number is in the text.

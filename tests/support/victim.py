@@ -7,6 +7,7 @@ one line of JSON each, so that a command takes milliseconds instead of starting 
 """
 
 import errno
+import gc
 import importlib
 import io
 import json
@@ -101,6 +102,8 @@ def _serve() -> None:
         if "warm" in request:
             with redirect_stdout(io.StringIO()):
                 code = importlib.import_module("sifmod.cli.main").run(request["warm"])
+            gc.collect()
+            gc.freeze()  # else a collection in a child copies every page of what is loaded
             print(json.dumps({"pid": os.getpid(), "code": code, "steps": 0, "stderr": ""}), flush=True)
             continue
         if "run" in request:

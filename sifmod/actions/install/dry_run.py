@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sifmod.actions.install.install import plan_digest
+from sifmod.actions.install.current import is_complete
 from sifmod.actions.install.request import Request
 from sifmod.actions.install.wrappers import with_recorded_wrappers
 from sifmod.config.shown import shown
@@ -12,7 +12,6 @@ from sifmod.module.render import render, render_stub
 from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, live, numbers
-from sifmod.tree.state import edited, edited_stubs, missing
 
 
 def mark(request: Request) -> str:
@@ -23,9 +22,7 @@ def mark(request: Request) -> str:
     before = live(layout, request.plan.module)
     if before is None:
         return " "
-    if request.options.rebuild or before.provenance.plan_digest != plan_digest(request.plan):
-        return "R"
-    return "R" if missing(layout, before) or edited(before) or edited_stubs(layout, before) else "x"
+    return "x" if is_complete(layout, before, request) else "R"
 
 
 def overview(request: Request) -> tuple[str, ...]:

@@ -1,21 +1,22 @@
 """The image of an install: the one that is there, or fetched."""
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
+from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.install.request import Request
-from sifmod.actions.install.unchanged import KEPT, Options, file_state
+from sifmod.actions.install.unchanged import file_state
 from sifmod.actions.into_store import into_store
 from sifmod.actions.listener import Listener
 from sifmod.actions.log import record_fetched
-from sifmod.actions.nothing_begun import nothing_begun
-from sifmod.actions.ownership import ownership
 from sifmod.actions.remote_size import remote_size
 from sifmod.actions.settings import fetch_settings
 from sifmod.actions.sources import announced_size, local_files
 from sifmod.digest import sha256_bytes
-from sifmod.errors import ImageError, ModuleError, UnstartableError
+from sifmod.errors import ImageError, ModuleError, OptionError, SifmodError, UnstartableError
 from sifmod.image.artifact import Artifact, no_progress
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.settings import Settings
@@ -25,29 +26,44 @@ from sifmod.image.startable import why_not_here
 from sifmod.module.launch import reinstall
 from sifmod.module.plan import Plan
 from sifmod.module.quote import shell
+from sifmod.system import size_text
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
+from sifmod.tree.provenance import FileState, FoundCommands, ImageChoice
 from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.store import Store
 from sifmod.tree.stored_image import keeper
 
-IMAGE_REQUEST = "image request"
+LARGE = 2 * 10**9  # bytes
+
+
+class ChosenImage(NamedTuple):
+    """The image of an install, and how it was chosen."""
+
+    artifact: Artifact
+    choice: ImageChoice
+
+    def with_commands(self, found: FoundCommands | None) -> "ChosenImage":
+        """The same with what `wrappers: auto` found in it."""
+        return self._replace(choice=self.choice._replace(commands=found))
 
 
 def image_request(plan: Plan) -> str:
     """What decides which image is fetched, and the state of a local one; the same text means the same image."""
     image = plan.image
-    local = [file_state(path) for path in local_files(image)]
+    local = [(f"state of {path}", state) for path, state in _states(plan)]  # as 0.1.0 spells it: receipts hold it
     return sha256_bytes(repr((image.sources, image.build, image.sha256, image.arch, local)).encode())
 
 
-def kept_image(
-    before: Installation | None, request: Request, store: Store, listener: Listener
-) -> tuple[Artifact, Options] | None:
-    """The image of the live generation and how it was asked for, when the plan asks the same; None: it is fetched.
+def _states(plan: Plan) -> tuple[FileState, ...]:
+    return tuple(file_state(path) for path in local_files(plan.image))
 
-    `--module-only` keeps it whatever the plan asks, but for another promise; how it was asked for stays as it was, so
+
+def kept_image(before: Installation | None, request: Request, store: Store, listener: Listener) -> ChosenImage | None:
+    """The image of the live generation when the plan asks for the same one; None: it is fetched.
+
+    `--module-only` keeps it whatever the plan asks, but for another promise; how it was chosen stays as it was, so
     that the next install fetches what the plan asks. An image that was released stays so: its path no longer exists.
     Raises ModuleError where there is nothing to keep, SignatureError where the site's policy has come to refuse it,
     UnstartableError where the site's runtime does not start what `--module-only` would keep.
@@ -58,16 +74,16 @@ def kept_image(
     if before is not None:
         record = before.image
         path = Path(record.path) if record.link == "reference" else store.find(record.sha256)
-        same = (IMAGE_REQUEST, image_request(plan)) in before.provenance.options and record.link == plan.image.link
+        choice = before.provenance.image
+        same = choice.request == image_request(plan) and record.link == plan.image.link
         promised = plan.image.sha256 in (None, record.sha256)
-        asked = tuple(pair for pair in before.provenance.options if not pair[0].startswith("--") and pair != KEPT)
-        asked = asked if same else (*asked, KEPT)
+        choice = choice._replace(kept=not same)
         if path is not None and path.is_file() and promised and (same or options.module_only):
             if not _passes(path, record, request, store, listener) or not _starts(path, request, listener):
                 return None
-            return replace(recorded_image(before), path=path), asked
+            return ChosenImage(replace(recorded_image(before), path=path), choice)
         if options.module_only and promised and released(before, plan):
-            return recorded_image(before), asked
+            return ChosenImage(recorded_image(before), choice)
     if options.module_only:
         raise ModuleError(
             f"{plan.module} has no image installed that --module-only could keep",
@@ -124,18 +140,18 @@ def _starts(path: Path, request: Request, listener: Listener) -> bool:
     return not why
 
 
-def fetched_image(request: Request, layout: Layout, store: Store, listener: Listener) -> tuple[Artifact, Options]:
-    """The image of the plan, fetched into the store unless it is there, and how it was asked for.
+def fetched_image(request: Request, layout: Layout, store: Store, listener: Listener) -> ChosenImage:
+    """The image of the plan, fetched into the store unless it is there.
 
-    Raises what `fetch_image` does, and what the listener does who does not want it.
+    Raises what `fetch_image` does; OptionError or SifmodError where it should not go to the home directory.
     """
     plan, options = request.plan, request.options
     site = request.site.site
     settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force, startable=True)
-    listener.may_fetch(plan, lambda: _size(plan, store, settings))
+    _check_home(request, lambda: _size(plan, store, settings), listener)
     # before the fetch: what changes meanwhile is noticed by the next install
-    asked = ((IMAGE_REQUEST, image_request(plan)), *(file_state(path) for path in local_files(plan.image)))
-    name = f"image-{plan.image.sha256 or image_request(plan)}"
+    choice = ImageChoice(image_request(plan), states=_states(plan))
+    name = f"image-{plan.image.sha256 or choice.request}"
     with lock(layout, name, site.lock_lease, listener.waiting(plan.image.filename)):
         artifact = into_store(plan.image, plan.runtime, store, listener, settings)
     for note in artifact.notes:
@@ -145,7 +161,25 @@ def fetched_image(request: Request, layout: Layout, store: Store, listener: List
             f"warning: {plan.module} uses {artifact.path}, which {prefix} keeps only while a module there uses it:"
             f" `sifmod gc` there removes it then; --link copy keeps one for {plan.module}"
         )
-    return artifact, asked
+    return ChosenImage(artifact, choice)
+
+
+def _check_home(request: Request, how_large: Callable[[], int | None], listener: Listener) -> None:
+    """Ask before a large image, or one of unknown size, goes to a home directory that was not chosen."""
+    plan, site = request.plan, request.site.site
+    if request.options.into_home or not site.prefix_is_default or not Path(plan.prefix).is_relative_to(Path.home()):
+        return
+    size = how_large()
+    if size is not None and size <= LARGE:
+        return
+    large = f"{size_text(size)} large" if size else "of unknown size (most are 2 to 20 GB)"
+    about = f"the image of {plan.module} is {large} and would go to {plan.prefix}, in your home directory"
+    choice = "choose a larger place with --prefix DIR or SIFMOD_PREFIX=DIR, or repeat the command with --yes"
+    agreed = listener.confirm(about, f"Fetch it into {plan.prefix} all the same?")
+    if agreed is None:
+        raise OptionError(f"{about}, and there is no terminal to ask at; nothing was fetched", choice)
+    if not agreed:
+        raise SifmodError("nothing was fetched, as you chose", choice)
 
 
 def _size(plan: Plan, store: Store, settings: Settings) -> int | None:
@@ -177,9 +211,10 @@ def fetch_only(request: Request, listener: Listener) -> Artifact:
     plan, site = request.plan, request.site.site
     layout = Layout(Path(plan.prefix))
     waiting = listener.waiting(plan.module)
-    tidy(layout, site.lock_lease, waiting)
-    with nothing_begun(layout), ownership(site), module_lock(layout, plan.module, site.lock_lease, waiting) as held:
-        store = Store(layout, held, listener.waiting(plan.image.filename))
-        artifact = fetched_image(request, layout, store, listener)[0]
-        record_fetched(layout, store, site.lock_lease, listener)
-    return artifact
+    with changing_prefix(site):
+        tidy(layout, site.lock_lease, waiting)
+        with module_lock(layout, plan.module, site.lock_lease, waiting) as held:
+            store = Store(layout, held, listener.waiting(plan.image.filename))
+            artifact = fetched_image(request, layout, store, listener).artifact
+            record_fetched(layout, store, site.lock_lease, listener)
+            return artifact

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from sifmod.actions.author.site import detect
 from sifmod.actions.install.difference import difference
-from sifmod.actions.install.image import recorded_image, released
-from sifmod.actions.install.request import InstallOptions, Request, decide, with_image
-from sifmod.actions.install.unchanged import UNCHECKED
+from sifmod.actions.install.image import ChosenImage, recorded_image, released
+from sifmod.actions.install.options import InstallOptions
+from sifmod.actions.install.request import Request, decide, with_image
 from sifmod.actions.install.wrappers import with_found_wrappers
 from sifmod.config.detect import KEPT
 from sifmod.config.name import ModuleName
@@ -19,7 +19,8 @@ from sifmod.config.settings import Kept, LoadedSite, load_site
 from sifmod.errors import EasyconfigNotFoundError, InstallError, ModuleError, SifmodError
 from sifmod.image.artifact import Artifact
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import Installation, Provenance, live_modules, read_receipt
+from sifmod.tree.provenance import Asked, ImageChoice, Provenance
+from sifmod.tree.receipt import Installation, live_modules, read_receipt
 
 Options = Mapping[str, str]
 
@@ -73,7 +74,7 @@ def _reapplication(layout: Layout, module: ModuleName, number: int, asked: _Aske
     artifact = recorded_image(installation)
     try:
         request = _request(installation, artifact, asked)
-        plan, _, _ = with_found_wrappers(request.plan, installation, (artifact, ()))
+        plan, _, _ = with_found_wrappers(request.plan, installation, ChosenImage(artifact, ImageChoice("")))
     except SifmodError as error:
         return Reapplication(module, None, False, "", "", error)
     made, diff = installation.provenance, difference(installation, plan)
@@ -93,7 +94,7 @@ def _request(installation: Installation, artifact: Artifact, asked: _Asked) -> R
         )
     given, options = _options(made, asked)
     site = load_site(given, os.environ, _kept(made))
-    request = with_image(decide(path, site, options), artifact)
+    request = with_image(decide(str(path), site, options), artifact)
     if not artifact.path.is_file() and not released(installation, request.plan):
         raise ModuleError(
             f"{installation.module}: its image {artifact.path} is gone, and nothing is fetched here",
@@ -109,9 +110,8 @@ def _request(installation: Installation, artifact: Artifact, asked: _Asked) -> R
 
 def _options(made: Provenance, asked: _Asked) -> tuple[dict[str, str], InstallOptions]:
     """Those of the site, by its keys, and of the install: its own, and those given in their place."""
-    recorded = {name[2:].replace("-", "_"): value for name, value in made.options if name.startswith("--") and value}
+    recorded = {name[2:].replace("-", "_"): value for name, value in made.asked.options}
     texts = {**recorded, **{key: value for key, value in asked.given.items() if key != "prefix"}}
-    sanity = asked.sanity and UNCHECKED not in made.options
     named = tuple((f"--{key.replace('_', '-')}", value) for key, value in texts.items())
     options = InstallOptions(
         variant=made.variant,
@@ -119,8 +119,7 @@ def _options(made: Provenance, asked: _Asked) -> tuple[dict[str, str], InstallOp
         rebuild=True,
         if_different=True,
         module_only=True,
-        sanity=sanity,
-        recorded=named if sanity else (*named, UNCHECKED),
+        asked=Asked(options=named, checked=asked.sanity and made.asked.checked),
     )
     return {key: value for key, value in {**texts, **asked.given}.items() if key in OPTION_KEYS}, options
 

@@ -5,33 +5,19 @@ import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sifmod.actions.install.unchanged import Options
+from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.sources import check_sources
+from sifmod.config.find import find_easyconfig, is_path
+from sifmod.config.kinds import SYNTAXES, Syntax, syntax_of
+from sifmod.config.lint import lint_binds
 from sifmod.config.load import LoadedEasyconfig, Overrides, load_easyconfig, with_digests
 from sifmod.config.settings import LoadedSite
 from sifmod.image.artifact import Artifact
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.origin import ImageOrigin
-from sifmod.module.plan import Plan, Syntax
+from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live
-
-
-@dataclass(frozen=True)
-class InstallOptions:
-    """What the command line asks of one install."""
-
-    variant: str | None = None
-    source: str | None = None
-    rebuild: bool = False  # a new generation even where nothing has changed
-    if_different: bool = False  # with rebuild: not where what is installed has the same files
-    force: bool = False  # the same, and the image is fetched again
-    module_only: bool = False  # render again, with the image that is there
-    offline: bool = False
-    sanity: bool = True
-    keep_blobs: bool = False
-    asked: str = ""  # the bare name that the easyconfig was asked for by; "" for a path
-    recorded: Options = ()  # the command line, as the receipt keeps it
 
 
 @dataclass(frozen=True)
@@ -43,11 +29,22 @@ class Request:
     site: LoadedSite
     options: InstallOptions
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What its author should know: what was left out, binds of the site or the easyconfig that are hardly meant."""
+        problems = (*lint_binds(self.site.tree), *lint_binds(self.loaded.tree))
+        return (*self.loaded.notes, *(f"warning: {problem}" for problem in problems))
 
-def decide(easyconfig: Path, site: LoadedSite, options: InstallOptions) -> Request:
-    """Load and plan, without touching the tree; raises ConfigError, VariantError, OptionError."""
+
+def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Request:
+    """Find, load and plan, without touching the tree; `easyconfig` is a path or the name of one.
+
+    Raises EasyconfigNotFoundError, ConfigError, VariantError, OptionError.
+    """
+    path = find_easyconfig(easyconfig, site.site.robot_paths)
+    options = replace(options, asked=options.asked._replace(name="" if is_path(easyconfig) else easyconfig))
     source: Overrides = {"image.sources": (options.source,)} if options.source is not None else {}
-    loaded = load_easyconfig(easyconfig, site, options.variant, source, os.environ)
+    loaded = load_easyconfig(path, site, options.variant, source, os.environ)
     check_sources(loaded)
     layout = Layout(site.site.prefix)  # a prefix that cannot be one is refused before anything is done
     before = live(layout, loaded.easyconfig.module)
@@ -70,16 +67,15 @@ def _digests(sha256: str, origin: ImageOrigin) -> tuple[str, ...]:
 def _request(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> Request:
     choices = Choices(_again(loaded, site, options), site.site.link, options.offline)
     plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks)
-    syntaxes, named = _syntaxes(Layout(site.site.prefix), plan), "--prefix" in dict(options.recorded)
+    syntaxes, named = _syntaxes(Layout(site.site.prefix), plan), "--prefix" in dict(options.asked.options)
     return Request(replace(plan, syntaxes=syntaxes, prefix_named=named), loaded, site, options)
 
 
 def _syntaxes(layout: Layout, plan: Plan) -> tuple[Syntax, ...]:
     """The plan's syntaxes and those installed already, so that a shell can unload after a reinstall what it loaded."""
     before = live(layout, plan.module)
-    there = {"lua" if stub.path.endswith(".lua") else "tcl" for stub in before.stubs} if before else set()
-    known: tuple[Syntax, ...] = ("lua", "tcl")
-    return tuple(syntax for syntax in known if syntax in there or syntax in plan.syntaxes)
+    there = {syntax_of(stub.path) for stub in before.stubs} if before else set()
+    return tuple(syntax for syntax in SYNTAXES if syntax in there or syntax in plan.syntaxes)
 
 
 def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> str:
@@ -89,7 +85,7 @@ def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) 
     """
     path = Path(os.path.realpath(loaded.path))
     found = any(path.is_relative_to(os.path.realpath(directory)) for directory in site.site.robot_paths)
-    given = {"--variant": loaded.variant, **dict(options.recorded)}  # flags have no value, and are left out
+    given = {"--variant": loaded.variant, **dict(options.asked.options)}
     words = [path.name if found else str(path)]
     for name, value in given.items():
         words += [name, value] if value and name != "--prefix" else []

@@ -9,51 +9,46 @@ from functools import cache
 from pathlib import Path
 
 from sifmod import __version__
+from sifmod.actions.install.options import InstallOptions
 from sifmod.config.find import is_path, own_path
 from sifmod.config.input import Surroundings
 from sifmod.config.name import ModuleName
 from sifmod.tree.disk import read
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.receipt import Installation, Provenance, live, live_modules
+from sifmod.tree.provenance import FileState, Provenance
+from sifmod.tree.receipt import Installation, live, live_modules
 from sifmod.tree.state import edited, edited_stubs, missing
 
-Options = tuple[tuple[str, str], ...]
-FILE_STATE = "state of "
-UNCHECKED = ("--skip-sanity-check", "")  # an option of an install without the check, which changes no file
 _EASYCONFIG = re.compile(rb'"easyconfig":("(?:[^"\\]|\\.)*")')
-ASKED = "found by the name"  # an option of a receipt: the bare name that its easyconfig was asked for by
-IMAGE_DIRS = "image directories"  # an option of a receipt: where the generation looks for a copy of its image
-KEPT = ("image", "kept by --module-only, whatever the easyconfig asks")  # an option of such a receipt
 
 
-def file_state(path: str) -> tuple[str, str]:
-    """A large file's size, time and inode, as a pair that a receipt's options can hold: cheaper than its digest."""
+def file_state(path: str) -> FileState:
+    """The state of a file that need not be there."""
     try:
         status = Path(path).stat()
     except OSError:
-        return FILE_STATE + path, ""
-    return FILE_STATE + path, f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
+        return FileState(path, "")
+    return FileState(path, f"{status.st_size} {status.st_mtime_ns} {status.st_ino}")
 
 
 def find_unchanged(
-    layout: Layout, easyconfig: str, options: Options, surroundings: Surroundings
+    layout: Layout, easyconfig: str, options: InstallOptions, surroundings: Surroundings
 ) -> Installation | None:
-    """The live installation of this easyconfig if nothing it was made from has changed and all of it is there."""
-    options = tuple(pair for pair in options if pair != UNCHECKED)
+    """The live installation of this easyconfig if nothing it was made from has changed and all of it is there.
+
+    None where the options ask for another one whatever is there.
+    """
+    if options.rebuild:
+        return None
     for installation in _candidates(layout, easyconfig):
         made = installation.provenance
-        asked = tuple(pair for pair in made.options if pair[0].startswith("--") and pair != UNCHECKED)
-        if not _same_easyconfig(made, easyconfig) or asked != options or KEPT in made.options:
+        if not _same_easyconfig(made, easyconfig) or made.asked.options != options.asked.options or made.image.kept:
             continue
         if (
             made.sifmod == __version__
             and made.facts == surroundings.facts
             and surroundings.unchanged(made.inputs)
-            and all(
-                file_state(name.removeprefix(FILE_STATE)) == (name, state)
-                for name, state in made.options
-                if name.startswith(FILE_STATE)
-            )
+            and all(file_state(known.path) == known for known in made.image.states)
             and not missing(layout, installation)
             and not edited(installation)
             and not edited_stubs(layout, installation)
@@ -64,7 +59,7 @@ def find_unchanged(
 
 def _same_easyconfig(made: Provenance, asked: str) -> bool:
     """The same file; for a bare name, one that was found by that name: where it looked first is among its inputs."""
-    return made.easyconfig == own_path(asked) if is_path(asked) else (ASKED, asked) in made.options
+    return made.easyconfig == own_path(asked) if is_path(asked) else made.asked.name == asked
 
 
 def _candidates(layout: Layout, easyconfig: str) -> Iterator[Installation]:

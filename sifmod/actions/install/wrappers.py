@@ -7,7 +7,7 @@ same; the plan of the easyconfig, without it, stays what the receipt's digest is
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sifmod.actions.install.unchanged import Options
+from sifmod.actions.install.image import ChosenImage
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError
 from sifmod.image.artifact import Artifact
@@ -20,48 +20,43 @@ from sifmod.image.sources.reference import parse
 from sifmod.module.decide import SCRIPT_WRAPPERS
 from sifmod.module.launch import RUNSCRIPTS_TARGET
 from sifmod.module.plan import Plan, Wrapper
+from sifmod.tree.provenance import FoundCommands
 from sifmod.tree.receipt import Installation
 
-FOUND = "commands found in "  # begins the name of an option in a receipt
 _RULES = 2  # one more when what is found changes
 _SHOWN = 12
 
 
-def with_found_wrappers(
-    plan: Plan, before: Installation | None, image: tuple[Artifact, Options]
-) -> tuple[Plan, tuple[Artifact, Options], str]:
+def with_found_wrappers(plan: Plan, before: Installation | None, image: ChosenImage) -> tuple[Plan, ChosenImage, str]:
     """The plan with the wrappers that `auto` stands for, the image with what its receipt keeps of that, and a note.
 
-    The image is read only where `before` does not say what is in it; without `auto` everything stays as it is.
+    The image is read only where `before` does not say what is in it; without `auto` the plan stays as it is.
     Raises ImageError where the files of the image cannot be read.
     """
-    artifact, asked = image
-    asked = tuple(pair for pair in asked if not pair[0].startswith(FOUND))
     if not plan.wrappers_auto:
-        return plan, (artifact, asked), ""
-    name, text, note = _question(plan, artifact.sha256), _recorded(plan, before, artifact.sha256), ""
-    if text is None:
-        found = _search(plan, artifact)
-        text, note = _spelled(found), _note(found)
-    return _completed(plan, text), (artifact, (*asked, (name, text))), note
+        return plan, image.with_commands(None), ""
+    known, note = _recorded(plan, before, image.artifact.sha256), ""
+    if known is None:
+        found = _search(plan, image.artifact)
+        known, note = FoundCommands(_question(plan, image.artifact.sha256), _spelled(found)), _note(found)
+    return _completed(plan, known), image.with_commands(known), note
 
 
 def with_recorded_wrappers(plan: Plan, before: Installation | None) -> Plan:
     """The plan as an install with the image of `before` would have it, from its receipt alone; for what only shows."""
-    text = _recorded(plan, before, before.image.sha256) if before else None
-    return plan if text is None else _completed(plan, text)
+    known = _recorded(plan, before, before.image.sha256) if before else None
+    return plan if known is None else _completed(plan, known)
 
 
 def _question(plan: Plan, sha256: str) -> str:
     """What is looked for, in which image: the same text means the same answer."""
     asked = (_RULES, plan.path, plan.activation, plan.image.filename, tuple(wrapper.name for wrapper in plan.wrappers))
-    return f"{FOUND}{sha256} {sha256_bytes(repr(asked).encode())[:12]}"
+    return f"{sha256} {sha256_bytes(repr(asked).encode())[:12]}"
 
 
-def _recorded(plan: Plan, before: Installation | None, sha256: str) -> str | None:
-    if not plan.wrappers_auto or before is None:
-        return None
-    return dict(before.provenance.options).get(_question(plan, sha256))
+def _recorded(plan: Plan, before: Installation | None, sha256: str) -> FoundCommands | None:
+    known = before.provenance.image.commands if before else None
+    return known if plan.wrappers_auto and known and known.question == _question(plan, sha256) else None
 
 
 def _search(plan: Plan, artifact: Artifact) -> Found:
@@ -85,8 +80,8 @@ def _spelled(found: Found) -> str:
     return " ".join(f"{name}={path}" if path else name for name, path in found.commands)
 
 
-def _completed(plan: Plan, text: str) -> Plan:
-    wrappers = [_wrapper(*word.partition("=")[::2]) for word in text.split()]
+def _completed(plan: Plan, found: FoundCommands) -> Plan:
+    wrappers = [_wrapper(*word.partition("=")[::2]) for word in found.commands.split()]
     scripts = [wrapper.name for wrapper in wrappers if wrapper.name in SCRIPT_WRAPPERS]
     return replace(
         plan,

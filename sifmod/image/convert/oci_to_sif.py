@@ -21,7 +21,7 @@ from sifmod.image.convert.sif.write import partition_offset, write_header
 from sifmod.image.convert.squashfs import compression
 from sifmod.image.convert.squashfs.compression import Compression
 from sifmod.image.convert.squashfs.writer import SquashfsWriter
-from sifmod.image.disk import KEPT, NOTHING_WRITTEN, reserve, size_text, stripe, writing
+from sifmod.image.disk import KEPT, NOTHING_WRITTEN, reserve, stripe, writing
 from sifmod.image.download.downloads import Downloads, missing
 from sifmod.image.download.retry import ONCE
 from sifmod.image.oci.image import OciImage, open_image
@@ -32,6 +32,7 @@ from sifmod.image.sources.fetched import Fetched, Request
 from sifmod.image.startable import reads, why_not
 from sifmod.image.stored import Tools, stored
 from sifmod.module.origin import ImageOrigin
+from sifmod.system import size_text
 
 FORMAT = 2  # of everything in a converted SIF beside its squashfs: raised by every change of those bytes
 

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import requests
 
+from sifmod.config.kinds import RUNTIMES
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.content import LARGEST, Content, plain, read_content
 from sifmod.image.registry.http import refusal
@@ -166,8 +167,7 @@ def auth_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
     home = Path(environ.get("HOME") or "/nonexistent")
     named = [environ[name] for name in _VARIABLES if environ.get(name)]
     runtimes = (
-        Path(environ.get(f"{kind.upper()}_CONFIGDIR") or home / f".{kind}") / "docker-config.json"
-        for kind in ("apptainer", "singularity")
+        Path(environ.get(f"{kind.upper()}_CONFIGDIR") or home / f".{kind}") / "docker-config.json" for kind in RUNTIMES
     )
     docker = Path(environ.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
     run = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"

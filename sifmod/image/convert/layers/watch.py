@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from sifmod.errors import ImageError
-from sifmod.image.disk import size_text
+from sifmod.system import size_text
 
 Item = TypeVar("Item")
 

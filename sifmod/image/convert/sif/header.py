@@ -21,7 +21,8 @@ from sifmod.image.convert.sif.format import (
     SQUASHFS,
     arch_code,
 )
-from sifmod.image.disk import reading, size_text
+from sifmod.image.disk import reading
+from sifmod.system import size_text
 
 START = 512  # bytes from the beginning that `what_it_is` needs
 

@@ -38,10 +38,10 @@ trap 'stop HUP' HUP
 trap 'stop INT' INT
 trap 'stop TERM' TERM
 
-# begin PLACE: names `part`, and what a killed run has left, which nobody else can tell from one that still goes on.
+# begin PLACE: names `part`, and reports what a killed run has left, which looks like one that is still being written.
 begin() {
   for left in "$1".part-*; do
-    if [ -e "$left" ]; then printf 'note: %s is not finished; remove it if nobody is writing it\n' "$left" >&2; fi
+    if [ -e "$left" ]; then printf 'note: %s is not finished; remove it unless another run is writing it\n' "$left" >&2; fi
   done
   part=$1.part-$(uname -n)-$$
 }

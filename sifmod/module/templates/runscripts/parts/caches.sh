@@ -38,7 +38,7 @@ cache() {
 }
 
 {% if cache_directory %}
-# The site says where; elsewhere only where that is not to be had.
+# The site says where; another place is used only where that one cannot be written.
 if { [ -w {{ cache_directory | shell }} ] && own_directory {{ cache_directory | shell }}; } ||
   { is_local "${TMPDIR:-/tmp}" && own_directory "${TMPDIR:-/tmp}"; } ||
 {% else %}

@@ -1,0 +1,85 @@
+"""Whether what is installed is what a request asks for, and what its receipt says of that."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sifmod import __version__
+from sifmod.actions.install.image import image_request
+from sifmod.actions.install.request import Request
+from sifmod.config.find import own_path, places_before
+from sifmod.config.input import Input, read_input
+from sifmod.digest import sha256_bytes
+from sifmod.module.plan import Plan
+from sifmod.module.render import render, render_stub
+from sifmod.tree.layout import Layout
+from sifmod.tree.provenance import ImageChoice, Provenance
+from sifmod.tree.receipt import Installation
+from sifmod.tree.state import edited, edited_stubs, missing
+
+
+def plan_digest(plan: Plan) -> str:
+    """One digest of everything that decides the installed files: the plan and what this sifmod renders from it.
+
+    The prefix decides none of them, so that a tree that was moved has what its easyconfigs ask for.
+    """
+    anywhere = replace(plan, prefix="")
+    return sha256_bytes(repr((image_request(plan), anywhere, render(plan, 0), render_stub(plan))).encode())
+
+
+def is_current(before: Installation, plan: Plan) -> bool:
+    """It was made for the same plan, with the image that the plan asks for."""
+    made = before.provenance
+    return made.plan_digest == plan_digest(plan) and made.image.request == image_request(plan)
+
+
+def is_complete(layout: Layout, before: Installation, request: Request) -> bool:
+    """Nothing is to be done: it is what the request asks for, and all of it is there."""
+    if request.options.rebuild or not is_current(before, request.plan):
+        return False
+    return not (missing(layout, before) or edited(before) or edited_stubs(layout, before))
+
+
+def provenance(request: Request, choice: ImageChoice) -> Provenance:
+    """What the receipt of an installation made now says."""
+    plan, site, loaded = request.plan, request.site, request.loaded
+    inputs = (*site.inputs, *site.quirk_inputs, *loaded.inputs, *_nearer_places(request))
+    return Provenance(
+        sifmod=__version__,
+        easyconfig=own_path(loaded.path),
+        version=plan.version,
+        variant=loaded.variant,
+        site=site.site.name,
+        accelerator=plan.accelerator,
+        inputs=tuple(dict.fromkeys(inputs)),
+        facts=site.facts,
+        asked=request.options.asked,
+        image=choice._replace(directories=tuple(plan.image.image_dirs)),
+        plan_digest=plan_digest(plan),
+    )
+
+
+def noted(before: Installation, request: Request) -> Provenance | None:
+    """What the receipt of a current installation should say, so that the next run looks at less; None: as it does.
+
+    Whether the installation was checked stays as it was. None too for what cannot be written.
+    """
+    made = provenance(request, before.provenance.image)
+    made = made._replace(asked=made.asked._replace(checked=before.provenance.asked.checked))
+    writable = before.made_for is None and os.access(before.root, os.W_OK)
+    return made if writable and made != before.provenance else None
+
+
+def oddities(before: Installation | None, request: Request) -> Iterator[str]:
+    """What a user should know before anything is done."""
+    plan = request.plan
+    if before and os.path.realpath(before.provenance.easyconfig) != os.path.realpath(request.loaded.path):
+        yield f"another easyconfig has given {plan.module} before: {before.provenance.easyconfig}"
+    if not plan.runtime.path:
+        yield f"neither apptainer nor singularity is here: {plan.module} can be installed and loaded, but not used here"
+
+
+def _nearer_places(request: Request) -> tuple[Input, ...]:
+    """The files that the name it was asked by would have meant rather than this easyconfig."""
+    places = places_before(request.loaded.path, request.options.asked.name, request.site.site.robot_paths)
+    return tuple(read_input(str(place), os.environ) for place in places)

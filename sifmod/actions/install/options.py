@@ -1,0 +1,21 @@
+"""InstallOptions: what the command line asks of an install."""
+
+from dataclasses import dataclass, field
+
+from sifmod.tree.provenance import Asked
+
+
+@dataclass(frozen=True)
+class InstallOptions:
+    """What the command line asks of an install; the same for all easyconfigs of one command."""
+
+    variant: str | None = None
+    source: str | None = None
+    rebuild: bool = False  # a new generation even where nothing has changed
+    if_different: bool = False  # with rebuild: not where what is installed has the same files
+    force: bool = False  # the same, and the image is fetched again
+    module_only: bool = False  # render again, with the image that is there
+    offline: bool = False
+    keep_blobs: bool = False
+    into_home: bool = False  # a large image may go to the home directory without a question
+    asked: Asked = field(default_factory=Asked)  # what the receipt keeps of the command line

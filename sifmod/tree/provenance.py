@@ -1,0 +1,127 @@
+"""Provenance: what an installation was made from, as its receipt keeps it.
+
+It is enough to see that nothing has changed without parsing anything.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from sifmod.config.input import Input
+
+Pairs = tuple[tuple[str, str], ...]
+
+# how 0.1.0 spells what is typed now: names among the pairs of `options`
+_SKIPPED = "--skip-sanity-check"
+_KEPT = "image"
+_REQUEST = "image request"
+_DIRECTORIES = "image directories"
+_STATE = "state of "
+_FOUND = "commands found in "
+
+
+class Asked(NamedTuple):
+    """What the command line asked for."""
+
+    name: str = ""  # the bare name by which the easyconfig was found; "" for a path
+    options: Pairs = ()  # those that decide what is installed, as typed (`--site`), with absolute paths
+    checked: bool = True  # whether the sanity check was wanted, which changes no file
+
+
+class FileState(NamedTuple):
+    """The size, time and inode of a large file, which are cheaper to compare than its digest."""
+
+    path: str
+    state: str  # "" where the file is not there
+
+
+class FoundCommands(NamedTuple):
+    """What `wrappers: auto` found in an image. The same question gives the same commands."""
+
+    question: str  # the image's digest and one of what was looked for
+    commands: str  # names, each with `=` and its path where PATH does not lead there
+
+
+class ImageChoice(NamedTuple):
+    """How the image of an installation was chosen."""
+
+    request: str  # a digest of all that decides which image is fetched
+    kept: bool = False  # by `--module-only`, whatever the easyconfig asks
+    states: tuple[FileState, ...] = ()  # of the local files that it can come from, before it was fetched
+    directories: tuple[str, ...] = ()  # where the generation looks for a copy of it
+    commands: FoundCommands | None = None
+
+
+class Provenance(NamedTuple):
+    """What an installation was made from."""
+
+    sifmod: str  # version
+    easyconfig: str  # absolute path
+    version: str  # of the easyconfig, without its versionsuffix
+    variant: str | None
+    site: str
+    accelerator: str
+    inputs: tuple[Input, ...]  # every file read or looked for
+    facts: Pairs  # what detection found on the machine
+    asked: Asked
+    image: ImageChoice
+    plan_digest: str
+
+
+def as_data(made: Provenance) -> dict[str, Any]:
+    """As what JSON can say."""
+    inputs = [(seen.path, seen.sha256) for seen in made.inputs]
+    return made._asdict() | {"inputs": inputs, "asked": made.asked._asdict(), "image": made.image._asdict()}
+
+
+def from_data(fields: Mapping[str, Any]) -> Provenance:
+    """What `as_data` gave, or 0.1.0 wrote. Raises ValueError, KeyError or TypeError for anything else."""
+    asked, image = (fields["asked"], fields["image"]) if "asked" in fields else _of_0_1_0(fields["options"])
+    if type(asked["checked"]) is not bool or type(image["kept"]) is not bool:
+        raise TypeError("neither true nor false")
+    return Provenance(
+        **{key: fields[key] for key in ("sifmod", "easyconfig", "version", "variant", "site", "accelerator")},
+        inputs=tuple([Input(path, sha256) for path, sha256 in fields["inputs"]]),
+        facts=_pairs(fields["facts"]),
+        asked=Asked(asked["name"], _pairs(asked["options"]), asked["checked"]),
+        image=ImageChoice(
+            image["request"],
+            image["kept"],
+            tuple([FileState(*state) for state in image["states"]]),
+            tuple(image["directories"]),
+            FoundCommands(*image["commands"]) if image["commands"] is not None else None,
+        ),
+        plan_digest=fields["plan_digest"],
+    )
+
+
+def texts(made: Provenance) -> Iterator[str]:
+    """All that is a text, to be looked through."""
+    yield from (made.sifmod, made.easyconfig, made.version, made.variant or "", made.site, made.accelerator)
+    yield from (made.plan_digest, made.asked.name, made.image.request, *made.image.directories)
+    for pair in (*made.facts, *made.asked.options, *made.image.states, *filter(None, (made.image.commands,))):
+        yield from pair
+    for seen in made.inputs:
+        yield from (seen.path, "" if seen.sha256 is None else seen.sha256)
+
+
+def _pairs(found: Any) -> Pairs:
+    return tuple([(name, text) for name, text in found])
+
+
+def _of_0_1_0(options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What `asked` and `image` would have been in a receipt of 0.1.0."""
+    pairs = _pairs(options)
+    if not all(isinstance(name, str) for name, _ in pairs):
+        raise TypeError("an option without a name")
+    words = dict(pairs)
+    typed = tuple(pair for pair in pairs if pair[0].startswith("--") and pair[0] != _SKIPPED)
+    asked = {"name": "", "options": typed, "checked": _SKIPPED not in words}
+    found = [(name.removeprefix(_FOUND), text) for name, text in pairs if name.startswith(_FOUND)]
+    image = {
+        "request": words.get(_REQUEST, ""),
+        "kept": _KEPT in words,
+        "states": [(name.removeprefix(_STATE), state) for name, state in pairs if name.startswith(_STATE)],
+        "directories": [directory for directory in words.get(_DIRECTORIES, "").split(":") if directory],
+        "commands": found[0] if found else None,
+    }
+    return asked, image

@@ -1,0 +1,148 @@
+"""What `gc` says of each thing that stays, before and after it removes the others."""
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from sifmod.actions.garbage import plan_gc
+from sifmod.cli.main import run
+from sifmod.config.name import ModuleName
+from sifmod.tree.generation import module_lock, staged_generation
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import lock
+from sifmod.tree.partial import lock_name
+from sifmod.tree.store import Store
+from support.command import SIFMOD
+from support.hold import Other
+from support.identity import call_as
+from support.tree import LEASE, MODULE, fill, install, nobody, put_image
+from support.user import OrdinaryUser
+
+KEY = "0123456789abcdef"
+OTHER = ModuleName("Other", "2.0")
+
+
+@pytest.fixture
+def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    return Layout(tmp_path / "prefix")
+
+
+def reasons(layout: Layout, capfd: pytest.CaptureFixture[str], *words: str) -> dict[str, str]:
+    """Why each path stays, as the table and `--json` say it alike; empty for what goes."""
+    capfd.readouterr()
+    assert run(["gc", "--ignore-jobs", "--json", *words]) == 0
+    rows = json.loads(capfd.readouterr().out)
+    assert run(["gc", "--ignore-jobs", *words]) == 0
+    lines = [f"{'keep  ' if row['keep'] else 'remove'}  {row['what']}  {row['path']}" for row in rows]
+    lines = [line + (f"  ({row['keep']})" if row["keep"] else "") for line, row in zip(lines, rows, strict=True)]
+    assert capfd.readouterr().out.splitlines() == lines
+    return {str(Path(row["path"]).relative_to(layout.prefix)): row["keep"] for row in rows}
+
+
+def image(sha256: str) -> str:
+    return f"images/sha256/{sha256}.sif"
+
+
+def test_an_image_says_who_uses_it(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
+    """A live generation by its module's name; the first three of many."""
+    a = install(layout, "a").image.sha256
+    b = install(layout, "b").image.sha256
+    for name in ("C", "D", "E", "F"):
+        install(layout, "b", ModuleName(name, "1"))
+    stranger = layout.images / f"{'0' * 64}.sif"
+    stranger.write_bytes(b"mine")
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    assert reasons(layout, capfd) == {
+        "software/Tiny/.generations/1.0/1": "`sifmod rollback` goes back to it",
+        image(a): "used by Tiny/1.0 generation 1",
+        image(b): "used by C/1, D/1, E/1 and 2 more",
+        image("0" * 64): "sifmod did not put it there",
+    }
+    install(layout, "b")
+    found = reasons(layout, capfd)
+    assert found["software/Tiny/.generations/1.0/1"] == f"out of use since {today}, kept for 14 days"
+    assert reasons(layout, capfd, "--now", "--rollbacks")[image(a)] == ""
+    assert stranger.read_bytes() == b"mine"
+
+
+def test_what_a_run_works_with_says_so(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
+    """An image, a download, and a generation that is there and not yet live; `gc --now` waits for none of them."""
+    install(layout, "a", OTHER)
+    with (
+        module_lock(layout, MODULE, LEASE, nobody) as held,
+        lock(layout, lock_name(KEY), LEASE, nobody),
+    ):
+        busy, _ = put_image(Store(layout, held), "z")
+        with staged_generation(layout, MODULE, held) as stage:
+            fill(stage, Store(layout, held), "b")
+        (layout.partials / KEY).mkdir(parents=True)
+        (layout.partials / KEY / "blob").write_bytes(b"half")
+        found = reasons(layout, capfd, "--now")
+        now = "a run works with it now"
+        assert found["software/Tiny/.generations/1.0/1"] == "a run makes it now"
+        assert (found[image(busy)], found[f"images/partial/{KEY}"]) == (now, now)
+        assert run(["gc", "--yes", "--now", "--ignore-jobs"]) == 0
+        assert (layout.partials / KEY / "blob").exists()
+    assert not layout.generation(MODULE, 1).exists()
+    found = reasons(layout, capfd, "--now")
+    assert (found[image(busy)], found[f"images/partial/{KEY}"]) == ("", "")
+
+
+def test_what_a_killed_run_worked_with_is_not_kept_for_it(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
+    install(layout, "a", OTHER)
+    other = Other(layout.prefix, LEASE).take()
+    (mine,) = layout.staging.iterdir()
+    with lock(layout, "x", LEASE, nobody) as held:
+        sha256, _ = put_image(Store(layout, held), "z")
+    (mine / f"{sha256}.pin").touch()
+    assert reasons(layout, capfd, "--now")[image(sha256)] == "a run works with it now"
+    other.kill()
+    assert reasons(layout, capfd, "--now")[image(sha256)] == ""
+
+
+def test_a_young_download_says_so(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
+    path = layout.partials / KEY
+    path.mkdir(parents=True)
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    where = f"images/partial/{KEY}"
+    assert reasons(layout, capfd) == {where: f"a fetch can resume it; written {today}, kept for 14 days"}
+    assert reasons(layout, capfd, "--now") == {where: ""}
+
+
+def test_what_another_user_has_left_closed_says_so(shared_tmp: Path, ordinary_user: OrdinaryUser) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can leave what an ordinary user cannot remove")
+    layout = Layout(ordinary_user.home / "prefix")
+    closed = layout.staging / "Tiny@1.0.1.ab.fenced"
+    ordinary_user.own(layout.prefix.parent)
+    call_as(ordinary_user.user, lambda: install(layout, "a"))
+    closed.mkdir()
+    closed.chmod(0o700)
+    plan = call_as(ordinary_user.user, lambda: plan_gc(layout, ask_jobs=False))
+    assert plan.closed == (closed,)
+    assert plan_gc(layout, ask_jobs=False).closed == ()
+    assert shared_tmp in closed.parents
+
+
+def test_what_came_into_use_since_it_was_shown_says_so(layout: Layout) -> None:
+    """A file is added between the plan and the second look, while `gc` waits for the module's lock."""
+    for tag in "abc":
+        install(layout, tag)
+    root = layout.generation(MODULE, 1)
+    words = (*SIFMOD, "gc", "--yes", "--now", "--ignore-jobs")
+    with module_lock(layout, MODULE, LEASE, nobody):
+        gc = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert gc.stderr is not None
+        while "waiting for the tree" not in (line := gc.stderr.readline()):
+            assert line
+        (root / "late").write_text("mine")
+    out, err = gc.communicate()
+    assert (gc.returncode, f"remove  Tiny/1.0 generation 1  {root}" in out) == (0, True)
+    assert f"== Tiny/1.0 generation 1 stays in {root}: it came into use since it was looked at\n" in err
+    assert "removed 0 generations, 0 images, 0 downloads" in err
+    assert (root / "late").read_text() == "mine"

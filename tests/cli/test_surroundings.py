@@ -1,0 +1,112 @@
+"""What is around a command and not for it to choose: modules on PYTHONPATH, few open files, a store of another tree."""
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sifmod import __version__
+from sifmod.cli.main import run
+from support.command import SIFMOD
+from support.images import Images
+from support.trial import Place, make_place
+
+INSTALLED = str(Path(sys.executable).with_name("sifmod"))
+
+
+@pytest.fixture
+def place(images: Images, tmp_path: Path) -> Place:
+    return make_place(images, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["sifmod", "yaml", "click", "json", "pathlib"])
+@pytest.mark.parametrize("how", ["{}", ":/nothing", ".:/nothing", "/nothing:{}"])
+def test_a_module_of_the_users_is_not_taken_for_one_of_ours(tmp_path: Path, name: str, how: str) -> None:
+    """On PYTHONPATH, where an empty place is the current directory."""
+    (tmp_path / f"{name}.py").write_text("raise SystemExit('not ours')\n")
+    env = {**os.environ, "PYTHONPATH": how.format(tmp_path)}
+    for words, said in ((("--version",), f"sifmod {__version__}"), (("check", "PyTorch-2.2.0"), ": ok: PyTorch/2.2.0")):
+        done = subprocess.run((INSTALLED, *words), env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert said in done.stdout
+
+
+def test_where_sifmod_itself_is_on_that_path_its_order_stays(tmp_path: Path) -> None:
+    """As EasyBuild installs it: what it needs lies in such a place too, perhaps newer than elsewhere."""
+    command = Path(__file__).parents[2] / "sifmod_command.py"
+    (tmp_path / "site" / "sifmod").mkdir(parents=True)
+    (tmp_path / "site" / command.name).write_text(command.read_text())
+    (tmp_path / "site" / "sifmod" / "__init__.py").touch()
+    (tmp_path / "site" / "sifmod" / "__main__.py").write_text("import yaml\ndef main(): return yaml.NUMBER\n")
+    (tmp_path / "site" / "yaml.py").write_text("NUMBER = 7\n")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    start = (sys.executable, "-P", "-c", "import sys, sifmod_command; sys.exit(sifmod_command.main())")
+    assert subprocess.run(start, env=env, cwd=tmp_path, check=False).returncode == 7
+
+
+@pytest.mark.parametrize("source", ["SIF", "layout"])
+def test_too_few_open_files_are_told_with_what_to_do(place: Place, images: Images, source: str) -> None:
+    """Wherever the limit is met, and never as a bug of ours."""
+    given = ("--source", images.tiny_sif if source == "SIF" else f"oci:{images.tiny_layout()}")
+    found = set()
+    for limit in range(5, 25, 1 if source == "SIF" else 2):
+        done = subprocess.run(
+            (*SIFMOD, *place.install("a"), *given, "--rebuild"),
+            env={**os.environ, **place.env, "PYTHONDONTWRITEBYTECODE": "1"},
+            preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)),  # type: ignore[misc]
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        found.add(done.returncode)
+        assert "Traceback" not in done.stderr
+        assert "a bug" not in done.stderr
+        if done.returncode == 0:
+            break
+        assert "Too many open files" in done.stderr
+        assert "hint: allow more open files (`ulimit -n 1024`), then repeat the command" in done.stderr
+    assert 0 in found
+    assert found - {0} <= {10, 18}
+    assert found != {0}
+
+
+@pytest.mark.parametrize("through", ["the store", "a link", "a link of a module"])
+def test_an_image_in_the_store_of_another_tree_is_a_warning(
+    place: Place, tmp_path: Path, through: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What that tree does not need goes with its gc, and then this module has no image."""
+    assert run([str(word) for word in place.install("a")]) == 0
+    (stored,) = place.prefix.glob("images/sha256/*.sif")
+    (tmp_path / "x.sif").symlink_to(stored)
+    source = {"the store": stored, "a link": tmp_path / "x.sif"}.get(
+        through, place.prefix / "software" / "Tiny" / "1.0" / "tiny.sif"
+    )
+    words = ["install", str(tmp_path / "b" / "Tiny-1.0.yaml"), "--source", str(source), "--skip-sanity-check"]
+    mine = str(tmp_path / "mine")
+    capfd.readouterr()
+    assert run([*words, "--link", "reference", "--prefix", mine]) == 0
+    said = capfd.readouterr().err
+    assert f"warning: Tiny/1.0 uses {source}, which {place.prefix} keeps only while a module there uses it" in said
+    assert run(["uninstall", "--purge", "--ignore-jobs", "Tiny", "--prefix", str(place.prefix)]) == 0
+    capfd.readouterr()
+    assert run(["list", "--prefix", mine]) == 0
+    assert "is missing" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("link", ["copy", "hardlink", "reference"])
+def test_an_image_that_no_other_tree_keeps_is_none(
+    place: Place, tmp_path: Path, link: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run([str(word) for word in place.install("a")]) == 0
+    (stored,) = place.prefix.glob("images/sha256/*.sif")
+    own = tmp_path / "images" / "sha256" / "own.sif"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(stored.read_bytes())
+    sources = [(own, tmp_path / "mine"), (stored, place.prefix)]
+    for source, prefix in sources if link == "reference" else [*sources, (stored, tmp_path / "other")]:
+        words = ["install", str(tmp_path / "b" / "Tiny-1.0.yaml"), "--source", str(source), "--skip-sanity-check"]
+        assert run([*words, "--link", link, "--prefix", str(prefix)]) == 0
+    assert "warning" not in capfd.readouterr().err

@@ -1,0 +1,257 @@
+"""make-squashfs and unmake-squashfs: the user's additions as one file and back, all or nothing, in real containers."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sifmod.module.plan import Wrapper
+from sifmod.module.scripts import scripts
+from support.command import Result, run
+from support.disk_state import disk_state
+from support.generation import SHELLS, make_generation
+from support.user import OrdinaryUser
+from support.user_software import Place
+from support.wrappers import WRAPPERS, Somebody, tiny_plan
+
+pytest_plugins = ("support.wrapper_fixtures",)
+
+LOOK = "cat '/user-software/a file' 2>/dev/null || echo nothing"
+FOREVER = 1 << 40  # bytes of a file with nothing in it, which takes a pack of hours
+
+
+@pytest.fixture
+def module(shared_tmp: Path, tiny: Path) -> Path:
+    return make_generation(tiny_plan(shared_tmp / "pre fix", user_software=True), tiny)
+
+
+@pytest.fixture
+def place(module: Path, shared_tmp: Path) -> Iterator[Place]:
+    """As an install leaves it: the directory is there and empty."""
+    found = Place(module, shared_tmp / "the user's own $HOME")
+    found.directory.mkdir()
+    yield found
+    assert not [path for path in found.directory.parent.iterdir() if ".part-" in path.name]
+
+
+@pytest.fixture
+def packer(module: Path, place: Place, somebody: Somebody) -> "Packer":
+    if somebody.ordinary is not None:
+        somebody.ordinary.own(place.directory.parent)
+    return Packer(module, place, somebody)
+
+
+class Packer:
+    """Somebody who packs, and looks at what a wrapper sees."""
+
+    def __init__(self, module: Path, place: Place, somebody: Somebody) -> None:
+        self.module, self.place, self.somebody = module, place, somebody
+
+    def fill(self) -> None:
+        (self.place.directory / "a file").write_text("directory\n")
+        (self.place.directory / "bin").mkdir()
+        (self.place.directory / "bin" / "tool").write_text("#!/bin/sh\necho tool\n")
+        (self.place.directory / "bin" / "tool").chmod(0o755)
+        (self.place.directory / "link").symlink_to("bin/tool")
+        if self.somebody.ordinary is not None:
+            self.somebody.ordinary.own(self.place.directory)
+
+    def run(self, name: str) -> Result:
+        return self.somebody.run((self.module / "bin" / name,))
+
+    def look(self, command: str = LOOK) -> str:
+        return self.somebody.run((self.module / "bin" / "in-sh", "-c", command)).ok().stdout
+
+    def refused(self, name: str, code: int, message: str) -> None:
+        """With this code and message, and the disk as it was."""
+        before = disk_state(self.place.directory.parent)
+        result = self.run(name)
+        assert (result.code, result.stdout.count("packed into")) == (code, 0)
+        assert message in result.stderr
+        assert "\n\nhint: " in result.stderr
+        assert disk_state(self.place.directory.parent) == before
+
+
+def test_packed_and_unpacked(packer: Packer) -> None:
+    """A wrapper takes the squashfs at once and the directory once that is gone; both ways nothing is deleted."""
+    place = packer.place
+    packer.fill()
+    before = disk_state(place.directory)
+    made = packer.run("make-squashfs").ok()
+    assert made.stderr == ""
+    assert disk_state(place.directory) == before
+    (place.directory / "a file").write_text("later\n")
+    assert packer.look() == "directory\n"
+    assert packer.look("/user-software/link; touch /user-software/new 2>/dev/null || echo read-only") == (
+        "tool\nread-only\n"
+    )
+    back = made.stdout.splitlines()[-1].strip()  # what it says to type
+    assert back.startswith("rm ")
+    for path in sorted(place.directory.rglob("*"), reverse=True):
+        (path.rmdir if path.is_dir() and not path.is_symlink() else path.unlink)()
+    unmade = packer.run("unmake-squashfs").ok()
+    assert unmade.stderr == ""
+    assert unmade.stdout.splitlines()[-1].strip() == back
+    assert place.squashfs.is_file()
+    assert (place.directory / "a file").read_text() == "directory\n"
+    assert os.readlink(place.directory / "link") == "bin/tool"
+    (place.directory / "a file").write_text("changed\n")
+    assert packer.look() == "directory\n"
+    run(("sh", "-c", back)).ok()
+    assert packer.look() == "changed\n"
+    assert (packer.module / "user-software.squashfs").is_symlink()
+    packer.run("make-squashfs").ok()
+    assert packer.look() == "changed\n"
+
+
+def test_what_is_refused(packer: Packer) -> None:
+    place = packer.place
+    packer.refused("make-squashfs", 2, "there is nothing to pack in ")
+    packer.refused("unmake-squashfs", 2, "there is nothing to unpack: no ")
+    place.directory.rmdir()
+    packer.refused("make-squashfs", 2, "there is nothing to pack in ")
+    place.directory.mkdir()
+    packer.fill()
+    packer.run("make-squashfs").ok()
+    packer.refused("make-squashfs", 3, f"{place.squashfs} is there already")
+    packer.refused("unmake-squashfs", 3, f"{place.directory} is not empty")
+    (packer.module / "user-software.squashfs").unlink()
+    packer.refused("make-squashfs", 4, "user-software.squashfs is missing\n\nhint: sifmod install PyTorch-2.2.0 brings")
+
+
+def test_without_the_place(module: Path, place: Place) -> None:
+    away = place.directory.parent.rename(place.directory.parent.with_name("away"))
+    result = run((module / "bin" / "make-squashfs",))
+    away.rename(place.directory.parent)
+    assert (result.code, result.stdout) == (4, "")
+    assert "/user-software leads to is missing\n\nhint: sifmod install PyTorch-2.2.0 brings it back\n" in result.stderr
+
+
+def test_a_directory_that_was_removed_comes_back(packer: Packer) -> None:
+    packer.fill()
+    packer.run("make-squashfs").ok()
+    packer.place.directory.rename(packer.place.directory.with_name("elsewhere"))
+    packer.run("unmake-squashfs").ok()
+    assert (packer.place.directory / "a file").read_text() == "directory\n"
+
+
+def test_inside_a_container_it_is_refused(packer: Packer) -> None:
+    packer.fill()
+    before = disk_state(packer.place.directory.parent)
+    for name in ("make-squashfs", "unmake-squashfs"):
+        path = packer.module.resolve() / "bin" / name
+        asked = (packer.module / "bin" / "in-sh", "-c", f"'{path}'")
+        result = packer.somebody.run(asked, {"APPTAINER_BIND": str(packer.module.parents[2])})
+        assert (result.code, result.stdout) == (1, "")
+        assert f"{name} does not work inside a container\n\nhint: " in result.stderr
+    assert disk_state(packer.place.directory.parent) == before
+
+
+@pytest.mark.usefixtures("place")
+def test_a_host_without_the_programs(module: Path, tmp_path: Path) -> None:
+    for name in ("readlink", "sed", "uname", "ls"):
+        (tmp_path / name).symlink_to(f"/bin/{name}")
+    for name, program in (("make-squashfs", "mksquashfs"), ("unmake-squashfs", "unsquashfs")):
+        result = run(("/bin/sh", module / "bin" / name), env={"PATH": str(tmp_path)})
+        assert (result.code, result.stdout) == (127, "")
+        assert f"{program} is not installed here\n\nhint: " in result.stderr
+
+
+def test_a_file_that_cannot_be_read_fails(module: Path, place: Place, ordinary_user: OrdinaryUser) -> None:
+    """Left to itself mksquashfs puts an empty file there, and says that all is well."""
+    packer = Packer(module, place, Somebody(ordinary_user, ordinary_user.home))
+    packer.fill()
+    (place.directory / "secret").write_text("mine\n")
+    (place.directory / "secret").chmod(0)
+    ordinary_user.own(place.directory.parent)
+    packer.refused("make-squashfs", 4, "mksquashfs failed with exit code 1; nothing has changed")
+
+
+def test_a_damaged_squashfs_fails(packer: Packer) -> None:
+    packer.fill()
+    (packer.place.directory / "large").write_text("".join(f"{number}\n" for number in range(300_000)))
+    packer.run("make-squashfs").ok()
+    whole = packer.place.squashfs.read_bytes()
+    half = len(whole) // 2
+    packer.place.squashfs.write_bytes(whole[:half] + bytes(16) + whole[half + 16 :])
+    packer.place.directory.rename(packer.place.directory.with_name("elsewhere"))
+    packer.refused("unmake-squashfs", 4, "unsquashfs failed with exit code ")
+
+
+def started(script: Path, part: str, place: Path) -> subprocess.Popen[str]:
+    """The script in a session of its own, when it has begun to write."""
+    process = subprocess.Popen(
+        [script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    while not list(place.glob(part)):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    return process
+
+
+@pytest.mark.parametrize("everybody", [False, True], ids=["the script", "the whole group"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_interrupted_nothing_has_changed(module: Path, place: Place, number: signal.Signals, everybody: bool) -> None:
+    with (place.directory / "endless").open("wb") as file:
+        file.truncate(FOREVER)
+    process = started(module / "bin" / "make-squashfs", "*.part-*", place.directory.parent)
+    (os.killpg if everybody else os.kill)(process.pid, number)
+    assert process.communicate(timeout=60)[1] == ""
+    assert process.returncode == -number
+    with pytest.raises(ProcessLookupError):  # mksquashfs is gone too
+        os.killpg(process.pid, 0)
+    assert list(place.directory.parent.rglob("*")) == [place.directory, place.directory / "endless"]
+
+
+def test_an_interrupted_unpacking_leaves_nothing(module: Path, place: Place) -> None:
+    for number in range(30_000):
+        (place.directory / str(number)).touch()
+    run((module / "bin" / "make-squashfs",)).ok()
+    place.directory.rename(place.directory.with_name("elsewhere"))
+    process = started(module / "bin" / "unmake-squashfs", "*.part-*", place.directory.parent)
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGTERM
+    assert {path.name for path in place.directory.parent.iterdir()} == {"elsewhere", "user-software.squashfs"}
+
+
+def test_killed_outright_there_is_no_squashfs_and_the_next_run_says_what_is_left(module: Path, place: Place) -> None:
+    endless = place.directory / "endless"
+    with endless.open("wb") as file:
+        file.truncate(FOREVER)
+    process = started(module / "bin" / "make-squashfs", "*.part-*", place.directory.parent)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert not place.squashfs.exists()
+    (left,) = place.directory.parent.glob("*.part-*")
+    endless.write_text("short\n")
+    made = run((module / "bin" / "make-squashfs",)).ok()
+    assert made.stderr == f"note: {left} is not finished; remove it unless another run is writing it\n"
+    assert place.squashfs.stat().st_mode & 0o777 == 0o644
+    assert left.exists()
+    left.unlink()
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+def test_every_sh_runs_them(module: Path, place: Place, shell: tuple[str, ...]) -> None:
+    (place.directory / "a file").write_text("it\n")
+    run((*shell, module / "bin" / "make-squashfs")).ok()
+    assert run((module / "bin" / "in-sh", "-c", LOOK)).ok().stdout == "it\n"
+    (place.directory / "a file").unlink()
+    run((*shell, module / "bin" / "unmake-squashfs")).ok()
+    assert (place.directory / "a file").read_text() == "it\n"
+
+
+def test_which_modules_have_them(shared_tmp: Path) -> None:
+    def of(**changes: object) -> dict[str, str]:
+        return {file.path: file.text for file in scripts(tiny_plan(shared_tmp, **changes), 1)}
+
+    assert "bin/make-squashfs" not in of()
+    assert {"bin/make-squashfs", "bin/unmake-squashfs"} <= of(user_software=True).keys()
+    own = of(user_software=True, wrappers=(*WRAPPERS, Wrapper("make-squashfs", ("mine",))))
+    assert own["bin/make-squashfs"].endswith('launch mine "$@"\n')
+    assert "bin/unmake-squashfs" in own

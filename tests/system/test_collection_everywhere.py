@@ -1,0 +1,237 @@
+"""Every shipped easyconfig at every shipped site, in every module syntax: clean files, which load and unload.
+
+Each distinct text is parsed. What takes longer is done once for each *shape*: texts that
+differ in nothing but the names of the module and of its image are one.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from loads import users, visited
+from plans import publish
+from sifmod.config.kinds import Syntax
+from sifmod.config.load import all_variants
+from sifmod.config.name import ModuleName
+from sifmod.config.settings import LoadedSite
+from sifmod.module.decide import Choices, make_plan
+from sifmod.module.plan import Plan
+from sifmod.module.render import render, render_stub
+from support.collection import FILES, SITES
+from support.command import run
+from support.config import Configuration
+from support.module_tool import ModuleTool, environment_modules, lmod
+
+SYNTAXES: dict[str, tuple[Syntax, ...]] = {"lua": ("lua",), "tcl": ("tcl",), "both": ("lua", "tcl")}
+NAME = "modulefile.lua"
+PREFIX = "/opt/sifmod"
+ROOT = f"{PREFIX}/software/Any/.generations/1/1"
+AT_ONCE = 2  # processes
+PARSE_TCL = "foreach f $argv { set c [open $f]; if {![info complete [read $c]]} { puts $f }; close $c }"
+PARSE_SH = 'for f do sh -n "$f" || echo "$f"; done'
+# a command or an assignment without anything that a shell expands or acts upon
+PLAIN = re.compile(r"( *[A-Za-z_][\w.-]*[ =])[^\"$`;|&()<>\\]*")
+# each with its own syntax; Lmod reads Tcl as well, every fourth of them here
+TOOLS = {
+    "lmod": (lmod, "lua", 1),
+    "environment modules": (environment_modules, "tcl", 1),
+    "lmod, tcl": (lmod, "tcl", 4),
+}
+
+
+def at_site(root: Path, site: str) -> tuple[Plan, ...]:
+    """The plans of the whole collection there."""
+    configuration = Configuration(root, {"SIFMOD_MODULE_SYNTAX": "both"})
+    return planned(configuration.site(site=site, prefix=PREFIX), configuration)
+
+
+def planned(site: LoadedSite, configuration: Configuration) -> tuple[Plan, ...]:
+    return tuple(
+        make_plan(each.easyconfig, site.site, Choices(path.name, "copy"), each.quirks)
+        for path in FILES
+        for each in all_variants(path, site, configuration.environ)
+    )
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Plan, ...]]:
+    """Site → every module of the collection."""
+    root = tmp_path_factory.mktemp("sites")
+    return {site: at_site(root, site) for site in SITES}
+
+
+def shape(plan: Plan) -> Plan:
+    """The plan without what tells a module from the next of its kind: names, versions, help, the image's sources."""
+    image = replace(plan.image, filename="any.sif", sources=("/any.sif",), sha256=None, available="", conversion=None)
+    about = replace(plan.help, description="any", homepage="", docurls=(), whatis=(), contents=(), origin="any")
+    module = ModuleName(plan.module.name, "1")
+    made = replace(plan, module=module, version="1", easyconfig="Any.yaml", image=image)
+    return replace(made, help=about)
+
+
+@pytest.fixture(scope="module")
+def to_load(plans: dict[str, tuple[Plan, ...]]) -> dict[str, tuple[Plan, ...]]:
+    """Site → plans: one for each shape of a modulefile, and each module of the collection somewhere at least."""
+    shapes: set[str] = set()
+    modules: set[str] = set()
+    chosen: dict[str, tuple[Plan, ...]] = {}
+    for site, of_site in plans.items():
+        # those that no earlier site has taken come first, so that few more are needed
+        by_shape = {shape(plan): plan for plan in sorted(of_site, key=lambda plan: str(plan.module) not in modules)}
+        by_text = {modulefile(made): plan for made, plan in by_shape.items()}
+        chosen[site] = tuple(plan for text, plan in by_text.items() if text not in shapes)
+        shapes |= by_text.keys()
+        modules |= {str(plan.module) for plan in chosen[site]}
+    last = list(plans)[-1]
+    missing = tuple(plan for plan in plans[last] if str(plan.module) not in modules)
+    return {**chosen, last: (*chosen[last], *missing)}
+
+
+def modulefile(plan: Plan) -> str:
+    (text,) = (file.text for file in render(replace(plan, wrappers=(), runscripts=()), 1) if file.path == NAME)
+    return text
+
+
+def batches(items: Sequence[Path], size: int = 45) -> Iterator[Sequence[Path]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def each_batch(command: Sequence[str], files: Sequence[Path]) -> None:
+    """Run the command on the files; it is content with all of them and says nothing."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for done in pool.map(lambda batch: run((*command, *batch)), batches(files)):
+            assert (done.code, done.stdout, done.stderr) == (0, "", "")
+
+
+def written(texts: Iterable[str], directory: Path) -> list[Path]:
+    """One file for each distinct text."""
+    directory.mkdir()
+    files = []
+    for number, text in enumerate(dict.fromkeys(texts)):
+        files.append(directory / str(number))
+        files[-1].write_text(text)
+    return files
+
+
+def texts(root: Path, site: str) -> dict[str, tuple[str, ...]]:
+    """Every distinct text of the collection there, by its language."""
+    made: dict[str, dict[str, None]] = {"lua": {}, "tcl": {}, "sh": {}}
+    for plan in at_site(root, site):
+        stubs = {file.path: file for file in render_stub(plan)}
+        for file in (*render(plan, 1), *stubs.values()):
+            suffix = file.path.rpartition(".")[2]
+            kind = suffix if suffix in ("lua", "tcl") else "tcl" if file.path in stubs else "sh"
+            if file.path != "runscripts/README":
+                made[kind][file.text] = None
+    return {kind: tuple(each) for kind, each in made.items()}
+
+
+def test_every_file_parses(tmp_path: Path) -> None:
+    with ProcessPoolExecutor(AT_ONCE) as pool:
+        by_site = tuple(pool.map(texts, [tmp_path] * len(SITES), SITES))
+    lua, tcl, sh = ([text for made in by_site for text in made[kind]] for kind in ("lua", "tcl", "sh"))
+    assert len(lua) == len(tcl) > 2 * len(FILES) * len(SITES)  # a modulefile and a stub
+    each_batch(("luac5.3", "-p", "--"), written(lua, tmp_path / "lua"))
+    parser = tmp_path / "parse.tcl"
+    parser.write_text(PARSE_TCL)
+    each_batch(("tclsh", str(parser)), written(tcl, tmp_path / "tcl"))
+    each_batch(("sh", "-c", PARSE_SH, "sh"), written(sh, tmp_path / "sh"))
+
+
+def test_the_parsers_find_what_is_broken(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    for command, text in ((("luac5.3", "-p", "--"), "x ="), (("sh", "-c", PARSE_SH, "sh"), "if")):
+        broken.write_text(text)
+        with pytest.raises(AssertionError):
+            each_batch(command, (broken,))
+    (tmp_path / "parse.tcl").write_text(PARSE_TCL)
+    broken.write_text("if {1} {")
+    with pytest.raises(AssertionError):
+        each_batch(("tclsh", str(tmp_path / "parse.tcl")), (broken,))
+
+
+def form(text: str) -> tuple[str, ...]:
+    """What shellcheck judges: the lines, but of plain commands the first word only, and of equal ones in a row one."""
+    lines = (plain[1] if (plain := PLAIN.fullmatch(line)) else line for line in text.splitlines())
+    return tuple(line for line, _ in groupby(lines))
+
+
+def telling(texts: Iterable[str]) -> Iterator[str]:
+    """Those that have another form, or a line, than all before: every form and every line is in one of them."""
+    forms: set[tuple[str, ...]] = set()
+    lines: set[str] = set()
+    for text in texts:
+        if form(text) not in forms or not lines.issuperset(text.splitlines()):
+            yield text
+        forms.add(form(text))
+        lines.update(text.splitlines())
+
+
+def test_texts_of_one_form_differ_in_plain_words_only() -> None:
+    """Each of these tells something new but for the last one, of whose words and lines all are there already."""
+    one, two = 'set A 1\nexec "$x"\n', "set B 'two words'\nexec \"$x\"\n"
+    other = ('set A $1\nexec "$x"\n', "set A 1\nexec $x\n", 'set A 1; exec "$x"\n', 'get A 1\nexec "$x"\n')
+    assert len({form(text) for text in (one, *other)}) == 5
+    assert form(one) == form(two)
+    both = "set A 1\nset B 'two words'\nexec \"$x\"\n"
+    assert list(telling((one, two, *other, both))) == [one, two, *other]
+
+
+def test_every_script_is_clean(plans: dict[str, tuple[Plan, ...]], tmp_path: Path) -> None:
+    texts = (
+        file.text
+        for plan in dict.fromkeys(shape(plan) for of_site in plans.values() for plan in of_site)
+        for file in render(plan, 1)
+        if file.path.startswith(("bin/", "runscripts/")) or file.path.endswith(".sh")
+        if file.path != "runscripts/README"
+    )
+    # SC1091: a wrapper sources the launcher, which is one of the texts and not where they look for it
+    files = written(telling(texts), tmp_path / "scripts")
+    assert len(files) > 60
+    each_batch(("shellcheck", "--severity", "style", "--exclude", "SC1091"), files)
+
+
+@pytest.mark.parametrize("syntax", SYNTAXES)
+def test_a_module_syntax_gives_its_modulefiles_only(tmp_path: Path, syntax: str) -> None:
+    configuration = Configuration(tmp_path, {"SIFMOD_MODULE_SYNTAX": syntax})
+    of_site = planned(configuration.site(site="generic"), configuration)
+    assert {plan.syntaxes for plan in of_site} == {SYNTAXES[syntax]}
+    for plan in dict.fromkeys(shape(plan) for plan in of_site):
+        made = {file.path: file.text for file in (*render(plan, 1), *render_stub(plan))}
+        whole = replace(plan, syntaxes=("lua", "tcl"))
+        both = {file.path: file.text for file in (*render(whole, 1), *render_stub(whole))}
+        others = {"lua": (".tcl", str(plan.module)), "tcl": (".lua",), "both": ()}[syntax]
+        assert made == {path: text for path, text in both.items() if not path.endswith(others)}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_every_module_loads_and_unloads(
+    plans: dict[str, tuple[Plan, ...]], to_load: dict[str, tuple[Plan, ...]], tmp_path: Path, tool: str
+) -> None:
+    start, syntax, every = TOOLS[tool]
+    chosen = {site: of_site[::every] for site, of_site in to_load.items()}
+    loaded = {str(plan.module) for of_site in chosen.values() for plan in of_site}
+    assert every > 1 or loaded == {str(plan.module) for plan in plans["generic"]}
+    home = tmp_path / "own-home"
+    home.mkdir()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        done = pool.map(lambda site: load_each(start(home), chosen[site], tmp_path / site, SYNTAXES[syntax]), chosen)
+        assert sum(done) == sum(map(len, chosen.values()))
+
+
+def load_each(tool: ModuleTool, plans: tuple[Plan, ...], prefix: Path, syntaxes: tuple[Syntax, ...]) -> int:
+    """One after the other in one shell; how many."""
+    published = [publish(replace(plan, prefix=str(prefix), syntaxes=syntaxes)) for plan in plans]
+    steps = [f"module {verb} {made.plan.module}" for made in published for verb in ("load", "unload")]
+    before, *after = visited(tool, prefix / "modules", *steps)
+    for made, loaded, unloaded in zip(published, after[::2], after[1::2], strict=True):
+        name = made.plan.module.variable
+        assert loaded.environment["SIF"] == loaded.environment[f"SIF{name}"] == str(made.image)
+        assert loaded.environment[f"EBROOT{name}"] == str(made.root)
+        assert users(unloaded) == users(before), made.plan.module
+    return len(published)

@@ -1,0 +1,75 @@
+"""The rooms of the house (docs/design.md, section 2): imports go one way, and only cli/ prints or exits."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sifmod
+
+PACKAGE = Path(sifmod.__file__).parent
+# each room may import the rooms below it, and itself
+BELOW: dict[str, set[str]] = {
+    "errors": set(),
+    "system": set(),
+    "digest": set(),
+    "config": {"errors", "system", "digest"},
+    "imports": {"errors", "system", "digest", "config"},
+    "module": {"errors", "system", "digest", "config"},
+    "image": {"errors", "system", "digest", "config", "module"},
+    "tree": {"errors", "system", "digest", "config", "module"},
+    "actions": {"errors", "system", "digest", "config", "imports", "module", "image", "tree"},
+    "cli": {"errors", "system", "digest", "config", "imports", "module", "image", "tree", "actions"},
+}
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py" and path.parent != PACKAGE)
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room(name: str) -> str | None:
+    parts = name.split(".")
+    return parts[1] if parts[0] == "sifmod" and len(parts) > 1 and parts[1] in BELOW else None
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_one_way(path: Path) -> None:
+    own = path.relative_to(PACKAGE).parts[0]
+    rooms = {found for name in imported(ast.parse(path.read_text())) if (found := room(name))}
+    assert rooms <= BELOW[own] | {own}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_every_file_says_its_job(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if "cli" not in path.parts], ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_only_the_command_line_prints_or_exits(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            assert called not in {"print", "exit", "sys.exit", "os._exit", "quit", "sys.stdout.write"}, called
+
+
+def test_cheap_verbs_import_nothing_heavy() -> None:
+    """`list` and a repeated `install` are fast because of what they do not import."""
+    import subprocess
+    import sys
+
+    heavy = {"pydantic", "yaml", "jinja2", "requests", "rich"}
+    code = (
+        f"import sys, sifmod.cli.main, sifmod.cli.list, sifmod.cli.install;print(sorted({heavy!r} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

@@ -1,0 +1,85 @@
+"""After a crash of the node: what has a name has its data, whatever verb was running."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from support.command import SIFMOD
+from support.images import Images
+from support.syncs import calls, mistakes, traced
+from support.trial import Place, make_place
+
+
+@pytest.fixture
+def place(images: Images, tmp_path: Path) -> Place:
+    return make_place(images, tmp_path)
+
+
+def sifmod(place: Place, words: Sequence[str | Path], *options: str) -> list[str]:
+    """What was wrong with the order of syncs of one command; `options` are strace's."""
+    lines = trace(place, words, *options)
+    assert any(call in line for line in lines for call in (" rename(", " renameat(", " link(", "linkat("))
+    return mistakes(lines, place.directory, [*place.directory.glob("traces-*"), place.directory / ".config"])
+
+
+def trace(place: Place, words: Sequence[str | Path], *options: str) -> list[str]:
+    """The system calls of one command."""
+    number = sum(path.name.startswith("traces-") for path in place.directory.iterdir())
+    result, lines = traced(place.directory / f"traces-{number}", (*SIFMOD, *words), place.env, *options)
+    result.ok()
+    return lines
+
+
+NO_LINKS = "inject=link,?linkat:error=EMLINK"
+
+
+def test_every_verb_syncs_data_before_names_and_names_before_it_ends(place: Place) -> None:
+    own = place.prefix / "software" / "Tiny" / "1.0" / "own" / "inner"
+    module = ("Tiny/1.0", "--prefix", place.prefix)
+    assert sifmod(place, place.install("a")) == []
+    own.mkdir(parents=True)
+    (own / "results.csv").write_text("mine")
+    (own / "link").symlink_to("results.csv")
+    (own / "results.csv").chmod(0o750)
+    os.utime(own / "results.csv", (1, 1))
+    assert sifmod(place, place.install("b")) == []
+    assert (place.prefix / "software" / "Tiny" / "1.0" / "own" / "inner" / "link").read_text() == "mine"
+    assert sifmod(place, place.install("c"), "-e", NO_LINKS) == []
+    assert (place.prefix / "software" / "Tiny" / "1.0" / "own" / "inner" / "link").read_text() == "mine"
+    copied = (own / "results.csv").stat()
+    assert (copied.st_nlink, copied.st_mode & 0o777, copied.st_mtime) == (1, 0o750, 1)
+    assert sifmod(place, place.install("b")) == []
+    (place.prefix / "software" / "Tiny" / "1.0" / "tiny.sif").unlink()
+    assert sifmod(place, place.install("b")) == []
+    assert sifmod(place, ("rollback", *module)) == []
+    assert sifmod(place, ("uninstall", *module)) == []
+    for mine in place.prefix.glob("software/Tiny/.generations/1.0/*/own"):
+        shutil.rmtree(mine)
+    assert sifmod(place, ("gc", "--yes", "--days", "0", "--prefix", place.prefix)) == []
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_a_fetch_too(place: Place, images: Images, force: tuple[str, ...]) -> None:
+    source = f"oci:{images.tiny_layout()}"
+    target = place.directory / "out" / "x.sif"
+    target.parent.mkdir()
+    assert sifmod(place, ("fetch", source, "--prefix", place.prefix, *force)) == []
+    assert sifmod(place, ("fetch", source, "--prefix", place.prefix, "-o", target, *force)) == []
+    target.unlink()
+    assert sifmod(place, ("fetch", source, "--prefix", place.prefix, "-o", target), "-e", NO_LINKS) == []
+
+
+def test_an_import_too(place: Place) -> None:
+    source = Path(__file__).parents[1] / "import" / "shpc" / "samtools" / "container.yaml"
+    assert sifmod(place, ("import", source, "-o", place.directory)) == []
+
+
+def test_the_stores_receipt_is_there_before_its_image(place: Place) -> None:
+    """An image without one is nobody's, and is never removed."""
+    lines = trace(place, place.install("a"))
+    names = [paths[-1] for call, paths, _ in calls(lines) if call.startswith("rename")]
+    stored = [Path(name).suffix for name in names if "/images/sha256/" in name]
+    assert stored == [".json", ".sif"]

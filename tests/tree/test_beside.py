@@ -1,0 +1,216 @@
+"""A store of one file: what is incomplete lies beside the target, and what is there is replaced only when told."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+
+import pytest
+
+from sifmod.errors import FetchError, PermissionsError
+from sifmod.tree.beside import Beside, beside
+from support.command import SIFMOD
+from support.disk_state import disk_state, file_state
+from support.hosts import on_host
+from support.identity import call_as
+from support.images import Images
+from support.steps import some
+from support.tree import LEASE, nobody
+from support.user import OrdinaryUser
+from support.victim import Outcome, Victim
+
+
+@pytest.fixture
+def place(shared_tmp: Path) -> Path:
+    """An empty directory."""
+    return shared_tmp
+
+
+KEY = "0123456789abcdef"
+
+
+def at(target: Path, *, replace: bool = False) -> AbstractContextManager[Beside]:
+    """The store of this file, for which nobody else is waited."""
+    return beside(target, LEASE, nobody, replace=replace)
+
+
+def put(store: Beside, content: bytes) -> Path:
+    with store.incoming() as incoming:
+        incoming.write_bytes(content)
+        return store.add(incoming, "0" * 64)
+
+
+def test_a_complete_file_takes_its_place_alone(place: Path) -> None:
+    target = place / "x.sif"
+    with at(target) as store:
+        assert put(store, b"image") == target
+    assert target.read_bytes() == b"image"
+    assert os.listdir(place) == ["x.sif"]
+
+
+def test_a_file_that_is_there_stays(place: Path) -> None:
+    target = place / "x.sif"
+    target.write_bytes(b"mine")
+    before = disk_state(place)
+    with pytest.raises(FetchError, match="exists already") as caught, at(target):
+        pass
+    assert "--force" in caught.value.hint
+    assert disk_state(place) == before
+
+
+def test_a_file_that_comes_meanwhile_stays(place: Path) -> None:
+    target = place / "x.sif"
+    with pytest.raises(FetchError, match="exists already"), at(target) as store:
+        target.write_bytes(b"another was faster")
+        before = file_state(target)
+        put(store, b"image")
+    assert file_state(target) == before
+    assert os.listdir(place) == ["x.sif"]
+
+
+def test_with_force_it_is_replaced(place: Path) -> None:
+    target = place / "x.sif"
+    target.write_bytes(b"old")
+    with at(target, replace=True) as store:
+        put(store, b"new")
+    assert target.read_bytes() == b"new"
+    assert os.listdir(place) == ["x.sif"]
+
+
+def test_a_directory_is_no_target(place: Path) -> None:
+    with pytest.raises(FetchError, match="is a directory"), at(place, replace=True):
+        pass
+
+
+def test_what_was_received_stays_until_it_is_finished(place: Path) -> None:
+    with pytest.raises(RuntimeError), at(place / "x.sif") as store, store.partial(KEY) as partial:
+        (partial / "blob").write_bytes(b"half")
+        raise RuntimeError
+    assert [path.name for path in place.rglob("blob")] == ["blob"]
+    with at(place / "x.sif") as store, store.partial(KEY) as again:
+        assert (again / "blob").read_bytes() == b"half"
+        store.finished(again)
+    assert list(place.iterdir()) == []
+
+
+def test_the_workspace_goes(place: Path) -> None:
+    with at(place / "x.sif") as store, store.workspace() as workspace:
+        (workspace / "inner").mkdir()
+    assert list(place.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_written_is_told(place: Path, ordinary_user: OrdinaryUser) -> None:
+    place.chmod(0o555)
+    before = disk_state(place)
+
+    def fetch() -> str:
+        try:
+            with at(place / "x.sif"):
+                return "it could be written"
+        except PermissionsError as error:
+            return error.message
+
+    assert call_as(ordinary_user.user, fetch) == f"cannot write into {place}"
+    assert disk_state(place) == before
+
+
+def test_a_directory_that_is_not_there_is_told(place: Path) -> None:
+    with pytest.raises(FetchError, match=f"there is no directory {place}/a"), at(place / "a" / "x.sif"):
+        pass
+    assert list(place.iterdir()) == []
+
+
+class Hosts:
+    """Two hosts that fetch one SIF into one file, whose directory both see."""
+
+    def __init__(self, place: Path, sif: Path, stack: ExitStack) -> None:
+        self.target = place / "x.sif"
+        self.words = ("fetch", "--prefix", place / "prefix", sif, "-o", self.target)
+        self.content = sif.read_bytes()
+        self.env = {"PATH": os.environ["PATH"], "HOME": str(place / "home"), "SIFMOD_LOCK_LEASE": "1"}
+        victims = [stack.enter_context(Victim(self.env, *on_host(name))) for name in ("one", "two")]
+        self.one, self.two = victims
+        self.steps = self.one.run(self.words).steps
+        self.target.unlink()
+
+    def stopped(self, step: int) -> Outcome:
+        """A run on the first host, stopped at this step."""
+        outcome = self.one.run(self.words, "stopped", step)
+        assert (outcome.code, outcome.steps) == (None, step)
+        return outcome
+
+    @property
+    def held(self) -> bool:
+        """Whether a run has its directory in the staging of the lock."""
+        return any(self.target.parent.glob(".x.sif.fetching/.staging/*"))
+
+    def check(self, before: tuple[object, ...] = ()) -> None:
+        """The file is whole, and (as `before` says) still the same one; nothing lies beside it."""
+        assert self.target.read_bytes() == self.content
+        assert before in ((), file_state(self.target))
+        assert [path.name for path in self.target.parent.rglob("*")] == ["x.sif"]
+        self.target.unlink()
+
+
+@pytest.fixture
+def hosts(place: Path, images: Images) -> Iterator[Hosts]:
+    with ExitStack() as stack:
+        yield Hosts(place, images.tiny_sif, stack)
+
+
+def test_of_a_run_that_died_at_some_step_nothing_is_left(hosts: Hosts) -> None:
+    """It is another host that finishes: it waits until the lease has run out, where the lock was held."""
+    waited = 0
+    for step in some(1, hosts.steps, 2):
+        assert hosts.one.run(hosts.words, "killed", step).code == -9
+        held = hosts.held
+        outcome = (hosts.two if held and not waited else hosts.one).run((*hosts.words, "--force"))
+        assert outcome.code == 0, outcome.stderr
+        waited += held
+        hosts.check()
+    assert waited > 3
+
+
+def test_a_run_that_is_overtaken_changes_nothing_more(hosts: Hosts) -> None:
+    """Stopped for longer than its lease, on another host."""
+    overtaken = 0
+    for step in some(1, hosts.steps, 2):
+        stopped = hosts.stopped(step)
+        if not hosts.held:
+            hosts.one.resume(stopped)
+            hosts.target.unlink(missing_ok=True)
+            continue
+        outcome = hosts.two.run((*hosts.words, "--force"))
+        assert outcome.code == 0, outcome.stderr
+        before = file_state(hosts.target)
+        woken = hosts.one.resume(stopped)
+        if woken.code != 0:  # it had all but the end behind it
+            overtaken += 1
+            assert "fetch was taken over" in woken.stderr, woken.stderr
+        hosts.check(before)
+    assert overtaken > 2
+
+
+def test_a_run_on_another_host_that_lives_is_waited_for(hosts: Hosts) -> None:
+    """Where flock does not reach across hosts (NFS, Lustre), nor any other lock of the kernel's."""
+    hosts.env["SIFMOD_LOCK_LEASE"] = "60"
+    with Victim(hosts.env, *on_host("one")) as one:
+        for step in range(hosts.steps, 0, -1):
+            stopped = one.run(hosts.words, "stopped", step)
+            begun = any(path.stat().st_size for path in hosts.target.parent.rglob("*incoming*"))
+            if begun and not hosts.target.exists():
+                break
+            one.resume(stopped)
+            hosts.target.unlink(missing_ok=True)
+        strace = ("strace", "-f", "-qqq", "-o", "/dev/null", "-e", "inject=flock:error=ENOLCK")
+        words = (*on_host("two"), *strace, *SIFMOD, *map(str, hosts.words))
+        other = subprocess.Popen(words, env=hosts.env, stderr=subprocess.PIPE, text=True)
+        assert other.stderr is not None
+        said = [other.stderr.readline(), other.stderr.readline()]
+        assert f"waiting for {hosts.target}, which process {stopped.pid} on one is working on" in said[1]
+        assert one.resume(stopped).code == 0
+        before = file_state(hosts.target)
+        assert "exists already; nothing was fetched" in other.communicate()[1]
+        assert other.returncode == 10
+    hosts.check(before)

@@ -1,0 +1,183 @@
+"""Small promises of install and its files: each was once broken by fuzz/faults.py without a test that noticed."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from plans import plan
+from sifmod.actions.author.draft_site import Survey, draft_site
+from sifmod.cli.main import run
+from sifmod.module.render import render
+from sifmod.tree import jobs
+from sifmod.tree.change import Change
+from sifmod.tree.disk import move, take, write
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import lock
+from sifmod.tree.remove import prune
+from support.images import Images
+
+
+@pytest.fixture
+def easyconfig(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    path = tmp_path / "Tiny-1.0.yaml"
+    path.write_text(f"name: Tiny\nversion: '1.0'\nimage: {{sources: ['{images.tiny_sif}']}}\nwrappers: [sh]\n")
+    return path
+
+
+def test_a_dry_run_in_json(easyconfig: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", "--dry-run", "--json", str(easyconfig)]) == 0
+    row = {"easyconfig": str(easyconfig), "module": "Tiny/1.0", "mark": " "}
+    assert json.loads(capfd.readouterr().out) == [row]
+
+
+def test_own_files_are_told_when_there_are_some(
+    easyconfig: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    generations = tmp_path / "prefix" / "software" / "Tiny" / ".generations" / "1.0"
+    for _ in range(2):
+        assert run(["install", "--rebuild", str(easyconfig)]) == 0
+        assert "your own files" not in capfd.readouterr().err
+    (generations / "2" / "mine").write_text("1")
+    assert run(["install", "--rebuild", str(easyconfig)]) == 0
+    assert "your own files come along: mine" in capfd.readouterr().err
+    os.mkfifo(generations / "3" / "pipe")
+    assert run(["install", "--rebuild", str(easyconfig)]) == 0
+    said = capfd.readouterr().err
+    assert "your own files come along: mine" in said
+    assert "your own files stay in the last generation: pipe" in said
+
+
+def test_every_text_ends_with_one_line_end() -> None:
+    for file in render(plan(), 1):
+        assert file.text.endswith("\n"), file.path
+        assert not file.text.endswith("\n\n"), file.path
+
+
+def test_a_change_that_fails_half_way_gives_everything_back(tmp_path: Path) -> None:
+    """Content and mode of a file, and the text of a link."""
+    place = tmp_path / "prefix" / "modules"
+    place.mkdir(parents=True)
+    (place / "file").write_text("old")
+    (place / "file").chmod(0o640)
+    (place / "link").symlink_to("somewhere")
+    (place / "removed").write_text("kept")
+    (place / "full").mkdir()
+    (place / "full" / "of").write_text("something")
+    layout = Layout(tmp_path / "prefix")
+    with lock(layout, "x", 60, lambda _who: None) as held:
+        change = Change(held, layout.prefix)
+        change.file(place / "file", "new")
+        change.link(place / "link", "elsewhere")
+        change.file(place / "new", "new")
+        change.remove(place / "removed")
+        change.link(place / "other", "x")
+        (place / "other").mkdir()  # so that the last step fails
+        (place / "other" / "file").touch()
+        with pytest.raises(OSError, match="other"):
+            change.apply()
+    assert ((place / "file").read_text(), (place / "file").stat().st_mode & 0o777) == ("old", 0o640)
+    assert os.readlink(place / "link") == "somewhere"
+    assert (place / "removed").read_text() == "kept"
+    assert not (place / "new").exists()
+
+
+def test_empty_directories_go_up_to_the_top_and_past_those_that_are_gone(tmp_path: Path) -> None:
+    (tmp_path / "top" / "a" / "b").mkdir(parents=True)
+    prune(tmp_path / "top" / "a" / "b" / "gone" / "too", tmp_path / "top")
+    assert os.listdir(tmp_path / "top") == []
+    (tmp_path / "top" / "a" / "b").mkdir(parents=True)
+    (tmp_path / "top" / "a" / "file").touch()
+    prune(tmp_path / "top" / "a" / "b", tmp_path / "top")
+    assert os.listdir(tmp_path / "top" / "a") == ["file"]
+    prune(tmp_path / "top" / "x", tmp_path / "elsewhere")
+    assert (tmp_path / "top").is_dir()
+
+
+def test_a_file_is_on_the_disk_before_its_name_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each fsync, by what it is of: the file, and then its directory; and a failure is not hidden."""
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), tmp_path))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    write(tmp_path / "new", b"x" * 100_000, tmp_path)
+    assert synced == ["new"]
+    move(tmp_path / "new", tmp_path / "made" / "there", tmp_path)
+    assert synced == ["new", "made"]
+    take(tmp_path / "made" / "there", tmp_path / "back", tmp_path)
+    assert synced == ["new", "made", "made"]
+    assert (tmp_path / "back").read_bytes() == b"x" * 100_000
+
+
+def test_a_draft_for_networks_of_two_kinds() -> None:
+    for networks, plugin in ((("ib0", "hsn0"), "AWS Libfabric"), (("ib0", "ib1"), "IB")):
+        text = draft_site("yes", ("cuda", "seen"), Survey((), (), (), (), networks))
+        assert f"NCCL_NET: {plugin}\n" in text
+
+
+def test_uninstall_cleans_up_after_a_run_that_was_killed(easyconfig: Path, tmp_path: Path) -> None:
+    """Of another module too, and before it looks for its own."""
+    assert run(["install", "-q", str(easyconfig)]) == 0
+    layout = Layout(tmp_path / "prefix")
+    with lock(layout, "Other@1", 60, lambda _who: None) as held:
+        left = held.directory
+    left.mkdir(parents=True)
+    (left / "1.new").touch()
+    assert run(["uninstall", "Tiny/1.0"]) == 0
+    assert not left.exists()
+
+
+def test_what_is_no_regular_file_is_no_image(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "Device-1.yaml"
+    path.write_text("name: Device\nversion: '1'\nimage: {sources: [/dev/null], filename: x.sif}\n")
+    assert run(["install", "--prefix", str(tmp_path / "prefix"), str(path)]) == 10
+    assert "/dev/null is not a regular file" in capfd.readouterr().err
+
+
+def test_an_install_says_from_where(easyconfig: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", str(easyconfig)]) == 0
+    assert f"Tiny/1.0: installing from {easyconfig}\n" in capfd.readouterr().err
+    assert run(["install", "--rebuild", "--quiet", str(easyconfig)]) == 0
+    assert "installing from" not in capfd.readouterr().err
+
+
+def test_a_module_that_cannot_be_published_is_not_there(
+    easyconfig: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A file stands where the modulefile's directory has to be."""
+    place = tmp_path / "prefix" / "modules" / "Tiny"
+    place.parent.mkdir(parents=True)
+    place.write_text("somebody's")
+    assert run(["install", str(easyconfig)]) == 18
+    assert "cannot publish Tiny/1.0" in capfd.readouterr().err
+    assert place.read_text() == "somebody's"
+    assert os.listdir(place.parent) == ["Tiny"]
+    assert list((tmp_path / "prefix").glob("software/Tiny/1.0")) == []
+    assert run(["list"]) == 0
+    assert "Tiny" not in capfd.readouterr().out
+
+
+def test_a_squeue_that_does_not_answer_keeps_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    squeue = tmp_path / "bin" / "squeue"
+    squeue.parent.mkdir()
+    squeue.write_text("#!/bin/sh\nexec sleep 60\n")
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{squeue.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(jobs, "_TIMEOUT", 0.2)
+    assert jobs.ask_slurm(tmp_path).unknown.startswith("squeue did not answer: ")
+
+
+def test_doctor_says_who_chose_the_prefix(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(["doctor"])
+    assert "default, images over 2 GB are asked about" in capfd.readouterr().out
+    monkeypatch.setenv("SIFMOD_PREFIX", str(own_home / "mine"))
+    run(["doctor"])
+    assert f"{own_home / 'mine'} (configured), " in capfd.readouterr().out

@@ -1,0 +1,425 @@
+"""A member of the group plants things in the prefix: what another one then runs does nothing outside of it."""
+
+import ctypes
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from sifmod.actions.gc import apply_gc, plan_gc
+from sifmod.actions.list import list_modules
+from sifmod.actions.listener import Listener
+from sifmod.actions.rollback import rollback
+from sifmod.actions.uninstall import uninstall
+from sifmod.cli.main import run as sifmod
+from sifmod.errors import InstallError, SifmodError
+from sifmod.tree.generation import tidy
+from sifmod.tree.layout import HISTORY, RECEIPT, Layout
+from sifmod.tree.lease import newest, this_process
+from sifmod.tree.lock import left_over, lock
+from sifmod.tree.remove import remove_tree
+from sifmod.tree.stage import STUBS
+from sifmod.tree.store import entries
+from support.command import User
+from support.disk_state import disk_state
+from support.identity import call_as
+from support.members import Members, make_members
+from support.tree import MODULE, install, nobody
+from support.user import OrdinaryUser
+
+LEASE = 0.3  # seconds: what is planted never beats
+STEERING = "\x1b]0;x\x07"  # sets a terminal's title
+_EXCHANGE = 2  # renameat2(2)
+
+
+@pytest.fixture
+def members(shared_tmp: Path, tmp_path: Path, ordinary_user: OrdinaryUser) -> Members:
+    made = make_members(shared_tmp, ordinary_user)
+    everything(Layout(tmp_path / "prefix"))  # what is imported late is imported here: its files may be closed to users
+    made.by(made.ann, lambda: [install(Layout(made.prefix), tag) for tag in "ab"])
+    return made
+
+
+def everything(layout: Layout) -> list[str]:
+    """Every verb that changes the tree, as one goes on working in it; what each said that it cannot do."""
+    said = []
+    for do in (
+        lambda: tidy(layout, LEASE, print),
+        lambda: install(layout, "c", lease=LEASE, on_wait=print),
+        lambda: rollback(layout, MODULE, None, LEASE, Listener(print)),
+        lambda: rollback(layout, MODULE, 1, LEASE, Listener(print)),
+        lambda: uninstall(layout, MODULE, LEASE, Listener(print)),
+        lambda: apply_gc(layout, plan_gc(layout, 0.0, ask_jobs=False), LEASE, Listener(print)),
+        lambda: install(layout, "d", lease=LEASE, on_wait=print),
+    ):
+        try:
+            do()
+        except SifmodError as error:
+            said.append(str(error))
+    list_modules(layout)
+    return said
+
+
+def rewritten(root: Path, change: Callable[[dict[str, object]], None]) -> None:
+    """Another receipt in the place of the one of this generation."""
+    receipt = root / RECEIPT
+    fields = json.loads(receipt.read_text())
+    change(fields)
+    receipt.unlink()
+    receipt.write_text(json.dumps(fields))
+
+
+def stub_out(text: str) -> Callable[[Path, Path], None]:
+    def plant(prefix: Path, home: Path) -> None:
+        """S1: a stub whose path leads to a file of Ann's, with the digest of what is there."""
+        data = f"Ann's {text}\n".encode()
+        way = os.path.relpath(home / text, prefix / "modules")
+        for root in prefix.glob("software/Tiny/.generations/1.0/[0-9]*"):
+            rewritten(root, lambda fields: fields.update(stubs=[[way, hashlib.sha256(data).hexdigest(), 0o644]]))
+
+    return plant
+
+
+def new_stub_out(prefix: Path, home: Path) -> None:
+    """S1: a stub whose path leads to where Ann has no file yet; its text is where the path leads from the copies."""
+    way = os.path.relpath(home / ".bash_login", prefix / "modules")
+    for root in prefix.glob("software/Tiny/.generations/1.0/[0-9]*"):
+        text = Path(os.path.normpath(root / STUBS / way))
+        text.parent.mkdir(parents=True)
+        text.write_text("echo planted\n")
+        digest = hashlib.sha256(text.read_bytes()).hexdigest()
+        rewritten(root, lambda fields, digest=digest: fields.update(stubs=[[way, digest, 0o644]]))  # type: ignore[misc]
+
+
+def file_out(prefix: Path, home: Path) -> None:
+    """S1: files and links of the generation that lead to Ann's home."""
+    for root in prefix.glob("software/Tiny/.generations/1.0/[0-9]*"):
+        way = os.path.relpath(home / ".bashrc", root)
+        rewritten(root, lambda fields, way=way: fields.update(links=[[way, "x"]], files=[[way, "0" * 64, 0o644]]))  # type: ignore[misc]
+
+
+def stub_text_is_a_link(prefix: Path, home: Path) -> None:
+    """What `rollback` would publish is a link to what only Ann can read."""
+    for copy in prefix.glob("software/Tiny/.generations/1.0/[0-9]*/share/modules/Tiny/1.0.lua"):
+        copy.unlink()
+        copy.symlink_to(home / ".profile")
+    (prefix / "modules" / "Tiny" / "1.0.lua").unlink()
+
+
+def staging_names(prefix: Path, home: Path) -> None:  # noqa: ARG001
+    """S2: names that lead out when their @ is read as /."""
+    for name in ("T@..@..@..@home@ann.7.ab", "..@..@home@ann.7.ab.fenced", "@home@ann.7.ab", "Tiny@...3.ab", "..3.ab"):
+        (prefix / ".staging" / name).mkdir()
+
+
+def staging_names_a_year(prefix: Path, home: Path) -> None:
+    """S2: such a name, and a number that was placed: a directory of Ann's has that number."""
+    generations = prefix / "software" / "Tiny" / ".generations"
+    name = f"Tiny@{os.path.relpath(home / 'work', generations)}".replace("/", "@")
+    (prefix / ".staging" / f"{name}.1.ab").mkdir()
+    (prefix / ".staging" / f"{name}.1.ab" / "2024.placed").write_text("")
+
+
+def staging_notes(prefix: Path, home: Path) -> None:  # noqa: ARG001
+    """S2: what was placed is no number."""
+    (prefix / ".staging/Tiny@1.0.1.ab").mkdir()
+    for note in ("work.placed", "1.placed", "x.placed", "..placed", "9" * 30 + ".placed"):
+        (prefix / ".staging/Tiny@1.0.1.ab" / note).write_text("")
+
+
+def placed_is_a_link(prefix: Path, home: Path) -> None:
+    """S2: a generation that was placed is a link to a directory of Ann's."""
+    (prefix / "software/Tiny/.generations/1.0/77").symlink_to(home / "work")
+    (prefix / ".staging/Tiny@1.0.1.ab").mkdir()
+    (prefix / ".staging/Tiny@1.0.1.ab/77.placed").write_text("")
+
+
+def links_in_the_way(*places: str) -> Callable[[Path, Path], None]:
+    def plant(prefix: Path, home: Path) -> None:
+        """A directory of the prefix becomes a link to Ann's home."""
+        for place in places:
+            with suppress(OSError):
+                (prefix / place).rename(prefix / f"away-{place.replace('/', '-')}")
+            (prefix / place).parent.mkdir(parents=True, exist_ok=True)
+            (prefix / place).symlink_to(home / "work")
+
+    return plant
+
+
+def staging_holds_links(prefix: Path, home: Path) -> None:
+    """What a dead run has left is a link, or holds some."""
+    (prefix / ".staging/Tiny@1.0.1.ab").symlink_to(home)
+    (prefix / ".staging/Tiny@1.0.1.cd.fenced").mkdir()
+    (prefix / ".staging/Tiny@1.0.1.cd.fenced/generation").symlink_to(home / "work")
+    (prefix / ".staging/Tiny@1.0.1.cd.fenced/1.old").symlink_to(home / ".bashrc")
+
+
+def beats(prefix: Path, home: Path) -> None:
+    """S5: the beat that Ann's run will write is a link to a file of hers, and of every number to come."""
+    for chain in (prefix / ".locks").iterdir():
+        for number in range(1, 30):
+            with suppress(FileExistsError):
+                (chain / f"{number}.beat").symlink_to(home / ".profile")
+
+
+def lock_files(prefix: Path, home: Path) -> None:
+    """The file that flock is taken on is a link."""
+    for chain in (prefix / ".locks").iterdir():
+        with suppress(FileNotFoundError):
+            (chain / f"{os.uname().nodename}.lock").unlink()
+        (chain / f"{os.uname().nodename}.lock").symlink_to(home / ".bashrc")
+
+
+def leases(text: str) -> Callable[[Path, Path], None]:
+    def plant(prefix: Path, home: Path) -> None:  # noqa: ARG001
+        """S6: a lease that says this."""
+        chain = prefix / ".locks/Tiny@1.0"
+        last = newest(chain).number
+        (chain / f"{last + 1}.lease").symlink_to(text)
+
+    return plant
+
+
+def holder(**fields: object) -> str:
+    return json.dumps(this_process(1.0)._asdict() | {"token": "f" * 16, "host": "elsewhere"} | fields)
+
+
+def history(text: str) -> Callable[[Path, Path], None]:
+    def plant(prefix: Path, home: Path) -> None:  # noqa: ARG001
+        """S6: a history that says this."""
+        path = prefix / "software/Tiny/.generations/1.0" / HISTORY
+        path.unlink()
+        path.write_text(text)
+
+    return plant
+
+
+def pipes(prefix: Path, home: Path) -> None:  # noqa: ARG001
+    """What is read is a pipe that nobody writes into."""
+    generations = prefix / "software/Tiny/.generations/1.0"
+    (generations / HISTORY).unlink()
+    os.mkfifo(generations / HISTORY)
+    (generations / "1" / RECEIPT).unlink()
+    os.mkfifo(generations / "1" / RECEIPT)
+    for record in prefix.glob("images/sha256/*.json"):
+        record.unlink()
+        os.mkfifo(record)
+
+
+def store_receipts(prefix: Path, home: Path) -> None:
+    """The store's receipts tell of other places, and one is a link to what Ann has."""
+    for number, record in enumerate(sorted(prefix.glob("images/sha256/*.json"))):
+        record.unlink()
+        if number:
+            record.symlink_to(home / ".profile")
+        else:
+            record.write_text(json.dumps({"sha256": "../../../home/ann/work", "size": "x", "given": [[[]]]}))
+
+
+def odd_names(prefix: Path, home: Path) -> None:  # noqa: ARG001
+    """Modules, versions and generations whose names steer a terminal or are none."""
+    for name in (STEERING, "..x", "a b", "x\n", "Tiny@9"):
+        (prefix / "software" / name / ".generations" / name / "1").mkdir(parents=True)
+        (prefix / "software" / "Tiny" / ".generations" / name / "1").mkdir(parents=True)
+    for number in ("0", "01", "²", "9" * 40):
+        (prefix / "software/Tiny/.generations/1.0" / number).mkdir()
+
+
+def partials(prefix: Path, home: Path) -> None:
+    """A download to go on with is a link to Ann's work."""
+    (prefix / "images" / "partial").mkdir(exist_ok=True)
+    (prefix / "images" / "partial" / ("a" * 64)).symlink_to(home / "work")
+    os.utime(prefix / "images" / "partial" / ("a" * 64), (1, 1), follow_symlinks=False)
+
+
+ATTACKS = {
+    "a stub in the home": stub_out(".bashrc"),
+    "another stub in the home": stub_out("work/results.csv"),
+    "files and links in the home": file_out,
+    "a stub's text is a link": stub_text_is_a_link,
+    "names of staging": staging_names,
+    "a name of staging and a year": staging_names_a_year,
+    "notes of staging": staging_notes,
+    "what was placed is a link": placed_is_a_link,
+    "modules is a link": links_in_the_way("modules"),
+    "the module's modules are a link": links_in_the_way("modules/Tiny"),
+    "software is a link": links_in_the_way("software"),
+    "the module's software is a link": links_in_the_way("software/Tiny"),
+    "generations are a link": links_in_the_way("software/Tiny/.generations"),
+    "the version's generations are a link": links_in_the_way("software/Tiny/.generations/1.0"),
+    "images are a link": links_in_the_way("images"),
+    "the store is a link": links_in_the_way("images/sha256"),
+    "staging is a link": links_in_the_way(".staging"),
+    "locks are a link": links_in_the_way(".locks"),
+    "a lock is a link": links_in_the_way(".locks/Tiny@1.0"),
+    "user-software is a link": links_in_the_way("user-software"),
+    "links in staging": staging_holds_links,
+    "beats are links": beats,
+    "lock files are links": lock_files,
+    "a lease for ever": leases(holder(seconds=1e9)),
+    "a lease that is not a number": leases(holder(seconds=float("nan"))),
+    "a lease that steers the terminal": leases(holder(host=STEERING)),
+    "a lease of another type": leases(holder(pid="1", seconds=[])),
+    "a lease in brackets": leases("[" * 4000),
+    "a history in brackets": history("[" * 100_000),
+    "a history of other types": history('[["1", "now"], {}, 3]'),
+    "a history of no numbers": history("[[1, NaN], [2, 1e999]]"),
+    "a history to come": history("[[2, 1e17]]"),
+    "pipes": pipes,
+    "receipts of the store": store_receipts,
+    "odd names": odd_names,
+    "downloads": partials,
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
+def test_nothing_happens_outside_the_prefix(
+    members: Members, attack: Callable[[Path, Path], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = disk_state(members.home)
+    members.by(members.bob, lambda: attack(members.prefix, members.home))
+    said = members.by(members.ann, lambda: everything(Layout(members.prefix)))
+    assert disk_state(members.home) == before
+    assert "\x1b" not in "".join(said) + "".join(capfd.readouterr())
+    for path in members.prefix.rglob("*"):  # nothing that only Ann can read has come into the tree
+        if path.is_file() and not path.is_symlink():
+            assert not path.read_bytes().startswith(b"Ann's "), path
+
+
+def test_rollback_writes_nothing_outside_the_prefix(members: Members) -> None:
+    before = disk_state(members.home)
+    members.by(members.bob, lambda: new_stub_out(members.prefix, members.home))
+
+    def back() -> None:
+        with suppress(SifmodError):
+            rollback(Layout(members.prefix), MODULE, 1, LEASE, Listener(print))
+
+    members.by(members.ann, back)
+    assert disk_state(members.home) == before
+
+
+def test_what_others_have_written_does_not_steer_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """S6: what receipts, names of directories and leases say, as each verb that shows the tree prints it."""
+    layout = Layout(tmp_path)
+    root = Path(install(layout, "a").root)
+    rewritten(root, lambda fields: fields["image"].update(source=STEERING))  # type: ignore[attr-defined]
+    rewritten(root, lambda fields: fields["provenance"].update(easyconfig=f"/x{STEERING}", site=STEERING))  # type: ignore[attr-defined]
+    odd_names(tmp_path, tmp_path)
+    leases(holder(host=STEERING, seconds=0.1))(tmp_path, tmp_path)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path))
+    for words in (["list"], ["show", "Tiny"], ["show", STEERING], ["verify"], ["rollback", "Tiny"], ["gc"], ["doctor"]):
+        sifmod(words)
+        said = "".join(capfd.readouterr())
+        assert not {"\x1b", "\x07"} & set(said), words
+        assert said
+
+
+def test_names_of_staging_that_are_none_are_left_alone(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    install(layout, "a")
+    layout.staging.mkdir(exist_ok=True)
+    for name in ("x", "Tiny@1.0", "Tiny@1.0.x.ab", "T@..@x.1.ab", "Tiny@1.0.1.", "Tiny@1.0.1.zz", ".1.ab"):
+        (layout.staging / name).mkdir()
+    assert left_over(layout) == ()
+    (layout.staging / "Tiny@1.0.1.ab").mkdir()
+    assert left_over(layout) == ("Tiny/1.0",)
+
+
+def removed_while_it_becomes_a_link(top: Path, step: int) -> int:
+    """Remove top/tree, in which a directory and a link are exchanged at this step; how many steps it took."""
+    library = ctypes.CDLL(None, use_errno=True)
+    steps = 0
+
+    def exchange(event: str, _: object) -> None:
+        nonlocal steps
+        if event != "open" and not event.startswith("os."):
+            return
+        steps += 1
+        if steps == step:
+            library.renameat2(-100, os.fsencode(top / "tree/inner"), -100, os.fsencode(top / "link"), _EXCHANGE)
+
+    library.renameat2  # noqa: B018 (looked up before it is needed)
+    sys.addaudithook(exchange)
+    with suppress(OSError):
+        remove_tree(top / "tree", top)
+    return steps
+
+
+def test_a_directory_that_becomes_a_link_while_it_is_removed(tmp_path: Path) -> None:
+    """At whichever step renameat2 exchanges them: what the link leads to is never entered."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("mine")
+    before = disk_state(outside)
+    myself = User(os.geteuid(), os.getegid())
+    for step in range(1, 1000):
+        top = tmp_path / str(step)
+        (top / "tree" / "inner").mkdir(parents=True)
+        (top / "tree" / "inner" / "file").write_text("")
+        (top / "link").symlink_to(outside)
+        steps = call_as(myself, lambda top=top, step=step: removed_while_it_becomes_a_link(top, step))  # type: ignore[misc]
+        assert disk_state(outside) == before, step
+        if steps < step:
+            break
+    assert 5 < step < 1000
+
+
+def test_a_tree_deeper_than_there_are_descriptors_is_removed(tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    top.mkdir()
+    here = os.open(top, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    remove_tree(top / "d", top)
+    assert list(top.iterdir()) == []
+
+
+def test_a_lock_with_a_planted_lease_is_waited_for_as_long_as_this_site_says(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    install(layout, "a")
+    leases(holder(seconds=1e9))(tmp_path, tmp_path)
+    with lock(layout, "Tiny/1.0", LEASE, print) as held:
+        held.check()
+
+
+def test_what_damaged_receipts_tell_of_images_is_not_believed(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    install(layout, "a")
+    (image,) = entries(layout)
+    record = image.path.with_suffix(".json")
+    for text in ("[" * 100_000, '{"sha256": 3, "size": 1}', json.dumps({"sha256": image.sha256, "size": "1"})):
+        record.unlink()
+        record.write_text(text)
+        assert entries(layout) == ()
+    shutil.rmtree(layout.images)
+    assert entries(layout) == ()
+
+
+def test_nobody_waits_without_a_lock(members: Members) -> None:
+    """The yardstick: with nothing planted every verb does what it is for."""
+    said = members.by(members.ann, lambda: everything(Layout(members.prefix)))
+    assert said == []
+    members.by(members.ann, lambda: install(Layout(members.prefix), "e", on_wait=nobody))
+
+
+def test_a_directory_that_is_a_link_is_named(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "prefix")
+    install(layout, "a")
+    layout.images.rename(tmp_path / "elsewhere")
+    layout.images.symlink_to(tmp_path / "elsewhere")
+    before = disk_state(tmp_path / "elsewhere")
+    with pytest.raises(InstallError, match=f"{layout.images} is a symlink, and inside a prefix none is followed"):
+        install(layout, "b")
+    assert disk_state(tmp_path / "elsewhere") == before
