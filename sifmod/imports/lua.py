@@ -62,7 +62,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Read:
-    """A file's calls in order, its variables at the end, and what was read over."""
+    """A file's calls in order, its variables at the end, and what was skipped."""
 
     calls: tuple[Made, ...]
     variables: dict[str, Value]

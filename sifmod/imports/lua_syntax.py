@@ -70,7 +70,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Other:
-    """What is read over: an expression whose value is not looked for."""
+    """An expression that is skipped: its value stays unknown."""
 
     what: str
 
