@@ -5,9 +5,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sifmod.config.bind_paths import is_pattern, matches
 from sifmod.config.find import shipped
 from sifmod.config.input import Input, read_input
-from sifmod.config.place import is_pattern, matches
 from sifmod.config.site import SiteFile
 from sifmod.config.variables import expand_paths, texts
 from sifmod.config.yaml.check import check_layer, did_you_mean

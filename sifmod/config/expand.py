@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.config.bind import BindSpec
+from sifmod.config.bind_paths import is_pattern, matches, tops_of_links, within
 from sifmod.config.input import Input, read_input
-from sifmod.config.place import is_pattern, matches, tops_of_links, within
 from sifmod.config.text import can_be_bound
 
 

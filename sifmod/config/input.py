@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from sifmod.config.bind_paths import matches, tops_of_links
 from sifmod.config.kinds import RUNTIMES
-from sifmod.config.place import matches, tops_of_links
 from sifmod.digest import sha256_bytes, sha256_file
 
 PRESENT = "present"

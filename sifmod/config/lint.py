@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from posixpath import normpath
 
-from sifmod.config.place import is_pattern, matches
+from sifmod.config.bind_paths import is_pattern, matches
 from sifmod.config.text import can_be_bound
 from sifmod.config.yaml.node import Node, join_key, problem_at
 from sifmod.errors import Problem

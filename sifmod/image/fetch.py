@@ -18,7 +18,7 @@ from sifmod.image.convert import oci_to_sif
 from sifmod.image.convert.sif.header import check_sif
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.promise import check_promise
-from sifmod.image.registry.place import mirrors_of, own_place, source_of
+from sifmod.image.registry.mirrors import mirrors_of, own_place, source_of
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.image.signature.policy import check_policy, refuse_unsigned_kind
 from sifmod.image.sources import https, local, oras

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
-from sifmod.config.place import tops_of_links
+from sifmod.config.bind_paths import tops_of_links
 from sifmod.errors import ConfigError, OptionError, SifmodError
 from support.config import Configuration, lines, write
 

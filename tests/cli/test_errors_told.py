@@ -17,7 +17,7 @@ from support.config import write
 
 ELSEWHERE = "choose a place of your own with --prefix or SIFMOD_PREFIX"
 ROOM = "free space or choose another place with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what can go"
-AGAIN = "put that right and repeat the command"
+AGAIN = "fix this, then run the command again"
 
 
 def list_that_fails(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:

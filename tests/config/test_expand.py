@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.config.bind_paths import tops_of_links
 from sifmod.config.input import read_input
-from sifmod.config.place import tops_of_links
 from support.config import Configuration, write
 
 Found = list[tuple[str, str, bool]]
@@ -79,13 +79,13 @@ def lumi(tmp_path: Path) -> Path:
 @pytest.fixture
 def tops(monkeypatch: pytest.MonkeyPatch, lumi: Path) -> None:
     """Tops counted from `lumi` on, as if that were `/`."""
-    from sifmod.config import place
+    from sifmod.config import bind_paths
 
     def top(found: str) -> str:
         inside = found.removeprefix(f"{lumi}/")
         return "" if inside == found else "/".join((str(lumi), *inside.split("/")[:2]))
 
-    monkeypatch.setattr(place, "_top", top)
+    monkeypatch.setattr(bind_paths, "_top", top)
 
 
 @pytest.mark.usefixtures("tops")

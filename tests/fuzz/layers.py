@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.inode import PLACE, Content
-from sifmod.image.convert.layers.merge import merge_layers
+from sifmod.image.convert.layers.merge_layers import merge_layers
 from support.layers import EPOCH, Entry, Stored, directory, hard_link, packed, symlink, tar
 
 LIMIT = 300 << 10  # KiB of peak resident memory

@@ -12,7 +12,7 @@ import pytest
 from sifmod.image.oci.content import LARGEST
 from sifmod.image.registry import credentials
 from sifmod.image.registry.credentials import Credentials, Logins, Netrc, auth_files
-from sifmod.image.registry.place import Place
+from sifmod.image.registry.mirrors import Place
 
 SECRET = "s3cret:with:colons"
 Put = Callable[..., Path]

@@ -11,7 +11,7 @@ import pytest
 from sifmod.cli.main import run
 from sifmod.errors import ImageError
 from sifmod.image.convert.layers.malformed import Malformed
-from sifmod.image.convert.layers.merge import merge_layers
+from sifmod.image.convert.layers.merge_layers import merge_layers
 from sifmod.image.convert.layers.sparse import header_map
 from sifmod.image.convert.metadata.describe import _date, inspect_text
 from sifmod.image.convert.squashfs.listing import ListingWriter

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sifmod.image.download.coverage import Coverage, Span, pieces
+from sifmod.image.download.journal import Span
+from sifmod.image.download.pieces import Coverage, cut
 
 SIZE = 60
 spans = st.lists(st.tuples(st.integers(0, SIZE), st.integers(0, SIZE)), max_size=20)
@@ -32,6 +33,6 @@ def test_it_holds_what_was_added(added: list[Span]) -> None:
 @given(spans, st.integers(1, 20), st.integers(0, SIZE))
 def test_pieces_make_up_what_is_missing(added: list[Span], length: int, size: int) -> None:
     missing = Coverage(tuple(added)).missing(size)
-    cut = pieces(missing, length)
-    assert flat(cut) == flat(missing)
-    assert all(0 < end - start <= length and start // length == (end - 1) // length for start, end in cut)
+    pieces = cut(missing, length)
+    assert flat(pieces) == flat(missing)
+    assert all(0 < end - start <= length and start // length == (end - 1) // length for start, end in pieces)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.convert.layers.merge import merge_layers
+from sifmod.image.convert.layers.merge_layers import merge_layers
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.download.downloads import Downloads
 from sifmod.image.oci.image import BlobSource, open_image

@@ -22,8 +22,8 @@ from sifmod.image.convert.layers.ahead import ReadAhead
 from sifmod.image.convert.layers.data import LARGEST, Copier
 from sifmod.image.convert.layers.decompress import CHUNK, chunks
 from sifmod.image.convert.layers.malformed import Malformed
+from sifmod.image.convert.layers.merging_directory import MergingDirectory
 from sifmod.image.convert.layers.parallel_gzip import threads
-from sifmod.image.convert.layers.place import Place
 from sifmod.image.convert.layers.stream import Stream
 from sifmod.image.convert.layers.top_down import Entangled
 from sifmod.image.convert.layers.watch import Watch
@@ -345,37 +345,42 @@ def test_the_memory_of_a_process_is_what_it_has_alone(tmp_path: Path, monkeypatc
 
 def test_a_directory_hides_and_shows_names() -> None:
     attributes = (0o755, 0, 0, 0, ())
-    place = Place(attributes, 1)
+    directory = MergingDirectory(attributes, 1)
     for name in (b"a", b"b"):
-        place.hide(name)
-        place.white_out(name)
-    place.show(b"a")
-    assert (place.hidden, place.whiteouts) == ({b"b"}, {b"a", b"b"})
-    other = Place(attributes, 1)
+        directory.hide(name)
+        directory.white_out(name)
+    directory.show(b"a")
+    assert (directory.hidden, directory.whiteouts) == ({b"b"}, {b"a", b"b"})
+    other = MergingDirectory(attributes, 1)
     other.show(b"a")
     assert (other.hidden, other.whiteouts) == (set(), set())
-    real, hidden = (place.child(name, attributes, 1, real=name == b"r") for name in (b"r", b"h"))
-    assert (real.real, hidden.real, place.hidden) == (True, False, {b"b", b"h"})
-    assert place.fresh == {b"r": real.node}
-    place.opaque = True
-    place.end_layer()
-    assert (place.node.entries, place.fresh, place.closed, place.whiteouts) == ({b"r": real.node}, {}, True, set())
-    assert place.hidden == {b"a", b"b", b"h"}
+    real, hidden = (directory.child(name, attributes, 1, real=name == b"r") for name in (b"r", b"h"))
+    assert (real.real, hidden.real, directory.hidden) == (True, False, {b"b", b"h"})
+    assert directory.fresh == {b"r": real.node}
+    directory.opaque = True
+    directory.end_layer()
+    assert (directory.node.entries, directory.fresh, directory.closed) == ({b"r": real.node}, {}, True)
+    assert directory.whiteouts == set()
+    assert directory.hidden == {b"a", b"b", b"h"}
 
 
 def test_a_whiteout_at_the_end_of_a_layer() -> None:
     """It closes a directory that is there already, forgets one that is known by whiteouts alone, and no file."""
     attributes = (0o755, 0, 0, 0, ())
-    place = Place(attributes, 1)
-    real, unreal = place.child(b"real", attributes, 1, real=True), place.child(b"unreal", attributes, 1, real=False)
-    place.fresh[b"file"] = b"plain"
-    place.end_layer()
+    directory = MergingDirectory(attributes, 1)
+    real, unreal = (
+        directory.child(b"real", attributes, 1, real=True),
+        directory.child(b"unreal", attributes, 1, real=False),
+    )
+    directory.fresh[b"file"] = b"plain"
+    directory.end_layer()
     for name in (b"real", b"unreal", b"file", b"other"):
-        place.white_out(name)
-    place.fresh[b"new"] = b"plain"
-    place.end_layer()
+        directory.white_out(name)
+    directory.fresh[b"new"] = b"plain"
+    directory.end_layer()
     assert (real.closed, real.sealed, real.through) == (True, True, False)
     assert (unreal.closed, unreal.sealed) == (False, False)
-    assert (place.places, place.closed, place.sealed) == ({b"real": real}, False, False)
-    assert place.hidden == {b"unreal", b"other"}
-    assert set(place.node.entries) == {b"real", b"file", b"new"}
+    assert directory.directories == {b"real": real}
+    assert (directory.closed, directory.sealed) == (False, False)
+    assert directory.hidden == {b"unreal", b"other"}
+    assert set(directory.node.entries) == {b"real", b"file", b"new"}

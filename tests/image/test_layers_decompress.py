@@ -19,7 +19,7 @@ from sifmod.errors import ImageError
 from sifmod.image.convert.budget import Budget
 from sifmod.image.convert.layers.decompress import CHUNK, Frames, chunks
 from sifmod.image.convert.layers.malformed import Malformed
-from sifmod.image.convert.layers.merge import merge_layers
+from sifmod.image.convert.layers.merge_layers import merge_layers
 from support.command import run
 from support.layers import EPOCH, Entry, Memory, Seen, Stored, merged, packed, seen, tar
 
@@ -32,7 +32,7 @@ import resource, sys
 from pathlib import Path
 from support.layers import EPOCH, Stored
 from sifmod.image.convert.inode import Content
-from sifmod.image.convert.layers.merge import merge_layers
+from sifmod.image.convert.layers.merge_layers import merge_layers
 class Counter:
     def start(self): self.size = 0
     def write(self, chunk): self.size += len(chunk)

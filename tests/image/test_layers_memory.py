@@ -10,7 +10,7 @@ import pytest
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.budget import LEAST, Budget
-from sifmod.image.convert.layers.merge import merge_layers
+from sifmod.image.convert.layers.merge_layers import merge_layers
 from sifmod.image.convert.squashfs.compression import parse
 from sifmod.image.convert.squashfs.writer import SquashfsWriter
 from sifmod.system import size_text

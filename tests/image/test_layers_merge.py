@@ -10,7 +10,7 @@ import pytest
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.convert.inode import Content, Directory, File
-from sifmod.image.convert.layers.merge import Merged, merge_layers
+from sifmod.image.convert.layers.merge_layers import Merged, merge_layers
 from support.layers import EPOCH, Entry, Memory, Seen, Stored, directory, hard_link, merged, seen, symlink, tar
 
 OPAQUE = ".wh..wh..opq"

@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 import pytest
 
 from sifmod.image.convert.inode import File
-from sifmod.image.convert.layers.merge import merge_layers
+from sifmod.image.convert.layers.merge_layers import merge_layers
 from support.layers import EPOCH, Entry, Memory, Seen, Stored, merged, seen, tar
 from support.tars import gnu_tar, header, padded, read, records, summed
 

@@ -11,12 +11,12 @@ import requests
 
 from sifmod.cli.main import run
 from sifmod.errors import FetchError
-from sifmod.image.download.retry import ONCE
 from sifmod.image.registry.authority import RegistryAuthority
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
-from sifmod.image.registry.place import Place, token_servers
+from sifmod.image.registry.mirrors import Place, token_servers
 from sifmod.image.registry.registry import Registry
+from sifmod.image.registry.retry import ONCE
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.image.sources.reference import parse
 from support.misbehaving import MANIFEST, Misbehaving, challenge, client, guarded, log_in

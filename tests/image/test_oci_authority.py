@@ -10,7 +10,7 @@ import requests
 
 from sifmod.image.registry.authority import RegistryAuthority
 from sifmod.image.registry.http import Http
-from sifmod.image.registry.place import Place
+from sifmod.image.registry.mirrors import Place
 from support.responses import answered
 
 BASIC = "Basic " + base64.b64encode(b"me:secret").decode()

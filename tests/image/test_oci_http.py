@@ -16,7 +16,7 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.registry.advice import refused_by
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http, TransientError, retry_after
-from sifmod.image.registry.place import Place
+from sifmod.image.registry.mirrors import Place
 from sifmod.image.registry.registry import Registry
 from support.misbehaving import (
     BLOB,
@@ -382,7 +382,7 @@ SAID = {"errors": [{"code": "DENIED", "message": "no \x1b[2J way"}]}
         ("ghcr.io", 401, "", "a personal access token with `read:packages`"),
         ("registry.gitlab.com", 401, "", "`read_registry`"),
         ("docker.io", 401, "", "one that does not exist often reads like this, or log in: `apptainer registry login"),
-        ("some.host", 403, "", "who has not logged in may not read a/b on some.host, or it does not exist"),
+        ("some.host", 403, "", "a user without a login may not read a/b on some.host, or it does not exist"),
         ("some.host", 403, "~/x", "the login in ~/x may not read a/b on some.host"),
         ("some.host", 404, "", "some.host does not have it in a/b"),
         ("some.host", 418, "", "check the URL"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sifmod.image.registry.place import Place, covers, hub_or, mirrors_of, own_place, places, source_of
+from sifmod.image.registry.mirrors import Place, covers, hub_or, mirrors_of, own_place, places, source_of
 from sifmod.image.sources.reference import parse
 
 MIRRORS = (("docker.io", ("m.site/hub",)), ("ghcr.io/a", ("n.site",)))

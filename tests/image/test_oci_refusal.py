@@ -9,7 +9,7 @@ from sifmod.errors import FetchError
 from sifmod.image.registry.advice import refused_by
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import TransientError, beginning, refusal, retry_after
-from sifmod.image.registry.place import Place
+from sifmod.image.registry.mirrors import Place
 from support.responses import answered
 
 HUB = Place("docker.io", "a/b")
@@ -89,7 +89,7 @@ def test_what_was_wrong_with_a_login_is_told_where_one_is_wanted(status: int, to
     "host", ["nvcr.io.example.org", "ghcr.io.example.org", "1.dkr.ecr.eu.amazonaws.com.example.org"]
 )
 def test_a_name_that_begins_like_a_known_one_is_another_registry(host: str) -> None:
-    for status, advice in ((401, "correct the name, for one that does not exist"), (403, "who has not logged in may")):
+    for status, advice in ((401, "correct the name, for one that does not exist"), (403, "a user without a login may")):
         assert refused_by(answered(status), Place(host, "a/b"), "", ()).hint.startswith(advice)
 
 

@@ -13,10 +13,10 @@ import pytest
 import requests
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.download.retry import Patience
 from sifmod.image.oci.manifest import Manifest
-from sifmod.image.registry.place import Place, places
+from sifmod.image.registry.mirrors import Place, places
 from sifmod.image.registry.registry import Registry as Client
+from sifmod.image.registry.retry import Patience
 from sifmod.image.settings import Settings
 from sifmod.image.sources.reference import parse
 from support.images import Images

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.image.download import journal
-from sifmod.image.download.board import Board
-from sifmod.image.download.coverage import Coverage
+from sifmod.image.download.arriving_file import Shared
+from sifmod.image.download.pieces import Coverage
 from sifmod.image.download.pool import Pool
+from sifmod.image.download.progress_thread import ProgressThread
 from sifmod.image.download.remote import Remote
-from sifmod.image.download.retry import Patience
-from sifmod.image.download.telling import Telling
 from sifmod.image.download.transfer import Transfer
+from sifmod.image.get import Get
 from sifmod.image.registry.credentials import Netrc
-from sifmod.image.registry.http import Get, Http
+from sifmod.image.registry.http import Http
 from sifmod.image.registry.pace import Timeouts
+from sifmod.image.registry.retry import Patience
 from sifmod.image.settings import Settings
 from support.ranged import Ranged, Span
 from support.web import Web
@@ -79,9 +80,8 @@ class Place:
     def fetch(self, remote: Remote, told: Callable[[int], None] | None = None) -> Outcome:
         """Run it to its end, or raise what ended it. `told` is called with the bytes that have arrived."""
         self.directory.mkdir(exist_ok=True)
-        board = Board()
-        transfer = Transfer(board, remote, self.path, Settings(connections=self.connections), self.patience)
-        transfer.prepare()
+        shared = Shared()
+        transfer = Transfer(shared, remote, self.path, Settings(connections=self.connections), self.patience)
         notes: list[str] = []
 
         def progress(what: str, done: int, total: int | None) -> None:
@@ -92,8 +92,8 @@ class Place:
                 told(done)
 
         with (
-            Pool(board, (transfer,), self.connections),
-            Telling(board, (transfer,), "file", progress, "downloading"),
+            Pool(shared, (transfer,), self.connections),
+            ProgressThread(shared, (transfer,), "file", progress, "downloading"),
         ):
             transfer.verify()
         data = self.path.read_bytes()

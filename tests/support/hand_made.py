@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sifmod.image.convert.inode import Content, Directory, File, Symlink
-from sifmod.image.convert.metadata.graft import graft
+from sifmod.image.convert.metadata.insert import insert_metadata
 from sifmod.image.convert.metadata.make import Metadata, make_metadata
 from sifmod.image.convert.sif.write import DataObject, partition_offset, write_header
 from sifmod.image.oci.manifest import parse_config
@@ -110,7 +110,7 @@ def our_sif(to: Path, config: Mapping[str, object], entries: Sequence[Entry] | N
     """A SIF of busybox, or of `entries`, with our metadata for this `config` section."""
     metadata, tree = our_metadata(config), Tree()
     tree.put(busybox() if entries is None else entries)
-    assert graft(tree.root, metadata.entries, tree.add, EPOCH) == ()
+    assert insert_metadata(tree.root, metadata.entries, tree.add, EPOCH) == ()
     return wrap(to, tree, metadata.objects)
 
 

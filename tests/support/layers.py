@@ -23,7 +23,7 @@ from sifmod.image.convert.inode import (
     Symlink,
     unpacked,
 )
-from sifmod.image.convert.layers.merge import Merged, merge_layers
+from sifmod.image.convert.layers.merge_layers import Merged, merge_layers
 
 EPOCH = 1_600_000_000
 

@@ -5,9 +5,9 @@ import hashlib
 import json
 from pathlib import Path
 
-from sifmod.image.download.retry import Patience
 from sifmod.image.oci.manifest import Descriptor
 from sifmod.image.registry.registry import Registry
+from sifmod.image.registry.retry import Patience
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.image.sources.reference import parse
 from support.web import Answer, Web, answer

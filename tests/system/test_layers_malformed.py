@@ -107,7 +107,7 @@ def test_one_zero_block_ends_a_layer_and_what_follows_is_said() -> None:
     data = Memory()
     result = merged([Stored(header() + bytes(512) + header(name=b"g"))], data)
     assert sorted(result.root.entries) == [b"f"]
-    assert result.warnings == ("a layer goes on behind its end; what is there was not read",)
+    assert result.warnings == ("a layer has data behind its end, which was not read",)
     assert merged([Stored(header() + bytes(10240))]).warnings == ()
 
 

@@ -71,7 +71,7 @@ QUICK: dict[str, tuple[Stack, str]] = {
     ),
 }
 
-REPLAYED: dict[str, tuple[Stack, str]] = {
+BOTTOM_UP: dict[str, tuple[Stack, str]] = {
     "a file behind a symlink": (([symlink("s", "t")], [file("s/x")]), "s t t/x"),
     "a file behind a symlink over a directory": (
         ([directory("s")], [symlink("s", "t")], [file("s/x")]),
@@ -122,18 +122,18 @@ def test_layers_that_names_merge_are_read_once(name: str) -> None:
     assert read.opened == [1] * len(layers)
 
 
-@pytest.mark.parametrize("name", REPLAYED)
-def test_layers_that_lead_elsewhere_are_replayed(name: str) -> None:
-    layers, expected = REPLAYED[name]
+@pytest.mark.parametrize("name", BOTTOM_UP)
+def test_layers_that_lead_elsewhere_are_merged_bottom_up(name: str) -> None:
+    layers, expected = BOTTOM_UP[name]
     read = stack(*layers)
     assert read.names() == expected.split()
     assert max(read.opened) > 1
 
 
-@pytest.mark.parametrize("name", [name for name in (*QUICK, *REPLAYED) if name != "an opaque root"])
+@pytest.mark.parametrize("name", [name for name in (*QUICK, *BOTTOM_UP) if name != "an opaque root"])
 def test_both_ways_give_the_same(name: str) -> None:
-    """A further layer that has to be replayed, because it links to one below, changes nothing else."""
-    layers, expected = {**QUICK, **REPLAYED}[name]
+    """A further layer that links to one below has the same layers merged bottom up, and changes nothing else."""
+    layers, expected = {**QUICK, **BOTTOM_UP}[name]
     read = stack([file("!target")], *layers, [hard_link("!link", "!target")])
     assert read.names() == ["!link", "!target", *expected.split()]
     assert max(read.opened) > 1

@@ -15,10 +15,10 @@ from sifmod.errors import ImageError
 from sifmod.image.convert.inode import Directory, File, Symlink
 from sifmod.image.convert.metadata.describe import make_labels
 from sifmod.image.convert.metadata.environment import image_environment
-from sifmod.image.convert.metadata.graft import graft
+from sifmod.image.convert.metadata.insert import insert_metadata
 from sifmod.image.convert.metadata.make import Entry as Addition
-from sifmod.image.convert.metadata.scripts import ACTIONS, runscript
-from sifmod.image.convert.metadata.text import shell_word
+from sifmod.image.convert.metadata.quoted import shell_word
+from sifmod.image.convert.metadata.start_scripts import ACTIONS, runscript
 from support.command import Result, run
 from support.hand_made import EPOCH, Tree, apptainers_sif, our_metadata, our_sif
 from support.images import BUSYBOX
@@ -331,7 +331,7 @@ def test_what_the_image_has_stays() -> None:
             Entry(".singularity.d/libs", b"in the way"),
         )
     )
-    warnings = graft(tree.root, our_metadata({}).entries, tree.add, EPOCH)
+    warnings = insert_metadata(tree.root, our_metadata({}).entries, tree.add, EPOCH)
     assert warnings == ("/home is not made: what the image has on the way to it is no directory",)
     assert tree.read("etc/hosts") == b"127.0.0.1 me\n"
     assert tree.read("environment") == b"mine"
@@ -350,7 +350,7 @@ def test_what_the_image_has_stays() -> None:
 def test_a_metadata_directory_that_is_a_link_leads_nowhere_else(link: str) -> None:
     tree = Tree()
     tree.put((Entry(".singularity.d", link=link), Entry("loop", link="./loop"), Entry("etc/passwd", b"")))
-    assert graft(tree.root, our_metadata({}).entries, tree.add, EPOCH) == ()
+    assert insert_metadata(tree.root, our_metadata({}).entries, tree.add, EPOCH) == ()
     made = tree.root.entries[b".singularity.d"]
     assert isinstance(made, Directory)
     assert b"runscript" in made.entries
@@ -360,14 +360,16 @@ def test_links_that_multiply_end() -> None:
     tree = Tree()
     tree.put(tuple(Entry(f"l{number}", link="/".join([f"../l{number + 1}"] * 8)) for number in range(60)))
     tree.put((Entry("etc", link="l0"), Entry("var", link="/".join(["."] * 30000))))
-    warnings = graft(tree.root, our_metadata({}).entries, tree.add, EPOCH)
+    warnings = insert_metadata(tree.root, our_metadata({}).entries, tree.add, EPOCH)
     assert any(warning.startswith("/etc/hosts is not made") for warning in warnings)
     assert isinstance(tree.root.entries[b"tmp"], Directory)
 
 
 def test_new_entries_are_roots_and_the_image_creation_times() -> None:
     tree = Tree()
-    assert graft(tree.root, (Addition("a/b", 0o644, b"x"), Addition("l", 0o777, link="a")), tree.add, 77) == ()
+    assert (
+        insert_metadata(tree.root, (Addition("a/b", 0o644, b"x"), Addition("l", 0o777, link="a")), tree.add, 77) == ()
+    )
     made = tree.directory("a")
     file, link = made.entries[b"b"], tree.root.entries[b"l"]
     assert isinstance(file, File)

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,9 @@ BELOW: dict[str, set[str]] = {
 }
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py" and path.parent != PACKAGE)
 
+# a folder is one node; beside folders, and here, each file is
+OWN_NODES = {"image/sources/reference.py", "image/sources/fetched.py"}
+
 
 def imported(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
@@ -45,6 +49,30 @@ def test_imports_go_one_way(path: Path) -> None:
     own = path.relative_to(PACKAGE).parts[0]
     rooms = {found for name in imported(ast.parse(path.read_text())) if (found := room(name))}
     assert rooms <= BELOW[own] | {own}
+
+
+def node(path: Path) -> str:
+    """The folder of a file; the file itself where it has folders beside it."""
+    own = str(path.relative_to(PACKAGE))
+    has_folders = any(path.parent.glob("*/__init__.py"))
+    return own if has_folders or own in OWN_NODES else str(path.parent.relative_to(PACKAGE))
+
+
+def test_no_two_folders_import_each_other() -> None:
+    """Nor in a circle over others: each can be read with those that it imports alone."""
+    imports: dict[str, set[str]] = {}
+    for path in FILES:
+        files = {
+            PACKAGE.parent.joinpath(*name.split(".")).with_suffix(".py")
+            for name in imported(ast.parse(path.read_text()))
+        }
+        imports.setdefault(node(path), set()).update(node(file) for file in files if file in FILES)
+    imports["image/oci"] -= {"image/registry"}  # open_image() of a docker reference
+    circle = TopologicalSorter({own: others - {own} for own, others in imports.items()})
+    try:
+        circle.prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

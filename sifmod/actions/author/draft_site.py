@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.actions.author.draft import quoted
-from sifmod.config.place import matches
+from sifmod.config.bind_paths import matches
 
 SLURM = ("/var/spool/slurmd", "/var/spool/slurm", "/run/munge")
 FABRIC = ("/opt/cray", "/opt/amazon/efa")  # InfiniBand needs nothing of the host: the image has its own rdma-core

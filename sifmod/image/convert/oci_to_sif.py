@@ -13,8 +13,8 @@ from sifmod.errors import ImageError, UnstartableError
 from sifmod.image.convert.budget import Budget
 from sifmod.image.convert.layers.blob import Replaced
 from sifmod.image.convert.layers.member import U32
-from sifmod.image.convert.layers.merge import merge_layers
-from sifmod.image.convert.metadata.graft import graft
+from sifmod.image.convert.layers.merge_layers import merge_layers
+from sifmod.image.convert.metadata.insert import insert_metadata
 from sifmod.image.convert.metadata.make import Metadata, make_metadata
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.convert.sif.write import partition_offset, write_header
@@ -23,11 +23,11 @@ from sifmod.image.convert.squashfs.compression import Compression
 from sifmod.image.convert.squashfs.writer import SquashfsWriter
 from sifmod.image.disk import KEPT, NOTHING_WRITTEN, reserve, stripe, writing
 from sifmod.image.download.downloads import Downloads, missing
-from sifmod.image.download.retry import ONCE
 from sifmod.image.oci.image import OciImage, open_image
 from sifmod.image.program import ask
-from sifmod.image.registry.place import own_place, source_of
+from sifmod.image.registry.mirrors import own_place, source_of
 from sifmod.image.registry.registry import Registry
+from sifmod.image.registry.retry import ONCE
 from sifmod.image.sources.fetched import Fetched, Request
 from sifmod.image.startable import reads, why_not
 from sifmod.image.stored import Tools, stored
@@ -150,7 +150,7 @@ def _write(
         with SquashfsWriter(file, offset, how, budget.processors, epoch) as squashfs:
             with downloads.telling(request.image.filename, request.progress) as telling:
                 merged = merge_layers(downloads.blobs, squashfs, epoch=epoch, progress=telling.converted, budget=budget)
-            warnings = graft(merged.root, metadata.entries, squashfs.add, epoch)
+            warnings = insert_metadata(merged.root, metadata.entries, squashfs.add, epoch)
             size = squashfs.close(merged.root)
         write_header(file, metadata.objects, size, image.config.arch or request.image.arch, epoch)
         file.truncate(offset + size)  # gives back what was reserved and is not needed

@@ -1,1 +1,1 @@
-"""Downloads: in ranges, resumable, hashed while written."""
+"""Downloads: in ranges, resumable, certified while they are read."""

@@ -11,36 +11,35 @@ from typing import BinaryIO
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import reading
-from sifmod.image.download.board import Board
-from sifmod.image.download.growing import Growing
+from sifmod.image.download.arriving_file import ArrivingFile, Shared
 from sifmod.image.download.pool import Pool
+from sifmod.image.download.progress_thread import ProgressThread
 from sifmod.image.download.remote import Remote
-from sifmod.image.download.retry import PATIENCE, Patience
-from sifmod.image.download.telling import Telling
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.oci.image import BlobSource
+from sifmod.image.registry.retry import PATIENCE, Patience
 from sifmod.image.settings import Settings
 
 _BUFFER = 1 << 18  # bytes
 
 
 @dataclass(frozen=True)
-class FollowedBlob:
-    """A blob of a Downloads, as `layers.blob.Blob` says. A read waits for its bytes, or raises what went wrong."""
+class ArrivingBlob:
+    """A blob of a Downloads, a `Blob` of convert/layers. A read waits for its bytes, or raises what went wrong."""
 
     digest: str  # sha256:…, or ""
     diff_id: str  # sha256:… of the uncompressed bytes
     media_type: str
     size: int  # bytes
-    growing: Growing
+    file: ArrivingFile
 
     def open(self) -> BinaryIO:
         """The bytes from the start. May be called more than once."""
-        return io.BufferedReader(self.growing.open(), _BUFFER)
+        return io.BufferedReader(self.file.open(), _BUFFER)
 
     def seekable(self) -> BinaryIO:
         """The bytes in any order."""
-        return io.BufferedReader(self.growing.seekable(), _BUFFER)
+        return io.BufferedReader(self.file.seekable(), _BUFFER)
 
 
 class Downloads:
@@ -48,8 +47,8 @@ class Downloads:
 
     `sources` are listed as in a manifest, and fetched from the last one on, which a conversion reads first. Blobs on
     this machine are read where they are. Each reader hashes what it is given. A blob that an earlier run left in
-    `directory` is completed, and verified like any other. Files stay at exit; wrong ones do not. Entering raises
-    NoSpaceError where the disk or a quota has no room, before anything is asked for.
+    `directory` is completed, and verified like any other. Files stay at exit; wrong ones do not. Raises NoSpaceError
+    where the disk or a quota has no room, before anything is asked for.
     """
 
     def __init__(
@@ -59,65 +58,63 @@ class Downloads:
         connections: int,
         patience: Patience = PATIENCE,
     ) -> None:
-        self._sources = tuple(sources)
-        self._directory = directory
-        self._connections = connections
-        self._patience = patience
-        self._board = Board()
-        self._stack = ExitStack()
-        self.blobs: tuple[FollowedBlob, ...] = ()
-
-    def __enter__(self) -> "Downloads":
-        named: dict[str, Growing] = {}
+        self._shared = Shared()
+        named: dict[str, ArrivingFile] = {}
         with ExitStack() as undone:
-            for source in reversed(self._sources):
-                if (name := _name(source)) not in named:
-                    named[name] = file = self._growing(source, name)
-                    if isinstance(file, Transfer):
-                        undone.callback(file.close, None)
-                        file.prepare()
+            for source in reversed(sources):
+                if (name := _name(source)) in named:
+                    continue
+                if source.get is None:
+                    named[name] = _local(self._shared, source)
+                    continue
+                wanted, settings = source.descriptor, Settings(connections=connections)
+                remote = Remote(_shown(source), source.get, wanted.size, wanted.digest, by_digest=True)
+                named[name] = file = Transfer(self._shared, remote, directory / name, settings, patience)
+                undone.callback(file.close, None)
             undone.pop_all()
-        self._stack.enter_context(Pool(self._board, tuple(named.values()), self._connections))
+        self._pool = Pool(self._shared, tuple(named.values()), connections)
         self.blobs = tuple(
-            FollowedBlob(wanted.digest, source.diff_id, wanted.media_type, wanted.size, named[_name(source)])
-            for source in self._sources
+            ArrivingBlob(wanted.digest, source.diff_id, wanted.media_type, wanted.size, named[_name(source)])
+            for source in sources
             for wanted in (source.descriptor,)
         )
+        self._files = tuple(dict.fromkeys(blob.file for blob in self.blobs))
+
+    def __enter__(self) -> "Downloads":
+        self._pool.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.__exit__(kind, error, trace)
+        self._pool.__exit__(kind, error, trace)
 
     def complete(self) -> None:
         """Verify every blob that no reader has verified. Raises what went wrong first: FetchError, ImageError."""
-        for file in self._files():
+        for file in self._files:
             file.verify()
 
-    def telling(self, name: str, progress: Progress) -> Telling:
+    def telling(self, name: str, progress: Progress) -> ProgressThread:
         """Tells `progress` how far the image `name` is while its blobs arrive and are converted."""
-        return Telling(self._board, self._files(), name, progress)
+        return ProgressThread(self._shared, self._files, name, progress)
 
-    def _files(self) -> list[Growing]:
-        return list({id(blob.growing): blob.growing for blob in self.blobs}.values())
 
-    def _growing(self, source: BlobSource, name: str) -> Growing:
-        wanted = source.descriptor
-        shown = f"the layer {wanted.digest}" if wanted.digest else "a layer"
-        if source.get is not None:
-            remote = Remote(shown, source.get, wanted.size, wanted.digest, by_digest=True)
-            settings = Settings(connections=self._connections)
-            return Transfer(self._board, remote, self._directory / name, settings, self._patience)
-        if source.path is None:
-            raise FetchError(f"{shown} is missing")
-        with reading(source.path):
-            there = source.path.stat().st_size - source.offset
-        if there < wanted.size:
-            raise ImageError(f"{shown} is cut: {max(0, there)} of {wanted.size} bytes are in {source.path}")
-        local = Growing(self._board, shown, source.path, wanted.size, wanted.digest, source.offset)
-        local.front = wanted.size
-        return local
+def _local(shared: Shared, source: BlobSource) -> ArrivingFile:
+    """A blob on this machine: all of it is there."""
+    wanted, shown = source.descriptor, _shown(source)
+    if source.path is None:
+        raise FetchError(f"{shown} is missing")
+    with reading(source.path):
+        there = source.path.stat().st_size - source.offset
+    if there < wanted.size:
+        raise ImageError(f"{shown} is cut: {max(0, there)} of {wanted.size} bytes are in {source.path}")
+    local = ArrivingFile(shared, shown, source.path, wanted.size, wanted.digest, source.offset)
+    local.front = wanted.size
+    return local
+
+
+def _shown(source: BlobSource) -> str:
+    return f"the layer {source.descriptor.digest}" if source.descriptor.digest else "a layer"
 
 
 def missing(sources: Sequence[BlobSource], directory: Path) -> int:

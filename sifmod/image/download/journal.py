@@ -1,4 +1,4 @@
-"""A Journal: what a partial file holds, written beside it so that another process, or another boot, can go on."""
+"""A journal: which bytes a partial file holds, written beside it so that a later run can resume the download."""
 
 import json
 import os
@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sifmod.image.disk import writing
-from sifmod.image.download.coverage import Span
-from sifmod.image.download.partial import mode_within
+from sifmod.image.download.partial_file import mode_within
 
 _FORMAT = 1
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC  # another user may have put a link there
 _LARGEST = 1 << 20  # bytes; a journal has a few spans
+
+Span = tuple[int, int]
+"""From a byte, to before a byte."""
 
 
 @dataclass(frozen=True)
@@ -20,13 +22,13 @@ class Record:
     """The state of a partial file. `validator` is the server's strong ETag or date of the content, "" without one."""
 
     size: int  # bytes of the whole
-    digest: str  # sha256:…, "" when nobody promises one
+    digest: str  # sha256:…, "" without a promise
     validator: str
     spans: tuple[Span, ...]
 
 
 def journal_path(partial: Path) -> Path:
-    """Where the journal of a partial file lies."""
+    """The path of the journal of a partial file."""
     return partial.with_name(partial.name + ".journal")
 
 

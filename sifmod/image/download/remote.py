@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sifmod.image.registry.http import Get
+from sifmod.image.get import Get
 
 
 @dataclass(frozen=True)
@@ -20,16 +20,3 @@ class Remote:
     digest: str = ""
     by_digest: bool = False
     check: Callable[[bytes], None] | None = None
-
-
-@dataclass
-class Piece:
-    """Bytes that one thread asks for: from `start` on, which moves, to before `end`; None for all there are."""
-
-    start: int
-    end: int | None
-    epoch: int
-
-
-class SupersededError(Exception):
-    """What a thread does is not wanted any more: the transfer starts over, or everything stops. Nobody sees it."""

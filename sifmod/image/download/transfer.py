@@ -1,4 +1,17 @@
-"""A Transfer: one resource on its way into its partial file, piece by piece, whatever the server does."""
+"""A transfer: one file on its way from a server, piece by piece, whatever the server does.
+
+Its state is what is known of the server's ranges. Where bytes are thrown away a new epoch begins, and readers of the
+earlier one read again; after three such restarts the transfer fails.
+
+    UNKNOWN        a range comes                    GOOD: several requests at once from now on   _accept
+                   all comes, and none was there    NONE                                         _accept
+    UNKNOWN, GOOD  the content changed              UNKNOWN, from zero                           _start_over
+                   no range comes, or another one   NONE, from zero                              _start_over
+                   the connection breaks            the rest of the piece is asked for again     run
+    NONE           the connection breaks            NONE, from zero                              _rewind
+    any            the digest of all is wrong       UNKNOWN, from zero, where a journal was      _reject
+                                                    used, for the disk may be to blame
+"""
 
 from pathlib import Path
 
@@ -9,61 +22,69 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.convert.layers.blob import Replaced
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.download import journal
-from sifmod.image.download.answer import Answer, read_answer
-from sifmod.image.download.board import Board
-from sifmod.image.download.growing import STEP, Growing
-from sifmod.image.download.ledger import Ledger
-from sifmod.image.download.partial import PartialFile
-from sifmod.image.download.remote import Piece, Remote, SupersededError
-from sifmod.image.download.retry import PATIENCE, Attempts, Patience
-from sifmod.image.download.verdict import Known, Ranges, judge
+from sifmod.image.download.arriving_file import STEP, ArrivingFile, Shared
+from sifmod.image.download.partial_file import PartialFile
+from sifmod.image.download.pieces import Piece, Pieces
+from sifmod.image.download.remote import Remote
+from sifmod.image.download.response import Head, Known, Ranges, read_head, why_restart
 from sifmod.image.registry.network import SlowError, TransientError
+from sifmod.image.registry.retry import PATIENCE, Attempts, Patience
 from sifmod.image.settings import Settings
 
-_CHUNK = 1 << 18  # bytes at a time; what a reset takes away with it is less
+_CHUNK = 1 << 18  # bytes at a time; so much is lost at most when the connection breaks
 _SMALL_CHUNK = 1 << 14  # after an attempt that gave nothing
 _MOST_RESTARTS = 3
 
 
-class Transfer(Growing):
-    """`remote` on its way into the file `path`, with what its journal says is there already."""
+class SupersededError(Exception):
+    """What a thread does is not wanted any more: the transfer starts over, or everything stops. Only threads see it."""
+
+
+class Transfer(ArrivingFile):
+    """`remote` on its way into the file `path`, from what the journal says is there already.
+
+    The disk for all of it is taken at once: NoSpaceError.
+    """
 
     def __init__(
-        self, board: Board, remote: Remote, path: Path, settings: Settings, patience: Patience = PATIENCE
+        self, shared: Shared, remote: Remote, path: Path, settings: Settings, patience: Patience = PATIENCE
     ) -> None:
-        super().__init__(board, remote.name, path, remote.size, remote.digest)
-        self.note = ""  # what it waits for
+        super().__init__(shared, remote.name, path, remote.size, remote.digest)
         self._remote = remote
         self._patience = patience
         self._part = PartialFile(path, settings.striping)
-        self._ledger = Ledger(remote, path, settings.connections)
+        self._pieces = Pieces(remote, path, settings.connections)
         self._ranges = Ranges.UNKNOWN
         self._answered = False
         self._wrong_content = False
         self._busy = 0
         self._restarts = 0
+        try:
+            self._resume()
+        except BaseException:
+            self.close(None)
+            raise
 
     @property
     def received(self) -> int:
         """How many bytes are there."""
-        return self._ledger.coverage.total
+        return self._pieces.coverage.total
 
-    def prepare(self) -> None:
-        """Take what the journal says is there, and the disk for all of it. Raises NoSpaceError."""
-        with self.board.changed:
-            if self._ledger.load():
+    def _resume(self) -> None:
+        with self.shared.changed:
+            if self._pieces.load():
                 self._adopt_size()
-                self.front = self._ledger.coverage.front
-                self._ledger.plan()
+                self.front = self._pieces.coverage.front
+                self._pieces.plan()
             else:
                 self._empty()
 
     def take(self) -> Piece | None:
         """The next piece to ask for, None where there is none now. Called with the lock; `run` has to follow."""
-        if not self._ledger.todo or (self._busy and self._ranges is not Ranges.GOOD):
+        if not self._pieces.todo or (self._busy and self._ranges is not Ranges.GOOD):
             return None
         self._busy += 1
-        start, end = self._ledger.todo.popleft()
+        start, end = self._pieces.todo.popleft()
         unbounded = self._ranges is Ranges.NONE and self.size is None
         return Piece(start, None if unbounded else end, self.epoch)
 
@@ -86,26 +107,26 @@ class Transfer(Growing):
             self._wrong_content = True
             raise
         finally:
-            with self.board.changed:
+            with self.shared.changed:
                 self._busy -= 1
-                self.board.changed.notify_all()
+                self.shared.changed.notify_all()
 
     def save(self) -> None:
         """Bring what is there to the disk, and then say so in the journal."""
-        with self.board.changed:
-            record = self._ledger.unsaved() if self._ranges is not Ranges.NONE else None
+        with self.shared.changed:
+            record = self._pieces.unsaved() if self._ranges is not Ranges.NONE else None
             epoch = self.epoch
         if record is None:
             return
         self._part.sync()
         journal.save(self.path, record)
-        with self.board.changed:
+        with self.shared.changed:
             if epoch != self.epoch:
                 journal.forget(self.path)
 
     def close(self, failure: BaseException | None) -> None:
-        """Write no more, and keep what another run can go on with; wrong content is removed, and an empty file."""
-        with self.board.changed:
+        """Write no more, and keep what another run can resume; wrong content and an empty file are removed."""
+        with self.shared.changed:
             kept = self.sha256 or (self.received and journal.journal_path(self.path).exists())
             wrong = self._wrong_content or (isinstance(failure, NoSpaceError) and not self.sha256)
         if wrong or not kept:
@@ -113,45 +134,84 @@ class Transfer(Growing):
             journal.forget(self.path)
         self._part.close()
 
+    def _accept(self, head: Head, piece: Piece) -> int | None:
+        """Up to where the bytes of this response are wanted, None for all. Called with the lock."""
+        pieces = self._pieces
+        known = Known(pieces.size, pieces.validator, bool(self.received), self._ranges)
+        if restart := why_restart(head, piece, known, self._remote):
+            raise self._start_over(restart.why, whole=restart.whole)
+        if head.total == 0 and self._remote.check is not None:
+            self._remote.check(b"")
+        if pieces.size is None and head.total is not None:
+            pieces.size = head.total
+            self._adopt_size()
+        if head.status == 200:
+            pieces.validator = head.validator
+            self._ranges = Ranges.NONE
+            pieces.todo.clear()
+            piece.end = pieces.size
+            return piece.end
+        pieces.validator = pieces.validator or head.validator
+        piece.end = min(piece.end or 0, pieces.size or 0)
+        if self._ranges is Ranges.UNKNOWN:
+            self._ranges = Ranges.GOOD
+            pieces.plan((piece.start, piece.end))
+            self.shared.changed.notify_all()
+        return min(head.end or 0, piece.end)
+
+    def _rewind(self, piece: Piece) -> None:
+        """Without ranges the next attempt begins from zero."""
+        if self._ranges is Ranges.NONE:
+            with self.shared.changed:
+                self._check_current(piece)
+                self._empty()
+                self._pieces.todo.clear()
+                piece.start, piece.end, piece.epoch = 0, self.size, self.epoch
+
+    def _start_over(self, why: str, *, whole: bool) -> SupersededError:
+        """Forget what is there; `whole` says that ranges are of no use. Called with the lock."""
+        self._ranges = Ranges.NONE if whole else Ranges.UNKNOWN
+        self._empty()
+        self._restarts += 1
+        if self._restarts > _MOST_RESTARTS:
+            raise FetchError(f"the server contradicts itself about {self.name}: {why}", "try again, or ask its owner")
+        return SupersededError()
+
+    def _reject(self, sha256: str) -> ImageError | Replaced:
+        """What a journal brought may have been damaged on the disk: then once from zero."""
+        if self._pieces.resumed:
+            self._start_over("what had arrived was damaged", whole=False)
+            return Replaced()
+        self._wrong_content = True
+        return super()._reject(sha256)
+
+    def _empty(self) -> None:
+        """Nothing is there, and all of it is to be asked for. Called with the lock."""
+        self._part.start_over()
+        self._pieces.empty()
+        self._pieces.plan(whole=self._ranges is Ranges.NONE)
+        self.front, self.epoch = 0, self._part.epoch
+        self._adopt_size()
+        self.shared.changed.notify_all()  # a reader of what was there has to hear of it
+
+    def _adopt_size(self) -> None:
+        self.size = self._pieces.size
+        if self.size is not None:
+            self._part.reserve(self.size)
+
     def _ask(self, piece: Piece, chunk: int) -> None:
         headers: dict[str, str] = {}
         if self._ranges is not Ranges.NONE and piece.end is not None:
             headers["Range"] = f"bytes={piece.start}-{piece.end - 1}"
-            if self._ledger.validator and not self._remote.by_digest:
-                headers["If-Range"] = self._ledger.validator
+            if self._pieces.validator and not self._remote.by_digest:
+                headers["If-Range"] = self._pieces.validator
         with self._remote.get(headers) as response:
-            answer = read_answer(response)
-            with self.board.changed:
+            head = read_head(response)
+            with self.shared.changed:
                 self._check_current(piece)
                 self._answered = True
-                end = self._accept(answer, piece)
-            self._receive(response, piece, end, chunk, decode=answer.encoded)
-
-    def _accept(self, answer: Answer, piece: Piece) -> int | None:
-        """Up to where this answer's bytes are wanted, None for all. Called with the lock."""
-        ledger = self._ledger
-        known = Known(ledger.size, ledger.validator, bool(self.received), self._ranges)
-        verdict = judge(answer, piece, known, self._remote)
-        if verdict.why:
-            raise self._start_over(verdict.why, whole=verdict.without_ranges)
-        if answer.total == 0 and self._remote.check is not None:
-            self._remote.check(b"")
-        if ledger.size is None and answer.total is not None:
-            ledger.size = answer.total
-            self._adopt_size()
-        if answer.status == 200:
-            ledger.validator = answer.validator
-            self._ranges = Ranges.NONE
-            ledger.todo.clear()
-            piece.end = ledger.size
-            return piece.end
-        ledger.validator = ledger.validator or answer.validator
-        piece.end = min(piece.end or 0, ledger.size or 0)
-        if self._ranges is Ranges.UNKNOWN:
-            self._ranges = Ranges.GOOD
-            ledger.plan((piece.start, piece.end))
-            self.board.changed.notify_all()
-        return min(answer.end or 0, piece.end)
+                end = self._accept(head, piece)
+            self._receive(response, piece, end, chunk, decode=head.encoded)
 
     def _receive(self, response: requests.Response, piece: Piece, end: int | None, chunk: int, *, decode: bool) -> None:
         raw: urllib3.HTTPResponse = response.raw
@@ -172,71 +232,31 @@ class Transfer(Growing):
             raise TransientError(f"the connection ended after {piece.start} of {self.size} bytes", "try again")
 
     def _write(self, piece: Piece, data: bytes) -> None:
-        if self.board.stopping.is_set() or not self._part.write(piece.epoch, piece.start, data):
+        if self.shared.stopping.is_set() or not self._part.write(piece.epoch, piece.start, data):
             raise SupersededError
-        with self.board.changed:
+        with self.shared.changed:
             self._check_current(piece)
             piece.start, start = piece.start + len(data), piece.start
-            self._ledger.coverage.add(start, piece.start)
-            before, self.front = self.front, self._ledger.coverage.front
+            self._pieces.coverage.add(start, piece.start)
+            before, self.front = self.front, self._pieces.coverage.front
             if before // STEP != self.front // STEP or self.front == self.size:
-                self.board.changed.notify_all()
+                self.shared.changed.notify_all()
 
     def _end(self, piece: Piece) -> None:
-        """All of a body has come whose length nobody had announced."""
+        """All of a body of unknown length has come."""
         if not piece.start and self._remote.check is not None:
             self._remote.check(b"")
-        with self.board.changed:
+        with self.shared.changed:
             self._check_current(piece)
-            self.size = self._ledger.size = piece.end = piece.start
-            self.board.changed.notify_all()
+            self.size = self._pieces.size = piece.end = piece.start
+            self.shared.changed.notify_all()
 
     def _pause(self, error: TransientError, seconds: float) -> None:
         self.note = f"{error.message}; again in {seconds:.0f} s" if seconds >= 1 else ""
-        if self.board.stopping.wait(seconds):
+        if self.shared.stopping.wait(seconds):
             raise SupersededError
         self.note = ""
 
-    def _rewind(self, piece: Piece) -> None:
-        """Without ranges nothing that came is of use to the next attempt."""
-        if self._ranges is Ranges.NONE:
-            with self.board.changed:
-                self._check_current(piece)
-                self._empty()
-                self._ledger.todo.clear()
-                piece.start, piece.end, piece.epoch = 0, self.size, self.epoch
-
-    def _start_over(self, why: str, *, whole: bool) -> SupersededError:
-        """Forget what is there; `whole` says that ranges are of no use. Called with the lock."""
-        self._ranges = Ranges.NONE if whole else Ranges.UNKNOWN
-        self._empty()
-        self._restarts += 1
-        if self._restarts > _MOST_RESTARTS:
-            raise FetchError(f"the server contradicts itself about {self.name}: {why}", "try again, or ask its owner")
-        return SupersededError()
-
-    def _empty(self) -> None:
-        """Nothing is there, and all of it is to be asked for. Called with the lock."""
-        self._part.start_over()
-        self._ledger.empty()
-        self._ledger.plan(whole=self._ranges is Ranges.NONE)
-        self.front, self.epoch = 0, self._part.epoch
-        self._adopt_size()
-        self.board.changed.notify_all()  # a reader of what was there has to hear of it
-
-    def _adopt_size(self) -> None:
-        self.size = self._ledger.size
-        if self.size is not None:
-            self._part.reserve(self.size)
-
     def _check_current(self, piece: Piece) -> None:
-        if piece.epoch != self.epoch or self.board.stopping.is_set():
+        if piece.epoch != self.epoch or self.shared.stopping.is_set():
             raise SupersededError
-
-    def _reject(self, sha256: str) -> ImageError | Replaced:
-        """What a journal brought may have been damaged on the disk: then once from zero."""
-        if self._ledger.resumed:
-            self._start_over("what had arrived was damaged", whole=False)
-            return Replaced()
-        self._wrong_content = True
-        return super()._reject(sha256)

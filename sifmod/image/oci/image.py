@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.get import Get
 from sifmod.image.oci.archive import open_archive
 from sifmod.image.oci.docker_archive import read_docker_archive
 from sifmod.image.oci.files import Directory
 from sifmod.image.oci.layout import Local, read_layout
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_layers, check_platform
-from sifmod.image.registry.http import Get
 from sifmod.image.registry.registry import Registry
 from sifmod.image.settings import Settings
 from sifmod.image.sources.reference import Reference

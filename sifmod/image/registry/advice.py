@@ -9,7 +9,7 @@ import requests
 from sifmod.errors import FetchError
 from sifmod.image.oci.content import plain
 from sifmod.image.registry.http import beginning, refusal
-from sifmod.image.registry.place import Place
+from sifmod.image.registry.mirrors import Place
 
 _ECR = re.compile(r"\.dkr\.ecr(-fips)?\.[a-z0-9-]+\.amazonaws\.com(\.cn)?$")
 _WAYS_OUT = (
@@ -72,7 +72,7 @@ def _no_access(place: Place, login: str) -> str:
             "accept the image's licence on NGC's web page with the account of the API key, and see that the key's"
             " organisation may pull it (user name `$oauthtoken`)"
         )
-    who = f"the login in {login}" if login else "who has not logged in"
+    who = f"the login in {login}" if login else "a user without a login"
     return f"{who} may not read {place.repository} on {place.host}, or it does not exist: ask its owner for access"
 
 
@@ -92,7 +92,7 @@ def _limited(response: requests.Response, said: str) -> FetchError:
 
 
 def _count(header: str) -> tuple[int, int]:
-    """The number and the window in seconds of `100;w=21600`; -1 and 0 where it says nothing."""
+    """The number and the window in seconds of `100;w=21600`; -1 and 0 where it has none."""
     found = re.match(r"\s*(\d{1,9})(?:\s*;\s*w=(\d{1,9}))?", header)
     return (int(found[1]), int(found[2] or 0)) if found else (-1, 0)
 

@@ -1,4 +1,4 @@
-"""The authority over one repository: nothing at first, then what the registry's 401 asks for (a token or a password).
+"""What lets us read one repository: nothing at first, then what the registry's 401 asks for (a token or a password).
 
 Token authentication as Docker's registry does it (its `spec/auth/token.md` and `oauth.md`), and basic authentication.
 """
@@ -6,7 +6,6 @@ Token authentication as Docker's registry does it (its `spec/auth/token.md` and 
 import os
 import re
 import threading
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
@@ -17,10 +16,10 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.content import plain, read_content
 from sifmod.image.registry.advice import refused_by
 from sifmod.image.registry.credentials import Credentials, Logins
-from sifmod.image.registry.http import Http, in_the_clear, refusal
+from sifmod.image.registry.http import Authority, Http, in_the_clear, refusal
+from sifmod.image.registry.mirrors import Place, covers
 from sifmod.image.registry.network import TransientError, without_secrets
 from sifmod.image.registry.pace import within
-from sifmod.image.registry.place import Place, covers
 
 _LARGEST_ANSWER = 1 << 20  # bytes of a token server's answer
 _CHALLENGE = re.compile(r'\b(Bearer|Basic)\s+((?:[\w-]+\s*=\s*(?:"[^"]*"|[^\s",]+)\s*,?\s*)+)', re.IGNORECASE)
@@ -29,10 +28,11 @@ _PARAMETER = re.compile(r'([\w-]+)\s*=\s*(?:"([^"]*)"|([^\s",]+))')
 
 @dataclass(frozen=True)
 class Challenge:
-    """What a 401 asks for: the scheme, `bearer` or `basic`, and its parameters."""
+    """What a 401 asks for: a token of the server at the URL `realm`, or a password where that is ""."""
 
-    scheme: str
-    parameters: Mapping[str, str]
+    realm: str = ""
+    service: str = ""
+    scopes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Agreed:
     is_secret: bool = False
 
 
-class RegistryAuthority:
+class RegistryAuthority(Authority):
     """Who lets us read one repository. Several threads may ask it; one of them renews.
 
     A login goes to the registry itself, and to a server of tokens on the same host or among `token_servers`; never in
@@ -62,7 +62,7 @@ class RegistryAuthority:
         self._lock = threading.Lock()
 
     def authorization(self, url: str) -> str:
-        """What was agreed on with the registry; nothing for any other host, wherever it redirects to."""
+        """What the registry has accepted; "" for any other host, wherever the registry redirects to."""
         agreed = self._agreed
         return agreed.header if self._is_ours(url) and not (agreed.is_secret and in_the_clear(url)) else ""
 
@@ -87,7 +87,7 @@ class RegistryAuthority:
         try:
             parts, own = urlsplit(url), urlsplit(f"//{self._place.server}")
             port = parts.port
-        except ValueError:  # nobody's: no such port
+        except ValueError:  # no such port
             return False
         if parts.hostname != own.hostname or not (parts.scheme == "https" or self._http.is_insecure(parts.netloc)):
             return False
@@ -97,7 +97,7 @@ class RegistryAuthority:
     def _answer(self, challenge: Challenge, url: str) -> _Agreed:
         """What the challenge of the registry at `url` asks for."""
         login = self._login_for(url, challenge)
-        if challenge.scheme == "basic":
+        if not challenge.realm:
             return _Agreed(login.basic, is_secret=True) if login and login.username else _Agreed()
         if login and login.registry_token:
             return _Agreed(f"Bearer {login.registry_token}", is_secret=True)
@@ -110,7 +110,7 @@ class RegistryAuthority:
             return _Agreed(f"Bearer {self._token(challenge, None)}")
 
     def _login_for(self, url: str, challenge: Challenge) -> Credentials | None:
-        """The login, where it may be sent to whom the challenge of the registry at `url` names."""
+        """The login, where it may be sent to the server that the challenge of the registry at `url` names."""
         if self._logins is None:  # not before it is asked for: a credential helper may take its time
             self._logins = Logins(os.environ)
             self._login = self._logins.find(self._place)
@@ -124,12 +124,11 @@ class RegistryAuthority:
         login = self._login.origin if self._login else ""
         if in_the_clear(url):
             return f"the login in {login} was not sent, for {self._place.host} was asked over plain http"
-        if challenge.scheme == "basic" or (self._login and self._login.registry_token):
+        if not challenge.realm or (self._login and self._login.registry_token):
             return ""
-        realm = challenge.parameters["realm"]
-        if in_the_clear(realm):
-            return f"the login in {login} was not sent to {without_secrets(realm)}, which is not https"
-        server = urlsplit(realm)
+        if in_the_clear(challenge.realm):
+            return f"the login in {login} was not sent to {without_secrets(challenge.realm)}, which is not https"
+        server = urlsplit(challenge.realm)
         own = urlsplit(f"//{self._place.server}").hostname
         if server.hostname == own or covers(self._token_servers, server.netloc.lower()):
             return ""
@@ -140,9 +139,9 @@ class RegistryAuthority:
         )
 
     def _token(self, challenge: Challenge, login: Credentials | None) -> str:
-        realm = challenge.parameters["realm"]
-        scopes = challenge.parameters.get("scope", "").split() or [f"repository:{self._place.repository}:pull"]
-        service = {"service": named} if (named := challenge.parameters.get("service")) else {}
+        realm, host = challenge.realm, plain(urlsplit(challenge.realm).netloc)
+        scopes = challenge.scopes or (f"repository:{self._place.repository}:pull",)
+        service = {"service": challenge.service} if challenge.service else {}
         server = _TokenServer(self, realm, login)
         opened: AbstractContextManager[requests.Response]
         if login and login.identity_token:
@@ -154,12 +153,12 @@ class RegistryAuthority:
         with within(self._http.timeouts.whole), opened as response:
             raw = response.raw.read(_LARGEST_ANSWER, decode_content=True)
         try:
-            content = read_content(raw, f"the token of {_host(realm)}")
+            content = read_content(raw, f"the token of {host}")
             token = content.text("token") or content.text("access_token")
         except ImageError as error:
             raise FetchError(error.message) from None
         if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise FetchError(f"{_host(realm)} answered without a token")
+            raise FetchError(f"{host} answered without a token")
         return token
 
 
@@ -167,7 +166,7 @@ class _RefusedError(FetchError):
     """The server that gives tokens gives none."""
 
 
-class _TokenServer:
+class _TokenServer(Authority):
     """The authority over a token: the login, sent only to the server that the registry named."""
 
     def __init__(self, registry: RegistryAuthority, realm: str, login: Credentials | None) -> None:
@@ -179,9 +178,6 @@ class _TokenServer:
         known = self._login and self._login.username and not self._login.identity_token
         return self._login.basic if self._login and known and urlsplit(url)[:2] == self._origin else ""
 
-    def renew(self, response: requests.Response, sent: str) -> bool:  # noqa: ARG002
-        return False
-
     def refused(self, response: requests.Response) -> FetchError:
         error = self._registry.refused(response) if response.status_code != 404 else refusal(response, "")
         if isinstance(error, TransientError) or response.status_code not in (400, 401, 403):
@@ -190,18 +186,15 @@ class _TokenServer:
 
 
 def _challenge(header: str) -> Challenge | None:
-    """The strongest thing that a WWW-Authenticate header asks for; None where it asks for nothing that we know."""
+    """The strongest known challenge of a WWW-Authenticate header; None where it holds none."""
     found = {
         match[1].lower(): {name.lower(): quoted or bare for name, quoted, bare in _PARAMETER.findall(match[2])}
         for match in _CHALLENGE.finditer(header[:8192])
     }
-    if "bearer" in found and _is_url(found["bearer"].get("realm", "")):
-        return Challenge("bearer", found["bearer"])
-    return Challenge("basic", {}) if re.search(r"(?i)(^|,)\s*basic\b", header) else None
-
-
-def _host(url: str) -> str:
-    return plain(urlsplit(url).netloc.rpartition("@")[2])
+    bearer = found.get("bearer", {})
+    if _is_url(realm := bearer.get("realm", "")):
+        return Challenge(realm, bearer.get("service", ""), tuple(bearer.get("scope", "").split()))
+    return Challenge() if re.search(r"(?i)(^|,)\s*basic\b", header) else None
 
 
 def _is_url(text: str) -> bool:

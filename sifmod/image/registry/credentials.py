@@ -20,8 +20,8 @@ import requests
 from sifmod.config.kinds import RUNTIMES
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.content import LARGEST, Content, plain, read_content
-from sifmod.image.registry.http import refusal
-from sifmod.image.registry.place import DOCKER_HUB, Place, hub_or
+from sifmod.image.registry.http import Authority, refusal
+from sifmod.image.registry.mirrors import DOCKER_HUB, Place, hub_or
 
 _HUB_KEY = "https://index.docker.io/v1/"  # under which docker keeps the login for its own registry
 _VARIABLES = ("APPTAINER_AUTH_FILE", "SINGULARITY_AUTHFILE", "SINGULARITY_AUTH_FILE", "REGISTRY_AUTH_FILE")
@@ -64,8 +64,8 @@ class Logins:
     def find(self, place: Place) -> Credentials | None:
         """The login for a repository of a registry, or None.
 
-        Variables win over files; they name no host and are taken only where the user named this one himself. The first
-        file with an entry wins, and in a file the most specific entry; a helper that fails is passed over.
+        Variables win over files; they name no host, and are used only for a host that the user named. The first file
+        with an entry wins, and in a file the most specific entry; a helper that fails is passed over.
         """
         if place.named and (found := self._from_variables()):
             return found
@@ -126,36 +126,31 @@ class Logins:
             )
             answer = json.loads(done.stdout)
             username, secret = str(answer["Username"]), str(answer["Secret"])
+            if username == _IDENTITY:
+                return Credentials(program, identity_token=secret)
+            return Credentials(program, username, secret) if username or secret else None
         except subprocess.CalledProcessError as error:
+            if b"credentials not found" in error.stdout + error.stderr:
+                return None
             said = plain(error.stderr.decode("utf-8", "replace"))  # what it prints on its output may be a secret
-            if b"credentials not found" not in error.stdout + error.stderr:
-                self.notes.append(f"{program} failed{f': {said}' if said else ''}")
-            return None
+            why = f"failed{f': {said}' if said else ''}"
         except subprocess.TimeoutExpired:
-            self.notes.append(f"{program} gave no answer")
-            return None
+            why = "gave no answer"
         except OSError as error:
-            self.notes.append(f"{program} could not be run: {error.strerror}")
-            return None
+            why = f"could not be run: {error.strerror}"
         except (ValueError, KeyError, TypeError):
-            self.notes.append(f"{program} answered something that is no login")
-            return None
-        if username == _IDENTITY:
-            return Credentials(program, identity_token=secret)
-        return Credentials(program, username, secret) if username or secret else None
+            why = "answered something that is no login"
+        self.notes.append(f"{program} {why}")
+        return None
 
 
-class Netrc:
+class Netrc(Authority):
     """The authority over files on web servers: each host gets what `~/.netrc` has for it, over https only."""
 
     def authorization(self, url: str) -> str:
         """The login of this host, if there is one."""
         login = requests.utils.get_netrc_auth(url) if urlsplit(url).scheme == "https" else None
         return Credentials("~/.netrc", *login).basic if login else ""
-
-    def renew(self, response: requests.Response, sent: str) -> bool:  # noqa: ARG002
-        """There is nothing else to try."""
-        return False
 
     def refused(self, response: requests.Response) -> FetchError:
         """With advice for each status."""

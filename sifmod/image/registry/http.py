@@ -1,35 +1,29 @@
 """HTTP: one session that keeps its connections, follows redirects safely, and says in one line what went wrong."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Protocol
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 import requests
 
 from sifmod.errors import FetchError
+from sifmod.image.get import Get
 from sifmod.image.oci.content import plain
+from sifmod.image.registry.mirrors import covers
 from sifmod.image.registry.network import BROKEN, hung_up, network_errors, without_secrets
 from sifmod.image.registry.network import TransientError as TransientError  # part of what a Get promises
 from sifmod.image.registry.pace import TIMEOUTS, Timeouts, steadily, within
-from sifmod.image.registry.place import covers
 from sifmod.image.registry.session import Session
 from sifmod.image.sources.reference import is_loopback
-
-Get = Callable[[Mapping[str, str]], AbstractContextManager[requests.Response]]
-"""Opens one resource, with these headers besides: 200, 206 or 416, its body not read yet.
-
-Authenticated, redirects followed. Raises TransientError where another try may help, FetchError where it will not; so
-does reading the body inside the `with`. May be called by several threads at once.
-"""
 
 _MOST_REDIRECTS = 10
 _MOST_RENEWALS = 2
 _REDIRECTS = (301, 302, 303, 307, 308)
 _GOOD = (200, 206, 416)
-_LONGEST_WAIT = 600.0  # seconds; who is told to come back later than that has failed
+_LONGEST_WAIT = 600.0  # seconds; a server that asks for a longer wait has failed
 _SMALL = 1 << 16  # bytes of an error's body
 _SOON = 10.0  # seconds for them
 
@@ -40,8 +34,9 @@ class Authority(Protocol):
     def authorization(self, url: str) -> str:
         """The Authorization header for `url`; "" for none. Only its own host may get one."""
 
-    def renew(self, response: requests.Response, sent: str) -> bool:
+    def renew(self, response: requests.Response, sent: str) -> bool:  # noqa: ARG002
         """After a 401 to the header `sent`: whether there is another one now. Raises FetchError."""
+        return False
 
     def refused(self, response: requests.Response) -> FetchError:
         """The error for an answer that is not the resource, with advice."""
@@ -84,7 +79,8 @@ class Http:
     @contextmanager
     def _opened(self, url: str, headers: Mapping[str, str], authority: Authority) -> Iterator[requests.Response]:
         redirects = renewals = 0
-        self._check(url)
+        if not self._may_ask(urlsplit(url)):
+            raise _not_https(url)
         while True:
             sent = authority.authorization(url)
             with network_errors(url):
@@ -112,12 +108,10 @@ class Http:
         except requests.ConnectionError as error:
             if not hung_up(error):
                 raise
-            return self._session.ask("GET", url, headers)  # most likely a kept connection that the server had enough of
+            return self._session.ask("GET", url, headers)  # most likely a kept connection that the server has closed
 
-    def _check(self, url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme != "https" and not (parts.scheme == "http" and self.is_insecure(parts.netloc)):
-            raise _not_https(url)
+    def _may_ask(self, url: SplitResult) -> bool:
+        return url.scheme == "https" or (url.scheme == "http" and self.is_insecure(url.netloc))
 
     def _redirected(self, response: requests.Response) -> str:
         location = response.headers.get("Location", "")
@@ -127,8 +121,7 @@ class Http:
         except ValueError as error:
             raise FetchError(f"the server redirects to something that is no URL: {plain(location)}") from error
         downgrade = parts.scheme == "http" and urlsplit(response.url).scheme == "https"
-        good = parts.scheme == "https" or (parts.scheme == "http" and self.is_insecure(parts.netloc))
-        if not location or not parts.hostname or not good or downgrade:
+        if not location or not parts.hostname or not self._may_ask(parts) or downgrade:
             where = f"to {without_secrets(target)}" if location else "without saying where"
             raise FetchError(f"the server redirects {where}, and only https is followed; nothing was sent there")
         return target
@@ -145,7 +138,7 @@ def _not_https(url: str) -> FetchError:
 
 
 def beginning(response: requests.Response) -> bytes:
-    """The first bytes of a body, all of a small one; b"" where nothing can be read, or not in time."""
+    """The first bytes of a body, all of a small one; b"" where it cannot be read in time."""
     try:
         with within(_SOON):
             return response.raw.read(_SMALL, decode_content=True) or b""
@@ -156,7 +149,7 @@ def beginning(response: requests.Response) -> bytes:
 def refusal(response: requests.Response, advice: str, said: str = "", *, final: bool = False) -> FetchError:
     """The error for an answer that is no file: a TransientError where asking again within ten minutes may help.
 
-    `said` is what the server says about it; `final` that it is known not to change its mind.
+    `said` is what the server says about it; `final` that a later try would get the same answer.
     """
     status, after = response.status_code, retry_after(response)
     transient = (status in (408, 429) or status >= 500) and not final

@@ -59,7 +59,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def hung_up(error: BaseException) -> bool:
-    """Whether the other side ended the connection without a word."""
+    """Whether the other side ended the connection without an answer."""
     return any(
         isinstance(seen, (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)) for seen in causes(error)
     )

@@ -1,4 +1,4 @@
-"""Pace: how long a server may take. Every read from one of our sockets holds to the limits that its thread is under.
+"""Pace: how long a server may take. Each read from one of our sockets keeps to the limits that its thread is under.
 
 A timeout of a socket is for one read, and a server that sends a byte a minute never meets it.
 """
@@ -6,11 +6,11 @@ A timeout of a socket is for one read, and a server that sends a byte a minute n
 import math
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
 
 SLOWEST = 1024  # bytes a second
 
@@ -30,18 +30,9 @@ class TooSlowError(OSError):
     """A limit is not met."""
 
 
-class _Limit(Protocol):
-    def left(self) -> float:
-        """Seconds that the next read may take; none are left at 0 and below."""
-
-    def count(self, size: int, seconds: float) -> None:
-        """So many bytes have come after so many seconds of waiting."""
-
-    def error(self) -> TooSlowError:
-        """What is raised where none are left."""
-
-
 class _Deadline:
+    """`left` is how many seconds the next read may take; where none are left, it raises `error`."""
+
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._end = time.monotonic() + seconds
@@ -57,7 +48,7 @@ class _Deadline:
 
 
 class _Rate:
-    """Time counts only while it is waited for the server: a reader may take as long as it likes."""
+    """The same for SLOWEST. Time counts only while a read waits for the server: its reader may take any time."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -79,40 +70,32 @@ class _Rate:
         )
 
 
-class _Own(threading.local):
-    def __init__(self) -> None:
-        self.limits: tuple[_Limit, ...] = ()
+_limits: ContextVar[tuple[_Deadline | _Rate, ...]] = ContextVar("limits", default=())
+"""Those that this thread is under."""
 
 
-_own = _Own()
-
-
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
+def within(seconds: float) -> AbstractContextManager[None]:
     """What this thread reads here comes within `seconds`, else the read raises TooSlowError."""
-    with _limited(_Deadline(seconds)):
-        yield
+    return _limited(_Deadline(seconds))
 
 
-@contextmanager
-def steadily(seconds: float) -> Iterator[None]:
+def steadily(seconds: float) -> AbstractContextManager[None]:
     """What this thread reads here comes at SLOWEST or faster over any `seconds` of waiting, else TooSlowError."""
-    with _limited(_Rate(seconds)):
-        yield
+    return _limited(_Rate(seconds))
 
 
 @contextmanager
-def _limited(limit: _Limit) -> Iterator[None]:
-    before = _own.limits
-    _own.limits = (*before, limit)
+def _limited(limit: _Deadline | _Rate) -> Iterator[None]:
+    before = _limits.get()
+    _limits.set((*before, limit))
     try:
         yield
     finally:
-        _own.limits = before
+        _limits.set(before)
 
 
 class PlainSocket(socket.socket):
-    """A socket that holds to the limits."""
+    """A socket that keeps to the limits."""
 
     def recv_into(self, buffer: bytearray | memoryview, nbytes: int = 0, flags: int = 0) -> int:  # type: ignore[override]
         """As a socket's."""
@@ -120,7 +103,7 @@ class PlainSocket(socket.socket):
 
 
 class TlsSocket(ssl.SSLSocket):
-    """A socket of TLS that holds to the limits."""
+    """A socket of TLS that keeps to the limits."""
 
     def recv_into(self, buffer: bytearray | memoryview, nbytes: int | None = None, flags: int = 0) -> int:  # type: ignore[override]
         """As a socket's."""
@@ -128,7 +111,7 @@ class TlsSocket(ssl.SSLSocket):
 
 
 def _read(own: socket.socket, receive: Callable[[], int]) -> int:
-    limits, usual = _own.limits, own.gettimeout()
+    limits, usual = _limits.get(), own.gettimeout()
     if not limits:
         return receive()
     nearest = min(limits, key=lambda limit: limit.left())

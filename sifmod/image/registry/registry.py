@@ -12,15 +12,16 @@ from typing import TypeVar
 import requests
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.download.retry import PATIENCE, Attempts, Patience
+from sifmod.image.get import Get
 from sifmod.image.oci.content import LARGEST, plain, read_content
 from sifmod.image.oci.index import ACCEPTED, Index, choose, parse
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_digest, parse_config
 from sifmod.image.registry.authority import RegistryAuthority
-from sifmod.image.registry.http import Get, Http
+from sifmod.image.registry.http import Http
+from sifmod.image.registry.mirrors import Place, places, token_servers
 from sifmod.image.registry.network import SlowError, TransientError, causes
 from sifmod.image.registry.pace import within
-from sifmod.image.registry.place import Place, places, token_servers
+from sifmod.image.registry.retry import PATIENCE, Attempts, Patience
 from sifmod.image.settings import Settings
 from sifmod.image.sources.reference import Reference
 
@@ -33,8 +34,8 @@ _Result = TypeVar("_Result")
 class Repository:
     """The repository at `place`, whose `token_servers` may have the login for it.
 
-    A host that may be spoken to over plain http is asked over http first, and over https where it turns out to speak
-    that. May be used by several threads at once.
+    A host that may be asked over plain http is asked over http first, and over https where it turns out to need that.
+    May be used by several threads at once.
     """
 
     def __init__(self, http: Http, place: Place, token_servers: tuple[str, ...]) -> None:
@@ -128,7 +129,7 @@ class Registry:
     def manifest(self) -> Manifest:
         """The manifest for `arch`, an index in between included. Raises FetchError or ImageError.
 
-        A tag that does not exist is told together with tags that look like it.
+        The error for a tag that does not exist names tags that look like it.
         """
         try:
             return self._first(self._resolve)

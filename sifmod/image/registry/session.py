@@ -65,16 +65,36 @@ class _Adapter(HTTPAdapter):
         conn.cert_reqs = "CERT_REQUIRED"
 
 
-class _Requests(requests.Session):
-    """One that follows no redirect by itself: it would read the body of one, however long, into memory."""
+class Session(requests.Session):
+    """Asks servers, by several threads at once. Proxies and certificates are those of curl and the runtimes.
 
-    def __init__(self) -> None:
+    It follows no redirect: requests would read the body of one, however long, into memory.
+    """
+
+    def __init__(self, timeouts: Timeouts) -> None:
         super().__init__()
+        self._timeouts = timeouts
         self.trust_env = False  # it would add credentials of its own
         self.headers["User-Agent"] = f"sifmod/{__version__}"
         self.headers["Accept-Encoding"] = "identity"
         self._lock = threading.Lock()
         self._by_host: dict[str, _Adapter] = {}
+
+    def ask(
+        self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None = None
+    ) -> requests.Response:
+        """The head of an answer, its body not read yet. Raises what requests raises, and FetchError about a file."""
+        with within(self._timeouts.whole):
+            return self.request(
+                method,
+                url,
+                headers=dict(headers),
+                data=form,
+                stream=True,
+                timeout=(self._timeouts.connect, self._timeouts.silence),
+                proxies={} if is_loopback(urlsplit(url).netloc) else requests.utils.get_environ_proxies(url),
+                allow_redirects=False,
+            )
 
     def get_redirect_target(self, resp: requests.Response) -> None:  # noqa: ARG002
         return None
@@ -88,31 +108,3 @@ class _Requests(requests.Session):
             if key not in self._by_host:
                 self._by_host[key] = _Adapter(None if key == "http" else make_context(host, os.environ))
             return self._by_host[key]
-
-
-class Session:
-    """Asks servers. Proxies and certificates come from where curl and the runtimes have them too.
-
-    May be used by several threads at once.
-    """
-
-    def __init__(self, timeouts: Timeouts) -> None:
-        self._requests = _Requests()
-        self._timeouts = timeouts
-
-    def ask(
-        self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None = None
-    ) -> requests.Response:
-        """The head of an answer, its body not read yet. Raises what requests raises, and FetchError about a file."""
-        proxies = {} if is_loopback(urlsplit(url).netloc) else requests.utils.get_environ_proxies(url)
-        with within(self._timeouts.whole):
-            return self._requests.request(
-                method,
-                url,
-                headers=dict(headers),
-                data=form,
-                stream=True,
-                timeout=(self._timeouts.connect, self._timeouts.silence),
-                proxies=proxies,
-                allow_redirects=False,
-            )

@@ -1,4 +1,4 @@
-"""Trust: whose certificates are believed, and which client certificate a host is shown.
+"""Trust: which certificates are accepted, and which client certificate a host is shown.
 
 The system's certificate authorities, as curl and Go's programs find them, and what docker and podman keep for one
 registry (containers-certs.d(5)).

@@ -1,11 +1,11 @@
 """A SIF from a web server."""
 
+from sifmod.image.download.download_sif import download_sif, refuse_other_files
 from sifmod.image.download.remote import Remote
-from sifmod.image.download.retry import PATIENCE, Patience
-from sifmod.image.download.sif import download_sif, refuse_other_files
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.pace import TIMEOUTS, Timeouts
+from sifmod.image.registry.retry import PATIENCE, Patience
 from sifmod.image.sources.fetched import Fetched, Request
 
 

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from sifmod.errors import FetchError
+from sifmod.image.download.download_sif import download_sif, refuse_other_files
 from sifmod.image.download.remote import Remote
-from sifmod.image.download.retry import ONCE, PATIENCE, Patience
-from sifmod.image.download.sif import download_sif, refuse_other_files
 from sifmod.image.oci.manifest import SIF_LAYER, Descriptor, Manifest
-from sifmod.image.registry.place import source_of
+from sifmod.image.registry.mirrors import source_of
 from sifmod.image.registry.registry import Registry
+from sifmod.image.registry.retry import ONCE, PATIENCE, Patience
 from sifmod.image.sources.fetched import Fetched, Request
 from sifmod.image.stored import stored, whole
 from sifmod.module.origin import ImageOrigin

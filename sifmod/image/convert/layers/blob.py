@@ -12,11 +12,11 @@ class Blob(Protocol):
 
     @property
     def digest(self) -> str:
-        """`sha256:…`, or empty where nobody promised one."""
+        """`sha256:…`, or empty without a promise."""
 
     @property
     def diff_id(self) -> str:
-        """`sha256:…` of the uncompressed bytes, or empty where nobody states one."""
+        """`sha256:…` of the uncompressed bytes, or empty where it is not stated."""
 
     @property
     def media_type(self) -> str:

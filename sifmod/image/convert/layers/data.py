@@ -26,7 +26,7 @@ class DataWriter(Protocol):
         """Take its next bytes, any number of them; they never change afterwards."""
 
     def hole(self, size: int) -> None:
-        """Take `size` bytes of zeros that nobody stored."""
+        """Take `size` bytes of zeros that are not in the layer."""
 
     def finish(self) -> Content:
         """End the file."""

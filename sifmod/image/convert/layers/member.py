@@ -5,8 +5,8 @@ from typing import NamedTuple
 from sifmod.image.convert.inode import Device, Fifo, Node, Symlink, Xattrs
 from sifmod.image.convert.layers.data import Extents
 from sifmod.image.convert.layers.malformed import Malformed, Warnings, shown
-from sifmod.image.convert.layers.number import number, seconds, whole
 from sifmod.image.convert.layers.pax import Records, xattrs
+from sifmod.image.convert.layers.tar_number import number, seconds, whole
 
 Attributes = tuple[int, int, int, int, Xattrs]
 """mode (07777), uid, gid, mtime (u32), extended attributes: as `Node` takes them."""

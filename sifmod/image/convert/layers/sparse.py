@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from sifmod.image.convert.layers.data import LARGEST, Extents
 from sifmod.image.convert.layers.malformed import Malformed
-from sifmod.image.convert.layers.number import decimal, number
 from sifmod.image.convert.layers.pax import Records
+from sifmod.image.convert.layers.tar_number import decimal, number
 
 MAP = 1 << 20  # bytes; the longest map that is read
 

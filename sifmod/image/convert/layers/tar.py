@@ -26,9 +26,9 @@ from sifmod.image.convert.layers.member import (
     overridden,
     without_data,
 )
-from sifmod.image.convert.layers.number import decimal, number
 from sifmod.image.convert.layers.pax import Records, in_force, parse
 from sifmod.image.convert.layers.stream import Stream
+from sifmod.image.convert.layers.tar_number import decimal, number
 
 # most headers of a layer say the same
 _attributes = lru_cache(1 << 14)(attributes)
@@ -193,5 +193,5 @@ class TarReader:
             raise Malformed("is cut: it ends behind an extended header")
         # to the stream's end, always: damage there is damage too
         if sum(len(view) - bytes(view).count(0) for view in self._stream.rest(self._next)):
-            self._warnings.said("a layer goes on behind its end; what is there was not read")
+            self._warnings.said("a layer has data behind its end, which was not read")
         return False

@@ -1,7 +1,9 @@
-"""Top down: layers merged from the uppermost to the lowest, each read once, so that only what is seen is written.
+"""The merge from the uppermost layer to the lowest: each is read once, and only what is seen is written. The usual way.
 
-Names are compared as they are spelled. Where that is not what applying the layers one by one would do (an entry whose
-parent is a symlink in a lower layer, a hard link to a lower layer), the merge is Entangled and `replay` does it.
+Names are compared as they are spelled. Where layers applied one after the other would give something else (an entry
+whose parent is a symlink in a lower layer, a hard link to a lower layer), it raises Entangled, and `merge_layers`
+begins again with `bottom_up`, which is slower. Both ways give the same: test_layers_random.py compares them with
+layers applied to a real directory, test_both_ways_give_the_same in test_layers_quick.py with each other.
 """
 
 from collections.abc import Iterator
@@ -19,8 +21,8 @@ from sifmod.image.convert.layers.member import (
     Member,
     special_node,
 )
-from sifmod.image.convert.layers.path import OPAQUE, Parts, cleaned, is_whiteout, mark, marks, whited_out
-from sifmod.image.convert.layers.place import Place
+from sifmod.image.convert.layers.member_path import OPAQUE, Parts, cleaned, is_whiteout, mark, marks, whited_out
+from sifmod.image.convert.layers.merging_directory import MergingDirectory
 from sifmod.image.convert.layers.tar import TarReader
 from sifmod.image.convert.layers.watch import Watch
 
@@ -35,14 +37,16 @@ class TopDown:
     def __init__(self, data: DataWriter, epoch: int, watch: Watch) -> None:
         self._watch = watch
         self._implicit: Attributes = (0o755, 0, 0, epoch, ())
-        self._root = Place(self._implicit, 0)
+        self._root = MergingDirectory(self._implicit, 0)
         self._root.real = True
         self._data = data
         self._copier = Copier(data)
         self._layer = 0
-        self._touched: list[Place] = []  # by this layer
-        self._seals: list[Place] = []  # at this layer's end
-        self._heads: dict[bytes, Place | None] = {}  # of this layer: a path as it spells it, None where that is hidden
+        self._touched: list[MergingDirectory] = []  # by this layer
+        self._seals: list[MergingDirectory] = []  # at this layer's end
+        self._heads: dict[
+            bytes, MergingDirectory | None
+        ] = {}  # of this layer: a path as it spells it, None where that is hidden
         self._hidden: dict[Parts, Node | tuple[int, Member] | None] = {}  # of this layer: what no other layer shows
         self._hidden_marks: set[int] = set()  # of what is in `_hidden`
         self._suspects: set[int] = set()  # marks of parents of entries not seen: had a symlink been there, it led on
@@ -54,10 +58,10 @@ class TopDown:
         self._begin()
         for members in self._watch.runs(reader.members()):
             self._merge(reader, members)
-        for place in self._touched:
-            place.end_layer()
-        for place in self._seals:
-            place.seal()
+        for directory in self._touched:
+            directory.end_layer()
+        for directory in self._seals:
+            directory.seal()
 
     def finish(self) -> Directory:
         """The root of all layers."""
@@ -66,7 +70,7 @@ class TopDown:
     def _merge(self, reader: TarReader, members: Iterator[Member]) -> None:
         """Merge some members. The loop is the hot one, for plain small files."""
         contents = self.contents[-1]
-        place_of, small = self._heads.get, self._data.small
+        directory_of, small = self._heads.get, self._data.small
         last, owner = None, b""
         for member in members:
             kind, name, attributes, size, _, _, extents = member
@@ -78,13 +82,13 @@ class TopDown:
                 if (
                     tail >= b"0"
                     and size < BLOCK
-                    and (place := place_of(head))
-                    and not (tail in place.node.entries or tail in place.fresh or tail in place.hidden)
+                    and (directory := directory_of(head))
+                    and not (tail in directory.node.entries or tail in directory.fresh or tail in directory.hidden)
                     and len(tail) <= NAME
                     and extents is None
                     and owner
                 ):
-                    place.fresh[tail] = plain = owner + small(reader.read(size))
+                    directory.fresh[tail] = plain = owner + small(reader.read(size))
                     contents.append(plain)
                     continue
                 contents.append(None)
@@ -111,11 +115,11 @@ class TopDown:
         elif is_whiteout(parts[-1]):
             self._whiteout(parts)
         elif member.kind == DIRECTORY:
-            self._directory(parts, self._place(member.name, parts), member.attributes)
+            self._directory(parts, self._directory_of(member.name, parts), member.attributes)
         else:
-            self._entry(reader, parts, self._place(member.name, parts), member)
+            self._entry(reader, parts, self._directory_of(member.name, parts), member)
 
-    def _place(self, spelled: bytes, parts: Parts) -> Place | None:
+    def _directory_of(self, spelled: bytes, parts: Parts) -> MergingDirectory | None:
         """Where an entry belongs, None if upper layers hide that."""
         head, _, tail = spelled.rstrip(b"/").rpartition(b"/")
         if tail != parts[-1]:  # it ends in `.` or `..`
@@ -124,27 +128,27 @@ class TopDown:
             self._heads[head] = self._walk(parts[:-1], real=True)
         return self._heads[head]
 
-    def _walk(self, parts: Parts, *, real: bool) -> Place | None:
+    def _walk(self, parts: Parts, *, real: bool) -> MergingDirectory | None:
         """The directory of this path, made where it is missing; None if it is hidden, or closed to this layer."""
-        place = self._root
+        directory = self._root
         for depth, name in enumerate(parts):
-            if place.closed:
+            if directory.closed:
                 self._hide(parts, depth)
                 return None
-            child = place.places.get(name)
+            child = directory.directories.get(name)
             if child is None:
-                if name in place.fresh:
+                if name in directory.fresh:
                     raise Entangled
-                if name in place.node.entries or name in place.hidden:
+                if name in directory.node.entries or name in directory.hidden:
                     self._hide(parts, depth)
                     return None
-                child = self._new_place(place, name, real=real)
+                child = self._new_directory(directory, name, real=real)
             else:
                 self._touch(child, explicit=False)
                 if real and not child.real:
-                    place.promote(name, child)
-            place = child
-        return None if place.closed else place
+                    directory.promote(name, child)
+            directory = child
+        return None if directory.closed else directory
 
     def _hide(self, parts: Parts, depth: int) -> None:
         """Keep in mind that an entry that is not seen, because of what is at `depth`, has these parents."""
@@ -153,82 +157,82 @@ class TopDown:
         if not self._hidden_marks.isdisjoint(below):
             raise Entangled
 
-    def _new_place(self, parent: Place, name: bytes, *, real: bool) -> Place:
-        place = parent.child(name, self._implicit, self._layer, real=real)
-        self._touched.append(place)
-        return place
+    def _new_directory(self, parent: MergingDirectory, name: bytes, *, real: bool) -> MergingDirectory:
+        directory = parent.child(name, self._implicit, self._layer, real=real)
+        self._touched.append(directory)
+        return directory
 
-    def _touch(self, place: Place, *, explicit: bool) -> None:
-        if place.blocked == self._layer:
+    def _touch(self, directory: MergingDirectory, *, explicit: bool) -> None:
+        if directory.blocked == self._layer:
             raise Entangled
-        if place.touched != self._layer:
-            place.touched = self._layer
-            place.through = not explicit
-            self._touched.append(place)
+        if directory.touched != self._layer:
+            directory.touched = self._layer
+            directory.through = not explicit
+            self._touched.append(directory)
 
-    def _set_attributes(self, place: Place, attributes: Attributes) -> None:
-        if not place.sealed and place.explicit in (0, self._layer):
-            place.explicit = self._layer
-            node = place.node
+    def _set_attributes(self, directory: MergingDirectory, attributes: Attributes) -> None:
+        if not directory.sealed and directory.explicit in (0, self._layer):
+            directory.explicit = self._layer
+            node = directory.node
             node.mode, node.uid, node.gid, node.mtime, node.xattrs = attributes
 
     def _whiteout(self, parts: Parts) -> None:
         target = whited_out(parts[-1])
         if target is None:
             return
-        place = self._walk(parts[:-1], real=False)
-        if place is None:
+        directory = self._walk(parts[:-1], real=False)
+        if directory is None:
             return
         if target == OPAQUE:
-            place.opaque = True
-            for name, child in place.places.items():
+            directory.opaque = True
+            for name, child in directory.directories.items():
                 self._suspect((*parts[:-1], name), child)
             return
-        place.white_out(target)
-        if target in place.places:
-            self._suspect((*parts[:-1], target), place.places[target])
+        directory.white_out(target)
+        if target in directory.directories:
+            self._suspect((*parts[:-1], target), directory.directories[target])
 
-    def _suspect(self, parts: Parts, place: Place) -> None:
-        """Keep in mind where this layer may have put something before what is below was taken away."""
-        todo = [(mark(parts), place)]
+    def _suspect(self, parts: Parts, directory: MergingDirectory) -> None:
+        """Keep in mind where this layer may have put something before what is below was removed."""
+        todo = [(mark(parts), directory)]
         while todo:
-            above, place = todo.pop()
-            if place.touched == self._layer:
-                if place.through:
+            above, directory = todo.pop()
+            if directory.touched == self._layer:
+                if directory.through:
                     self._suspects.add(above)
-                todo += [(hash((above, name)), child) for name, child in place.places.items()]
+                todo += [(hash((above, name)), child) for name, child in directory.directories.items()]
 
-    def _directory(self, parts: Parts, place: Place | None, attributes: Attributes) -> None:
+    def _directory(self, parts: Parts, directory: MergingDirectory | None, attributes: Attributes) -> None:
         self._forget(parts)
-        if place is None:
+        if directory is None:
             return
         name = parts[-1]
-        child = place.places.get(name)
+        child = directory.directories.get(name)
         if child is not None:
             self._touch(child, explicit=True)
             if not child.real:
-                place.promote(name, child)
+                directory.promote(name, child)
         else:
-            replaced = name in place.fresh
+            replaced = name in directory.fresh
             if replaced and mark(parts) in self._suspects:
                 raise Entangled
-            if not replaced and (name in place.node.entries or name in place.hidden):
+            if not replaced and (name in directory.node.entries or name in directory.hidden):
                 return
-            child = self._new_place(place, name, real=True)
+            child = self._new_directory(directory, name, real=True)
             child.through = False
             if replaced:
                 self._seals.append(child)
         self._set_attributes(child, attributes)
 
-    def _entry(self, reader: TarReader, parts: Parts, place: Place | None, member: Member) -> None:
+    def _entry(self, reader: TarReader, parts: Parts, directory: MergingDirectory | None, member: Member) -> None:
         """Merge anything but a directory."""
         found = self._target(member) if member.kind == HARD_LINK else None
         leads = member.kind == SYMLINK or (member.kind == HARD_LINK and (found is None or isinstance(found, Symlink)))
         if leads and mark(parts) in self._suspects:
             raise Entangled
         self._forget(parts)
-        if place is not None and self._free(parts, place, leads=leads):
-            place.fresh[parts[-1]] = self._seen(found) if member.kind == HARD_LINK else self._node(reader, member)
+        if directory is not None and self._free(parts, directory, leads=leads):
+            directory.fresh[parts[-1]] = self._seen(found) if member.kind == HARD_LINK else self._node(reader, member)
             return
         if member.kind == REGULAR:
             found = len(self.contents[-1]) - 1, member
@@ -238,36 +242,38 @@ class TopDown:
         self._hidden_marks.add(mark(parts))
 
     def _forget(self, parts: Parts) -> None:
-        """What this layer had here and nobody saw is replaced."""
+        """What this layer had here, hidden, is replaced."""
         if self._hidden:
             self._hidden.pop(parts, None)
             self._hidden_marks.discard(mark(parts))
 
-    def _free(self, parts: Parts, place: Place, *, leads: bool) -> bool:
+    def _free(self, parts: Parts, directory: MergingDirectory, *, leads: bool) -> bool:
         """Whether an entry that is no directory is seen; if so nothing of its own layer is left in its place.
 
         `leads`: it is a symlink, or may be one.
         """
         name = parts[-1]
-        child = place.places.get(name)
+        child = directory.directories.get(name)
         if child is None:
-            return name in place.fresh or not (name in place.node.entries or name in place.hidden)
+            return name in directory.fresh or not (name in directory.node.entries or name in directory.hidden)
         above = child.layer != self._layer
-        if leads and (child.through or (above and name in place.fresh)):
+        if leads and (child.through or (above and name in directory.fresh)):
             raise Entangled
-        if not child.real or name in place.fresh:  # it goes, and what lower layers have below it matters no more, but
+        if (
+            not child.real or name in directory.fresh
+        ):  # it goes, and what lower layers have below it matters no more, but
             self._suspect(parts, child)
             if above:
                 self._suspects.add(mark(parts))
         self._heads.clear()
-        if child.real and name not in place.fresh:  # an upper layer's directory
+        if child.real and name not in directory.fresh:  # an upper layer's directory
             if child.touched == self._layer:
                 raise Entangled
             child.blocked = self._layer
             self._seals.append(child)
             return False
-        del place.places[name]
-        place.show(name)
+        del directory.directories[name]
+        directory.show(name)
         return True
 
     def _node(self, reader: TarReader, member: Member) -> Node:
@@ -280,12 +286,12 @@ class TopDown:
     def _target(self, member: Member) -> Node | tuple[int, Member] | None:
         """What a hard link leads to, if that is in its own layer: a node, or a file that is hidden."""
         target = cleaned(member.target)
-        place: Place | None = self._root
+        directory: MergingDirectory | None = self._root
         for name in target[:-1]:
-            place = place and place.places.get(name)
-        node = place.fresh.get(target[-1]) if place and target else None
-        if place and isinstance(node, Plain):
-            node = place.fresh[target[-1]] = unpacked(node)
+            directory = directory and directory.directories.get(name)
+        node = directory.fresh.get(target[-1]) if directory and target else None
+        if directory and isinstance(node, Plain):
+            node = directory.fresh[target[-1]] = unpacked(node)
         if node is None or isinstance(node, Directory | Plain):
             return self._hidden.get(target)
         return node

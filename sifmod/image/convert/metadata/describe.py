@@ -5,7 +5,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 
-from sifmod.image.convert.metadata.text import unicode_text
+from sifmod.image.convert.metadata.quoted import unicode_text
 
 _SCHEMA = "org.label-schema."
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

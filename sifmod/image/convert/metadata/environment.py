@@ -7,7 +7,7 @@ the variables of `--env` and of APPTAINERENV_*. One mistake in a script loses al
 import re
 from collections.abc import Sequence
 
-from sifmod.image.convert.metadata.text import shell_word
+from sifmod.image.convert.metadata.quoted import shell_word
 
 IMAGE_ENVIRONMENT = "10-docker2singularity.sh"
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sifmod.image.convert.metadata import environment, scripts
+from sifmod.image.convert.metadata import environment, start_scripts
 from sifmod.image.convert.metadata.describe import definition, inspect_text, labels_text, make_labels
 from sifmod.image.convert.sif.write import DataObject
 
@@ -45,7 +45,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Metadata:
-    """What is added to an image: `entries` by graft, `objects` by write_header. `warnings` are for the user."""
+    """What is added to an image: `entries` by insert_metadata, `objects` by write_header."""
 
     entries: tuple[Entry, ...]
     objects: tuple[DataObject, ...]
@@ -60,14 +60,14 @@ def make_metadata(config: Config, manifest: bytes, bootstrap: str, source: str) 
     own values they are exact. The same arguments give the same bytes. Raises ImageError for a NUL in the entrypoint.
     """
     variables, warnings = environment.image_environment(config.env)
-    run = scripts.runscript(config.entrypoint, config.cmd)
+    run = start_scripts.runscript(config.entrypoint, config.cmd)
     deffile = definition(bootstrap, source)
     labels = make_labels(config.labels, config.arch, config.created, (bootstrap, source))
     shown = {
         f"/{_HOME}/env/{environment.IMAGE_ENVIRONMENT}": variables,
         f"/{_HOME}/env/90-environment.sh": environment.CUSTOM,
         "runscript": run,
-        "startscript": scripts.START,
+        "startscript": start_scripts.START,
     }
     entries = (*_entries(variables, run), *_texts(labels_text(labels), deffile), *_links())
     objects = (
@@ -94,8 +94,8 @@ def _entries(variables: str, run: str) -> Sequence[Entry]:
         ("env/99-base.sh", environment.BASE),
         ("env/99-runtimevars.sh", environment.RUNTIME_VARIABLES),
         ("runscript", run),
-        ("startscript", scripts.START),
-        *((f"actions/{name}", text) for name, text in scripts.ACTIONS),
+        ("startscript", start_scripts.START),
+        *((f"actions/{name}", text) for name, text in start_scripts.ACTIONS),
     )
     return tuple(Entry(f"{_HOME}/{name}", content=text.encode(), replaces=True) for name, text in texts)
 

@@ -1,6 +1,8 @@
-"""Replay: layers applied one by one, from the lowest, to a tree in memory: for layers that names alone cannot merge.
+"""The merge from the lowest layer to the uppermost, each applied to a tree in memory: for layers that are entangled.
 
 An entry whose parent is a symlink goes where that leads, inside the root; hard links find what is there at that time.
+`merge_layers` tries `top_down` first, which reads each layer once: this way reads them all again, and those with data
+that was not written yet a third time. Both give the same; top_down.py names the tests.
 """
 
 from collections.abc import Sequence
@@ -11,7 +13,7 @@ from sifmod.image.convert.layers.ahead import ReadAhead
 from sifmod.image.convert.layers.blob import Blob
 from sifmod.image.convert.layers.malformed import Malformed, Warnings, naming, shown
 from sifmod.image.convert.layers.member import DIRECTORY, HARD_LINK, REGULAR, Attributes, Member, special_node
-from sifmod.image.convert.layers.path import OPAQUE, Parts, cleaned, is_whiteout, whited_out
+from sifmod.image.convert.layers.member_path import OPAQUE, Parts, cleaned, is_whiteout, whited_out
 from sifmod.image.convert.layers.stream import Stream
 from sifmod.image.convert.layers.tar import TarReader
 from sifmod.image.convert.layers.watch import Watch
@@ -41,7 +43,7 @@ class _Folder:
         self.explicit = 0
 
 
-def replay(
+def merge_bottom_up(
     layers: Sequence[Blob],
     contents: Sequence[Sequence[Content | Plain | None]],
     epoch: int,
@@ -183,7 +185,7 @@ class _Tree:
             folder.attributes, folder.explicit = self._implicit, 0
 
     def _prune(self, folder: _Folder) -> None:
-        """Take away everything in a directory that is only in lower layers."""
+        """Remove everything in a directory that is only in lower layers."""
         todo = [folder]
         while todo:
             folder = todo.pop()

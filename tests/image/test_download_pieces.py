@@ -1,4 +1,4 @@
-"""The books of one download: what is believed of an earlier run, what is still asked for, what is new to be saved."""
+"""The pieces of one download: what is believed of an earlier run, what is still asked for, what is new to be saved."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -8,7 +8,7 @@ import requests
 
 from sifmod.image.download import journal
 from sifmod.image.download.journal import Record
-from sifmod.image.download.ledger import Ledger
+from sifmod.image.download.pieces import Pieces
 from sifmod.image.download.remote import Remote
 
 ONE, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
@@ -22,11 +22,11 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "file"
 
 
-def ledger(
+def pieces_of(
     path: Path, size: int | None = None, digest: str = "", *, by_digest: bool = False, connections: int = 4
-) -> Ledger:
+) -> Pieces:
     remote = Remote("x", lambda _: nullcontext(requests.Response()), size, digest, by_digest)
-    return Ledger(remote, path, connections)
+    return Pieces(remote, path, connections)
 
 
 @pytest.mark.parametrize(
@@ -46,26 +46,26 @@ def test_what_an_earlier_run_left_is_believed_of_the_same_content(
     path: Path, record: Record, size: int | None, digest: str, by_digest: bool, believed: bool
 ) -> None:
     journal.save(path, record)
-    books = ledger(path, size, digest, by_digest=by_digest)
-    assert books.load() is believed
-    assert books.resumed is believed
-    found = (books.size, books.validator, books.coverage.spans)
+    pieces = pieces_of(path, size, digest, by_digest=by_digest)
+    assert pieces.load() is believed
+    assert pieces.resumed is believed
+    found = (pieces.size, pieces.validator, pieces.coverage.spans)
     assert found == ((record.size, record.validator, SPANS) if believed else (size, "", ()))
-    assert (books.unsaved() is None) is (record.digest == digest or not believed)  # the journal says so already
+    assert (pieces.unsaved() is None) is (record.digest == digest or not believed)  # the journal says so already
 
 
 def test_without_a_journal_nothing_is_believed(path: Path) -> None:
-    assert not ledger(path, 300, ONE).load()
+    assert not pieces_of(path, 300, ONE).load()
 
 
 def test_what_is_new_is_saved_once(path: Path) -> None:
-    books = ledger(path, 300, ONE)
-    assert books.unsaved() is None
-    books.coverage.add(0, 100)
-    assert books.unsaved() == Record(300, ONE, "", ((0, 100),))
-    assert books.unsaved() is None
-    books.coverage.add(200, 300)
-    assert books.unsaved() == Record(300, ONE, "", SPANS)
+    pieces = pieces_of(path, 300, ONE)
+    assert pieces.unsaved() is None
+    pieces.coverage.add(0, 100)
+    assert pieces.unsaved() == Record(300, ONE, "", ((0, 100),))
+    assert pieces.unsaved() is None
+    pieces.coverage.add(200, 300)
+    assert pieces.unsaved() == Record(300, ONE, "", SPANS)
 
 
 @pytest.mark.parametrize(
@@ -75,23 +75,23 @@ def test_what_is_new_is_saved_once(path: Path) -> None:
 def test_what_no_other_run_could_go_on_with_is_not_saved(
     path: Path, size: int | None, digest: str, validator: str, saved: bool
 ) -> None:
-    books = ledger(path, size, digest)
-    books.validator = validator
-    books.coverage.add(0, 100)
-    assert (books.unsaved() is not None) is saved
+    pieces = pieces_of(path, size, digest)
+    pieces.validator = validator
+    pieces.coverage.add(0, 100)
+    assert (pieces.unsaved() is not None) is saved
 
 
 def test_what_is_emptied_is_as_at_the_beginning(path: Path) -> None:
     journal.save(path, Record(300, OTHER, '"a"', SPANS))
-    books = ledger(path, None, ONE)
-    assert books.load()
-    books.empty()
-    assert (books.size, books.validator, books.resumed, books.coverage.spans) == (None, "", False, ())
+    pieces = pieces_of(path, None, ONE)
+    assert pieces.load()
+    pieces.empty()
+    assert (pieces.size, pieces.validator, pieces.resumed, pieces.coverage.spans) == (None, "", False, ())
     assert not journal.journal_path(path).exists()
-    books.size, books.validator = 300, '"a"'
-    books.coverage.add(0, 100)
-    books.coverage.add(200, 300)
-    assert books.unsaved() == Record(300, ONE, '"a"', SPANS)
+    pieces.size, pieces.validator = 300, '"a"'
+    pieces.coverage.add(0, 100)
+    pieces.coverage.add(200, 300)
+    assert pieces.unsaved() == Record(300, ONE, '"a"', SPANS)
 
 
 @pytest.mark.parametrize(
@@ -105,18 +105,18 @@ def test_what_is_emptied_is_as_at_the_beginning(path: Path) -> None:
     ],
 )
 def test_pieces_are_large_where_there_is_much(path: Path, size: int, connections: int, length: int) -> None:
-    books = ledger(path, size, connections=connections)
-    books.plan()
-    assert books.todo[0] == (0, length)
-    assert books.todo[1] == (length, 2 * length)
-    assert books.todo[-1][1] == size
+    pieces = pieces_of(path, size, connections=connections)
+    pieces.plan()
+    assert pieces.todo[0] == (0, length)
+    assert pieces.todo[1] == (length, 2 * length)
+    assert pieces.todo[-1][1] == size
 
 
 def test_only_what_is_missing_is_asked_for(path: Path) -> None:
-    books = ledger(path, 20 * MIB)
-    books.coverage.add(0, 3 * MIB)
-    books.plan((9 * MIB, 10 * MIB))
-    assert list(books.todo) == [
+    pieces = pieces_of(path, 20 * MIB)
+    pieces.coverage.add(0, 3 * MIB)
+    pieces.plan((9 * MIB, 10 * MIB))
+    assert list(pieces.todo) == [
         (3 * MIB, 8 * MIB),
         (8 * MIB, 9 * MIB),
         (10 * MIB, 16 * MIB),
@@ -129,6 +129,6 @@ def test_only_what_is_missing_is_asked_for(path: Path) -> None:
     [(None, False, [(0, 8 * MIB)]), (None, True, [(0, 8 * MIB)]), (20 * MIB, True, [(0, 20 * MIB)]), (0, True, [])],
 )
 def test_all_of_it_in_one_request(path: Path, size: int | None, whole: bool, expected: list[tuple[int, int]]) -> None:
-    books = ledger(path, size)
-    books.plan(whole=whole)
-    assert list(books.todo) == expected
+    pieces = pieces_of(path, size)
+    pieces.plan(whole=whole)
+    assert list(pieces.todo) == expected

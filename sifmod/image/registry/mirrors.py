@@ -1,4 +1,4 @@
-"""A Place: one repository in one registry; and the places where a reference may be had, mirrors first."""
+"""Mirrors: the places that a reference can be fetched from, the site's mirrors first, and its own registry last."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ _KNOWN_TOKEN_SERVERS: TokenServers = ((DOCKER_HUB, ("auth.docker.io",)), ("regis
 class Place:
     """`repository` in the registry `host`, which is docker.io for Docker Hub under any of its names.
 
-    `named` says that the user named this registry, as he does not name a mirror.
+    `named` says that the user named this registry; a mirror is named by the site.
     """
 
     host: str
@@ -40,7 +40,7 @@ class Place:
 
 
 def places(reference: Reference, mirrors: Mirrors) -> tuple[Place, ...]:
-    """Where `reference` (docker, oras) may be had: every mirror whose prefix covers it, in order, then its registry.
+    """The places of `reference` (docker, oras): every mirror whose prefix covers it, in order, then its own registry.
 
     Docker Hub's official images get their `library/`.
     """
@@ -81,7 +81,7 @@ def covers(hosts: tuple[str, ...], host: str) -> bool:
 def source_of(reference: Reference) -> str:
     """What gives the image of `reference`, in one spelling, without tag and digest: `docker://docker.io/library/python`.
 
-    Where an image is on this machine says nothing about it: then it is the kind alone, `oci:`.
+    An image on this machine is not known by its path: then it is the kind alone, `oci:`.
     """
     has_place = reference.kind in ("docker", "oras")
     return f"{reference.kind}://{own_place(reference)}" if has_place else f"{reference.kind}:"

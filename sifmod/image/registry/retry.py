@@ -12,7 +12,7 @@ class Patience:
     """Seconds, and numbers of attempts in a row that give nothing."""
 
     attempts: int = 8  # of a server that has answered before
-    first_attempts: int = 3  # of one that never did: a wrong name or a node without a network is told soon
+    first_attempts: int = 3  # of one that never did: a wrong name or a node without a network fails soon
     delay: float = 0.5  # before the second attempt; it doubles
     longest_delay: float = 30.0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.config.place import is_pattern, matches, tops_of_links, within
+from sifmod.config.bind_paths import is_pattern, matches, tops_of_links, within
 from support.config import Configuration, write
 
 

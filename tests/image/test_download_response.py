@@ -6,18 +6,18 @@ import pytest
 import requests
 
 from sifmod.errors import FetchError
-from sifmod.image.download.answer import Answer, read_answer
-from sifmod.image.download.remote import Piece, Remote
-from sifmod.image.download.verdict import Known, Ranges, Verdict, judge
+from sifmod.image.download.pieces import Piece
+from sifmod.image.download.remote import Remote
+from sifmod.image.download.response import Head, Known, Ranges, Restart, read_head, why_restart
 
 DATE = "Tue, 15 Nov 1994 12:45:26 GMT"
 
 
-def said(status: int, headers: dict[str, str]) -> Answer:
+def said(status: int, headers: dict[str, str]) -> Head:
     response = requests.Response()
     response.status_code = status
     response.headers.update(headers)
-    return read_answer(response)
+    return read_head(response)
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ def said(status: int, headers: dict[str, str]) -> Answer:
     ],
 )
 def test_which_bytes_come(status: int, headers: dict[str, str], expected: tuple[int | None, ...]) -> None:
-    answer = said(status, headers)
-    assert (answer.status, answer.start, answer.end, answer.total) == (status, *expected)
-    assert not answer.encoded
+    head = said(status, headers)
+    assert (head.status, head.start, head.end, head.total) == (status, *expected)
+    assert not head.encoded
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_which_bytes_come(status: int, headers: dict[str, str], expected: tuple[
     [("gzip", True), ("identity, gzip", True), ("", False), ("identity", False), (" Identity ", False)],
 )
 def test_a_length_of_what_is_compressed_on_its_way_says_nothing(encoding: str, encoded: bool) -> None:
-    answer = said(200, {"Content-Length": "12", "Content-Encoding": encoding})
-    assert (answer.encoded, answer.total, answer.end) == (encoded, *[None if encoded else 12] * 2)
+    head = said(200, {"Content-Length": "12", "Content-Encoding": encoding})
+    assert (head.encoded, head.total, head.end) == (encoded, *[None if encoded else 12] * 2)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_the_content_is_known_by(headers: dict[str, str], validator: str) -
     [('"a"', '"b"', True), ('"a"', '"a"', False), ('"a"', "", False), ("", '"a"', False), ("", "", False)],
 )
 def test_who_says_nothing_does_not_differ(one: str, other: str, differs: bool) -> None:
-    assert Answer(200, 0, None, None, one, False).differs(other) is differs
+    assert Head(200, 0, None, None, one, False).differs(other) is differs
 
 
 def remote(size: int | None = None, *, by_digest: bool = False) -> Remote:
@@ -89,28 +89,28 @@ def remote(size: int | None = None, *, by_digest: bool = False) -> Remote:
 
 def ranged(
     start: int | None = 8, end: int | None = 16, total: int | None = 100, validator: str = '"a"', encoded: bool = False
-) -> Answer:
-    return Answer(206, start, end, total, validator, encoded)
+) -> Head:
+    return Head(206, start, end, total, validator, encoded)
 
 
-def whole(total: int | None = 100, validator: str = '"a"') -> Answer:
-    return Answer(200, 0, total, total, validator, False)
+def whole(total: int | None = 100, validator: str = '"a"') -> Head:
+    return Head(200, 0, total, total, validator, False)
 
 
-GONE = Answer(416, None, None, None, '"a"', False)
+GONE = Head(416, None, None, None, '"a"', False)
 ASKED = Piece(8, 16, 0)
 FIRST = Piece(0, 16, 0)
 KNOWN = Known(100, '"a"', True, Ranges.GOOD)
 NOTHING = Known(None, "", False, Ranges.UNKNOWN)
-TAKE = Verdict()
-CHANGED = Verdict("the content changed")
-OTHER = Verdict("it sends another range than was asked for", True)
-NO_RANGES = Verdict("it gives no ranges", True)
-NO_LENGTH = Verdict("it does not say how long the whole is", True)
+TAKE = None
+CHANGED = Restart("the content changed")
+OTHER = Restart("it sends another range than was asked for", True)
+NO_RANGES = Restart("it gives no ranges", True)
+NO_LENGTH = Restart("it does not say how long the whole is", True)
 
 
 @pytest.mark.parametrize(
-    ("answer", "asked", "known", "expected"),
+    ("head", "asked", "known", "expected"),
     [
         (ranged(), ASKED, KNOWN, TAKE),
         (ranged(), ASKED, NOTHING, TAKE),
@@ -139,23 +139,23 @@ NO_LENGTH = Verdict("it does not say how long the whole is", True)
         (whole(validator='"b"'), FIRST, KNOWN, CHANGED),
         (whole(validator='"b"'), FIRST, Known(100, '"a"', False, Ranges.GOOD), TAKE),
         (whole(120, '"b"'), FIRST, Known(100, '"a"', False, Ranges.GOOD), CHANGED),
-        (GONE, ASKED, KNOWN, Verdict("it has no such range")),
-        (GONE, FIRST, NOTHING, Verdict("it has no such range", True)),
-        (Answer(416, None, None, None, '"b"', False), ASKED, KNOWN, CHANGED),
+        (GONE, ASKED, KNOWN, Restart("it has no such range")),
+        (GONE, FIRST, NOTHING, Restart("it has no such range", True)),
+        (Head(416, None, None, None, '"b"', False), ASKED, KNOWN, CHANGED),
     ],
 )
-def test_what_an_answer_is_good_for(answer: Answer, asked: Piece, known: Known, expected: Verdict) -> None:
-    assert judge(answer, asked, known, remote()) == expected
+def test_what_an_answer_is_good_for(head: Head, asked: Piece, known: Known, expected: Restart | None) -> None:
+    assert why_restart(head, asked, known, remote()) == expected
 
 
-@pytest.mark.parametrize(("answer", "asked"), [(ranged(validator='"b"'), ASKED), (whole(100, '"b"'), FIRST)])
-def test_what_is_asked_for_by_its_digest_does_not_change(answer: Answer, asked: Piece) -> None:
+@pytest.mark.parametrize(("head", "asked"), [(ranged(validator='"b"'), ASKED), (whole(100, '"b"'), FIRST)])
+def test_what_is_asked_for_by_its_digest_does_not_change(head: Head, asked: Piece) -> None:
     known = Known(100, '"a"', asked is ASKED, Ranges.GOOD)
-    assert judge(answer, asked, known, remote(100, by_digest=True)) == TAKE
+    assert why_restart(head, asked, known, remote(100, by_digest=True)) is TAKE
 
 
 @pytest.mark.parametrize(
-    ("answer", "asked", "known", "size"),
+    ("head", "asked", "known", "size"),
     [
         (ranged(total=120), ASKED, KNOWN, None),
         (whole(120), FIRST, Known(100, '"a"', False, Ranges.GOOD), None),
@@ -163,15 +163,15 @@ def test_what_is_asked_for_by_its_digest_does_not_change(answer: Answer, asked: 
     ],
 )
 def test_another_length_of_the_same_content_is_refused(
-    answer: Answer, asked: Piece, known: Known, size: int | None
+    head: Head, asked: Piece, known: Known, size: int | None
 ) -> None:
     with pytest.raises(FetchError) as caught:
-        judge(answer, asked, known, remote(size))
+        why_restart(head, asked, known, remote(size))
     assert caught.value.message == "the server announces 120 bytes of x.sif, and 100 were promised"
 
 
-@pytest.mark.parametrize("answer", [GONE, ranged(0, 16)])
-def test_who_was_asked_for_all_gives_all(answer: Answer) -> None:
+@pytest.mark.parametrize("head", [GONE, ranged(0, 16)])
+def test_who_was_asked_for_all_gives_all(head: Head) -> None:
     with pytest.raises(FetchError) as caught:
-        judge(answer, FIRST, Known(100, '"a"', False, Ranges.NONE), remote())
-    assert caught.value.message == f"the server answers {answer.status} to a request for all of x.sif"
+        why_restart(head, FIRST, Known(100, '"a"', False, Ranges.NONE), remote())
+    assert caught.value.message == f"the server answers {head.status} to a request for all of x.sif"

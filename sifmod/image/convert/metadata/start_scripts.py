@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sifmod.errors import ImageError
-from sifmod.image.convert.metadata.text import shell_word
+from sifmod.image.convert.metadata.quoted import shell_word
 
 START = """#!/bin/sh
 # an OCI image says nothing about what an instance runs

@@ -7,10 +7,10 @@ from sifmod.image.convert.budget import UNLIMITED, Budget
 from sifmod.image.convert.inode import Directory, File
 from sifmod.image.convert.layers.ahead import Progress, ReadAhead
 from sifmod.image.convert.layers.blob import Blob
+from sifmod.image.convert.layers.bottom_up import merge_bottom_up
 from sifmod.image.convert.layers.data import Copier, DataWriter
 from sifmod.image.convert.layers.malformed import Warnings, naming
 from sifmod.image.convert.layers.member import REGULAR
-from sifmod.image.convert.layers.replay import replay
 from sifmod.image.convert.layers.stream import Stream
 from sifmod.image.convert.layers.tar import TarReader
 from sifmod.image.convert.layers.top_down import Entangled, TopDown
@@ -52,7 +52,7 @@ def merge_layers(
     if root is None:
         del merge  # two trees of a million files would not fit
         warnings = Warnings()
-        root, missing = replay(layers, contents, epoch, warnings, Watch(budget.memory))
+        root, missing = merge_bottom_up(layers, contents, epoch, warnings, Watch(budget.memory))
     fetch(list(zip(layers[::-1], missing, strict=True)), data)
     total = sum(blob.size for blob in layers)
     progress(total, total)

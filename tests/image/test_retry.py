@@ -3,8 +3,8 @@
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.download.retry import PATIENCE, Attempts, Patience
 from sifmod.image.registry.network import TransientError
+from sifmod.image.registry.retry import PATIENCE, Attempts, Patience
 
 BROKEN = TransientError("it broke", "mend it")
 

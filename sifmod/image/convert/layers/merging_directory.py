@@ -1,4 +1,4 @@
-"""A place: a directory of the merged root while lower layers may still add to it."""
+"""A directory of the merged root while lower layers may still add to it."""
 
 from collections.abc import Set
 
@@ -8,23 +8,23 @@ from sifmod.image.convert.layers.member import Attributes
 _NONE: Set[bytes] = frozenset()
 
 
-class Place:
+class MergingDirectory:
     """A directory, what the layer being read added to it, and what it hides from lower layers.
 
-    Layers are counted from 1, the topmost. A place that is not `real` is known by whiteouts inside it alone: it is
+    Layers are counted from 1, the topmost. One that is not `real` is known by whiteouts inside it alone: it is
     no directory of the image until some layer has one there.
     """
 
     __slots__ = (
         "blocked",
         "closed",
+        "directories",
         "explicit",
         "fresh",
         "hidden",
         "layer",
         "node",
         "opaque",
-        "places",
         "real",
         "sealed",
         "through",
@@ -35,8 +35,8 @@ class Place:
     def __init__(self, implicit: Attributes, layer: int) -> None:
         self.node = Directory(implicit)
         self.fresh: Entries = {}  # entries of this layer, which join the node's at its end
-        self.places: dict[bytes, Place] = {}  # its directories
-        self.hidden: Set[bytes] = _NONE  # names that lower layers cannot have, and places that are not real
+        self.directories: dict[bytes, MergingDirectory] = {}  # its directories
+        self.hidden: Set[bytes] = _NONE  # names that lower layers cannot have, and directories that are not real
         self.whiteouts: Set[bytes] = _NONE  # of this layer
         self.opaque = False  # by this layer: closed at its end
         self.closed = False  # lower layers have nothing in it
@@ -48,17 +48,17 @@ class Place:
         self.through = True  # that layer put something in it before it had an entry for it, if it has one
         self.blocked = 0  # the lowest layer so far that has a file in its place
 
-    def child(self, name: bytes, implicit: Attributes, layer: int, *, real: bool) -> "Place":
+    def child(self, name: bytes, implicit: Attributes, layer: int, *, real: bool) -> "MergingDirectory":
         """A new directory in it, by this layer."""
-        child = self.places[name] = Place(implicit, layer)
+        child = self.directories[name] = MergingDirectory(implicit, layer)
         if real:
             self.promote(name, child)
         else:
             self.hide(name)
         return child
 
-    def promote(self, name: bytes, child: "Place") -> None:
-        """Make a directory of the image of a place in it."""
+    def promote(self, name: bytes, child: "MergingDirectory") -> None:
+        """Make a directory of the image of one in it."""
         child.real = True
         self.show(name)
         self.fresh[name] = child.node
@@ -91,11 +91,11 @@ class Place:
                 self.node.entries = self.fresh
             self.fresh = {}
         for name in self.whiteouts:
-            child = self.places.get(name)
+            child = self.directories.get(name)
             if child is not None and child.real:
                 child.seal()
             elif name not in self.node.entries:
-                self.places.pop(name, None)
+                self.directories.pop(name, None)
                 self.hide(name)
         self.whiteouts = _NONE
         self.closed = self.closed or self.opaque

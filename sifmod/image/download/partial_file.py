@@ -1,4 +1,4 @@
-"""A PartialFile: written at any place by several threads, read by others, started over when its content is wrong."""
+"""A partial file: several threads write it, others read it, and it is emptied when its content is wrong."""
 
 import os
 import threading
@@ -9,7 +9,7 @@ from sifmod.image.settings import Striping
 
 
 def mode_within(directory: Path) -> int:
-    """The mode of a new file: open to whom its directory is open, as far as the umask allows."""
+    """The mode of a new file: as open as its directory, as far as the umask allows."""
     return directory.stat().st_mode & 0o666
 
 

@@ -9,7 +9,9 @@ _MOST_LINKS = 40  # as Linux
 _DEFINITION, _HISTORY = b"Singularity", b"bootstrap_history"
 
 
-def graft(root: Directory, entries: Sequence[Entry], add: Callable[[bytes], Content], epoch: int) -> tuple[str, ...]:
+def insert_metadata(
+    root: Directory, entries: Sequence[Entry], add: Callable[[bytes], Content], epoch: int
+) -> tuple[str, ...]:
     """Put `entries` into `root`; the data of files goes through `add`. Returns warnings.
 
     What the image has at a place stays, unless the entry replaces it. Links are followed inside `root` only; where one

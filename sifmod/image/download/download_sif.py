@@ -8,17 +8,18 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.convert.sif.header import what_it_is
 from sifmod.image.disk import writing
 from sifmod.image.download import journal
-from sifmod.image.download.board import Board
+from sifmod.image.download.arriving_file import Shared
 from sifmod.image.download.pool import Pool
+from sifmod.image.download.progress_thread import ProgressThread
 from sifmod.image.download.remote import Remote
-from sifmod.image.download.retry import PATIENCE, Patience
-from sifmod.image.download.telling import Telling
 from sifmod.image.download.transfer import Transfer
+from sifmod.image.registry.retry import PATIENCE, Patience
 from sifmod.image.sink import Sink
 from sifmod.image.sources.fetched import Fetched, Request
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 
 _NAME = "image.sif"
+_DOING = "downloading"
 
 
 def download_sif(
@@ -29,20 +30,13 @@ def download_sif(
     What an interrupted run left in `partial` is resumed. Raises FetchError, after which what has arrived is kept;
     ImageError where it is wrong, and NoSpaceError, after which it is not.
     """
-    path, doing = request.partial / _NAME, "downloading"
-    board = Board()
-    transfer = Transfer(board, remote, path, request.settings, patience)
-    try:
-        transfer.prepare()
-    except BaseException:
-        transfer.close(None)
-        raise
-
-    name, progress = request.image.filename, request.progress
-    with Pool(board, (transfer,), request.settings.connections):
-        with Telling(board, (transfer,), name, progress, doing):
+    path, name, progress = request.partial / _NAME, request.image.filename, request.progress
+    shared = Shared()
+    transfer = Transfer(shared, remote, path, request.settings, patience)
+    with Pool(shared, (transfer,), request.settings.connections):
+        with ProgressThread(shared, (transfer,), name, progress, _DOING):
             transfer.verify()
-        progress(f"{doing} {name}", transfer.size or 0, transfer.size)
+        progress(f"{_DOING} {name}", transfer.size or 0, transfer.size)
     with writing(request.incoming):
         _publish(path, request.incoming, transfer.sha256)
     journal.forget(path)

@@ -1,37 +1,63 @@
-"""A Growing: a file that grows from the front, read and certified while it does."""
+"""An arriving file: read, hashed and certified while its bytes still come."""
 
 import hashlib
 import io
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.convert.layers.blob import Replaced
 from sifmod.image.disk import reading
-from sifmod.image.download.board import Board
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-STEP = 1 << 20  # bytes; how far the front moves between two calls to those who wait
+STEP = 1 << 20  # bytes; how far the front moves before those that wait are woken
 
 
-class Growing:
+class Shared:
+    """What the threads of one download share: `changed` guards it, and the first `failure` ends them all."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.failure: BaseException | None = None
+        self.stopping = threading.Event()
+
+    def run(self, job: Callable[[], None]) -> None:
+        """Run `job` in a thread: what it raises ends everything, and is raised in the threads that wait."""
+        try:
+            job()
+        except BaseException as error:
+            with self.changed:
+                self.failure = self.failure or error
+                self.stop()
+
+    def stop(self) -> None:
+        """End everything."""
+        with self.changed:
+            self.stopping.set()
+            self.changed.notify_all()
+
+
+class ArrivingFile:
     """Bytes of the file `path`, from `base` on; `front` of them are there without a gap, `size` in all.
 
-    `digest` (sha256:…) is what they must have, "" where nobody promises one. `epoch` counts how often the content
-    was thrown away. Attributes are read and changed under the board's lock. `name` is what messages call it.
+    `digest` (sha256:…) is what they must have, "" without a promise. `epoch` counts how often the content
+    was thrown away. Attributes are read and changed under the shared lock. `name` is what messages call it.
     """
 
-    def __init__(self, board: Board, name: str, path: Path, size: int | None, digest: str, base: int = 0) -> None:
-        self.board = board
+    def __init__(self, shared: Shared, name: str, path: Path, size: int | None, digest: str, base: int = 0) -> None:
+        self.shared = shared
         self.name = name
         self.path = path
         self.size = size
         self.digest = digest
         self.front = 0
         self.epoch = 0
+        self.note = ""  # what it waits for
         self.sha256 = ""  # of all bytes, once a reader has certified them
         self._base = base
 
@@ -45,10 +71,10 @@ class Growing:
         with reading(self.path):
             return Reader(self, self.path.open("rb", buffering=0), self._base)
 
-    def seekable(self) -> "Anywhere":
+    def seekable(self) -> "SeekableReader":
         """The bytes in any order. What is read counts only once a Reader of the same epoch has certified it."""
         with reading(self.path):
-            return Anywhere(self, self.path.open("rb", buffering=0), self._base)
+            return SeekableReader(self, self.path.open("rb", buffering=0), self._base)
 
     def verify(self) -> None:
         """Read the bytes to their end, unless a reader has certified them before. Raises what a Reader raises."""
@@ -66,20 +92,20 @@ class Growing:
 
         Raises what ended the download, and Replaced where that epoch is not `epoch`; None wants none.
         """
-        with self.board.changed:
-            while self.board.failure is None and not self.board.stopping.is_set():
+        with self.shared.changed:
+            while self.shared.failure is None and not self.shared.stopping.is_set():
                 if epoch not in (None, self.epoch):
                     raise Replaced
                 if self.front > position or self.front == self.size:
                     return self.front, self.epoch
-                self.board.changed.wait()
-            if self.board.failure is not None:
-                raise self.board.failure
+                self.shared.changed.wait()
+            if self.shared.failure is not None:
+                raise self.shared.failure
             raise FetchError(f"{self.name}: the download was stopped")
 
     def is_replaced(self, epoch: int) -> bool:
         """Whether the content was thrown away since `epoch`."""
-        with self.board.changed:
+        with self.shared.changed:
             return epoch != self.epoch
 
     def certify(self, sha256: str, epoch: int) -> None:
@@ -87,7 +113,7 @@ class Growing:
 
         Raises ImageError where that is not the promised one, and Replaced where another attempt may give it.
         """
-        with self.board.changed:
+        with self.shared.changed:
             if epoch != self.epoch:
                 raise Replaced
             if self.digest not in ("", f"sha256:{sha256}"):
@@ -104,11 +130,11 @@ class Growing:
         )
 
 
-class _Bytes(io.RawIOBase):
-    """A Growing as a file, at a position; `_epoch` is that of what was read, None before anything was."""
+class _RawReader(io.RawIOBase):
+    """The bytes as a file, at a position; `_epoch` is that of what was read, None before anything was."""
 
-    def __init__(self, growing: Growing, file: io.FileIO, base: int) -> None:
-        self._growing = growing
+    def __init__(self, arriving: ArrivingFile, file: io.FileIO, base: int) -> None:
+        self._arriving = arriving
         self._file = file
         self._base = base
         self._position = 0
@@ -123,22 +149,22 @@ class _Bytes(io.RawIOBase):
 
     def _read(self, wanted: memoryview) -> int:
         """Read at the position and move on; 0 at the end of the file."""
-        with reading(self._growing.path):
+        with reading(self._arriving.path):
             done = os.preadv(self._file.fileno(), [wanted], self._base + self._position) if wanted else 0
         self._position += done
         return done
 
 
-class Reader(_Bytes):
-    """A Growing from its first byte on: a read waits until the next bytes are there.
+class Reader(_RawReader):
+    """The bytes from the first on: a read waits until the next bytes are there.
 
-    It hashes what it gives. The read that finds the end certifies that: until then nothing that was read counts.
+    It hashes what it gives. The read that finds the end certifies the digest: until then no byte that was read counts.
     Reads raise what ended the download, ImageError where the bytes that were given are not the promised ones, and
     Replaced where they have to be read again from the start.
     """
 
-    def __init__(self, growing: Growing, file: io.FileIO, base: int) -> None:
-        super().__init__(growing, file, base)
+    def __init__(self, arriving: ArrivingFile, file: io.FileIO, base: int) -> None:
+        super().__init__(arriving, file, base)
         self._hash = hashlib.sha256()
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
@@ -146,28 +172,28 @@ class Reader(_Bytes):
         if not view:
             return 0
         while True:
-            front, epoch = self._growing.wait(self._position, self._epoch)
+            front, epoch = self._arriving.wait(self._position, self._epoch)
             wanted = view[: max(0, front - self._position)]
             if not wanted:
-                self._growing.certify(self._hash.hexdigest(), epoch)
+                self._arriving.certify(self._hash.hexdigest(), epoch)
                 return 0
             if done := self._read(wanted):
                 self._hash.update(wanted[:done])
                 self._epoch = epoch
                 return done
-            if not self._growing.is_replaced(epoch):
-                raise ImageError(f"{self._growing.name} is cut: it ends after {self._position} bytes")
+            if not self._arriving.is_replaced(epoch):
+                raise ImageError(f"{self._arriving.name} is cut: it ends after {self._position} bytes")
 
 
-class Anywhere(_Bytes):
-    """A Growing whose bytes are read in any order: a read waits for the bytes that it wants."""
+class SeekableReader(_RawReader):
+    """The bytes in any order: a read waits for the bytes that it wants."""
 
     def seekable(self) -> bool:
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Raises ValueError for a place before the start, and counts from the end only where the size is known."""
-        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._growing.size or 0}
+        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._arriving.size or 0}
         if (position := starts[whence] + offset) < 0:
             raise ValueError(f"{position} is before the start")
         self._position = position
@@ -175,5 +201,5 @@ class Anywhere(_Bytes):
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
         view = memoryview(buffer).cast("B")
-        front, self._epoch = self._growing.wait(self._position, self._epoch)
+        front, self._epoch = self._arriving.wait(self._position, self._epoch)
         return self._read(view[: max(0, front - self._position)])
