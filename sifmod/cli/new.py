@@ -25,7 +25,8 @@ def command(reference: str, **given: str | bool | None) -> None:
     in it, which is not started. An image that is not on this machine is fetched into the store; a SIF that is here is
     read where it is. The file is <Name>-<version><versionsuffix>.yaml in this directory; none is ever overwritten.
     """
-    from sifmod.actions.author.new import NewOptions, check_target, make_draft, write_text
+    from sifmod.actions.author.new import NewOptions, make_draft
+    from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.listener import Listener
     from sifmod.cli.context import load_facts, typed
     from sifmod.cli.output import echo, print_json, quiet, say

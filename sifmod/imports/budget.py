@@ -47,11 +47,6 @@ class Budget:
         finally:
             self._depth -= 1
 
-    @contextmanager
-    def here(self) -> Iterator[None]:
-        """No level deeper."""
-        yield
-
 
 def read_text(path: Path) -> str:
     """A file's text; raises CannotImportError for what is no regular file of at most 1 MiB of UTF-8."""

@@ -74,7 +74,7 @@ def _option(found: WithOptions, name: str, value: str, where: str) -> WithOption
         good, bad = binds_of(value)
         for bind in good:
             found = replace(found, binds=_with(found.binds, bind))
-        return _noted(found, f"{where}: the bind path {bad[0][:80]!r} is not the same for everybody") if bad else found
+        return _noted(found, f"{where}: the bind path {bad[0][:80]!r} depends on the user") if bad else found
     key, equals, text = value.partition("=")
     if name == "--env" and equals and not re.search("[$`,\ue000-\uf8ff]", text):
         return replace(found, env=(*found.env, (key, text)))

@@ -42,7 +42,7 @@ class Found:
                 self.user_software = True
             elif one not in self.binds:
                 self.binds.append(one)
-        self.notes.extend(f"bind path {one[:80]!r} is not the same for everybody, or none" for one in bad)
+        self.notes.extend(f"bind path {one[:80]!r} depends on the user, or is no path" for one in bad)
 
     def search(self, text: str) -> None:
         """Directories in front of PATH inside; an empty one is the current directory, which is never meant."""

@@ -20,7 +20,6 @@ from sifmod.imports.lua_syntax import (
     If,
     Items,
     Name,
-    Not,
     Skipped,
     Statement,
 )
@@ -63,7 +62,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Read:
-    """A file's calls in order, its variables at the end, and what was read over."""
+    """A file's calls in order, its variables at the end, and what was skipped."""
 
     calls: tuple[Made, ...]
     variables: dict[str, Value]
@@ -148,11 +147,8 @@ class _File:
                     return self.variables.get(name) if "." not in name else HOLE
                 case Call():
                     return self.call(expression)
-                case Items(values=values, named=named):
-                    return Table([self.value(value) for value in (*values, *(inner for _, inner in named))])
-                case Not(operand=operand):
-                    truth = _truth(self.value(operand))
-                    return HOLE if truth is None else not truth
+                case Items(values=values):
+                    return Table([self.value(value) for value in values])
                 case Chain(operator=operator, operands=operands):
                     return self.chain(operator, operands)
             return HOLE
@@ -167,6 +163,9 @@ class _File:
                     return value
             return value
         values = [self.value(operand) for operand in operands]
+        if operator == "not":
+            truth = _truth(values[0])
+            return HOLE if truth is None else not truth
         if operator == "..":
             texts = [text_of(value) for value in values]
             self.budget.letters(sum(map(len, texts)))

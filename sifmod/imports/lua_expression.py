@@ -1,9 +1,10 @@
 """Lua's expressions: the whole grammar is read, the part that modulefiles are made of is kept."""
 
 from abc import ABC, abstractmethod
+from contextlib import nullcontext
 
 from sifmod.imports.budget import Budget, CannotImportError
-from sifmod.imports.lua_syntax import Call, Chain, Constant, Expression, Items, Name, Not, Other, Statement, Token
+from sifmod.imports.lua_syntax import Call, Chain, Constant, Expression, Items, Name, Other, Statement, Token
 
 # from the loosest to the tightest
 _BINARY = (("or",), ("and",), ("<", ">", "<=", ">=", "~=", "=="), ("..",), ("+", "-"), ("*", "/", "%"), ("^",))
@@ -45,6 +46,12 @@ class Expressions(ABC):
     def block(self, *ends: str) -> tuple[Statement, ...]:
         """The statements up to one of these words."""
 
+    def names(self) -> tuple[str, ...]:
+        found = [self.next().text]
+        while self.accept(","):
+            found.append(self.next().text)
+        return tuple(found)
+
     def function_body(self) -> None:
         self.expect("(")
         while not self.accept(")"):
@@ -62,7 +69,7 @@ class Expressions(ABC):
     def expression(self, tightness: int = 0) -> Expression:
         if tightness == len(_BINARY):
             return self.unary()
-        with self.budget.level() if tightness == 0 else self.budget.here():
+        with self.budget.level() if tightness == 0 else nullcontext():
             self.budget.step()
             operands = [self.expression(tightness + 1)]
             operators = set()
@@ -76,7 +83,7 @@ class Expressions(ABC):
     def unary(self) -> Expression:
         with self.budget.level():
             if self.accept("not"):
-                return Not(self.unary())
+                return Chain("not", (self.unary(),))
             if self.accept("-", "#"):
                 self.unary()
                 return Other("a calculation")
@@ -136,21 +143,21 @@ class Expressions(ABC):
 
     def table(self) -> Items:
         values: list[Expression] = []
-        named: list[tuple[str, Expression]] = []
+        named: list[Expression] = []
         while not self.accept("}"):
             self.budget.step()
             if self.accept("["):
                 self.expression()
                 self.expect("]")
                 self.expect("=")
-                named.append(("", self.expression()))
+                named.append(self.expression())
             elif self.peek().kind == "name" and self.tokens[self.at + 1][:2] == ("sign", "="):
-                name = self.next().text
                 self.next()
-                named.append((name, self.expression()))
+                self.next()
+                named.append(self.expression())
             else:
                 values.append(self.expression())
             if not self.accept(",", ";"):
                 self.expect("}")
                 break
-        return Items(tuple(values), tuple(named))
+        return Items((*values, *named))

@@ -57,10 +57,7 @@ class _Statements(Expressions):
             name = self.next().text
             self.function_body()
             return (Skipped("a function of its own", (name,), line),)
-        names = [self.next().text]
-        while self.accept(","):
-            names.append(self.next().text)
-        return (Assign(tuple(names), self.expressions() if self.accept("=") else ()),)
+        return (Assign(self.names(), self.expressions() if self.accept("=") else ()),)
 
     def assignment_or_call(self) -> Statement:
         line = self.peek().line
@@ -92,9 +89,7 @@ class _Statements(Expressions):
             return If(tuple(branches), otherwise)
 
     def loop(self, line: int) -> Statement:
-        names = [self.next().text]
-        while self.accept(","):
-            names.append(self.next().text)
+        names = self.names()
         counted = self.accept("=")
         if not counted:
             self.expect("in")
@@ -104,7 +99,7 @@ class _Statements(Expressions):
         self.expect("end")
         if counted or len(over) != 1:
             return Skipped("a loop", (), line)
-        return ForEach(tuple(names), over[0], body)
+        return ForEach(names, over[0], body)
 
     def unbounded(self, word: str, line: int) -> Skipped:
         if word == "while":

@@ -46,25 +46,17 @@ class Name:
 
 @dataclass(frozen=True)
 class Chain:
-    """Operands with one binary operator between them."""
+    """Operands with one binary operator between them; or `not` and its operand."""
 
     operator: str
     operands: tuple["Expression", ...]
 
 
 @dataclass(frozen=True)
-class Not:
-    """`not x`."""
-
-    operand: "Expression"
-
-
-@dataclass(frozen=True)
 class Items:
-    """A table: its positional values, and those with a name."""
+    """A table: its positional values, then those with a name."""
 
     values: tuple["Expression", ...]
-    named: tuple[tuple[str, "Expression"], ...]
 
 
 @dataclass(frozen=True)
@@ -78,12 +70,12 @@ class Call:
 
 @dataclass(frozen=True)
 class Other:
-    """What is read over: an expression whose value is not looked for."""
+    """An expression that is skipped: its value stays unknown."""
 
     what: str
 
 
-Expression = Constant | Name | Chain | Not | Items | Call | Other
+Expression = Constant | Name | Chain | Items | Call | Other
 
 
 @dataclass(frozen=True)

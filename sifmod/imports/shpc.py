@@ -16,17 +16,7 @@ _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
 _PLACES = ("docker", "oras", "gh", "path")
 _CARRIED = (
-    "docker",
-    "oras",
-    "path",
-    "url",
-    "maintainer",
-    "description",
-    "latest",
-    "tags",
-    "aliases",
-    "env",
-    "features",
+    *("docker", "oras", "path", "url", "maintainer", "description", "latest", "tags", "aliases", "env", "features"),
 )
 # what an override's file may replace
 _OVERRIDABLE = ("aliases", "env", "features", "description", "docker_scripts", "singularity_scripts")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.author.new import NewOptions, make_draft, write_text
+from sifmod.actions.author.new import NewOptions, make_draft
+from sifmod.actions.author.new_file import write_text
 from sifmod.actions.listener import Listener
 from sifmod.cli.main import run
 from sifmod.config.easyconfig import Easyconfig

@@ -11,7 +11,7 @@ import pytest
 
 from sifmod.actions.author.import_easyconfig import Converted, find_sources
 from sifmod.actions.author.import_easyconfig import write as write_imported
-from sifmod.actions.author.new import check_target, write_text
+from sifmod.actions.author.new_file import check_target, write_text
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.config.site import Site
 from sifmod.errors import EasyconfigNotFoundError, OptionError, PermissionsError

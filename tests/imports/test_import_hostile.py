@@ -1,4 +1,4 @@
-"""Files that were made to hurt whoever reads them: each ends in a clear error, and nothing of them is run."""
+"""Files that are made to hurt their reader: each ends in a clear error, and nothing of them is run."""
 
 import tempfile
 from pathlib import Path
@@ -71,7 +71,7 @@ PIECES = (
     *(b"load()\n", b"whatis{}\n", b"x = x .. x\n", b"!!python/object:os.system x", b"aliases: [1, {a: b}, [c]]\n"),
     *(b"env: 3\n", b"%(version", b"features: []\n", b"latest: {a: {b: c}}\n", b"docker: []\n"),
 )  # fmt: skip
-# where (in thousandths of the file), how much is taken away, what is put there
+# where (in thousandths of the file), how much is removed, what is put there
 EDITS = st.tuples(st.integers(0, 1000), st.integers(0, 60), st.sampled_from(PIECES) | st.binary(max_size=8))
 EB = b"name = 'x'\nversion = '1'\nsources = ['x.sif']\n"
 SHPC = b"docker: a/b\nlatest: {'1': sha256:%s}\n" % (b"a" * 64)
@@ -126,7 +126,7 @@ def test_a_lua_file_that_is_too_much(text: str) -> None:
         ("deep.yaml", b"a: " + b"[" * 60, "nested more than 50 deep"),
     ],
 )  # fmt: skip
-def test_a_file_that_nobody_can_read(
+def test_a_file_that_cannot_be_read(
     name: str, content: bytes, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, target = tmp_path / name, tmp_path / "out"

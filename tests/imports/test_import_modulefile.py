@@ -121,7 +121,7 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
             "line 1: prepend_path hangs on a condition, and is taken without it",
         ),
     ),
-    # what nobody knows
+    # what is not known
     "something(1)\nsomething_" + "x" * 80 + "()": (
         {},
         ("line 1: something is not carried over", f"line 2: something_{'x' * 50} is not carried over"),
@@ -183,7 +183,7 @@ COMMANDS: dict[tuple[str, str], tuple[tuple[Value, ...], dict[str, Value | None]
         {},
         (
             "the option --contain is not carried over",
-            "the bind path '$HOME/x:/y' is not the same for everybody",
+            "the bind path '$HOME/x:/y' depends on the user",
         ),
     ),
     ("a", "singularity shell x.sif a"): ((), {}, (NONE.format("a"),)),

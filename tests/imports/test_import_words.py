@@ -80,7 +80,7 @@ def test_what_is_no_bind_path(bind: str) -> None:
 
 
 NOTED = "w: the option {} is not carried over"
-BAD = "w: the bind path {!r} is not the same for everybody"
+BAD = "w: the bind path {!r} depends on the user"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ SEVERAL = "variable {}: a value of several lines, or with ~, is not carried over
                     {"source": "/a", "optional": True},
                 ),
             },
-            ["bind path 'x' is not the same for everybody, or none", OPTIONAL],
+            ["bind path 'x' depends on the user, or is no path", OPTIONAL],
         ),
         ({"SINGULARITY_BIND": "/x/user-software:/user-software"}, {"user_software": True}, []),
         # directories in front of PATH
@@ -278,7 +278,7 @@ def test_levels_are_given_back() -> None:
 
     def deeper(levels: int) -> None:
         if levels:
-            with budget.level(), budget.here():
+            with budget.level():
                 deeper(levels - 1)
 
     for _ in range(3):

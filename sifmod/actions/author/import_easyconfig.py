@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import secrets
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from sifmod.actions.author.check import check
 from sifmod.actions.author.draft import quoted
+from sifmod.actions.author.new_file import write_text
 from sifmod.config.settings import LoadedSite
 from sifmod.config.shown import shown
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError, SifmodError
@@ -162,19 +162,11 @@ def write(converted: Converted, directory: Path, force: bool) -> Path:
     be written.
     """
     target = directory / converted.filename
-    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    if not force and os.path.lexists(target):
+        raise OptionError(f"{target} exists already, and is left as it is", "--force replaces it")
+    write_text(converted.text, target, force=force)
     with writing(target):
-        if os.path.lexists(target) and not force:
-            raise OptionError(f"{target} exists already, and is left as it is", "--force replaces it")
-        try:
-            with unfinished.open("xb") as file:
-                file.write(converted.text.encode())
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.rename(target)
-            sync_directory(directory)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        sync_directory(directory)
     return target
 
 

@@ -2,12 +2,12 @@
 
 import os
 import re
-import secrets
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.actions.author.draft import Source, draft
+from sifmod.actions.author.new_file import check_target
 from sifmod.actions.fetch import FetchOptions, fetch
 from sifmod.actions.listener import Listener
 from sifmod.actions.show_image import stored_digest
@@ -17,7 +17,6 @@ from sifmod.digest import sha256_file
 from sifmod.errors import ConfigError, OptionError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.disk import writing
 from sifmod.image.inspect.guess import Guess, make_guess
 from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif
@@ -88,44 +87,6 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, listener: Liste
 def _drafted(text: str, site: LoadedSite, options: NewOptions, of: tuple[Guess, Path]) -> Draft:
     guess, image = of
     return Draft(text, _loaded(text, site, options), guess, image)
-
-
-def write_text(text: str, target: Path) -> None:
-    """Put a text at `target`, whole or not at all.
-
-    Raises OptionError where there is something already, PermissionsError or NoSpaceError where it cannot be written.
-    """
-    check_target(target)
-    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    with writing(target):
-        try:
-            with unfinished.open("xb") as file:
-                file.write(text.encode())
-                file.flush()
-                os.fsync(file.fileno())
-            _publish(unfinished, target)
-        finally:
-            unfinished.unlink(missing_ok=True)
-
-
-def _publish(unfinished: Path, target: Path) -> None:
-    try:
-        os.link(unfinished, target)  # fails where another run was faster; rename would not
-    except FileExistsError:
-        check_target(target)
-    except OSError:  # a file system without hard links
-        check_target(target)
-        unfinished.rename(target)
-
-
-def check_target(target: Path) -> None:
-    """Raise OptionError where `target` exists, or cannot because its directory does not."""
-    if not target.parent.is_dir():
-        raise OptionError(f"there is no directory {target.parent} to write {target.name} in")
-    if os.path.lexists(target):
-        raise OptionError(
-            f"{target} exists already, and is left as it is", "give another name: -o FILE, or -o - to see it"
-        )
 
 
 def _loaded(text: str, site: LoadedSite, options: NewOptions) -> LoadedEasyconfig:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.actions.author.draft_site import draft_site, survey
-from sifmod.actions.author.new import check_target, write_text
+from sifmod.actions.author.new_file import check_target, write_text
 from sifmod.config.detect import detected_site, site_directories
 from sifmod.config.lint import bind_items, ends
 from sifmod.config.option import refuse_unknown

@@ -1,0 +1,51 @@
+"""A new file of an author: written whole or not at all."""
+
+import os
+import secrets
+from pathlib import Path
+
+from sifmod.errors import OptionError
+from sifmod.image.disk import writing
+
+
+def write_text(text: str, target: Path, *, force: bool = False) -> None:
+    """Put a text at `target`, whole or not at all.
+
+    Raises OptionError where there is something already and not `force`, PermissionsError or NoSpaceError where it
+    cannot be written.
+    """
+    if not force:
+        check_target(target)
+    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    with writing(target):
+        try:
+            with unfinished.open("xb") as file:
+                file.write(text.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            if force:
+                unfinished.rename(target)
+            else:
+                _publish(unfinished, target)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+
+def _publish(unfinished: Path, target: Path) -> None:
+    try:
+        os.link(unfinished, target)  # fails where another run was faster; rename would not
+    except FileExistsError:
+        check_target(target)
+    except OSError:  # a file system without hard links
+        check_target(target)
+        unfinished.rename(target)
+
+
+def check_target(target: Path) -> None:
+    """Raise OptionError where `target` exists, or cannot because its directory does not."""
+    if not target.parent.is_dir():
+        raise OptionError(f"there is no directory {target.parent} to write {target.name} in")
+    if os.path.lexists(target):
+        raise OptionError(
+            f"{target} exists already, and is left as it is", "give another name: -o FILE, or -o - to see it"
+        )
