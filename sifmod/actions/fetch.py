@@ -4,20 +4,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.actions.changing_prefix import changing_prefix, site_umask
+from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.into_store import into_store
-from sifmod.actions.listener import Listener
 from sifmod.actions.log import record_fetched
-from sifmod.actions.settings import fetch_settings
+from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
 from sifmod.digest import sha256_bytes
 from sifmod.image.artifact import Artifact
 from sifmod.image.fetch import fetch_image
 from sifmod.image.sources.kinds import parse
 from sifmod.module.plan import ImagePlan, Runtime
-from sifmod.tree.beside import beside
 from sifmod.tree.generation import tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
+from sifmod.tree.single_file import beside
 from sifmod.tree.store import Store
 
 
@@ -33,7 +33,7 @@ class FetchOptions:
     keep_blobs: bool = False
 
 
-def fetch(source: str, site: Site, options: FetchOptions, listener: Listener) -> Artifact:
+def fetch(source: str, site: Site, options: FetchOptions, reporter: Reporter) -> Artifact:
     """The image of `source`, verified, in the store or at `options.output`; idempotent.
 
     Raises FetchError, ImageError, NoSpaceError, RuntimeMissingError as `fetch_image` does.
@@ -54,18 +54,18 @@ def fetch(source: str, site: Site, options: FetchOptions, listener: Listener) ->
     )
     runtime = Runtime(site.runtime_kind, site.runtime_path)
     if options.output is not None:
-        waiting = listener.waiting(options.output)
+        waiting = reporter.waiting(options.output)
         with (
             site_umask(site),
             beside(options.output, site.lock_lease, waiting, replace=options.force) as one,
         ):
-            return fetch_image(image, runtime, one, listener.progress, settings)
-    layout, waiting = Layout(site.prefix), listener.waiting(reference.shown)
+            return fetch_image(image, runtime, one, reporter.progress, settings)
+    layout, waiting = Layout(site.prefix), reporter.waiting(reference.shown)
     name = f"fetch-{sha256_bytes(f'{source} {image.arch}'.encode())[:16]}"
     with changing_prefix(site):
         tidy(layout, site.lock_lease, waiting)  # what a killed run has left may take the room that is needed
         with lock(layout, name, site.lock_lease, waiting) as held:
             store = Store(layout, held, waiting)
-            artifact = into_store(image, runtime, store, listener, settings)
-            record_fetched(layout, store, site.lock_lease, listener)
+            artifact = into_store(image, runtime, store, reporter, settings)
+            record_fetched(layout, store, site.lock_lease, reporter)
             return artifact

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.config.name import ModuleName
-from sifmod.tree.addition import changes, only_in
 from sifmod.tree.history import previous, read_history, superseded
 from sifmod.tree.jobs import NO_JOBS, Jobs, ask_slurm
 from sifmod.tree.layout import Layout
@@ -18,6 +17,7 @@ from sifmod.tree.receipt import Installation, known_modules, live, live_number, 
 from sifmod.tree.remove import removable
 from sifmod.tree.store import entries, foreign_files, in_work, used_images
 from sifmod.tree.stored_image import StoredImage
+from sifmod.tree.user_files import changes, only_in
 
 DAYS = 14.0
 _DAY = 86400.0

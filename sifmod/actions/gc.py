@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from sifmod.actions.garbage import GcPlan, OldGeneration, old_generations
 from sifmod.actions.garbage import plan_gc as plan_gc
-from sifmod.actions.listener import Listener
 from sifmod.actions.log import record, record_of_store
+from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.tree.disk import take
 from sifmod.tree.generation import module_lock, tidy
@@ -28,12 +28,12 @@ class Collected(NamedTuple):
     size: int  # bytes
 
 
-def apply_gc(layout: Layout, plan: GcPlan, lease: float, listener: Listener) -> Collected:
+def apply_gc(layout: Layout, plan: GcPlan, lease: float, reporter: Reporter) -> Collected:
     """Remove what `plan` says, as far as a second look under the locks agrees. Idempotent.
 
     Killed on the way, a generation or an image is there whole or not at all.
     """
-    on_wait = listener.waiting("the tree")
+    on_wait = reporter.waiting("the tree")
     tidy(layout, lease, on_wait)
     wanted = {generation.root for generation in plan.generations if not generation.keep}
     removed: list[OldGeneration] = []
@@ -42,7 +42,7 @@ def apply_gc(layout: Layout, plan: GcPlan, lease: float, listener: Listener) -> 
             for old in old_generations(layout, module, (plan.jobs, plan.days, plan.rollbacks)):
                 if not old.keep and old.root in wanted:
                     _remove_generation(layout, old, held)
-                    record(layout, Done("removed", module, old.number), held, listener)
+                    record(layout, Done("removed", module, old.number), held, reporter)
                     removed.append(old)
             _remove_history(layout, module, held)
     going = [old.image for old in plan.images if not old.keep]
@@ -53,13 +53,13 @@ def apply_gc(layout: Layout, plan: GcPlan, lease: float, listener: Listener) -> 
                 if discard(layout, image, held):
                     images.append(image)
                     done = Done("removed", image=image.sha256, size=image.size)
-                    record_of_store(layout, done, lease, listener)
+                    record_of_store(layout, done, lease, reporter)
     gone = []
     for partial in (old.partial for old in plan.partials if not old.keep):
         with lock(layout, lock_name(partial.key), lease, on_wait) as held:
             if discard_partial(layout, partial, held):
                 gone.append(partial)
-                record_of_store(layout, Done("removed", size=partial.size), lease, listener)
+                record_of_store(layout, Done("removed", size=partial.size), lease, reporter)
     size = sum(image.size for image in images) + sum(partial.size for partial in gone)
     return Collected(tuple(removed), tuple(images), tuple(gone), size)
 

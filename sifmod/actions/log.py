@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from sifmod.actions.listener import Listener
+from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.errors import SifmodError
 from sifmod.tree.layout import Layout
@@ -11,33 +11,33 @@ from sifmod.tree.log import STORE, Done, Log, append, entry, logged_modules, rea
 from sifmod.tree.store import Store
 
 
-def record(layout: Layout, done: Done, held: Held, listener: Listener) -> None:
+def record(layout: Layout, done: Done, held: Held, reporter: Reporter) -> None:
     """Write what was done to a module, under its lock. What cannot be written is a warning: the change is made.
 
     A run that has lost the lock since writes nothing: others write there now.
     """
     try:
         held.check()
-        append(layout, entry(done, listener.command))
+        append(layout, entry(done, reporter.command))
     except OSError as error:
-        _warn(f"cannot write {layout.log(done.module)}: {error.strerror or error}", listener)
+        _warn(f"cannot write {layout.log(done.module)}: {error.strerror or error}", reporter)
     except SifmodError as error:
-        _warn(error.message, listener)
+        _warn(error.message, reporter)
 
 
-def record_of_store(layout: Layout, done: Done, lease: float, listener: Listener) -> None:
+def record_of_store(layout: Layout, done: Done, lease: float, reporter: Reporter) -> None:
     """Write what was done to the store, as `record` does for a module."""
     try:
-        with lock(layout, STORE, lease, listener.waiting("the log")) as held:
-            record(layout, done, held, listener)
+        with lock(layout, STORE, lease, reporter.waiting("the log")) as held:
+            record(layout, done, held, reporter)
     except SifmodError as error:
-        _warn(error.message, listener)
+        _warn(error.message, reporter)
 
 
-def record_fetched(layout: Layout, store: Store, lease: float, listener: Listener) -> None:
+def record_fetched(layout: Layout, store: Store, lease: float, reporter: Reporter) -> None:
     """Write what a fetch has added to the store."""
     for image, size in store.brought:
-        record_of_store(layout, Done("fetched", image=image, size=size), lease, listener)
+        record_of_store(layout, Done("fetched", image=image, size=size), lease, reporter)
 
 
 def changes(layout: Layout, names: Collection[str] = ()) -> Log:
@@ -60,6 +60,6 @@ def _meant(name: str, modules: tuple[ModuleName, ...]) -> Iterator[ModuleName]:
     yield from exact or begins
 
 
-def _warn(why: str, listener: Listener) -> None:
+def _warn(why: str, reporter: Reporter) -> None:
     why = why.partition(";")[0]  # what follows is that nothing was changed
-    listener.warn_once("the log", f"the change is made, but it is not in the log: {why}")
+    reporter.warn_once("the log", f"the change is made, but it is not in the log: {why}")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from sifmod.actions.listener import Listener
 from sifmod.actions.log import record
+from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError, ModuleError
 from sifmod.tree.generation import module_lock, restore, tidy
@@ -14,22 +14,22 @@ from sifmod.tree.receipt import Installation, live_number, numbers, read_receipt
 from sifmod.tree.state import missing
 
 
-def rollback(layout: Layout, module: ModuleName, to: int | None, lease: float, listener: Listener) -> Installation:
+def rollback(layout: Layout, module: ModuleName, to: int | None, lease: float, reporter: Reporter) -> Installation:
     """Make generation `to` live, or the one that was live before the present one: what is live now.
 
     Also brings back a module that was uninstalled. A second rollback undoes the first. Idempotent with `to`. Raises
     ModuleError when there is no such generation, InstallError when it is no longer complete, OSError where the disk
     does not tell.
     """
-    tidy(layout, lease, listener.waiting(module))
+    tidy(layout, lease, reporter.waiting(module))
     _number(layout, module, to)
-    with module_lock(layout, module, lease, listener.waiting(module)) as held:
+    with module_lock(layout, module, lease, reporter.waiting(module)) as held:
         installation = _target(layout, module, to)
         before, lacks = live_number(layout, module), missing(layout, installation)
         restore(layout, installation, held)
         if lacks:  # that it is not the live one, too
             done = Done("rolled back", module, before, installation.generation, installation.image.sha256)
-            record(layout, done, held, listener)
+            record(layout, done, held, reporter)
     return installation
 
 

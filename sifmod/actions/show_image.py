@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from sifmod.actions.settings import fetch_settings
+from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.config.site import Site
 from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.inspect.sif import describe_sif

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sifmod.errors import FetchError, OptionError, PermissionsError
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.inspect.printable import line
+from sifmod.image.printable import line
 from sifmod.image.signature.check import check, signatures
 from sifmod.tree.receipt import Installation
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from sifmod.actions.garbage import GcPlan, plan_gc
 from sifmod.actions.gc import Collected, apply_gc
-from sifmod.actions.listener import Listener
 from sifmod.actions.log import record
+from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError, ModuleError
 from sifmod.tree.generation import module_lock, tidy, unpublish
@@ -24,27 +24,27 @@ class Uninstalled(NamedTuple):
     user_software: str | None  # the directory that holds the user's own additions, when there are any
 
 
-def uninstall(layout: Layout, module: ModuleName, lease: float, listener: Listener) -> Uninstalled:
+def uninstall(layout: Layout, module: ModuleName, lease: float, reporter: Reporter) -> Uninstalled:
     """Remove the modulefiles and the switch of `module`; what is loaded in shells and jobs goes on working.
 
     The generations stay for `rollback` and `gc`. Killed on the way, the module is there or not, and the next run
     completes it. Idempotent until `gc` has removed the last generation; then, and for a module that never was here,
     ModuleError. Raises InstallError when the modulefile was changed by hand.
     """
-    tidy(layout, lease, listener.waiting(module))
+    tidy(layout, lease, reporter.waiting(module))
     _check(layout, module)
-    with module_lock(layout, module, lease, listener.waiting(module)) as held:
+    with module_lock(layout, module, lease, reporter.waiting(module)) as held:
         _check(layout, module)
         before = next((event.generation for event in recorded(layout, module)[-1:]), live_number(layout, module))
         unpublish(layout, module, held)
         if before is not None:  # the live one, or that of a run that died on the way
-            record(layout, Done("uninstalled", module, before), held, listener)
+            record(layout, Done("uninstalled", module, before), held, reporter)
     place = layout.user_software(module)
     return Uninstalled(module, before, str(place) if place.exists() else None)
 
 
 def purge(
-    layout: Layout, modules: Collection[ModuleName], lease: float, listener: Listener, *, ask_jobs: bool
+    layout: Layout, modules: Collection[ModuleName], lease: float, reporter: Reporter, *, ask_jobs: bool
 ) -> tuple[GcPlan, Collected]:
     """Free the space of uninstalled modules at once, as far as nothing else uses it: what stays and why, what went.
 
@@ -60,7 +60,7 @@ def purge(
         closed=(),
     )
     try:
-        return plan, apply_gc(layout, plan, lease, listener)
+        return plan, apply_gc(layout, plan, lease, reporter)
     except InstallError as error:  # a second purge does not know a module of which only the image is left
         raise type(error)(
             error.message, f"`sifmod gc --now` frees what is left{error.hint and f'; {error.hint}'}"

@@ -7,9 +7,9 @@ from typing import Literal, NamedTuple
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_file
 from sifmod.errors import ModuleError
-from sifmod.tree.addition import additions
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import FileRecord, Installation, live_number, read_receipt
+from sifmod.tree.user_files import additions
 
 Kind = Literal["missing", "changed", "unreadable", "added", "released", "moved"]
 

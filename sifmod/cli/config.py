@@ -48,7 +48,7 @@ def show(as_json: bool, **site: str | None) -> None:
 
 def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
     """What is set, and every key that is not with an empty value, in the order of docs/site.md."""
-    from sifmod.actions.settings import fetch_settings
+    from sifmod.actions.fetch_settings import fetch_settings
     from sifmod.config.origin import Origin, of_default
 
     left = list(loaded.origins)

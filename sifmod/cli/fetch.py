@@ -31,7 +31,7 @@ def command(reference: str, **given: str | bool | Path | None) -> None:
     library://, a path, or a name in the site's image directories. A download that was interrupted goes on.
     """
     from sifmod.actions.fetch import FetchOptions, fetch
-    from sifmod.actions.listener import Listener
+    from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import load_context, typed
     from sifmod.cli.output import echo, print_json, quiet, say
     from sifmod.cli.progress import NOTHING_KEPT, progress
@@ -52,7 +52,7 @@ def command(reference: str, **given: str | bool | Path | None) -> None:
     speak = quiet if given["quiet"] else say
     speak(f"fetching {shown(reference)}")
     with progress(speak is say) as update:
-        artifact = fetch(reference, site, options, Listener(speak, update, command=typed()))
+        artifact = fetch(reference, site, options, Reporter(speak, update, command=typed()))
     if given["as_json"]:
         print_json(_data(artifact))
         return

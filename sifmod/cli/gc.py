@@ -25,7 +25,7 @@ def command(
     """
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.gc import apply_gc, plan_gc
-    from sifmod.actions.listener import Listener
+    from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import load_facts, typed
     from sifmod.cli.output import counted, echo, print_json, say
     from sifmod.system import size_text
@@ -57,7 +57,7 @@ def command(
         say(f"{size_text(plan.size)} can be freed: `sifmod gc --yes` does it" if plan.size else "nothing large to free")
         return
     with changing_prefix(site):
-        done = apply_gc(layout, plan, site.lock_lease, Listener(say, command=typed()))
+        done = apply_gc(layout, plan, site.lock_lease, Reporter(say, command=typed()))
     for what, path, keep in rows:
         if not keep and os.path.lexists(path):
             say(f"{what} stays in {path}: it came into use since it was looked at")

@@ -121,7 +121,7 @@ def _request(name: str, given: Given) -> "Request":
 def _fetch_only(easyconfigs: tuple[str, ...], given: Given) -> int:
     """Fetch the images of the easyconfigs into the store, and print their paths."""
     from sifmod.actions.install.image import fetch_only
-    from sifmod.actions.listener import Listener
+    from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import typed
     from sifmod.cli.output import echo, print_json, quiet, say
     from sifmod.cli.progress import NOTHING_KEPT, progress
@@ -131,8 +131,8 @@ def _fetch_only(easyconfigs: tuple[str, ...], given: Given) -> int:
     for name in easyconfigs:
         request = _request(name, given)
         with progress(not given["quiet"]) as update:
-            listener = Listener(speak, update, _confirm, typed())
-            artifact = fetch_only(request, listener)
+            reporter = Reporter(speak, update, _confirm, typed())
+            artifact = fetch_only(request, reporter)
         rows.append({"module": str(request.plan.module), "path": str(artifact.path), "sha256": artifact.sha256})
         if not given["as_json"]:
             state = "is in the store" if update.used else "is in the store already"
@@ -147,7 +147,7 @@ def _fetch_only(easyconfigs: tuple[str, ...], given: Given) -> int:
 
 def _install(name: str, given: Given) -> "tuple[Installation, bool]":
     from sifmod.actions.install.install import install
-    from sifmod.actions.listener import Listener
+    from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import typed
     from sifmod.cli.output import quiet, say
     from sifmod.cli.progress import NOTHING_KEPT, progress
@@ -159,8 +159,8 @@ def _install(name: str, given: Given) -> "tuple[Installation, bool]":
         speak(note)
     speak(f"{request.plan.module}: installing from {request.loaded.path}")
     with progress(show) as update:
-        listener = Listener(speak, update, _confirm, typed())
-        installation, changed = install(request, listener)
+        reporter = Reporter(speak, update, _confirm, typed())
+        installation, changed = install(request, reporter)
     if given["keep_blobs"] and not update.used:
         speak(NOTHING_KEPT)
     return installation, changed

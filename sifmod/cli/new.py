@@ -27,7 +27,7 @@ def command(reference: str, **given: str | bool | None) -> None:
     """
     from sifmod.actions.author.new import NewOptions, make_draft
     from sifmod.actions.author.new_file import check_target, write_text
-    from sifmod.actions.listener import Listener
+    from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import load_facts, typed
     from sifmod.cli.output import echo, print_json, quiet, say
     from sifmod.cli.progress import progress
@@ -40,7 +40,7 @@ def command(reference: str, **given: str | bool | None) -> None:
     options = NewOptions(texts.pop("name", None), texts.pop("version", None), arch, offline, own_name=output is None)
     with progress(show) as update:
         draft = make_draft(
-            reference, load_facts(texts), options, Listener(say if show else quiet, update, command=typed())
+            reference, load_facts(texts), options, Reporter(say if show else quiet, update, command=typed())
         )
     target = None if output == "-" else Path(output or draft.filename)
     if target is not None:

@@ -9,7 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from sifmod.actions.install.reapply import Reapplication
-    from sifmod.actions.listener import Listener
+    from sifmod.actions.reporter import Reporter
     from sifmod.config.name import ModuleName
 
 Given = dict[str, str | bool | None]
@@ -22,7 +22,7 @@ REFUSED = ("variant", "source", "rebuild", "force", "fetch", "keep_blobs", "comp
 def reapply(given: Given) -> int:
     """Print what a changed site, preset or quirk changes in the installed modules, as a diff, then change it."""
     from sifmod.actions.install.reapply import reapplications
-    from sifmod.actions.listener import Listener
+    from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import layout_for, typed
     from sifmod.cli.main import show_error
     from sifmod.cli.options import SITE_KEYS, in_full
@@ -48,8 +48,8 @@ def reapply(given: Given) -> int:
     if refusal:
         speak("nothing was changed, as you chose")
     elif not only_shown:
-        listener = Listener(speak, command=typed())
-        found = tuple(_applied(one, listener) if one.changes else one for one in found)
+        reporter = Reporter(speak, command=typed())
+        found = tuple(_applied(one, reporter) if one.changes else one for one in found)
     if given["as_json"]:
         print_json([_row(one) for one in found])
     errors = [one.error for one in found if one.error]
@@ -90,7 +90,7 @@ def _agreed(given: Given) -> bool:
     return click.confirm("Change them", default=True, err=True)
 
 
-def _applied(one: "Reapplication", listener: "Listener") -> "Reapplication":
+def _applied(one: "Reapplication", reporter: "Reporter") -> "Reapplication":
     """Install it again; what goes wrong is kept, so that the others have their turn."""
     from sifmod.actions.install.install import install
     from sifmod.errors import SifmodError
@@ -98,9 +98,9 @@ def _applied(one: "Reapplication", listener: "Listener") -> "Reapplication":
     if one.request is None:
         return one
     try:
-        installation, changed = install(one.request, listener)
+        installation, changed = install(one.request, reporter)
     except SifmodError as error:
         return replace(one, error=error)
     state = "installed" if changed else "another run has changed it meanwhile"
-    listener.say(f"{installation.module}: {state}, generation {installation.generation}")
+    reporter.say(f"{installation.module}: {state}, generation {installation.generation}")
     return one

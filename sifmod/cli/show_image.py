@@ -93,7 +93,7 @@ def _words(words: tuple[str, ...]) -> str:
 
 
 def _short(text: str) -> str:
-    from sifmod.image.inspect.printable import line
+    from sifmod.image.printable import line
 
     return line(text, WIDE)
 

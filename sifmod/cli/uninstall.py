@@ -13,7 +13,7 @@ from sifmod.cli.options import prefix_option
 def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str | None) -> None:
     """Take modules out of sight; files stay for `rollback` and running jobs until `gc`, what you added for ever."""
     from sifmod.actions.changing_prefix import changing_prefix
-    from sifmod.actions.listener import Listener
+    from sifmod.actions.reporter import Reporter
     from sifmod.actions.uninstall import purge as free
     from sifmod.actions.uninstall import uninstall
     from sifmod.cli.context import load_facts, resolve, typed
@@ -26,10 +26,10 @@ def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str 
     layout = Layout(site.prefix)
     known = known_modules(layout)
     modules = [resolve(name, known) for name in names]
-    listener = Listener(say, command=typed())
+    reporter = Reporter(say, command=typed())
     for module in modules:
         with changing_prefix(site):
-            done = uninstall(layout, module, site.lock_lease, listener)
+            done = uninstall(layout, module, site.lock_lease, reporter)
         later = "" if purge else f"; `sifmod rollback {module}` brings it back, `sifmod gc` frees its space"
         if done.generation is None:
             say(f"{module}: not installed, it was uninstalled before{later}")
@@ -42,7 +42,7 @@ def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str 
     if not purge:
         return
     with changing_prefix(site):
-        plan, done_now = free(layout, modules, site.lock_lease, listener, ask_jobs=not ignore_jobs)
+        plan, done_now = free(layout, modules, site.lock_lease, reporter, ask_jobs=not ignore_jobs)
     for old in plan.generations:
         if old.keep:
             say(f"{old.module}: generation {old.number} stays in {old.root}: {old.keep}")

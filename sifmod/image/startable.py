@@ -13,8 +13,8 @@ from sifmod.image.convert.sif.header import SifInfo
 from sifmod.image.convert.squashfs.compression import NUMBERS
 from sifmod.image.convert.squashfs.superblock import MAGIC
 from sifmod.image.disk import reading
+from sifmod.image.fetched import Request
 from sifmod.image.program import Program, ask, limits
-from sifmod.image.sources.fetched import Request
 from sifmod.module.plan import Runtime
 
 _HEAD = struct.Struct("<4s16xH")  # of a superblock: its magic and the compression's number

@@ -6,8 +6,8 @@ from sifmod.digest import sha256_file
 from sifmod.errors import ImageError
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.disk import reading
+from sifmod.image.fetched import Fetched, Request
 from sifmod.image.registry.mirrors import source_of
-from sifmod.image.sources.fetched import Fetched, Request
 from sifmod.module.origin import ImageOrigin
 
 Tools = tuple[tuple[str, str], ...]

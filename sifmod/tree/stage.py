@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
 from sifmod.errors import InstallError
-from sifmod.tree.addition import Carried, carry_over
 from sifmod.tree.disk import READ_ONLY, READ_ONLY_EXECUTABLE, move, sync_directory, write
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held
@@ -21,6 +20,7 @@ from sifmod.tree.receipt import (
     live,
     to_json,
 )
+from sifmod.tree.user_files import Carried, carry_over
 
 if TYPE_CHECKING:
     from sifmod.module.plan import File

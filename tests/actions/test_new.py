@@ -11,7 +11,7 @@ import pytest
 
 from sifmod.actions.author.new import NewOptions, make_draft
 from sifmod.actions.author.new_file import write_text
-from sifmod.actions.listener import Listener
+from sifmod.actions.reporter import Reporter
 from sifmod.cli.main import run
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.errors import OptionError
@@ -377,16 +377,16 @@ def test_a_path_is_written_without_detours(images: Images, tmp_path: Path) -> No
 def test_nothing_is_hashed_for_a_name_that_is_taken(images: Images, tmp_path: Path) -> None:
     shutil.copy(images.tiny_sif, tmp_path / "tiny.sif")
     told: list[str] = []
-    listener = Listener(told.append, lambda what, *_: told.append(what))
+    reporter = Reporter(told.append, lambda what, *_: told.append(what))
     site = Configuration(tmp_path / "config").site()
-    found = make_draft("../tiny.sif", site, NewOptions(own_name=True), listener)
+    found = make_draft("../tiny.sif", site, NewOptions(own_name=True), reporter)
     assert set(told) == {"hashing tiny.sif"}
     write_text(found.text, Path(found.filename))
     told.clear()
     with pytest.raises(OptionError, match="exists already"):
-        make_draft("../tiny.sif", site, NewOptions(own_name=True), listener)
+        make_draft("../tiny.sif", site, NewOptions(own_name=True), reporter)
     assert told == []
-    assert make_draft("../tiny.sif", site, NewOptions(), listener).text == found.text
+    assert make_draft("../tiny.sif", site, NewOptions(), reporter).text == found.text
 
 
 def test_the_command_hashes_nothing_for_a_name_that_is_taken(

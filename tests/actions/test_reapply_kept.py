@@ -12,7 +12,7 @@ import pytest
 
 from sifmod.actions.install.install import install
 from sifmod.actions.install.reapply import reapplications
-from sifmod.actions.listener import Listener
+from sifmod.actions.reporter import Reporter
 from sifmod.cli.main import run
 from sifmod.config.settings import Kept, load_site
 from sifmod.tree.layout import Layout
@@ -277,7 +277,7 @@ def test_two_at_once_make_one_generation(prefix: Path, tmp_path: Path) -> None:
         for one in decided:
             assert one.diff
             assert one.request is not None
-            assert install(one.request, Listener(print))[1] == changed
+            assert install(one.request, Reporter(print))[1] == changed
     assert generations(prefix) == [2, 2]
     assert run(["rollback", "One/1.0"]) == 0
     assert "FROM_SETTINGS" not in (prefix / "software/One/1.0/share/launch.sh").read_text()

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.listener import Listener
+from sifmod.actions.reporter import Reporter
 from sifmod.actions.rollback import rollback
 from sifmod.actions.uninstall import uninstall
 from sifmod.errors import InstallError, ModuleError
@@ -100,7 +100,7 @@ def test_a_generation_that_another_run_removes_just_now_is_no_damaged_one(layout
         told.append(who)
 
     with pytest.raises(ModuleError, match=r"Tiny/1\.0 has no earlier generation"):
-        rollback(layout, MODULE, None, LEASE, Listener(end))
+        rollback(layout, MODULE, None, LEASE, Reporter(end))
     assert told
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from sifmod.errors import ImageError
+from sifmod.image import find_wrappers as inspected
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.inspect import wrappers as inspected
+from sifmod.image.find_wrappers import Found, Search, find_wrappers
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
 from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif
-from sifmod.image.inspect.wrappers import Found, Search, find_wrappers
 from sifmod.image.sources.kinds import parse
 from support.generation import find
 from support.images import Images

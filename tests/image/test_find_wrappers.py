@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import ImageError
+from sifmod.image.find_wrappers import MOST, Found, Search, find_wrappers
 from sifmod.image.inspect.description import Config, ImageDescription
-from sifmod.image.inspect.wrappers import MOST, Found, Search, find_wrappers
 from sifmod.image.sources.kinds import parse
 from support.inside import Files, programs, rootfs
 

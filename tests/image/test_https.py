@@ -14,9 +14,9 @@ import pytest
 from sifmod.errors import FetchError
 from sifmod.image.artifact import no_progress
 from sifmod.image.disk import NoSpaceError
+from sifmod.image.fetched import Request
 from sifmod.image.settings import DEFAULT
 from sifmod.image.sources import https
-from sifmod.image.sources.fetched import Request
 from sifmod.image.sources.kinds import parse
 from sifmod.module.plan import Runtime
 from support.downloading import IMPATIENT, SHORT

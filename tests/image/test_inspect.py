@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.guess import make_guess
 from sifmod.image.inspect.description import ImageDescription
-from sifmod.image.inspect.guess import make_guess
-from sifmod.image.inspect.printable import block, line
 from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif, exported
+from sifmod.image.printable import block, line
 from sifmod.image.settings import Settings
 from sifmod.image.sources.kinds import parse
 from support.command import run

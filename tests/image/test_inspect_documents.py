@@ -10,8 +10,8 @@ import pytest
 
 from sifmod.image.convert.sif.write import DataObject
 from sifmod.image.inspect.description import Config, ImageDescription, Part, date, pairs, variables, words
-from sifmod.image.inspect.printable import block, line
 from sifmod.image.inspect.sif import describe_sif, exported
+from sifmod.image.printable import block, line
 from support.inside import EPOCH, Files, programs, rootfs, sif
 
 HOME = "/.singularity.d"

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sifmod.errors import FetchError
+from sifmod.image.reference import Reference, is_loopback
 from sifmod.image.sources.kinds import parse
-from sifmod.image.sources.reference import Reference, is_loopback
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

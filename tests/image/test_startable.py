@@ -10,9 +10,9 @@ from sifmod.errors import UnstartableError
 from sifmod.image.artifact import no_progress
 from sifmod.image.convert.sif.header import SifInfo, read_sif
 from sifmod.image.convert.sif.write import partition_offset, write_header
+from sifmod.image.fetched import Request
 from sifmod.image.program import Program
 from sifmod.image.settings import Settings
-from sifmod.image.sources.fetched import Request
 from sifmod.image.sources.kinds import parse
 from sifmod.image.startable import check_startable, compression_of, reads, slow, why_not, why_not_here
 from sifmod.module.plan import Runtime

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from sifmod.actions.listener import Listener
+from sifmod.actions.reporter import Reporter
 from sifmod.config.input import Input
 from sifmod.config.name import ModuleName
 from sifmod.module.plan import File
@@ -27,7 +27,7 @@ def nobody(who: str) -> None:
     raise AssertionError(f"had to wait for {who}")
 
 
-ALONE = Listener(nobody)
+ALONE = Reporter(nobody)
 
 
 def say(who: str) -> None:

@@ -2,10 +2,19 @@
 
 import re
 from pathlib import Path
+from typing import cast
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from sifmod.cli.main import run
+from sifmod.errors import FetchError
+from sifmod.image.artifact import Store, no_progress
+from sifmod.image.fetched import Request
+from sifmod.image.settings import DEFAULT
+from sifmod.image.source_kind import SourceKind
+from sifmod.module.plan import ImagePlan, Runtime
 from support.images import Images
 
 ROOT = Path(__file__).parents[2]
@@ -61,3 +70,29 @@ def test_a_path_that_is_named_is_there(path: str) -> None:
 def test_a_way_to_run_the_tests_is_one_of_the_scripts(command: str) -> None:
     assert f"`{command}`" in TEXT
     assert f"\n#   {command}  " in (ROOT / "scripts" / "test").read_text()
+
+
+def block(heading: str) -> dict[str, object]:
+    """What the Python of a recipe defines."""
+    code = re.findall(rf"^## {heading}\n.*?^```python\n(.*?)^```", TEXT, re.DOTALL | re.M)[0]
+    defined: dict[str, object] = {"__name__": "recipe"}
+    exec(compile(code, heading, "exec"), defined)
+    return defined
+
+
+def test_the_source_kind_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = block("Add a source kind")["MIRROR"]
+    assert isinstance(kind, SourceKind)
+    reference = kind.parse(kind, kind.example)
+    assert (reference.kind, reference.location, kind.is_file, kind.resumable) == (kind, "ai/x.sif", True, True)
+    monkeypatch.delenv("IMAGE_MIRROR", raising=False)
+    image = ImagePlan("x.sif", (kind.example,), (), None, None, "amd64", "copy", offline=False)
+    untouched = cast(Store, None)
+    with pytest.raises(FetchError, match="IMAGE_MIRROR names no web server"):
+        kind.fetch(Request(reference, image, Runtime("apptainer", ""), untouched, no_progress, DEFAULT))
+
+
+def test_the_verb_of_the_recipe_explains_itself() -> None:
+    command = block("Add a verb")["command"]
+    assert isinstance(command, click.Command)
+    assert "Print the directory that holds the modules." in CliRunner().invoke(command, ["--help"]).output

@@ -14,7 +14,7 @@ import pytest
 
 from sifmod.actions.gc import apply_gc, plan_gc
 from sifmod.actions.list import list_modules
-from sifmod.actions.listener import Listener
+from sifmod.actions.reporter import Reporter
 from sifmod.actions.rollback import rollback
 from sifmod.actions.uninstall import uninstall
 from sifmod.cli.main import run as sifmod
@@ -52,10 +52,10 @@ def everything(layout: Layout) -> list[str]:
     for do in (
         lambda: tidy(layout, LEASE, print),
         lambda: install(layout, "c", lease=LEASE, on_wait=print),
-        lambda: rollback(layout, MODULE, None, LEASE, Listener(print)),
-        lambda: rollback(layout, MODULE, 1, LEASE, Listener(print)),
-        lambda: uninstall(layout, MODULE, LEASE, Listener(print)),
-        lambda: apply_gc(layout, plan_gc(layout, 0.0, ask_jobs=False), LEASE, Listener(print)),
+        lambda: rollback(layout, MODULE, None, LEASE, Reporter(print)),
+        lambda: rollback(layout, MODULE, 1, LEASE, Reporter(print)),
+        lambda: uninstall(layout, MODULE, LEASE, Reporter(print)),
+        lambda: apply_gc(layout, plan_gc(layout, 0.0, ask_jobs=False), LEASE, Reporter(print)),
         lambda: install(layout, "d", lease=LEASE, on_wait=print),
     ):
         try:
@@ -298,7 +298,7 @@ def test_rollback_writes_nothing_outside_the_prefix(members: Members) -> None:
 
     def back() -> None:
         with suppress(SifmodError):
-            rollback(Layout(members.prefix), MODULE, 1, LEASE, Listener(print))
+            rollback(Layout(members.prefix), MODULE, 1, LEASE, Reporter(print))
 
     members.by(members.ann, back)
     assert disk_state(members.home) == before

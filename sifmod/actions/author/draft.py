@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from sifmod.image.inspect.guess import Guess
-from sifmod.image.inspect.printable import line
+from sifmod.image.guess import Guess
 from sifmod.image.inspect.python import PythonEnvironment
+from sifmod.image.printable import line
 
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/._+-]*")
 _NOT_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")

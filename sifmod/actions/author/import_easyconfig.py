@@ -17,7 +17,7 @@ from sifmod.config.shown import shown
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError, SifmodError
 from sifmod.image.disk import writing
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
-from sifmod.image.inspect.printable import line
+from sifmod.image.printable import line
 from sifmod.imports.budget import CannotImportError, Imported, Value
 from sifmod.imports.easybuild import read_easybuild
 from sifmod.imports.modulefile import read_modulefile

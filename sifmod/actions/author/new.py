@@ -9,7 +9,7 @@ from pathlib import Path
 from sifmod.actions.author.draft import Source, draft
 from sifmod.actions.author.new_file import check_target
 from sifmod.actions.fetch import FetchOptions, fetch
-from sifmod.actions.listener import Listener
+from sifmod.actions.reporter import Reporter
 from sifmod.actions.show_image import stored_digest
 from sifmod.config.load import LoadedEasyconfig, load_easyconfig
 from sifmod.config.settings import LoadedSite
@@ -17,11 +17,11 @@ from sifmod.digest import sha256_file
 from sifmod.errors import ConfigError, OptionError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.inspect.guess import Guess, make_guess
+from sifmod.image.guess import Guess, make_guess
 from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif
+from sifmod.image.reference import Reference, after_scheme
 from sifmod.image.sources.kinds import parse
-from sifmod.image.sources.reference import Reference, after_scheme
 
 _SIF_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]*\.sif")
 
@@ -53,7 +53,7 @@ class Draft:
         return f"{module.name}-{module.version}.yaml"
 
 
-def make_draft(text: str, site: LoadedSite, options: NewOptions, listener: Listener) -> Draft:
+def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Reporter) -> Draft:
     """The first easyconfig for the image that `text` names.
 
     A SIF on this machine is read where it is; any other image is fetched into the store. Raises what `fetch` does,
@@ -65,10 +65,10 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, listener: Liste
     is_local = path is not None
     if path is None:
         wanted = FetchOptions(arch=options.arch, offline=options.offline)
-        artifact = fetch(_absolute(reference), site.site, wanted, listener)
+        artifact = fetch(_absolute(reference), site.site, wanted, reporter)
         path, source = artifact.path, _of_artifact(reference, artifact)
         for note in artifact.notes:
-            listener.say(note)
+            reporter.say(note)
     else:
         source = _of_file(reference, path)
     described = describe_sif(path)
@@ -80,7 +80,7 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, listener: Liste
         check_target(Path(drafted.filename))
     if not is_local:
         return drafted
-    source = replace(source, sha256=_hashed(path, site, listener))  # last, for it may take minutes
+    source = replace(source, sha256=_hashed(path, site, reporter))  # last, for it may take minutes
     return _drafted(draft(guess, source, text, named), site, options, (guess, path))
 
 
@@ -139,13 +139,13 @@ def _of_artifact(reference: Reference, artifact: Artifact) -> Source:
     )
 
 
-def _hashed(path: Path, site: LoadedSite, listener: Listener) -> str:
+def _hashed(path: Path, site: LoadedSite, reporter: Reporter) -> str:
     if known := stored_digest(path, site.site):
         return known
     size = path.stat().st_size
-    listener.progress(f"hashing {path.name}", 0, size)
+    reporter.progress(f"hashing {path.name}", 0, size)
     sha256 = sha256_file(path)
-    listener.progress(f"hashing {path.name}", size, size)
+    reporter.progress(f"hashing {path.name}", size, size)
     return sha256
 
 

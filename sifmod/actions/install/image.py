@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix
+from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.request import Request
 from sifmod.actions.install.unchanged import file_state
 from sifmod.actions.into_store import into_store
-from sifmod.actions.listener import Listener
 from sifmod.actions.log import record_fetched
-from sifmod.actions.settings import fetch_settings
+from sifmod.actions.reporter import Reporter
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError, ModuleError, OptionError, SifmodError, UnstartableError
 from sifmod.image.artifact import Artifact
@@ -58,7 +58,7 @@ def _states(plan: Plan) -> tuple[FileState, ...]:
     return tuple(file_state(path) for path in local_files(plan.image))
 
 
-def kept_image(before: Installation | None, request: Request, store: Store, listener: Listener) -> ChosenImage | None:
+def kept_image(before: Installation | None, request: Request, store: Store, reporter: Reporter) -> ChosenImage | None:
     """The image of the live generation when the plan asks for the same one; None: it is fetched.
 
     `--module-only` keeps it whatever the plan asks, but for another promise; how it was chosen stays as it was, so
@@ -77,7 +77,7 @@ def kept_image(before: Installation | None, request: Request, store: Store, list
         promised = plan.image.sha256 in (None, record.sha256)
         choice = choice._replace(kept=not same)
         if path is not None and path.is_file() and promised and (same or options.module_only):
-            if not _passes(path, record, request, store, listener) or not _starts(path, request, listener):
+            if not _passes(path, record, request, store, reporter) or not _starts(path, request, reporter):
                 return None
             return ChosenImage(replace(recorded_image(before), path=path), choice)
         if options.module_only and promised and released(before, plan):
@@ -103,7 +103,7 @@ def released(installation: Installation, plan: Plan) -> bool:
     return not os.path.lexists(own) and any(copy.is_file() for copy in copies)
 
 
-def _passes(path: Path, record: ImageRecord, request: Request, store: Store, listener: Listener) -> bool:
+def _passes(path: Path, record: ImageRecord, request: Request, store: Store, reporter: Reporter) -> bool:
     """Whether the site's policy, which may have changed since, passes it; False where it is damaged."""
     settings = fetch_settings(request.site.site)
     if settings.policy == "off":
@@ -114,14 +114,14 @@ def _passes(path: Path, record: ImageRecord, request: Request, store: Store, lis
     except ImageError:
         if request.options.module_only or record.link == "reference" or not store.damaged(record.sha256):
             raise
-        listener.say(f"the stored image {record.sha256[:12]}… is damaged, and is fetched again")
+        reporter.say(f"the stored image {record.sha256[:12]}… is damaged, and is fetched again")
         return False
     for note in notes:
-        listener.say(note)
+        reporter.say(note)
     return True
 
 
-def _starts(path: Path, request: Request, listener: Listener) -> bool:
+def _starts(path: Path, request: Request, reporter: Reporter) -> bool:
     """Whether the site's runtime, which may be another one since, starts it. Raises UnstartableError if it is kept."""
     plan = request.plan
     try:
@@ -134,11 +134,11 @@ def _starts(path: Path, request: Request, listener: Listener) -> bool:
             f"fetch it again, without --module-only: {reinstall(plan, shell(plan.prefix))}",
         )
     if why:
-        listener.say(f"the image is fetched again, for the one that is there cannot be started here: {why}")
+        reporter.say(f"the image is fetched again, for the one that is there cannot be started here: {why}")
     return not why
 
 
-def fetched_image(request: Request, layout: Layout, store: Store, listener: Listener) -> ChosenImage:
+def fetched_image(request: Request, layout: Layout, store: Store, reporter: Reporter) -> ChosenImage:
     """The image of the plan, fetched into the store unless it is there.
 
     Raises what `fetch_image` does; OptionError or SifmodError where it should not go to the home directory.
@@ -146,23 +146,23 @@ def fetched_image(request: Request, layout: Layout, store: Store, listener: List
     plan, options = request.plan, request.options
     site = request.site.site
     settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force, startable=True)
-    _check_home(request, lambda: announced_size(plan.image, plan.runtime, store, settings), listener)
+    _check_home(request, lambda: announced_size(plan.image, plan.runtime, store, settings), reporter)
     # before the fetch: what changes meanwhile is noticed by the next install
     choice = ImageChoice(image_request(plan), states=_states(plan))
     name = f"image-{plan.image.sha256 or choice.request}"
-    with lock(layout, name, site.lock_lease, listener.waiting(plan.image.filename)):
-        artifact = into_store(plan.image, plan.runtime, store, listener, settings)
+    with lock(layout, name, site.lock_lease, reporter.waiting(plan.image.filename)):
+        artifact = into_store(plan.image, plan.runtime, store, reporter, settings)
     for note in artifact.notes:
-        listener.say(note)
+        reporter.say(note)
     if prefix := keeper(layout, artifact.path):
-        listener.say(
+        reporter.say(
             f"warning: {plan.module} uses {artifact.path}, which {prefix} keeps only while a module there uses it:"
             f" `sifmod gc` there removes it then; --link copy keeps one for {plan.module}"
         )
     return ChosenImage(artifact, choice)
 
 
-def _check_home(request: Request, how_large: Callable[[], int | None], listener: Listener) -> None:
+def _check_home(request: Request, how_large: Callable[[], int | None], reporter: Reporter) -> None:
     """Ask before a large image, or one of unknown size, goes to a home directory that was not chosen."""
     plan, site = request.plan, request.site.site
     if request.options.into_home or not site.prefix_is_default or not Path(plan.prefix).is_relative_to(Path.home()):
@@ -173,7 +173,7 @@ def _check_home(request: Request, how_large: Callable[[], int | None], listener:
     large = f"{size_text(size)} large" if size else "of unknown size (most are 2 to 20 GB)"
     about = f"the image of {plan.module} is {large} and would go to {plan.prefix}, in your home directory"
     choice = "choose a larger place with --prefix DIR or SIFMOD_PREFIX=DIR, or repeat the command with --yes"
-    agreed = listener.confirm(about, f"Fetch it into {plan.prefix} all the same?")
+    agreed = reporter.confirm(about, f"Fetch it into {plan.prefix} all the same?")
     if agreed is None:
         raise OptionError(f"{about}, and there is no terminal to ask at; nothing was fetched", choice)
     if not agreed:
@@ -193,15 +193,15 @@ def image_record(plan: Plan, artifact: Artifact) -> ImageRecord:
     )
 
 
-def fetch_only(request: Request, listener: Listener) -> Artifact:
+def fetch_only(request: Request, reporter: Reporter) -> Artifact:
     """Fetch the image of the plan into the store and nothing else; what the store has already is taken as it is."""
     plan, site = request.plan, request.site.site
     layout = Layout(Path(plan.prefix))
-    waiting = listener.waiting(plan.module)
+    waiting = reporter.waiting(plan.module)
     with changing_prefix(site):
         tidy(layout, site.lock_lease, waiting)
         with module_lock(layout, plan.module, site.lock_lease, waiting) as held:
-            store = Store(layout, held, listener.waiting(plan.image.filename))
-            artifact = fetched_image(request, layout, store, listener).artifact
-            record_fetched(layout, store, site.lock_lease, listener)
+            store = Store(layout, held, reporter.waiting(plan.image.filename))
+            artifact = fetched_image(request, layout, store, reporter).artifact
+            record_fetched(layout, store, site.lock_lease, reporter)
             return artifact

@@ -4,13 +4,13 @@ from pathlib import Path
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.install.current import is_complete, is_current, noted, oddities, provenance
-from sifmod.actions.install.difference import difference
+from sifmod.actions.install.file_diff import difference
 from sifmod.actions.install.image import fetched_image, image_record, kept_image, released
 from sifmod.actions.install.request import Request, with_image
 from sifmod.actions.install.sanity import sanity_check
 from sifmod.actions.install.wrappers import with_found_wrappers
-from sifmod.actions.listener import Listener
 from sifmod.actions.log import record
+from sifmod.actions.reporter import Reporter
 from sifmod.module.plan import File
 from sifmod.module.render import render, render_stub
 from sifmod.tree.generation import module_lock, note, publish, restore, staged_generation, tidy
@@ -23,16 +23,16 @@ from sifmod.tree.state import edited, edited_stubs, missing
 from sifmod.tree.store import Store
 
 
-def install(request: Request, listener: Listener) -> tuple[Installation, bool]:
+def install(request: Request, reporter: Reporter) -> tuple[Installation, bool]:
     """Make the disk match the plan; gives what is installed, and whether anything was changed for it."""
     plan, site = request.plan, request.site.site
-    layout, waiting = Layout(Path(plan.prefix)), listener.waiting(plan.module)
+    layout, waiting = Layout(Path(plan.prefix)), reporter.waiting(plan.module)
     with changing_prefix(site):
         before = live(layout, plan.module)
         if before and is_complete(layout, before, request) and not noted(before, request):
             return before, False  # no lock is needed, which a reader cannot take
         for oddity in oddities(before, request):
-            listener.say(oddity)
+            reporter.say(oddity)
         tidy(layout, site.lock_lease, waiting)
         with module_lock(layout, plan.module, site.lock_lease, waiting) as held:
             before = live(layout, plan.module)  # another run may have done it while we waited
@@ -40,38 +40,38 @@ def install(request: Request, listener: Listener) -> tuple[Installation, bool]:
                 if made := noted(before, request):
                     note(layout, before, made, held)
                 return before, False
-            if before and _restored(layout, before, request, held, listener):
+            if before and _restored(layout, before, request, held, reporter):
                 return before, True
-            return _new_generation(layout, before, request, held, listener)
+            return _new_generation(layout, before, request, held, reporter)
 
 
-def _restored(layout: Layout, before: Installation, request: Request, held: Held, listener: Listener) -> bool:
+def _restored(layout: Layout, before: Installation, request: Request, held: Held, reporter: Reporter) -> bool:
     """Whether only links and stubs were missing, which are there again; what was changed needs a new generation."""
     if request.options.rebuild or not is_current(before, request.plan):
         return False
     changed = edited(before)
     for path in changed:
-        listener.say(f"{path} was changed or removed; it is restored in a new generation")
+        reporter.say(f"{path} was changed or removed; it is restored in a new generation")
     if changed or not Path(before.image.path).is_file():
         return False
-    listener.say(f"restoring: {'; '.join((*missing(layout, before), *edited_stubs(layout, before)))}")
+    reporter.say(f"restoring: {'; '.join((*missing(layout, before), *edited_stubs(layout, before)))}")
     restore(layout, before, held)
-    record(layout, _done("restored", before, before.generation), held, listener)
+    record(layout, _done("restored", before, before.generation), held, reporter)
     return True
 
 
 def _new_generation(
-    layout: Layout, before: Installation | None, request: Request, held: Held, listener: Listener
+    layout: Layout, before: Installation | None, request: Request, held: Held, reporter: Reporter
 ) -> tuple[Installation, bool]:
     options, site = request.options, request.site.site
-    store = Store(layout, held, listener.waiting(request.plan.image.filename))
-    image = kept_image(before, request, store, listener) or fetched_image(request, layout, store, listener)
+    store = Store(layout, held, reporter.waiting(request.plan.image.filename))
+    image = kept_image(before, request, store, reporter) or fetched_image(request, layout, store, reporter)
     request = with_image(request, image.artifact)
     plan, image, found = with_found_wrappers(request.plan, before, image)
     if options.if_different and before and before.provenance.site == site.name and not difference(before, plan):
         return before, False  # another run has done it while we waited
     for told in (*(f"quirk {quirk}" for quirk in request.loaded.quirks), *((found,) if found else ())):
-        listener.say(told)
+        reporter.say(told)
     # where its user gave the image up (see image.kept_image) the site's copy stays in use
     own = image.artifact.path.is_file() and not (options.module_only and before and released(before, plan))
     with staged_generation(layout, plan.module, held) as stage:
@@ -79,17 +79,17 @@ def _new_generation(
         stage.stubs(render_stub(plan))
         stage.link(plan.image.filename, image.artifact.path)
         stage.user_software()
-        _carry_over(stage, listener)
+        _carry_over(stage, reporter)
         # its digest is of the request's plan, without the wrappers that were found in the image
         installation = stage.record(provenance(request, image.choice), image_record(plan, image.artifact))
         if not own:
             (stage.directory / plan.image.filename).unlink()
     if options.asked.checked and own:
         with store.workspace() as workspace:
-            sanity_check(installation, plan, workspace, listener.say)
+            sanity_check(installation, plan, workspace, reporter.say)
     number = live_number(layout, plan.module)
     publish(layout, installation, held)
-    record(layout, _done("rendered" if options.module_only else "installed", installation, number), held, listener)
+    record(layout, _done("rendered" if options.module_only else "installed", installation, number), held, reporter)
     return installation, True
 
 
@@ -97,12 +97,12 @@ def _easyconfig(request: Request) -> File:
     return File("easyconfig.yaml", request.loaded.path.read_text(encoding="utf-8"))
 
 
-def _carry_over(stage: Stage, listener: Listener) -> None:
+def _carry_over(stage: Stage, reporter: Reporter) -> None:
     taken = stage.carry_over()
     if taken.carried:
-        listener.say(f"your own files come along: {', '.join(taken.carried[:10])}")
+        reporter.say(f"your own files come along: {', '.join(taken.carried[:10])}")
     if taken.left:
-        listener.say(f"your own files stay in the last generation: {', '.join(taken.left[:10])}")
+        reporter.say(f"your own files stay in the last generation: {', '.join(taken.left[:10])}")
 
 
 def _done(what: str, installation: Installation, before: int | None) -> Done:

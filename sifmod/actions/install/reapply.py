@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.actions.author.site import detect
-from sifmod.actions.install.difference import difference
+from sifmod.actions.install.file_diff import difference
 from sifmod.actions.install.image import ChosenImage, recorded_image, released
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.request import Request, decide, with_image

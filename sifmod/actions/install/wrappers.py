@@ -12,10 +12,10 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.inspect.printable import line
+from sifmod.image.find_wrappers import Found, Search, find_wrappers
 from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif
-from sifmod.image.inspect.wrappers import Found, Search, find_wrappers
+from sifmod.image.printable import line
 from sifmod.image.sources.kinds import parse
 from sifmod.module.decide import SCRIPT_WRAPPERS
 from sifmod.module.launch import RUNSCRIPTS_TARGET

@@ -23,12 +23,12 @@ from sifmod.image.convert.squashfs.compression import Compression
 from sifmod.image.convert.squashfs.writer import SquashfsWriter
 from sifmod.image.disk import KEPT, NOTHING_WRITTEN, reserve, stripe, writing
 from sifmod.image.download.downloads import Downloads, missing
+from sifmod.image.fetched import Fetched, Request
 from sifmod.image.oci.image import OciImage, open_image
 from sifmod.image.program import ask
 from sifmod.image.registry.mirrors import own_place, source_of
 from sifmod.image.registry.registry import Registry
 from sifmod.image.registry.retry import ONCE
-from sifmod.image.sources.fetched import Fetched, Request
 from sifmod.image.startable import reads, why_not
 from sifmod.image.stored import Tools, stored
 from sifmod.module.origin import ImageOrigin

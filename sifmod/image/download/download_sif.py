@@ -13,9 +13,9 @@ from sifmod.image.download.pool import Pool
 from sifmod.image.download.progress_thread import ProgressThread
 from sifmod.image.download.remote import Remote
 from sifmod.image.download.transfer import Transfer
+from sifmod.image.fetched import Fetched, Request
 from sifmod.image.registry.retry import PATIENCE, Patience
 from sifmod.image.sink import Sink
-from sifmod.image.sources.fetched import Fetched, Request
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 
 _NAME = "image.sif"

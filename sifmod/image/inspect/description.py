@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sifmod.image.inspect.printable import LINE, block, line
 from sifmod.image.oci.manifest import ImageConfig, Manifest
+from sifmod.image.printable import LINE, block, line
 
 Pairs = tuple[tuple[str, str], ...]
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Set
 from typing import NamedTuple
 
 from sifmod.image.inspect.python import normalized
-from sifmod.image.sources.reference import Reference
+from sifmod.image.reference import Reference
 
 # words in a reference, the distributions that they mean, and the name that modules have for it
 _FRAMEWORKS = (

@@ -4,10 +4,10 @@ import tempfile
 from pathlib import Path
 
 from sifmod.image.inspect.description import ImageDescription, date, of_config, pairs, parts
-from sifmod.image.inspect.printable import line
 from sifmod.image.oci.image import open_image
+from sifmod.image.printable import line
+from sifmod.image.reference import Reference
 from sifmod.image.settings import Settings
-from sifmod.image.sources.reference import Reference
 
 
 def describe_image(reference: Reference, arch: str, settings: Settings) -> ImageDescription:

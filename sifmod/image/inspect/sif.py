@@ -13,9 +13,9 @@ from sifmod.image.convert.sif.format import DEFFILE, JSON, LABELS, PARTITION, ki
 from sifmod.image.convert.sif.header import Descriptor, SifInfo, read_sif
 from sifmod.image.disk import reading
 from sifmod.image.inspect.description import Config, ImageDescription, Part, date, of_config, pairs
-from sifmod.image.inspect.printable import LINE, block, line
 from sifmod.image.inspect.rootfs import Rootfs, open_rootfs
 from sifmod.image.oci.manifest import ImageConfig, parse_config
+from sifmod.image.printable import LINE, block, line
 from sifmod.image.signature.check import signatures
 
 _ASSIGNED = re.compile(r"(?:^|[;&|\n])[ \t]*(export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)=")

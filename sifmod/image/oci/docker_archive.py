@@ -12,7 +12,7 @@ from sifmod.image.oci.content import Content, plain
 from sifmod.image.oci.files import Files, Stored, read_json
 from sifmod.image.oci.image import OciImage, of_files
 from sifmod.image.oci.manifest import Descriptor, Manifest, check_digest, parse_config
-from sifmod.image.sources.reference import Reference
+from sifmod.image.reference import Reference
 
 _HEX = re.compile(r"(?:^|/)([0-9a-f]{64})(?:\.json)?$")
 _TAR = "application/vnd.oci.image.layer.v1.tar"

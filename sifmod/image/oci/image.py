@@ -7,8 +7,8 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.get import Get
 from sifmod.image.oci.files import Stored
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_layers, check_platform
+from sifmod.image.reference import Reference
 from sifmod.image.settings import Settings
-from sifmod.image.sources.reference import Reference
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from sifmod.image.oci.files import Files, Stored, read_json
 from sifmod.image.oci.image import OciImage, of_files
 from sifmod.image.oci.index import Entry, Index, choose, lowest, parse, parse_entries
 from sifmod.image.oci.manifest import Descriptor, Manifest, check_digest, parse_config
-from sifmod.image.sources.reference import Reference
+from sifmod.image.reference import Reference
 
 _DEEPEST = 4  # indexes inside indexes
 

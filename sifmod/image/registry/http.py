@@ -12,12 +12,12 @@ import requests
 from sifmod.errors import FetchError
 from sifmod.image.get import Get
 from sifmod.image.oci.content import plain
+from sifmod.image.reference import is_loopback
 from sifmod.image.registry.mirrors import covers
 from sifmod.image.registry.network import BROKEN, hung_up, network_errors, without_secrets
 from sifmod.image.registry.network import TransientError as TransientError  # part of what a Get promises
 from sifmod.image.registry.pace import TIMEOUTS, Timeouts, steadily, within
 from sifmod.image.registry.session import Session
-from sifmod.image.sources.reference import is_loopback
 
 _MOST_REDIRECTS = 10
 _MOST_RENEWALS = 2

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from sifmod.image.sources.reference import Reference
+from sifmod.image.reference import Reference
 
 DOCKER_HUB = "docker.io"
 

@@ -16,6 +16,7 @@ from sifmod.image.get import Get
 from sifmod.image.oci.content import LARGEST, plain, read_content
 from sifmod.image.oci.index import ACCEPTED, Index, choose, parse
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_digest, parse_config
+from sifmod.image.reference import Reference
 from sifmod.image.registry.authority import RegistryAuthority
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import Place, places, token_servers
@@ -23,7 +24,6 @@ from sifmod.image.registry.network import SlowError, TransientError, causes
 from sifmod.image.registry.pace import within
 from sifmod.image.registry.retry import PATIENCE, Attempts, Patience
 from sifmod.image.settings import Settings
-from sifmod.image.sources.reference import Reference
 
 _DEEPEST = 4  # indexes inside indexes
 _OF_MIRROR = "\n    mirror "  # before what a mirror said, in an error of the registry itself

@@ -14,9 +14,9 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.poolmanager import ProxyManager
 
 from sifmod import __version__
+from sifmod.image.reference import is_loopback
 from sifmod.image.registry.pace import PlainSocket, Timeouts, within
 from sifmod.image.registry.trust import has_own, make_context
-from sifmod.image.sources.reference import is_loopback
 
 _CONNECTIONS = 32  # kept per host
 

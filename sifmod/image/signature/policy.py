@@ -4,9 +4,9 @@ from pathlib import Path
 
 from sifmod.errors import SignatureError
 from sifmod.image.convert.sif.header import SifInfo
+from sifmod.image.reference import Reference
 from sifmod.image.settings import Settings
 from sifmod.image.signature.check import check
-from sifmod.image.sources.reference import Reference
 
 
 def refuse_unsigned_kind(reference: Reference, settings: Settings) -> None:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from sifmod.errors import FetchError
-from sifmod.image.sources.fetched import Fetched, Request
-from sifmod.image.sources.kind import SourceKind, nothing, says_nothing, the_location
-from sifmod.image.sources.reference import Reference
+from sifmod.image.fetched import Fetched, Request
+from sifmod.image.reference import Reference
+from sifmod.image.source_kind import SourceKind, nothing, says_nothing, the_location
 from sifmod.image.sources.runtime import run_runtime
 
 

@@ -7,9 +7,9 @@ from sifmod.image.inspect.oci_image import describe_image
 from sifmod.image.oci.archive import open_archive
 from sifmod.image.oci.docker_archive import read_docker_archive
 from sifmod.image.oci.image import OciImage
+from sifmod.image.reference import Reference, after_scheme, refused
 from sifmod.image.settings import Settings
-from sifmod.image.sources.kind import SourceKind, nothing, size_of_location, the_location
-from sifmod.image.sources.reference import Reference, after_scheme, refused
+from sifmod.image.source_kind import SourceKind, nothing, size_of_location, the_location
 
 
 def _parse(kind: SourceKind, source: str) -> Reference:

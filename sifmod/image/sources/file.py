@@ -14,10 +14,10 @@ from urllib.parse import unquote
 from sifmod.errors import FetchError
 from sifmod.image.convert.sif.header import check_sif
 from sifmod.image.disk import reading, reserve, writing
+from sifmod.image.fetched import Fetched, Request
+from sifmod.image.reference import Reference, refused
 from sifmod.image.sink import Sink
-from sifmod.image.sources.fetched import Fetched, Request
-from sifmod.image.sources.kind import Directories, SourceKind, nothing, says_nothing, size_here
-from sifmod.image.sources.reference import Reference, refused
+from sifmod.image.source_kind import Directories, SourceKind, nothing, says_nothing, size_here
 from sifmod.image.startable import check_startable
 
 CHUNK = 1 << 20  # bytes

@@ -5,13 +5,13 @@ from urllib.parse import urlsplit
 from sifmod.config.shown import shown
 from sifmod.image.download.download_sif import download_sif, refuse_other_files
 from sifmod.image.download.remote import Remote
+from sifmod.image.fetched import Fetched, Request
+from sifmod.image.reference import Reference, is_loopback, refused
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.pace import TIMEOUTS, Timeouts
 from sifmod.image.registry.retry import PATIENCE, Patience
-from sifmod.image.sources.fetched import Fetched, Request
-from sifmod.image.sources.kind import SourceKind, no_files, nothing, says_nothing
-from sifmod.image.sources.reference import Reference, is_loopback, refused
+from sifmod.image.source_kind import SourceKind, no_files, nothing, says_nothing
 
 
 def _parse(kind: SourceKind, source: str) -> Reference:

@@ -5,6 +5,7 @@ import re
 
 from sifmod.config.shown import shown
 from sifmod.errors import FetchError
+from sifmod.image.reference import Reference, refused
 from sifmod.image.sources.build import BUILD
 from sifmod.image.sources.docker import DOCKER
 from sifmod.image.sources.docker_archive import DOCKER_ARCHIVE
@@ -14,7 +15,6 @@ from sifmod.image.sources.library import LIBRARY
 from sifmod.image.sources.oci import OCI
 from sifmod.image.sources.oci_archive import OCI_ARCHIVE
 from sifmod.image.sources.oras import ORAS
-from sifmod.image.sources.reference import Reference, refused
 from sifmod.module.plan import ImagePlan
 
 KINDS = (

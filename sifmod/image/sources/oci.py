@@ -8,9 +8,9 @@ from sifmod.image.inspect.oci_image import describe_image
 from sifmod.image.oci.files import Directory
 from sifmod.image.oci.image import OciImage
 from sifmod.image.oci.layout import read_layout
+from sifmod.image.reference import Reference, parse_layout
 from sifmod.image.settings import Settings
-from sifmod.image.sources.kind import Directories, SourceKind, nothing, size_of_location
-from sifmod.image.sources.reference import Reference, parse_layout
+from sifmod.image.source_kind import Directories, SourceKind, nothing, size_of_location
 
 
 def _open(reference: Reference, arch: str, _settings: Settings, _workspace: Path | None) -> OciImage:

@@ -8,7 +8,7 @@ from pathlib import Path
 from sifmod.errors import FetchError, RuntimeMissingError
 from sifmod.image.child import Ended, run_child
 from sifmod.image.disk import writing
-from sifmod.image.sources.fetched import Fetched, Request
+from sifmod.image.fetched import Fetched, Request
 from sifmod.image.sources.file import hashed
 from sifmod.module.launch import prefixes
 from sifmod.module.plan import Runtime

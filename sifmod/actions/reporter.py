@@ -1,4 +1,4 @@
-"""A Listener: what an action tells and asks while it goes on."""
+"""A Reporter: what an action tells and asks while it goes on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from sifmod.image.artifact import Progress, no_progress
 
 
 @dataclass(frozen=True)
-class Listener:
+class Reporter:
     """What an action tells, and asks, while it goes on."""
 
     say: Callable[[str], None]

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Literal
 
 from sifmod.errors import FetchError
+from sifmod.image.fetched import Fetched, Request
 from sifmod.image.inspect.description import ImageDescription
-from sifmod.image.inspect.printable import line
 from sifmod.image.oci.image import OciImage
+from sifmod.image.printable import line
+from sifmod.image.reference import Reference
 from sifmod.image.settings import Settings
-from sifmod.image.sources.fetched import Fetched, Request
-from sifmod.image.sources.reference import Reference
 
 Directories = tuple[str, ...]
 

@@ -10,7 +10,7 @@ from sifmod.config.shown import shown
 from sifmod.errors import FetchError
 
 if TYPE_CHECKING:
-    from sifmod.image.sources.kind import SourceKind
+    from sifmod.image.source_kind import SourceKind
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")

@@ -10,8 +10,8 @@ from sifmod.image.inspect.gpu import Gpu, find_gpu
 from sifmod.image.inspect.naming import CALLED, Named, called, find_name, is_framework, own_labels
 from sifmod.image.inspect.python import PythonEnvironment, find_environments
 from sifmod.image.inspect.rootfs import PYTHON_COMMANDS, Rootfs, find_command, search_path
+from sifmod.image.reference import Reference
 from sifmod.image.sources.kinds import parse
-from sifmod.image.sources.reference import Reference
 
 MAIN_PACKAGES = (
     "torch", "torchvision", "torchaudio", "triton", "pytorch-triton-rocm", "tensorflow", "tensorflow-rocm", "keras",

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sifmod.errors import ImageError
+from sifmod.image.guess import Guess, make_guess
 from sifmod.image.inspect.description import ImageDescription
-from sifmod.image.inspect.guess import Guess, make_guess
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
 from sifmod.image.inspect.python import PythonEnvironment, activated_environment
 from sifmod.image.inspect.rootfs import PYTHON_COMMANDS, Rootfs, search_path
-from sifmod.image.sources.reference import Reference
+from sifmod.image.reference import Reference
 
 MOST = 2000  # wrappers of one module
 SCRIPTS = ("start-shell", "list-packages")  # that sifmod has for every image

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.image.artifact import Progress, Store
+from sifmod.image.reference import Reference
 from sifmod.image.settings import DEFAULT, Settings
-from sifmod.image.sources.reference import Reference
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 from sifmod.module.plan import ImagePlan, Runtime
 
