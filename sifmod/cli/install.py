@@ -31,7 +31,9 @@ DECIDING = (
 @click.option("--rebuild", is_flag=True, help="Install again even where nothing has changed.")
 @click.option("-f", "--force", is_flag=True, help="As --rebuild, and fetch the image again.")
 @click.option("--module-only", is_flag=True, help="Render modulefile and scripts again, keep the installed image.")
-@click.option("--installed", is_flag=True, help="With --module-only: everything that is installed; shows a diff first.")
+@click.option(
+    "--installed", is_flag=True, help="With --module-only, no FILE: says that all that is installed is meant."
+)
 @click.option("--fetch", is_flag=True, help="Only fetch the images into the store; install nothing.")
 @click.option("--variant", metavar="NAME", help="Which variant (default: the one for this site's accelerator).")
 @click.option("--source", metavar="REFERENCE", help="Take the image from here instead.")
@@ -114,6 +116,7 @@ def _request(name: str, given: Given) -> "Request":
     from sifmod.actions.install.request import decide
     from sifmod.cli.context import load_context
 
+    # --compression, --processors and the options of a site travel in the site, the others in InstallOptions
     site = load_context({name: value for name, value in given.items() if isinstance(value, str)})
     return decide(name, site, _options(given))
 

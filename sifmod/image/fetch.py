@@ -35,24 +35,25 @@ def fetch_image(
 ) -> Artifact:
     """The image that `image` asks for, verified and in `store` (or where it is, when it is only referenced).
 
-    An image that the store holds under the promised digest, or was given before for the digest in a docker or oras
-    source, is taken as it is, and no server is asked. Otherwise the sources are tried in order, and the first that
+    An image is taken from the store, and no server asked, where the store has the promised digest, or has fetched the
+    digest that a docker or oras source names. Otherwise the sources are tried in order, and the first that
     works and verifies wins. Idempotent.
-    After any failure the store is as before. What has arrived stays, and the next run resumes it. FetchError names
-    each source with its reason; NoSpaceError ends the search at once.
+    On failure the store gets no image. What a download has received stays, and the next run resumes it. FetchError
+    names each source with its reason; NoSpaceError ends the search at once.
     """
     wanted = references(image)
     if not wanted:
         raise FetchError(
             f"the easyconfig names no source of the image {image.filename}", "give one: --source PATH or URL"
         )
+    # no source is asked; the first one stands in for messages and the receipt
     if promised := _promised(Request(wanted[0], image, runtime, store, progress, settings)):
         return promised
     failures: list[tuple[Reference, FetchError | RuntimeMissingError | PermissionsError]] = []
     for reference in wanted:
         try:
             return _fetch_past_mirrors(Request(reference, image, runtime, store, progress, settings))
-        except NoSpaceError:
+        except NoSpaceError:  # a FetchError too, but another source would not help
             raise
         except (FetchError, RuntimeMissingError, PermissionsError) as error:
             failures.append((reference, error))
@@ -60,7 +61,7 @@ def fetch_image(
     hints = dict.fromkeys(error.hint for _, error in failures if error.hint)
     where = f"\nwhere it is: {' '.join(image.available.split())}" if image.available else ""
     raise FetchError(
-        f"no source of the image {image.filename} worked; nothing was kept\n{reasons}{where}", "\n".join(hints)
+        f"no source of the image {image.filename} worked, and none was stored\n{reasons}{where}", "\n".join(hints)
     )
 
 

@@ -23,7 +23,7 @@ Location = Literal["path", "url", "repository", "library", "definition"]
 class SourceKind:
     """One kind of source, in one value. No field has a default, so that a forgotten one is a type error.
 
-    A new kind is one file beside this one and one line in kinds.py.
+    A new kind is one file in sources/ and one line in sources/kinds.py; CONTRIBUTING.md has the recipe.
     """
 
     name: str  # for messages, receipts and the definition in a converted SIF
@@ -38,6 +38,10 @@ class SourceKind:
     pinned: Callable[[Request], Fetched | None]  # the SIF that the store has for its digest; no server is asked
     announced: Callable[[Request], int | None]  # bytes to fetch; None where they are not known before
     fetch: Callable[[Request], Fetched]
+
+    def reference(self, source: str) -> Reference:
+        """`source`, taken apart; raises FetchError."""
+        return self.parse(self, source)
 
     @property
     def is_local(self) -> bool:

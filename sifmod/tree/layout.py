@@ -73,7 +73,7 @@ class Layout(Workplace):
         return Path(f"{self.prefix}/software/{module.name}/.generations/{module.version}")
 
     def generation(self, module: ModuleName, number: int) -> Path:
-        """The root of one generation; also the text that is baked into its files."""
+        """The root of one generation: its path in this prefix. Files of 0.1.0 name it; later files do not."""
         return Path(f"{self.prefix}/software/{module.name}/.generations/{module.version}/{number}")
 
     def switch_target(self, module: ModuleName, number: int) -> str:

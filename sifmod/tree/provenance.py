@@ -1,16 +1,17 @@
 """Provenance: what an installation was made from, as its receipt keeps it.
 
-It is enough to see that nothing has changed without parsing anything.
+With it a repeated install sees that nothing has changed, and parses no YAML.
 """
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sifmod.config.input import Input
 
 Pairs = tuple[tuple[str, str], ...]
 
-# how 0.1.0 spells what is typed now: names among the pairs of `options`
+# 0.1.0 keeps these as named pairs in `options`; they are fields now
 _SKIPPED = "--skip-sanity-check"
 _KEPT = "image"
 _REQUEST = "image request"
@@ -32,6 +33,15 @@ class FileState(NamedTuple):
 
     path: str
     state: str  # "" where the file is not there
+
+
+def file_state(path: str) -> FileState:
+    """The state of a file that need not be there."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return FileState(path, "")
+    return FileState(path, f"{status.st_size} {status.st_mtime_ns} {status.st_ino}")
 
 
 class FoundCommands(NamedTuple):

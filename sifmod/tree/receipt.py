@@ -152,7 +152,8 @@ def _files(records: list[tuple[Any, Any, Any]]) -> tuple[FileRecord, ...]:
     return found
 
 
-# Checked by the list, for `list` reads hundreds of receipts of dozens of files. What is no text is a TypeError of join.
+# Each check takes a whole list at once, because `list` reads hundreds of receipts of dozens of files. A value that is
+# no text makes `join` raise TypeError, as `from_json` promises.
 
 
 def _check_texts(texts: list[str]) -> None:

@@ -55,7 +55,7 @@ class Stage:
         for file in files:
             self._write(file.path, file.text, executable=file.executable)
 
-    def stubs(self, files: Iterable["File"]) -> None:
+    def write_stubs(self, files: Iterable["File"]) -> None:
         """Keep the module's stubs (paths relative to `<prefix>/modules`) for `publish`."""
         for file in files:
             record = self._write(f"{STUBS}/{file.path}", file.text, executable=False)
@@ -70,7 +70,7 @@ class Stage:
             self._new(path).symlink_to(text)
         self._links.append(LinkRecord(path, text))
 
-    def user_software(self) -> None:
+    def link_user_software(self) -> None:
         """Link to the place where the user's own additions survive every reinstall."""
         for name in USER_SOFTWARE:
             self.link(name, self._layout.user_software(self.module) / name)

@@ -179,7 +179,7 @@ def entries(layout: Layout) -> tuple[StoredImage, ...]:
 
 
 def discard(layout: Layout, image: StoredImage, held: Held) -> bool:
-    """Remove an image from the store; False when it had gone before, or when it is used and stays.
+    """Remove an image from the store; False where another run removed it, or when it is used and stays.
 
     `held`: the lock GC, whose end a run that looks for an image waits for.
     """

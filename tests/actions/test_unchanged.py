@@ -9,12 +9,12 @@ import pytest
 
 from sifmod import __version__
 from sifmod.actions.install.options import InstallOptions
-from sifmod.actions.install.unchanged import file_state, find_unchanged
+from sifmod.actions.install.unchanged import find_unchanged
 from sifmod.config.input import Surroundings, current_facts, read_input
 from sifmod.config.name import ModuleName
 from sifmod.tree.generation import module_lock, publish, staged_generation
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.provenance import Asked, ImageChoice, Pairs, Provenance
+from sifmod.tree.provenance import Asked, ImageChoice, Pairs, Provenance, file_state
 from sifmod.tree.receipt import Installation
 from sifmod.tree.store import Store
 from support.tree import LEASE, fill, nobody

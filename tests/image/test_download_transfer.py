@@ -227,7 +227,7 @@ def test_always_a_break_without_ranges(place: Place) -> None:
         return True
 
     error = refused(place, Ranged(CONTENT, faults=[fault]))
-    assert error.message == f"the connection ended after 5000000 of {LENGTH} bytes (4 attempts)"
+    assert error.message == f"the connection ended at byte 5000000 of {LENGTH} bytes (4 attempts)"
     assert place.left() == []
 
 

@@ -65,7 +65,7 @@ def test_when_all_fail_each_source_is_named_with_its_reason(
     error = refused(prefix, plan(*sources, sha256="0" * 64), mine, page)
     server.stop()
     lines = error.message.split("\n")
-    assert lines[0] == "no source of the image tiny.sif worked; nothing was kept"
+    assert lines[0] == "no source of the image tiny.sif worked, and none was stored"
     reasons = [
         "nowhere.sif: no file of this name",
         f"{page}: {page} is not a SIF: it is an HTML page",

@@ -262,7 +262,7 @@ def test_a_short_body_is_refused(web: Web, prefix: Prefix, sif: bytes) -> None:
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(sif)}\r\n\r\n".encode()
     web.answers["/x.sif"] = raw(head, sif[: 3 << 20])
     error = refused(prefix, web.url("/x.sif"))
-    assert error.message == f"the connection ended after {3 << 20} of {len(sif)} bytes (4 attempts)"
+    assert error.message == f"the connection ended at byte {3 << 20} of {len(sif)} bytes (4 attempts)"
 
 
 def test_what_comes_after_the_announced_length_is_not_taken(web: Web, prefix: Prefix, sif: bytes) -> None:

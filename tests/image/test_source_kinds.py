@@ -29,7 +29,7 @@ def test_names_and_schemes_are_each_of_one_kind() -> None:
 
 @each_kind
 def test_a_kind_parses_its_own_example(kind: SourceKind) -> None:
-    reference = kind.parse(kind, kind.example)
+    reference = kind.reference(kind.example)
     assert (reference.kind, reference.source) == (kind, kind.example)
     assert reference.location
     assert reference.location in kind.example
@@ -68,7 +68,7 @@ def test_which_sifs_were_made_elsewhere(source: str, ready_made: bool) -> None:
 def test_the_parts_of_a_kind_fit_together(kind: SourceKind) -> None:
     assert (kind.pinned is nothing) == (kind.location != "repository"), "a registry names images by digest"
     assert (kind.local_sif is nothing) != (kind.is_local and kind.ready_made)
-    reference = kind.parse(kind, kind.example)
+    reference = kind.reference(kind.example)
     watched = kind.watched(reference, ("/images",))
     assert bool(watched) == (kind.location in ("path", "definition")), "a file here decides which image it is"
     assert all(path.startswith("/") for path in watched)

@@ -61,9 +61,9 @@ def fill(stage: Stage, store: Store, tag: str, syntaxes: tuple[str, ...] = ("lua
     stage.write((File("bin/python", f"#!/bin/sh\necho {tag} '{stage.root}'\n", executable=True),))
     stage.write((File("easyconfig.yaml", f"name: {module.name}\n"),))
     ends = {"lua": ".lua", "tcl": ""}
-    stage.stubs(File(f"{module}{ends[syntax]}", f"stub {syntax}\n") for syntax in syntaxes)
+    stage.write_stubs(File(f"{module}{ends[syntax]}", f"stub {syntax}\n") for syntax in syntaxes)
     stage.link("tiny.sif", path)
-    stage.user_software()
+    stage.link_user_software()
     stage.carry_over()
     inputs = (Input("/easyconfigs/tiny.yaml", hashlib.sha256(tag.encode()).hexdigest()), Input("/none.yaml", None))
     choice = ImageChoice(tag)

@@ -83,7 +83,7 @@ def block(heading: str) -> dict[str, object]:
 def test_the_source_kind_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = block("Add a source kind")["MIRROR"]
     assert isinstance(kind, SourceKind)
-    reference = kind.parse(kind, kind.example)
+    reference = kind.reference(kind.example)
     assert (reference.kind, reference.location, kind.is_file, kind.resumable) == (kind, "ai/x.sif", True, True)
     monkeypatch.delenv("IMAGE_MIRROR", raising=False)
     image = ImagePlan("x.sif", (kind.example,), (), None, None, "amd64", "copy", offline=False)

@@ -28,13 +28,13 @@ def plan_digest(plan: Plan) -> str:
 
 
 def is_current(before: Installation, plan: Plan) -> bool:
-    """It was made for the same plan, with the image that the plan asks for."""
+    """Whether `before` was made from this plan, with the image that it asks for; its files are not looked at."""
     made = before.provenance
     return made.plan_digest == plan_digest(plan) and made.image.request == image_request(plan)
 
 
 def is_complete(layout: Layout, before: Installation, request: Request) -> bool:
-    """Nothing is to be done: it is what the request asks for, and all of it is there."""
+    """Whether `before` is current and all its files, links and stubs are in place and unedited; not with `rebuild`."""
     if request.options.rebuild or not is_current(before, request.plan):
         return False
     return not (missing(layout, before) or edited(before) or edited_stubs(layout, before))
@@ -60,9 +60,9 @@ def provenance(request: Request, choice: ImageChoice) -> Provenance:
 
 
 def noted(before: Installation, request: Request) -> Provenance | None:
-    """What the receipt of a current installation should say, so that the next run looks at less; None: as it does.
+    """The provenance that the receipt should hold now, so that the next run recognises it without parsing.
 
-    Whether the installation was checked stays as it was. None too for what cannot be written.
+    None where the receipt is up to date, or cannot be rewritten. Whether the installation was checked stays as it was.
     """
     made = provenance(request, before.provenance.image)
     made = made._replace(asked=made.asked._replace(checked=before.provenance.asked.checked))

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.request import Request
-from sifmod.actions.install.unchanged import file_state
 from sifmod.actions.into_store import into_store
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
@@ -28,7 +27,7 @@ from sifmod.system import size_text
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
-from sifmod.tree.provenance import FileState, FoundCommands, ImageChoice
+from sifmod.tree.provenance import FileState, FoundCommands, ImageChoice, file_state
 from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.store import Store
 from sifmod.tree.stored_image import keeper
@@ -48,7 +47,7 @@ class ChosenImage(NamedTuple):
 
 
 def image_request(plan: Plan) -> str:
-    """What decides which image is fetched, and the state of a local one; the same text means the same image."""
+    """A digest of what decides which image is fetched: sources, promise, architecture, the state of local files."""
     image = plan.image
     local = [(f"state of {path}", state) for path, state in _states(plan)]  # as 0.1.0 spells it: receipts hold it
     return sha256_bytes(repr((image.sources, image.build, image.sha256, image.arch, local)).encode())
@@ -62,9 +61,10 @@ def kept_image(before: Installation | None, request: Request, store: Store, repo
     """The image of the live generation when the plan asks for the same one; None: it is fetched.
 
     `--module-only` keeps it whatever the plan asks, but for another promise; how it was chosen stays as it was, so
-    that the next install fetches what the plan asks. An image that was released stays so: its path no longer exists.
-    Raises ModuleError where there is nothing to keep, SignatureError where the site's policy has come to refuse it,
-    UnstartableError where the site's runtime does not start what `--module-only` would keep.
+    that the next install fetches what the plan asks. Where the user removed the link of the image (`released`) it is
+    kept too, and no link is made. Raises ModuleError where there is nothing to keep, SignatureError where the site's
+    policy has come to refuse it, UnstartableError where the site's runtime does not start what `--module-only` would
+    keep.
     """
     plan, options = request.plan, request.options
     if options.force:
@@ -104,7 +104,7 @@ def released(installation: Installation, plan: Plan) -> bool:
 
 
 def _passes(path: Path, record: ImageRecord, request: Request, store: Store, reporter: Reporter) -> bool:
-    """Whether the site's policy, which may have changed since, passes it; False where it is damaged."""
+    """Check the kept image against the site's signature policy, which may have changed. False where it is damaged."""
     settings = fetch_settings(request.site.site)
     if settings.policy == "off":
         return True

@@ -24,7 +24,11 @@ from sifmod.tree.store import Store
 
 
 def install(request: Request, reporter: Reporter) -> tuple[Installation, bool]:
-    """Make the disk match the plan; gives what is installed, and whether anything was changed for it."""
+    """Make the disk match the plan; gives what is installed, and whether anything was changed for it. Idempotent.
+
+    Raises LockError, InstallError, PermissionsError, SanityCheckError, and what fetching an image raises. After an
+    error the live generation is as before.
+    """
     plan, site = request.plan, request.site.site
     layout, waiting = Layout(Path(plan.prefix)), reporter.waiting(plan.module)
     with changing_prefix(site):
@@ -76,9 +80,9 @@ def _new_generation(
     own = image.artifact.path.is_file() and not (options.module_only and before and released(before, plan))
     with staged_generation(layout, plan.module, held) as stage:
         stage.write((*render(plan, stage.number), _easyconfig(request)))
-        stage.stubs(render_stub(plan))
+        stage.write_stubs(render_stub(plan))
         stage.link(plan.image.filename, image.artifact.path)
-        stage.user_software()
+        stage.link_user_software()
         _carry_over(stage, reporter)
         # its digest is of the request's plan, without the wrappers that were found in the image
         installation = stage.record(provenance(request, image.choice), image_record(plan, image.artifact))

@@ -7,13 +7,13 @@ from sifmod.tree.provenance import Asked
 
 @dataclass(frozen=True)
 class InstallOptions:
-    """What the command line asks of an install; the same for all easyconfigs of one command."""
+    """What the command line asks of an install; `decide` adds the name by which the easyconfig was asked for."""
 
     variant: str | None = None
     source: str | None = None
     rebuild: bool = False  # a new generation even where nothing has changed
     if_different: bool = False  # with rebuild: not where what is installed has the same files
-    force: bool = False  # the same, and the image is fetched again
+    force: bool = False  # as rebuild, which is set too, and the image is fetched again
     module_only: bool = False  # render again, with the image that is there
     offline: bool = False
     keep_blobs: bool = False

@@ -37,9 +37,9 @@ class Request:
 
 
 def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Request:
-    """Find, load and plan, without touching the tree; `easyconfig` is a path or the name of one.
+    """Find, load and plan; `easyconfig` is a path or the name of one. Reads the live receipt and writes nothing.
 
-    Raises EasyconfigNotFoundError, ConfigError, VariantError, OptionError.
+    Raises OSError, EasyconfigNotFoundError, ConfigError, VariantError, OptionError.
     """
     path = find_easyconfig(easyconfig, site.site.robot_paths)
     options = replace(options, asked=options.asked._replace(name="" if is_path(easyconfig) else easyconfig))

@@ -15,20 +15,11 @@ from sifmod.config.input import Surroundings
 from sifmod.config.name import ModuleName
 from sifmod.tree.disk import read
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.provenance import FileState, Provenance
+from sifmod.tree.provenance import Provenance, file_state
 from sifmod.tree.receipt import Installation, live, live_modules
 from sifmod.tree.state import edited, edited_stubs, missing
 
 _EASYCONFIG = re.compile(rb'"easyconfig":("(?:[^"\\]|\\.)*")')
-
-
-def file_state(path: str) -> FileState:
-    """The state of a file that need not be there."""
-    try:
-        status = Path(path).stat()
-    except OSError:
-        return FileState(path, "")
-    return FileState(path, f"{status.st_size} {status.st_mtime_ns} {status.st_ino}")
 
 
 def find_unchanged(
@@ -36,7 +27,7 @@ def find_unchanged(
 ) -> Installation | None:
     """The live installation of this easyconfig if nothing it was made from has changed and all of it is there.
 
-    None where the options ask for another one whatever is there.
+    None with --rebuild, --force or --module-only.
     """
     if options.rebuild:
         return None
@@ -63,7 +54,7 @@ def _same_easyconfig(made: Provenance, asked: str) -> bool:
 
 
 def _candidates(layout: Layout, easyconfig: str) -> Iterator[Installation]:
-    """The live installations that the easyconfig may have given: most are called as its file is, or nearly so."""
+    """The live installations that this easyconfig may have made: those that its file's name resembles come first."""
     file_name, seen = Path(easyconfig).name.removesuffix(".yaml"), set()
     try:
         for name in os.listdir(layout.software):  # noqa: PTH208 (plain names)

@@ -1,7 +1,8 @@
 """A transfer: one file on its way from a server, piece by piece, whatever the server does.
 
 Its state is what is known of the server's ranges. Where bytes are thrown away a new epoch begins, and readers of the
-earlier one read again; after three such restarts the transfer fails.
+earlier one read again. The fourth `_start_over` fails; breaks without ranges are bounded by `Patience`. `Pool` calls
+`take` and `run` in its threads, `save` once a second and `close` at the end; the lock is `shared.changed`.
 
     UNKNOWN        a range comes                    GOOD: several requests at once from now on   _accept
                    all comes, and none was there    NONE                                         _accept
@@ -229,7 +230,7 @@ class Transfer(ArrivingFile):
         if end is None:
             self._end(piece)
         elif piece.start < end:
-            raise TransientError(f"the connection ended after {piece.start} of {self.size} bytes", "try again")
+            raise TransientError(f"the connection ended at byte {piece.start} of {self.size} bytes", "try again")
 
     def _write(self, piece: Piece, data: bytes) -> None:
         if self.shared.stopping.is_set() or not self._part.write(piece.epoch, piece.start, data):

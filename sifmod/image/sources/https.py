@@ -15,7 +15,7 @@ from sifmod.image.source_kind import SourceKind, no_files, nothing, says_nothing
 
 
 def _parse(kind: SourceKind, source: str) -> Reference:
-    """Credentials in a URL are refused: they would end in receipts and messages."""
+    """The reference of a URL. Credentials in it are refused: they would end in receipts and messages."""
     try:
         parts = urlsplit(source)
         _ = parts.port

@@ -50,13 +50,13 @@ def parse(source: str) -> Reference:
         if slashes and first.lower() in _SCHEMES:
             raise refused(source, f"a colon is missing after {first}", f"for a file of that name write ./{first}//…")
         kind = FILE
-    return kind.parse(kind, source)
+    return kind.reference(source)
 
 
 def references(image: ImagePlan) -> tuple[Reference, ...]:
     """The sources of an image, in their order; raises FetchError for a misspelled one before any is tried."""
     if image.build is not None:
-        return (BUILD.parse(BUILD, image.build),)
+        return (BUILD.reference(image.build),)
     return tuple(map(parse, image.sources))
 
 
