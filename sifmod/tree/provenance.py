@@ -85,28 +85,34 @@ def as_data(made: Provenance) -> dict[str, Any]:
 
 def from_data(fields: Mapping[str, Any]) -> Provenance:
     """What `as_data` gave, or 0.1.0 wrote. Raises ValueError, KeyError or TypeError for anything else."""
-    asked, image = (fields["asked"], fields["image"]) if "asked" in fields else _of_0_1_0(fields["options"])
-    if type(asked["checked"]) is not bool or type(image["kept"]) is not bool:
+    if "options" in fields:
+        fields = {key: value for key, value in fields.items() if key != "options"} | _of_0_1_0(fields["options"])
+    made = Provenance(**fields)
+    asked, image = Asked(**fields["asked"]), ImageChoice(**fields["image"])
+    if type(asked.checked) is not bool or type(image.kept) is not bool:
         raise TypeError("neither true nor false")
-    return Provenance(
-        **{key: fields[key] for key in ("sifmod", "easyconfig", "version", "variant", "site", "accelerator")},
+    return made._replace(
         inputs=tuple([Input(path, sha256) for path, sha256 in fields["inputs"]]),
-        facts=_pairs(fields["facts"]),
-        asked=Asked(asked["name"], _pairs(asked["options"]), asked["checked"]),
-        image=ImageChoice(
-            image["request"],
-            image["kept"],
-            tuple([FileState(*state) for state in image["states"]]),
-            tuple(image["directories"]),
-            FoundCommands(*image["commands"]) if image["commands"] is not None else None,
+        facts=_pairs(made.facts),
+        asked=asked._replace(options=_pairs(asked.options)),
+        image=image._replace(
+            states=tuple([FileState(*state) for state in image.states]),
+            directories=tuple(image.directories),
+            commands=None if image.commands is None else FoundCommands(*image.commands),
         ),
-        plan_digest=fields["plan_digest"],
     )
 
 
 def texts(made: Provenance) -> Iterator[str]:
     """All that is a text, to be looked through."""
-    yield from (made.sifmod, made.easyconfig, made.version, made.variant or "", made.site, made.accelerator)
+    yield from (
+        made.sifmod,
+        made.easyconfig,
+        made.version,
+        "" if made.variant is None else made.variant,
+        made.site,
+        made.accelerator,
+    )
     yield from (made.plan_digest, made.asked.name, made.image.request, *made.image.directories)
     for pair in (*made.facts, *made.asked.options, *made.image.states, *filter(None, (made.image.commands,))):
         yield from pair
@@ -118,7 +124,7 @@ def _pairs(found: Any) -> Pairs:
     return tuple([(name, text) for name, text in found])
 
 
-def _of_0_1_0(options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _of_0_1_0(options: Any) -> dict[str, Any]:
     """What `asked` and `image` would have been in a receipt of 0.1.0."""
     pairs = _pairs(options)
     if not all(isinstance(name, str) for name, _ in pairs):
@@ -134,4 +140,4 @@ def _of_0_1_0(options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         "directories": [directory for directory in words.get(_DIRECTORIES, "").split(":") if directory],
         "commands": found[0] if found else None,
     }
-    return asked, image
+    return {"asked": asked, "image": image}

@@ -70,6 +70,11 @@ class Stage:
             self._new(path).symlink_to(text)
         self._links.append(LinkRecord(path, text))
 
+    def unlink(self, path: str) -> None:
+        """Remove a symlink, as the user did; the receipt names it still, so that `restore` can bring it back."""
+        with self._held.changing(f"cannot stage {self.module}"):
+            (self.directory / path).unlink()
+
     def link_user_software(self) -> None:
         """Link to the place where the user's own additions survive every reinstall."""
         for name in USER_SOFTWARE:

@@ -17,6 +17,7 @@ CONFIGURATION = """
 ClusterName=sifmod
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller}
+FirstJobId={first_job}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
@@ -60,7 +61,9 @@ class Slurm:
         user = pwd.getpwuid(os.geteuid()).pw_name
         self.directory = directory
         self.configuration = directory / "slurm.conf"
-        names = {"host": socket.gethostname(), "user": user, "directory": directory}
+        # a port is a job's own on its node, and here the nodes of two workers' clusters are one machine
+        first_job = 1 + 1000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        names = {"host": socket.gethostname(), "user": user, "directory": directory, "first_job": first_job}
         lines = [CONFIGURATION.format(controller=controller, **names)]
         lines += [NODE.format(node=node, port=port) for node, port in zip(nodes, ports, strict=True)]
         if gpus:

@@ -76,7 +76,7 @@ def _new_generation(
         return before, False  # another run has done it while we waited
     for told in (*(f"quirk {quirk}" for quirk in request.loaded.quirks), *((found,) if found else ())):
         reporter.say(told)
-    # where its user gave the image up (see image.kept_image) the site's copy stays in use
+    # where its user released the image (see image.kept_image) the site's copy stays in use
     own = image.artifact.path.is_file() and not (options.module_only and before and released(before, plan))
     with staged_generation(layout, plan.module, held) as stage:
         stage.write((*render(plan, stage.number), _easyconfig(request)))
@@ -87,7 +87,7 @@ def _new_generation(
         # its digest is of the request's plan, without the wrappers that were found in the image
         installation = stage.record(provenance(request, image.choice), image_record(plan, image.artifact))
         if not own:
-            (stage.directory / plan.image.filename).unlink()
+            stage.unlink(plan.image.filename)
     if options.asked.checked and own:
         with store.workspace() as workspace:
             sanity_check(installation, plan, workspace, reporter.say)
