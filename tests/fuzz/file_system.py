@@ -1,11 +1,12 @@
 """A file system that fails: every call of every verb in turn, with each error that such a call may give.
 
-    python -m tests.fuzz.file_system [--stride 1] [--only VERB ...] [--errors EIO ...] [--lasting]
+    python -m tests.fuzz.file_system [--stride 1] [--distinct] [--only VERB ...] [--errors EIO ...] [--lasting]
 
 After each failure the verb has succeeded or ended in a documented exit code, with a message that says what went wrong;
 what a user sees of the module is the old or the new; and when the fault is gone the same command succeeds and leaves no
-litter. Prints how the verbs ended and a line for each finding, and ends with 1 where there is one. `--stride N` takes
-every Nth call only of those that do not write. `--lasting`: from that call on all of them fail.
+litter. Prints how the verbs ended and a line for each finding, and ends with 1 where there is one. Of the calls that do
+not write `--stride N` takes every Nth, and `--distinct` the first and the last of a kind on a path. `--lasting`: from
+that call on all of them fail.
 
 Needs /dev/fuse, and half a second for each call.
 """
@@ -127,10 +128,19 @@ def chosen(calls: Sequence[str], name: str, stride: int, first: int = 0) -> list
     return [n for n, kind in enumerate(kinds, 1) if kind in WRITING or n % stride == first % stride]
 
 
+def distinct(calls: Sequence[str]) -> set[int]:
+    """The numbers of those that write, and of the first and the last of each other kind on each path."""
+    numbered = [*enumerate(calls, 1)]
+    ends = {call: number for number, call in numbered}, {call: number for number, call in reversed(numbered)}
+    writing = {number for number, call in numbered if call.partition(" ")[0] in WRITING}
+    return writing.union(*(each.values() for each in ends))
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stride", type=int, default=1, metavar="N", help="of calls that do not write (1)")
+    parser.add_argument("--distinct", action="store_true", help="the first and the last of a kind on a path")
     parser.add_argument("--only", nargs="*", metavar="VERB", help="these verbs (all)")
     parser.add_argument("--errors", nargs="*", default=ERRORS, metavar="E", help=f"({' '.join(ERRORS)})")
     parser.add_argument("--lasting", action="store_true", help="from that call on all of them fail")
@@ -145,6 +155,8 @@ def main(arguments: Sequence[str]) -> int:
                 begin = time.monotonic()
                 told = len(bench.findings)
                 numbers = chosen(calls, name, given.stride)
+                if given.distinct and name not in FULL:
+                    numbers = sorted({*numbers} & distinct(calls))
                 kinds = WRITING if name in FULL else ()
                 for number in numbers:
                     bench.attempt(verb, Rules(number, getattr(errno, name), kinds, given.lasting))
