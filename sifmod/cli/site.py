@@ -63,14 +63,14 @@ def new(name: str, output: str | None) -> None:
 
     By default it goes to ~/.config/sifmod/sites/NAME.yaml, where --site NAME finds it; none is ever overwritten.
     """
-    from sifmod.actions.author.site import hidden_by, site_text, write_site
+    from sifmod.actions.author.site import shadowed_by, site_text, write_site
     from sifmod.cli.output import say
 
     if output == "-":
         click.echo(site_text(name, os.environ), nl=False)
     else:
         path = write_site(name, Path(output) if output else None, os.environ)[1]
-        if hidden := hidden_by(path, os.environ):
+        if hidden := shadowed_by(path, os.environ):
             say(f"from now on it is the site {name} for you, in the place of {hidden}")
         click.echo(path)
 

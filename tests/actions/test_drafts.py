@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sifmod.actions.author.draft import Source, draft, quoted
+from sifmod.actions.author.draft_easyconfig import Source, draft, quoted
 from sifmod.actions.author.draft_site import Survey, draft_site
 from sifmod.actions.author.import_easyconfig import easyconfig_text
 from sifmod.config.site import SiteFile

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from sifmod.actions.author.draft import quoted
+from sifmod.actions.author.draft_easyconfig import quoted
 from sifmod.config.bind_paths import matches
 
 SLURM = ("/var/spool/slurmd", "/var/spool/slurm", "/run/munge")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.actions.author.check import check
-from sifmod.actions.author.draft import quoted
+from sifmod.actions.author.draft_easyconfig import quoted
 from sifmod.actions.author.new_file import write_text
 from sifmod.config.settings import LoadedSite
 from sifmod.config.shown import shown

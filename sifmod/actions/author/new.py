@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sifmod.actions.author.draft import Source, draft
+from sifmod.actions.author.draft_easyconfig import Source, draft
 from sifmod.actions.author.new_file import check_target
 from sifmod.actions.fetch import FetchOptions, fetch
 from sifmod.actions.reporter import Reporter

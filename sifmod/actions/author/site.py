@@ -64,7 +64,7 @@ def write_site(name: str, target: Path | None, environ: Mapping[str, str]) -> tu
     return text, path
 
 
-def hidden_by(path: Path, environ: Mapping[str, str]) -> Path | None:
+def shadowed_by(path: Path, environ: Mapping[str, str]) -> Path | None:
     """The site file that the one at `path` stands in front of, as the name of both is looked up; None: none."""
     machine, user = settings_directories(environ)
     directories = site_directories(user, machine)
