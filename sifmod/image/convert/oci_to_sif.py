@@ -64,7 +64,7 @@ def convert(request: Request) -> Fetched:
 
 
 def pinned(request: Request) -> Fetched | None:
-    """The SIF of a reference with a digest, where the store has it as it would be made now; nobody is asked.
+    """The SIF of a reference with a digest, where the store has it as it would be made now; no server is asked.
 
     None: it is to be converted.
     """

@@ -40,7 +40,7 @@ class ImageDescription:
     """What is known of an image without starting it. What it does not say is empty; sizes are in bytes.
 
     `sha256` is that of the SIF where it is known without reading all of it. `signers` are the fingerprints that its
-    signatures name, which nobody has checked yet.
+    signatures name, which are not checked yet.
     """
 
     kind: str  # SIF, OCI image
