@@ -68,5 +68,5 @@ def local_files(image: ImagePlan) -> tuple[str, ...]:
 
 def _unknown(source: str, scheme: str) -> FetchError:
     close = difflib.get_close_matches(scheme.lower(), _SCHEMES, 1)
-    meant = f"did you mean {close[0]}:?" if close else f"known are {', '.join(f'{name}:' for name in _SCHEMES)}"
+    meant = f"did you mean {close[0]}:?" if close else f"known are {', '.join(f'{name}:' for name in _SCHEMES)}."
     return refused(source, f"unknown scheme {scheme}:", f"{meant} For a file of that name write ./ before it")
