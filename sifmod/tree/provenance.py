@@ -3,7 +3,7 @@
 With it a repeated install sees that nothing has changed, and parses no YAML.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,37 +87,32 @@ def from_data(fields: Mapping[str, Any]) -> Provenance:
     """What `as_data` gave, or 0.1.0 wrote. Raises ValueError, KeyError or TypeError for anything else."""
     if "options" in fields:
         fields = {key: value for key, value in fields.items() if key != "options"} | _of_0_1_0(fields["options"])
-    made = Provenance(**fields)
-    asked, image = Asked(**fields["asked"]), ImageChoice(**fields["image"])
-    if type(asked.checked) is not bool or type(image.kept) is not bool:
+    asked, image = fields["asked"], fields["image"]
+    if type(asked["checked"]) is not bool or type(image["kept"]) is not bool:
         raise TypeError("neither true nor false")
-    return made._replace(
-        inputs=tuple([Input(path, sha256) for path, sha256 in fields["inputs"]]),
-        facts=_pairs(made.facts),
-        asked=asked._replace(options=_pairs(asked.options)),
-        image=image._replace(
-            states=tuple([FileState(*state) for state in image.states]),
-            directories=tuple(image.directories),
-            commands=None if image.commands is None else FoundCommands(*image.commands),
-        ),
-    )
+    commands = image["commands"]
+    image = image | {
+        "states": tuple([FileState(*state) for state in image["states"]]),
+        "directories": tuple(image["directories"]),
+        "commands": None if commands is None else FoundCommands(*commands),
+    }
+    typed = {
+        "inputs": tuple([Input(path, sha256) for path, sha256 in fields["inputs"]]),
+        "facts": _pairs(fields["facts"]),
+        "asked": Asked(**(asked | {"options": _pairs(asked["options"])})),
+        "image": ImageChoice(**image),
+    }
+    return Provenance(**{**fields, **typed})
 
 
-def texts(made: Provenance) -> Iterator[str]:
+def texts(made: Provenance) -> list[str]:
     """All that is a text, to be looked through."""
-    yield from (
-        made.sifmod,
-        made.easyconfig,
-        made.version,
-        "" if made.variant is None else made.variant,
-        made.site,
-        made.accelerator,
-    )
-    yield from (made.plan_digest, made.asked.name, made.image.request, *made.image.directories)
-    for pair in (*made.facts, *made.asked.options, *made.image.states, *filter(None, (made.image.commands,))):
-        yield from pair
-    for seen in made.inputs:
-        yield from (seen.path, "" if seen.sha256 is None else seen.sha256)
+    asked, image = made.asked, made.image
+    variant = "" if made.variant is None else made.variant
+    found = [made.sifmod, made.easyconfig, made.version, variant, made.site, made.accelerator, made.plan_digest]
+    found += [asked.name, image.request, *image.directories, *(image.commands or ())]
+    found += [text for pair in (*made.facts, *asked.options, *image.states) for text in pair]
+    return found + [text for seen in made.inputs for text in (seen.path, "" if seen.sha256 is None else seen.sha256)]
 
 
 def _pairs(found: Any) -> Pairs:

@@ -39,7 +39,7 @@ def _download(request: Request, patience: Patience = PATIENCE) -> Fetched:
 
 
 def _pinned(request: Request) -> Fetched | None:
-    """The SIF of a reference with a digest, where the store has it; no server is asked. None: it is to be downloaded."""
+    """The SIF of a reference with a digest, where the store has it; no server is asked. None: download it."""
     found = stored(request, request.reference.digest)
     if found is None:
         return None
