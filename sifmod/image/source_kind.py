@@ -33,11 +33,11 @@ class SourceKind:
     parse: "Callable[[SourceKind, str], Reference]"  # pure; raises FetchError
     watched: Callable[[Reference, Directories], tuple[str, ...]]  # the files here whose change means another image
     local_sif: Callable[[Reference, Directories], Path | None]  # the SIF here that a user names on the command line
-    open: Callable[[Reference, str, Settings, Path | None], OciImage] | None  # of a container image
-    describe: Callable[[Reference, str, Settings], ImageDescription]  # what it says before it is fetched
+    open: Callable[[Reference, str, Settings, Path | None], OciImage] | None  # None: a SIF already
+    describe: Callable[[Reference, str, Settings], ImageDescription]  # (reference, arch, settings); raises FetchError
     pinned: Callable[[Request], Fetched | None]  # the SIF that the store has for its digest; no server is asked
-    announced: Callable[[Request], int | None]  # bytes to fetch; None where they are not known before
-    fetch: Callable[[Request], Fetched]
+    announced: Callable[[Request], int | None]  # bytes to fetch; None where unknown; raises FetchError
+    fetch: Callable[[Request], Fetched]  # to `request.incoming`, or one that is stored; raises FetchError, ImageError
 
     def reference(self, source: str) -> Reference:
         """`source`, taken apart; raises FetchError."""

@@ -247,12 +247,6 @@ def is_number(text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None
 
 
-def all_generations(layout: Layout, module: ModuleName) -> tuple[Installation, ...]:
-    """Every generation of `module` that is on disk with a readable receipt, oldest first, live or not."""
-    found = (read_receipt(layout.generation(module, number)) for number in numbers(layout, module))
-    return tuple(installation for installation in found if installation is not None)
-
-
 def _names(directory: Path) -> list[str]:
     try:
         return sorted(filter(is_part, os.listdir(directory)))  # noqa: PTH208 (plain names)

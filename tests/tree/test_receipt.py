@@ -15,7 +15,6 @@ from sifmod.tree.receipt import (
     ImageRecord,
     Installation,
     LinkRecord,
-    all_generations,
     from_json,
     installations,
     known_modules,
@@ -88,7 +87,8 @@ def test_what_is_installed_is_what_was_recorded(tmp_path: Path) -> None:
     second = install(layout, "b")
     assert live(layout, MODULE) == second
     assert live_number(layout, MODULE) == 2
-    assert all_generations(layout, MODULE) == (first, second)
+    found = tuple(read_receipt(layout.generation(MODULE, number)) for number in numbers(layout, MODULE))
+    assert found == (first, second)
     assert numbers(layout, MODULE) == (1, 2)
     assert {file.path for file in second.files} == {
         "modulefile.lua",
