@@ -1,6 +1,5 @@
 """The command `sifmod`: finds the verb, runs it, and turns what went wrong into a message and an exit code."""
 
-import errno
 import importlib
 import os
 import signal
@@ -12,7 +11,6 @@ from types import FrameType
 import click
 
 from sifmod.errors import ConfigError, SifmodError
-from sifmod.system import FILE_LIMIT, meaning, reason
 
 # verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
 VERBS = {
@@ -104,23 +102,31 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except ConfigError as error:
-        # each problem on a line of its own, so that an editor finds its place
-        show_error(f"{_counted(len(error.problems))} in the configuration\n{error.message}", error.hint)
-        return error.exit_code
     except SifmodError as error:
-        show_error(error.message, error.hint)
-        return error.exit_code
+        return tell(error)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return _operating_system_error(error)
+        from sifmod.cli.output import explained
+
+        if known := explained(error):
+            return tell(known)
+        traceback.print_exc()
+        show_error(BUG_REPORT)
+        return BUG
     except Exception:
         traceback.print_exc()
         show_error(BUG_REPORT)
         return BUG
     return result if isinstance(result, int) else 0
+
+
+def tell(error: SifmodError) -> int:
+    """Print the error, each problem of a configuration on a line of its own for editors; gives its exit code."""
+    head = f"{_counted(len(error.problems))} in the configuration\n" if isinstance(error, ConfigError) else ""
+    show_error(f"{head}{error.message}", error.hint)
+    return error.exit_code
 
 
 def show_error(message: str, hint: str = "") -> None:
@@ -150,29 +156,3 @@ def _open_standard_streams() -> None:
 
 def _terminated(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     raise Terminated(128 + number)
-
-
-def _operating_system_error(error: OSError) -> int:
-    place = f"{error.filename}: " if error.filename else ""
-    match meaning(error):
-        case "denied":
-            show_error(f"{place}{reason(error)}", "choose a place of your own with --prefix or SIFMOD_PREFIX")
-            return 25
-        case "full":
-            show_error(
-                f"{place}{reason(error)}, nothing was published",
-                "free space or choose another place with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what can go",
-            )
-            return 18
-        case "too many files":
-            show_error(reason(error), FILE_LIMIT)
-            return 18
-    if error.errno == errno.ENOENT and not error.filename:  # what os.getcwd says
-        show_error("the current directory has been removed", "go to another one and repeat the command")
-        return 1
-    if error.filename:
-        show_error(f"{place}{reason(error)}", "fix this, then run the command again")
-        return 18
-    traceback.print_exc()
-    show_error(BUG_REPORT)
-    return BUG

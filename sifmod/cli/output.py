@@ -1,11 +1,15 @@
 """What the user sees: messages on standard error, data on standard output."""
 
+import errno
 import json
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
+
+from sifmod.errors import ConfigError, InstallError, PermissionsError, SifmodError
+from sifmod.system import FILE_LIMIT, meaning, reason
 
 if TYPE_CHECKING:
     from sifmod.tree.receipt import Installation
@@ -42,6 +46,38 @@ def receipt_data(installation: "Installation") -> dict[str, object]:
     from sifmod.tree.receipt import as_data
 
     return {"module": str(installation.module), **as_data(installation)}
+
+
+def error_data(error: SifmodError) -> dict[str, object]:
+    """What went wrong, as `--json` prints it; file, line and column of the first problem, null where unknown."""
+    problems = error.problems if isinstance(error, ConfigError) else ()
+    places = [{"file": one.file, "line": one.line, "column": one.column} for one in problems]
+    return {
+        "error": error.message,
+        "hint": error.hint,
+        "exit_code": error.exit_code,
+        **(places[0] if places else {"file": None, "line": None, "column": None}),
+        "problems": [
+            {**place, "key": one.key, "message": one.message} for place, one in zip(places, problems, strict=True)
+        ],
+    }
+
+
+def explained(error: OSError) -> SifmodError | None:
+    """What the operating system refused, with what to do about it; None where that cannot be said: a bug."""
+    place = f"{error.filename}: " if error.filename else ""
+    match meaning(error):
+        case "denied":
+            hint = "choose a place of your own with --prefix or SIFMOD_PREFIX"
+            return PermissionsError(f"{place}{reason(error)}", hint)
+        case "full":
+            hint = "free space or choose another place with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what can go"
+            return InstallError(f"{place}{reason(error)}, nothing was published", hint)
+        case "too many files":
+            return InstallError(reason(error), FILE_LIMIT)
+    if error.errno == errno.ENOENT and not error.filename:  # what os.getcwd says
+        return SifmodError("the current directory has been removed", "go to another one and repeat the command")
+    return InstallError(f"{place}{reason(error)}", "fix this, then run the command again") if error.filename else None
 
 
 def print_rows(rows: Sequence[Sequence[str]]) -> None:
