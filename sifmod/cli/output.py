@@ -3,6 +3,7 @@
 import errno
 import json
 import re
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,14 @@ def say(text: str) -> None:
 
 def quiet(text: str) -> None:
     """Say nothing: `--quiet`."""
+
+
+def ask(about: str, question: str) -> bool | None:
+    """Say what it is about, and ask; None where there is no terminal to ask at."""
+    if not sys.stdin.isatty():
+        return None
+    say(about)
+    return click.confirm(question, default=False, err=True)
 
 
 def print_json(data: object) -> None:

@@ -206,6 +206,19 @@ def choose_variant(path: Path, layers: Layers, site: Site, wanted: str | None) -
     )
 
 
+def variants_for(path: Path, site: Site) -> tuple[str | None, ...]:
+    """The variants of an easyconfig whose image has the site's architecture; None alone where it has no variants.
+
+    Raises ConfigError, VariantError where there are variants and none is for this architecture.
+    """
+    layers = _layers(path, site, {})
+    fit = tuple(name for name in layers.variants if _target(layers, name)[1] == site.arch)
+    if layers.variants and not fit:
+        known = _list(path, layers, site)
+        raise VariantError(f"{path.name} has no variant for architecture {site.arch}\nits variants are\n{known}")
+    return fit or (None,)
+
+
 def _target(layers: Layers, variant: str) -> tuple[str, str]:
     merged = merge(layers.of(variant), Mark("", 0, 0)).entries
     accelerator, arch = merged.get("accelerator"), merged["image"].entries.get("arch")
