@@ -23,7 +23,7 @@ def command(files: tuple[str, ...], as_json: bool, **site: str | None) -> int:
     """
     from sifmod.cli.context import load_context
     from sifmod.cli.output import echo, print_json
-    from sifmod.config.find import find_easyconfig
+    from sifmod.config.wanted import wanted_easyconfig
     from sifmod.errors import ConfigError, SifmodError
 
     context = load_context(site)
@@ -32,7 +32,7 @@ def command(files: tuple[str, ...], as_json: bool, **site: str | None) -> int:
     for file in files:
         path = Path(file)
         try:
-            path = find_easyconfig(file, context.site.robot_paths)
+            path = wanted_easyconfig(file, context.site)
             result, lines = _checked(path, context)
         except SifmodError as error:
             worst = max(worst, error.exit_code)
