@@ -4,7 +4,8 @@ import errno
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -23,9 +24,25 @@ def harmless(text: str) -> str:
     return _STEERING.sub(lambda found: repr(found[0])[1:-1], text)
 
 
+_below: list[Callable[[], AbstractContextManager[None]]] = []
+
+
+@contextmanager
+def texts_go_above(line: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Write each text inside a `line()`, which takes a line that is being drawn away, and keeps it away meanwhile."""
+    _below.append(line)
+    try:
+        yield
+    finally:
+        _below.remove(line)
+
+
 def echo(text: object, *, nl: bool = True, err: bool = False) -> None:
     """A text on standard output, or on standard error, harmless."""
-    click.echo(harmless(str(text)), nl=nl, err=err)
+    with ExitStack() as stack:
+        for line in _below:
+            stack.enter_context(line())
+        click.echo(harmless(str(text)), nl=nl, err=err)
 
 
 def say(text: str) -> None:
