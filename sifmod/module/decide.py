@@ -170,6 +170,18 @@ def _image(easyconfig: Easyconfig, site: Site, choices: Choices) -> ImagePlan:
     )
 
 
+def _whatis(easyconfig: Easyconfig) -> tuple[str, ...]:
+    """Its own lines, then under Lmod's words what it says elsewhere; EasyBuild's default class says nothing."""
+    said = {"Category": easyconfig.moduleclass, "License": easyconfig.license}
+    if said["Category"] == "base":
+        del said["Category"]
+    own = easyconfig.whatis
+    more = (
+        f"{key}: {value}" for key, value in said.items() if value and not any(one.startswith(f"{key}:") for one in own)
+    )
+    return (*own, *more)
+
+
 def _help(easyconfig: Easyconfig, quirks: tuple[Quirk, ...]) -> Help:
     image = easyconfig.image
     origin = shown(image.sources[0]) if image.sources else f"built from {image.build}"
@@ -177,7 +189,7 @@ def _help(easyconfig: Easyconfig, quirks: tuple[Quirk, ...]) -> Help:
         description=easyconfig.description,
         homepage=easyconfig.homepage,
         docurls=easyconfig.docurls,
-        whatis=easyconfig.whatis,
+        whatis=_whatis(easyconfig),
         contents=easyconfig.contents,
         origin=f"{origin} (sha256 {image.sha256})" if image.sha256 else origin,
         quirks=tuple((str(quirk), f"{quirk.file.reason} ({quirk.file.link})") for quirk in quirks),

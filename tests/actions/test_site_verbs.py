@@ -296,8 +296,10 @@ def test_what_is_found_is_in_the_draft() -> None:
         ("/var/spool/slurmd",), ("/opt/cray",), ("/usr/lib64/libcxi.so*",), ("/pfs", "/yes"), ("hsn0", "hsn1")
     )
     text = draft_site("yes", ("rocm", "/dev/kfd is there"), found)
+    text = text.replace("# group: ", "group: ").replace("# umask: ", "umask: ")
     node, problems = parse_yaml(text.encode(), "s.yaml")
     assert (problems, check_layer(SiteFile, node)) == ((), ())
+    assert (node.entries["group"].text, node.entries["umask"].text) == ("software", "0002")
     binds = {
         name: [item.entries["source"].text for item in group.items]
         for name, group in node.entries["binds"].entries.items()

@@ -9,6 +9,7 @@ from sifmod.config.settings import load_site
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.launch import packers
 from sifmod.module.plan import Activation, Bind, Plan, Wrapper
+from sifmod.module.render import render
 
 IMAGE = "image: {sources: [/x.sif]}\n"
 
@@ -172,3 +173,22 @@ def test_the_easyconfigs_gpu_selection_wins(
 def test_how_a_bind_is_spelled(bind: Bind, text: str) -> None:
     """Without its target only where that is the very same."""
     assert str(bind) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ()),
+        ("moduleclass: base", ()),
+        ("moduleclass: ai\nlicense: MIT", ("Category: ai", "License: MIT")),
+        ("moduleclass: ai\nwhatis: ['Category: mine', 'Keywords: a']", ("Category: mine", "Keywords: a")),
+    ],
+)
+def test_class_and_licence_are_said_in_lmods_words(
+    text: str, expected: tuple[str, ...], tmp_path: Path, environ: dict[str, str]
+) -> None:
+    plan = planned(tmp_path, environ, text)
+    assert plan.help.whatis == expected
+    for file in render(plan, 1):
+        if file.path.startswith("modulefile."):
+            assert [line for line in expected if line not in file.text] == []

@@ -27,6 +27,10 @@ accelerator: {accelerator}
 # Where modules and images go, and where images given by name are.
 # prefix: /appl/sifmod
 # image_dirs: [/appl/images]
+# Who may change the prefix beside its owner: the group it is given to when it is made, and the umask of all that is made
+# in it. Without a umask all is as open as the prefix itself.
+# group: software
+# umask: '0002'
 """
 _BINDS = """
 # What a container sees beside the user's home directory. `optional: true` leaves one out where it is missing, as on a
