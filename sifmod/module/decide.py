@@ -8,7 +8,7 @@ from sifmod.config.easyconfig import Easyconfig
 from sifmod.config.quirk import Quirk, Variables
 from sifmod.config.shown import shown
 from sifmod.config.site import Site
-from sifmod.module.launch import PACKERS, RUNSCRIPTS_TARGET
+from sifmod.module.launch import PACKERS, RUNSCRIPTS_TARGET, USER_SOFTWARE_TARGET
 from sifmod.module.plan import (
     Accelerator,
     Activation,
@@ -105,7 +105,7 @@ def _binds(binds: tuple[Bind, ...]) -> tuple[Bind, ...]:
 def _activation(easyconfig: Easyconfig) -> tuple[Activation, Pairs, tuple[str, ...]]:
     """How Python is activated: by variables for conda and venv, as LUMI's later generations do, else by a command."""
     if easyconfig.activate is not None:
-        return Activation(easyconfig.activate, easyconfig.activate), (), ()
+        return Activation(easyconfig.activate, easyconfig.activate, _users_venv(easyconfig)), (), ()
     env: dict[str, str] = {}
     path: list[str] = []
     command = "true"
@@ -119,7 +119,13 @@ def _activation(easyconfig: Easyconfig) -> tuple[Activation, Pairs, tuple[str, .
         path += [f"{home}/bin", f"{conda.prefix}/condabin"]
         if easyconfig.venv is None:
             command = f"source {conda.prefix}/bin/activate {conda.env}"
-    return Activation(command, ""), tuple(env.items()), tuple(path)
+    return Activation(command, "", _users_venv(easyconfig)), tuple(env.items()), tuple(path)
+
+
+def _users_venv(easyconfig: Easyconfig) -> bool:
+    """Whether the user's venv is looked for: not where the easyconfig says itself where it is."""
+    said = (*easyconfig.path, dict(easyconfig.env).get("VIRTUAL_ENV", ""))
+    return easyconfig.user_software and not any(text.startswith(USER_SOFTWARE_TARGET) for text in said)
 
 
 def _accelerator(accelerator: Accelerator, site: Site) -> tuple[tuple[str, ...], tuple[Bind, ...]]:

@@ -5,6 +5,12 @@ from sifmod.module.plan import Activation, Bind, Plan, Runtime
 
 RUNSCRIPTS_TARGET = "/runscripts"
 USER_SOFTWARE_TARGET = "/user-software"
+VENVS = ("/user-software/venv/*", "/user-software/venv", "/user-software/*", "/user-software")  # the first is taken
+# inside, where a squashfs can be looked into too
+_USERS_VENV = (
+    f'for sifmod_venv in {" ".join(VENVS)}; do if [ -f "$sifmod_venv/bin/activate" ]; then'
+    ' export VIRTUAL_ENV="$sifmod_venv" PATH="$sifmod_venv/bin:$PATH"; break; fi; done; unset sifmod_venv; '
+)
 # paths that are known when the files are used; no text of a plan holds a NUL
 ROOT = "\0root"  # of the generation
 PREFIX = "\0prefix"  # as a shell would spell it
@@ -104,6 +110,9 @@ def activated(activation: Activation, command: tuple[str, ...]) -> tuple[str, ..
 
     A runscript activates the environment itself, and variables need no command: both are started as they are.
     """
-    if not activation.command or command[0].startswith(f"{RUNSCRIPTS_TARGET}/"):
+    if command[0].startswith(f"{RUNSCRIPTS_TARGET}/"):
         return command
-    return ("bash", "-c", f'{activation.command} && exec "$@"', "bash", *command)
+    start = f'{_USERS_VENV if activation.users_venv else ""}exec "$@"'
+    if activation.command:
+        return ("bash", "-c", f"{activation.command} && {start}", "bash", *command)
+    return ("sh", "-c", start, "sh", *command) if activation.users_venv else command

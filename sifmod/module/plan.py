@@ -67,6 +67,7 @@ class Activation:
 
     with_conda: str  # the value of WITH_CONDA; "true" when nothing is needed
     command: str  # run by bash inside, before the command; "" when variables do it all
+    users_venv: bool = False  # a venv below /user-software goes over it, where the user has made one
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,7 @@ def _runscript(plan: Plan, number: int, name: str) -> str:
         python=launch.activated(plan.activation, ("python",)),
         torchrun=launch.activated(plan.activation, ("python", "-m", "torch.distributed.run")),
         bash=launch.activated(plan.activation, ("bash",)),
+        venvs=launch.VENVS,
         runscript_env=plan.runscript_env,
         gpu_mask=_MASKS.get((plan.gpu_selection, plan.accelerator), ""),
         vendors=_VENDORS[plan.accelerator],

@@ -7,7 +7,7 @@ import pytest
 from sifmod.config.load import load_easyconfig
 from sifmod.config.settings import load_site
 from sifmod.module.decide import Choices, make_plan
-from sifmod.module.launch import packers
+from sifmod.module.launch import activated, packers
 from sifmod.module.plan import Activation, Bind, Plan, Wrapper
 from sifmod.module.render import render
 
@@ -192,3 +192,22 @@ def test_class_and_licence_are_said_in_lmods_words(
     for file in render(plan, 1):
         if file.path.startswith("modulefile."):
             assert [line for line in expected if line not in file.text] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "looked_for"),
+    [
+        ("", False),
+        ("user_software: true", True),
+        ("user_software: true\nvenv: /opt/venv", True),
+        ("user_software: true\nactivate: source /x", True),
+        ("user_software: true\npath: [/user-software/bin]", False),
+        ("user_software: true\nenv: {VIRTUAL_ENV: /user-software/venv/x}", False),
+    ],
+)
+def test_the_users_venv_is_looked_for_unless_the_easyconfig_says_where_it_is(
+    text: str, looked_for: bool, tmp_path: Path, environ: dict[str, str]
+) -> None:
+    activation = planned(tmp_path, environ, text).activation
+    assert activation.users_venv is looked_for
+    assert ("/user-software" in " ".join(activated(activation, ("python",)))) is looked_for

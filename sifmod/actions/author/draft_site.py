@@ -27,8 +27,8 @@ accelerator: {accelerator}
 # Where modules and images go, and where images given by name are.
 # prefix: /appl/sifmod
 # image_dirs: [/appl/images]
-# Who may change the prefix beside its owner: the group it is given to when it is made, and the umask of all that is made
-# in it. Without a umask all is as open as the prefix itself.
+# The group that a new prefix is given to, whose members may change what is in it, and the umask of all that is made
+# there; without one all is as open as the prefix itself.
 # group: software
 # umask: '0002'
 """
