@@ -111,7 +111,7 @@ def test_a_plan_of_everything(tmp_path: Path) -> None:
             available="here and there",
             conversion=ConversionPlan("zstd:3", (("mksquashfs", "4.6"),), TREE),
         ),
-        activation=Activation("source /x", "source /x"),
+        activation=Activation("source /x", "source /x", users_venv=True),
         binds=(
             Bind("/a", "/t", ("ro",)),
             Bind("/b", "/b", optional=True),
@@ -214,7 +214,8 @@ def test_what_the_runtime_is_told(tmp_path: Path) -> None:
     assert images(made, "/r") == ("/r/big.sif", "/i/big.sif", "/j/big.sif")
     assert switch(made) == "/software/Big-App+/1.5-x"
     assert generation(made, 7) == "/software/Big-App+/.generations/1.5-x/7"
-    assert activated(made.activation, ("a", "b")) == ("bash", "-c", 'source /x && exec "$@"', "bash", "a", "b")
+    alone = replace(made.activation, users_venv=False)
+    assert activated(alone, ("a", "b")) == ("bash", "-c", 'source /x && exec "$@"', "bash", "a", "b")
     assert activated(made.activation, ("/runscripts/a", "b")) == ("/runscripts/a", "b")
     assert activated(made.activation, ("/runscriptsx",))[0] == "bash"
     assert activated(Activation("source /x", ""), ("a",)) == ("a",)

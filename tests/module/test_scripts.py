@@ -127,6 +127,14 @@ def test_activation_in_front_of_a_command() -> None:
     assert activated(by_command, ("pip", "list"))[3:] == ("bash", "pip", "list")
 
 
+@pytest.mark.parametrize(("command", "expected"), [("true", (0, "a b\n")), ("exit 3", (3, "")), ("false", (1, ""))])
+def test_an_activation_that_fails_runs_nothing(command: str, expected: tuple[int, str]) -> None:
+    for users_venv in (False, True):
+        words = activated(Activation(command, command, users_venv), ("printf", r"%s\n"))
+        done = run((*words, "a b"))
+        assert (done.code, done.stdout) == expected
+
+
 # Reads share/launch.sh, and says what the runtime would be told.
 TOLD = """
 sifmod_bin=$1/bin
