@@ -112,7 +112,7 @@ def activated(activation: Activation, command: tuple[str, ...]) -> tuple[str, ..
     """
     if command[0].startswith(f"{RUNSCRIPTS_TARGET}/"):
         return command
-    start = f'{_USERS_VENV if activation.users_venv else ""}exec "$@"'
+    start = f'{{ {_USERS_VENV}exec "$@"; }}' if activation.users_venv else 'exec "$@"'
     if activation.command:
         return ("bash", "-c", f"{activation.command} && {start}", "bash", *command)
     return ("sh", "-c", start, "sh", *command) if activation.users_venv else command
