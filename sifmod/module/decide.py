@@ -8,8 +8,9 @@ from sifmod.config.easyconfig import Easyconfig
 from sifmod.config.quirk import Quirk, Variables
 from sifmod.config.shown import shown
 from sifmod.config.site import Site
-from sifmod.module.launch import PACKERS, RUNSCRIPTS_TARGET
 from sifmod.module.plan import (
+    PACKERS,
+    RUNSCRIPTS_TARGET,
     Accelerator,
     Activation,
     Bind,
