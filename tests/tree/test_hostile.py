@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from test_quote import KNOWN, SIGNS
 
 from loads import NAME, users
 from plans import HELP, IMAGE, Published, plan, publish
@@ -16,6 +15,7 @@ from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.module.plan import Activation, Bind, literal
 from sifmod.module.render import Literal, render, render_stub
+from support.hostile_texts import KNOWN, SIGNS
 from support.module_tool import ModuleTool, Step
 
 PAYLOADS = (
