@@ -6,7 +6,7 @@ local function word(text) -- of a shell
 end
 
 help([==[
-Primus, AMD's training of large models with Megatron-LM or TorchTitan, in AMD's container.
+Primus, training of large models on AMD's Instinct MI300 and later, in AMD's container.
 
 Commands, which run inside the container image:
   python, python3, pip, torchrun, start-shell, list-packages
@@ -32,7 +32,7 @@ More directories inside:
 
 Contents: torch 2.10.0.dev20251112
 
-Image: docker://rocm/primus:v25.10
+Image: docker://rocm/primus:v25.10@sha256:140c37cd2eeeb183759b9622543fc03cc210dc97cbfa18eeefdcbda84420c197
 Installed again by: sifmod install Primus-25.10-rocm-7.1.0-python-3.10.yaml
 Quirks of this image or site:
   rocm-7-gdr-level: no NCCL_NET_GDR_LEVEL with ROCm 7 (no NCCL_NET_GDR_LEVEL)
@@ -41,7 +41,7 @@ More information:
   https://github.com/AMD-AGI/Primus
   https://rocm.docs.amd.com/projects/primus/en/latest/
 ]==])
-whatis("Description: Primus, AMD's training of large models with Megatron-LM or TorchTitan, in AMD's container.")
+whatis("Description: Primus, training of large models on AMD's Instinct MI300 and later, in AMD's container.")
 whatis("Keywords: Primus, Megatron, TorchTitan, LLM, training, PyTorch, machine learning")
 whatis("URL: https://github.com/AMD-AGI/Primus")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then

@@ -6,7 +6,7 @@ local function word(text) -- of a shell
 end
 
 help([==[
-Primus, AMD's training of large models with Megatron-LM or TorchTitan, in AMD's container.
+Primus, training of large models on AMD's Instinct MI300 and later, in AMD's container.
 
 Commands, which run inside the container image:
   python, python3, pip, torchrun, start-shell, list-packages
@@ -32,7 +32,7 @@ More directories inside:
 
 Contents: torch 2.10.0
 
-Image: docker://rocm/primus:v26.3
+Image: docker://rocm/primus:v26.3@sha256:da50bfe9dc4bb70ad683d3ee4a176dccb66f596f48d30e8e52323b41892759b1
 Installed again by: sifmod install Primus-26.3-rocm-7.2.1-python-3.12.yaml
 Quirks of this image or site:
   rocm-7-gdr-level: no NCCL_NET_GDR_LEVEL with ROCm 7 (no NCCL_NET_GDR_LEVEL)
@@ -41,7 +41,7 @@ More information:
   https://github.com/AMD-AGI/Primus
   https://rocm.docs.amd.com/projects/primus/en/latest/
 ]==])
-whatis("Description: Primus, AMD's training of large models with Megatron-LM or TorchTitan, in AMD's container.")
+whatis("Description: Primus, training of large models on AMD's Instinct MI300 and later, in AMD's container.")
 whatis("Keywords: Primus, Megatron, TorchTitan, LLM, training, PyTorch, machine learning")
 whatis("URL: https://github.com/AMD-AGI/Primus")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then

@@ -6,7 +6,7 @@ local function word(text) -- of a shell
 end
 
 help([==[
-Primus, AMD's training of large models with Megatron-LM or TorchTitan, in AMD's container.
+Primus, training of large models on AMD's Instinct MI300 and later, in AMD's container.
 
 Commands, which run inside the container image:
   python, python3, pip, torchrun, start-shell, list-packages
@@ -41,7 +41,7 @@ More information:
   https://github.com/AMD-AGI/Primus
   https://rocm.docs.amd.com/projects/primus/en/latest/
 ]==])
-whatis("Description: Primus, AMD's training of large models with Megatron-LM or TorchTitan, in AMD's container.")
+whatis("Description: Primus, training of large models on AMD's Instinct MI300 and later, in AMD's container.")
 whatis("Keywords: Primus, Megatron, TorchTitan, LLM, training, PyTorch, machine learning")
 whatis("URL: https://github.com/AMD-AGI/Primus")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then

@@ -6,7 +6,7 @@ local function word(text) -- of a shell
 end
 
 help([==[
-vLLM, an engine that runs and serves large language models, in its vendor's container.
+vLLM for AMD's Instinct MI300 and later, in AMD's container.
 
 Commands, which run inside the container image:
   python, python3, pip, vllm, start-shell, list-packages
@@ -32,7 +32,7 @@ More directories inside:
 
 Contents: vllm 0.11.2
 
-Image: docker://rocm/vllm:rocm7.0.0_vllm_0.11.2_20251210
+Image: docker://rocm/vllm:rocm7.0.0_vllm_0.11.2_20251210@sha256:e7f02dd2ce3824959658bc0391296f6158638e3ebce164f6c019c4eca8150ec7
 Installed again by: sifmod install vLLM-0.11.2-rocm-7.0.0.yaml
 Quirks of this image or site:
   rocm-7-gdr-level: no NCCL_NET_GDR_LEVEL with ROCm 7 (no NCCL_NET_GDR_LEVEL)
@@ -40,7 +40,7 @@ Quirks of this image or site:
 More information:
   https://docs.vllm.ai
 ]==])
-whatis("Description: vLLM, an engine that runs and serves large language models, in its vendor's container.")
+whatis("Description: vLLM for AMD's Instinct MI300 and later, in AMD's container.")
 whatis("Keywords: vLLM, LLM, inference, machine learning, deep learning")
 whatis("URL: https://docs.vllm.ai")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then

@@ -6,7 +6,7 @@ local function word(text) -- of a shell
 end
 
 help([==[
-vLLM, an engine that runs and serves large language models, in its vendor's container.
+vLLM for AMD's Instinct MI300 and later, in AMD's container.
 
 Commands, which run inside the container image:
   python, python3, pip, vllm, start-shell, list-packages
@@ -30,18 +30,18 @@ A job script:
 More directories inside:
   export SINGULARITY_BIND=SOURCE:TARGET
 
-Contents: vllm 0.27.0, torch 2.12.0
+Contents: vllm 0.27.0
 
 Image: docker://rocm/vllm:rocm10.0.0_ubuntu24.04_py3.14_pytorch_2.12.0_vllm_0.27.0
 Installed again by: sifmod install vLLM-0.27.0-rocm-10.0.0-python-3.14.yaml
 More information:
   https://docs.vllm.ai
 ]==])
-whatis("Description: vLLM, an engine that runs and serves large language models, in its vendor's container.")
+whatis("Description: vLLM for AMD's Instinct MI300 and later, in AMD's container.")
 whatis("Keywords: vLLM, LLM, inference, machine learning, deep learning")
 whatis("URL: https://docs.vllm.ai")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
-   extensions("vllm/0.27.0, torch/2.12.0")
+   extensions("vllm/0.27.0")
 end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then

@@ -1,6 +1,7 @@
 """The collection: LUMI's modules by their names, both vendors', and what every file and its neighbours must be."""
 
 import re
+import runpy
 import subprocess
 import sys
 from collections import Counter
@@ -16,6 +17,7 @@ from support.collection import FILES, SITES, modules
 from support.config import Configuration
 from support.lumi import AS_VARIANT, SIFS
 
+ROOT = Path(__file__).parents[2]
 PROGRAMS = ("gromacs", "jax", "lammps", "nemo", "nvhpc", "physicsnemo", "primus", "tensorflow", "vllm")
 PRESETS = {"laif", "lumi-g1", "lumi-g2", "lumi-g3", "ngc", "plain", "pytorch", "rocm-docker", *PROGRAMS}
 MINORS = tuple(f"2.{minor}" for minor in range(15))
@@ -88,13 +90,13 @@ def test_a_new_image_takes_at_most_twelve_lines() -> None:
     texts = {path: path.read_text() for path in FILES}
     extending = [path for path, text in texts.items() if "-ngc-" in path.stem and "extends:" in text]
     own = [path for path, text in texts.items() if re.search(rf"^preset: ({'|'.join(PROGRAMS)})$", text, re.MULTILINE)]
-    assert (len(extending), len(own)) == (13, 28)
+    assert (len(extending), len(own)) == (13, 29)
     assert [path for path in (*extending, *own) if len(texts[path].splitlines()) > 12] == []
 
 
 def test_the_guide_shows_one_and_the_next_is_a_copy_with_new_numbers(tmp_path: Path) -> None:
     """The numbers of the next are made up."""
-    _, _, section = (Path(__file__).parents[2] / "docs" / "guide.md").read_text().partition("### The next version")
+    _, _, section = (ROOT / "docs" / "guide.md").read_text().partition("### The next version")
     text = section.split("```yaml\n")[1].split("```")[0]
     newest = shipped() / "PyTorch" / "PyTorch-2.14.0-cuda-13.4-python-3.12-ngc-26.08.yaml"
     assert text == newest.read_text().partition("\n")[2]
@@ -105,6 +107,12 @@ def test_the_guide_shows_one_and_the_next_is_a_copy_with_new_numbers(tmp_path: P
     assert made.easyconfig.image.sources == ("docker://nvcr.io/nvidia/pytorch:99.08-py3",)
     assert made.easyconfig.accelerator == "cuda"
     assert "torchrun" in made.easyconfig.wrappers
+
+
+def test_the_page_is_what_is_written_from_the_files() -> None:
+    page = runpy.run_path(str(ROOT / "scripts" / "collection"))["page"]
+    text = page(each.easyconfig for each in modules())
+    assert (ROOT / "docs" / "collection.md").read_text() == text, "run scripts/collection"
 
 
 def test_every_file_checks() -> None:

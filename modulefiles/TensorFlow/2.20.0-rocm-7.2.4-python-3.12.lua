@@ -1,6 +1,6 @@
--- TensorFlow/2.20-rocm-7.14.1-python-3.12: written by sifmod from TensorFlow-2.20-rocm-7.14.1-python-3.12.yaml; a reinstall replaces it.
+-- TensorFlow/2.20.0-rocm-7.2.4-python-3.12: written by sifmod from TensorFlow-2.20.0-rocm-7.2.4-python-3.12.yaml; a reinstall replaces it.
 local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
-local root = prefix .. "/software/TensorFlow/.generations/2.20-rocm-7.14.1-python-3.12/1"
+local root = prefix .. "/software/TensorFlow/.generations/2.20.0-rocm-7.2.4-python-3.12/1"
 local function word(text) -- of a shell
    return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
 end
@@ -24,16 +24,16 @@ A job script:
   #SBATCH --partition=PARTITION
   module use ]==] .. word(prefix .. "/modules") .. [==[
 
-  module load TensorFlow/2.20-rocm-7.14.1-python-3.12
+  module load TensorFlow/2.20.0-rocm-7.2.4-python-3.12
   srun singularity exec "$SIF" conda-python-distributed train.py
 
 More directories inside:
   export SINGULARITY_BIND=SOURCE:TARGET
 
-Contents: tensorflow 2.20
+Contents: tensorflow 2.20.0
 
-Image: docker://rocm/tensorflow:rocm7.14.1-ubuntu24.04-py3.12-tf2.20
-Installed again by: sifmod install TensorFlow-2.20-rocm-7.14.1-python-3.12.yaml
+Image: docker://rocm/tensorflow:rocm7.2.4-py3.12-tf2.20-dev@sha256:3ed1ade56a3eb3645082933e293ade4c804adb92a206bea85e277b13a6edc5c2
+Installed again by: sifmod install TensorFlow-2.20.0-rocm-7.2.4-python-3.12.yaml
 Quirks of this image or site:
   rocm-7-gdr-level: no NCCL_NET_GDR_LEVEL with ROCm 7 (no NCCL_NET_GDR_LEVEL)
     Jobs on several nodes hang when it is set, whatever its value; RCCL finds the right one itself. (https://github.com/lumi-ai-factory/laifs-container-recipes/issues/30)
@@ -44,7 +44,7 @@ whatis("Description: TensorFlow, a machine learning framework, in its vendor's c
 whatis("Keywords: TensorFlow, Keras, machine learning, deep learning")
 whatis("URL: https://www.tensorflow.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
-   extensions("tensorflow/2.20")
+   extensions("tensorflow/2.20.0")
 end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
@@ -52,10 +52,10 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       key = "TensorFlow",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install TensorFlow-2.20-rocm-7.14.1-python-3.12.yaml",
+      reinstall = "sifmod install TensorFlow-2.20.0-rocm-7.2.4-python-3.12.yaml",
       image = { -- the first that exists
-         root .. "/TensorFlow-2.20-rocm-7.14.1-python-3.12.sif",
-         "/appl/local/containers/easybuild-sif-images/TensorFlow-2.20-rocm-7.14.1-python-3.12.sif",
+         root .. "/TensorFlow-2.20.0-rocm-7.2.4-python-3.12.sif",
+         "/appl/local/containers/easybuild-sif-images/TensorFlow-2.20.0-rocm-7.2.4-python-3.12.sif",
       },
       image_variables = { "SIF", "SIFTENSORFLOW" },
       binds = {
@@ -87,7 +87,7 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          WITH_CONDA = "true",
          CONTAINERROOT = root,
          EBROOTTENSORFLOW = root,
-         EBVERSIONTENSORFLOW = "2.20",
+         EBVERSIONTENSORFLOW = "2.20.0",
       },
    }
 end
