@@ -79,7 +79,7 @@ def to_load(plans: dict[str, tuple[Plan, ...]]) -> dict[str, tuple[Plan, ...]]:
     lines: set[str] = set()
     chosen: dict[str, tuple[Plan, ...]] = {}
     for site in dict.fromkeys((MAIN, *SITES)):
-        own = []
+        own: list[Plan] = []
         for plan in plans[site]:
             text = modulefile(shape(plan)).splitlines()
             if not own or not lines.issuperset(text):
