@@ -43,7 +43,7 @@ def test_check_validates_and_renders_every_variant(capfd: pytest.CaptureFixture[
         "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240209 (variant rocm)",
         "PyTorch/2.2.0-cuda-12.3-python-3.10-ngc-24.01 (variant cuda)",
         "PyTorch/2.2.0-cpu (variant cpu)",
-        "PyTorch/2.13.0-cuda-12.6-python-3.12 (variant cuda)",
+        "PyTorch/2.13.0-cuda-12.6-cudnn-9 (variant cuda)",
         "PyTorch/2.13.0-cpu (variant cpu)",
         "PyTorch/2.13.0-rocm-10.1.0-python-3.12 (variant rocm)",
     ]

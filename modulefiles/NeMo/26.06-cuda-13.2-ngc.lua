@@ -1,12 +1,12 @@
--- PyTorch/2.13.0-cuda-12.6-python-3.12: written by sifmod from PyTorch-2.13.0.yaml --variant cuda; a reinstall replaces it.
+-- NeMo/26.06-cuda-13.2-ngc: written by sifmod from NeMo-26.06-cuda-13.2-ngc.yaml; a reinstall replaces it.
 local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
-local root = prefix .. "/software/PyTorch/.generations/2.13.0-cuda-12.6-python-3.12/1"
+local root = prefix .. "/software/NeMo/.generations/26.06-cuda-13.2-ngc/1"
 local function word(text) -- of a shell
    return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
 end
 
 help([==[
-PyTorch, a machine learning framework, in a container.
+NVIDIA NeMo Framework, training of large models with Megatron, in NVIDIA's container.
 
 Commands, which run inside the container image:
   python, python3, pip, torchrun, start-shell, list-packages
@@ -24,36 +24,36 @@ A job script:
   #SBATCH --partition=PARTITION
   module use ]==] .. word(prefix .. "/modules") .. [==[
 
-  module load PyTorch/2.13.0-cuda-12.6-python-3.12
+  module load NeMo/26.06-cuda-13.2-ngc
   srun apptainer exec "$SIF" conda-python-distributed train.py
 
 More directories inside:
   export APPTAINER_BIND=SOURCE:TARGET
 
-Contents: torch 2.13.0
+Contents: torch 2.12.0a0+0291f960b6, megatron-core 0.18.0, megatron-bridge 0.5.0, vllm 0.20.1
 
-Image: docker://pytorch/pytorch:2.13.0-cuda12.6-cudnn9-runtime
-Installed again by: sifmod install PyTorch-2.13.0.yaml --variant cuda
+Image: docker://nvcr.io/nvidia/nemo:26.06
+Installed again by: sifmod install NeMo-26.06-cuda-13.2-ngc.yaml
 More information:
-  https://pytorch.org
+  https://docs.nvidia.com/nemo/megatron-bridge/latest/
 ]==])
-whatis("Description: PyTorch, a machine learning framework, in a container.")
-whatis("Keywords: PyTorch, machine learning, deep learning")
-whatis("URL: https://pytorch.org")
+whatis("Description: NVIDIA NeMo Framework, training of large models with Megatron, in NVIDIA's container.")
+whatis("Keywords: NeMo, Megatron, LLM, training, PyTorch, machine learning")
+whatis("URL: https://docs.nvidia.com/nemo/megatron-bridge/latest/")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
-   extensions("torch/2.13.0")
+   extensions("torch/2.12.0a0+0291f960b6, megatron-core/0.18.0, megatron-bridge/0.5.0, vllm/0.20.1")
 end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    assert(loadfile(root .. "/share/module.lua"))() {
-      key = "PyTorch",
+      key = "NeMo",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install PyTorch-2.13.0.yaml --variant cuda",
+      reinstall = "sifmod install NeMo-26.06-cuda-13.2-ngc.yaml",
       image = { -- the first that exists
-         root .. "/PyTorch-2.13.0-cuda-12.6-python-3.12.sif",
+         root .. "/NeMo-26.06-cuda-13.2-ngc.sif",
       },
-      image_variables = { "SIF", "SIFPYTORCH" },
+      image_variables = { "SIF", "SIFNEMO" },
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },
@@ -70,11 +70,11 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       },
       env = {
          RUNSCRIPTS = root .. "/runscripts",
-         RUNSCRIPTSPYTORCH = root .. "/runscripts",
+         RUNSCRIPTSNEMO = root .. "/runscripts",
          WITH_CONDA = "true",
          CONTAINERROOT = root,
-         EBROOTPYTORCH = root,
-         EBVERSIONPYTORCH = "2.13.0",
+         EBROOTNEMO = root,
+         EBVERSIONNEMO = "26.06",
       },
    }
 end

@@ -1,0 +1,80 @@
+-- PyTorch/2.13.0-cuda-12.6-cudnn-9: written by sifmod from PyTorch-2.13.0.yaml --variant cuda; a reinstall replaces it.
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local root = prefix .. "/software/PyTorch/.generations/2.13.0-cuda-12.6-cudnn-9/1"
+local function word(text) -- of a shell
+   return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
+end
+
+help([==[
+PyTorch, a machine learning framework, in a container.
+
+Commands, which run inside the container image:
+  python, python3, pip, torchrun, start-shell, list-packages
+and any other one:
+  apptainer exec "$SIF" COMMAND
+
+A job script:
+  #!/bin/bash
+  #SBATCH --nodes=2
+  #SBATCH --ntasks-per-node=4
+  #SBATCH --gpus-per-node=4
+  #SBATCH --cpus-per-task=7
+  #SBATCH --time=00:30:00
+  #SBATCH --account=PROJECT
+  #SBATCH --partition=PARTITION
+  module use ]==] .. word(prefix .. "/modules") .. [==[
+
+  module load PyTorch/2.13.0-cuda-12.6-cudnn-9
+  srun apptainer exec "$SIF" conda-python-distributed train.py
+
+More directories inside:
+  export APPTAINER_BIND=SOURCE:TARGET
+
+Contents: torch 2.13.0
+
+Image: docker://pytorch/pytorch:2.13.0-cuda12.6-cudnn9-runtime
+Installed again by: sifmod install PyTorch-2.13.0.yaml --variant cuda
+More information:
+  https://pytorch.org
+]==])
+whatis("Description: PyTorch, a machine learning framework, in a container.")
+whatis("Keywords: PyTorch, machine learning, deep learning")
+whatis("URL: https://pytorch.org")
+if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
+   extensions("torch/2.13.0")
+end
+
+if mode() == "load" or mode() == "unload" or mode() == "show" then
+   assert(loadfile(root .. "/share/module.lua"))() {
+      key = "PyTorch",
+      root = root,
+      runtime = "apptainer",
+      reinstall = "sifmod install PyTorch-2.13.0.yaml --variant cuda",
+      image = { -- the first that exists
+         root .. "/PyTorch-2.13.0-cuda-12.6-cudnn-9.sif",
+      },
+      image_variables = { "SIF", "SIFPYTORCH" },
+      binds = {
+         { root .. "/runscripts:/runscripts:ro" },
+      },
+      flags = { "NV" },
+      path_inside = {
+         "/runscripts",
+      },
+      env_inside = {
+         LD_PRELOAD = "",
+         PIP_USER = "0",
+         PYTHONNOUSERSITE = "1",
+         PYTHONPATH = "",
+         WITH_CONDA = "true",
+      },
+      env = {
+         RUNSCRIPTS = root .. "/runscripts",
+         RUNSCRIPTSPYTORCH = root .. "/runscripts",
+         WITH_CONDA = "true",
+         CONTAINERROOT = root,
+         EBROOTPYTORCH = root,
+         EBVERSIONPYTORCH = "2.13.0",
+      },
+   }
+end
