@@ -37,11 +37,11 @@ PARSE_TCL = "foreach f $argv { set c [open $f]; if {![info complete [read $c]]} 
 PARSE_SH = 'for f do sh -n "$f" || echo "$f"; done'
 # a command or an assignment without anything that a shell expands or acts upon
 PLAIN = re.compile(r"( *[A-Za-z_][\w.-]*[ =])[^\"$`;|&()<>\\]*")
-# Lmod loads each; Environment Modules every second, and Lmod as Tcl every eighth
+# each with its own syntax; Lmod reads Tcl as well, every fourth of them here
 TOOLS = {
     "lmod": (lmod, "lua", 1),
-    "environment modules": (environment_modules, "tcl", 2),
-    "lmod, tcl": (lmod, "tcl", 8),
+    "environment modules": (environment_modules, "tcl", 1),
+    "lmod, tcl": (lmod, "tcl", 4),
 }
 
 
