@@ -41,6 +41,21 @@ class Terminated(SystemExit):
     """A signal that asks to end: it unwinds all that was begun."""
 
 
+class CommandLine:
+    """The words that were typed, and whether their answer is on standard output."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        """Nothing is answered yet."""
+        self.words = words
+        self.answered = False
+
+    @property
+    def wants_json(self) -> bool:
+        """Whether a program reads the answer; the words need not be a command that can be understood."""
+        options = self.words[: self.words.index("--")] if "--" in self.words else self.words
+        return "--json" in options
+
+
 class Verbs(click.Group):
     """A group whose commands are imported when they are asked for."""
 
@@ -90,42 +105,59 @@ def run(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _terminated)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, _terminated)
+    typed = CommandLine(tuple(arguments))
     try:
-        result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False, obj=tuple(arguments))
+        result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False, obj=typed)
     except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
-        show_error("interrupted; repeat the command to go on where it stopped")
-        return 130
-    except Terminated:
+        return _failed(_error("interrupted; repeat the command to go on where it stopped", "", 130), typed)
+    except Terminated as end:
         with suppress(OSError):  # the terminal may be gone
-            show_error("terminated; repeat the command to go on where it stopped")
+            _failed(_error("terminated; repeat the command to go on where it stopped", "", int(str(end.code))), typed)
         raise
     except click.ClickException as error:
         error.show()
-        return error.exit_code
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        help_of = f"`{context.command_path} --help` explains it" if context else ""
+        return _answer(_error(error.format_message(), help_of, error.exit_code), typed)
     except SifmodError as error:
-        return tell(error)
+        return _failed(error, typed)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
+    except Exception as error:
         from sifmod.cli.output import explained
 
-        if known := explained(error):
-            return tell(known)
+        if isinstance(error, OSError) and (known := explained(error)):
+            return _failed(known, typed, file=error.filename)
         traceback.print_exc()
         show_error(BUG_REPORT)
-        return BUG
-    except Exception:
-        traceback.print_exc()
-        show_error(BUG_REPORT)
-        return BUG
+        return _answer(_error(f"{type(error).__name__}: {error}", BUG_REPORT, BUG), typed)
     return result if isinstance(result, int) else 0
 
 
-def tell(error: SifmodError) -> int:
-    """Print the error, each problem of a configuration on a line of its own for editors; gives its exit code."""
-    head = f"{_counted(len(error.problems))} in the configuration\n" if isinstance(error, ConfigError) else ""
-    show_error(f"{head}{error.message}", error.hint)
+def _error(message: str, hint: str, exit_code: int) -> SifmodError:
+    error = SifmodError(message, hint)
+    error.exit_code = exit_code
+    return error
+
+
+def _failed(error: SifmodError, typed: CommandLine, file: object = None) -> int:
+    """Tell the error to people, and to a program; gives its exit code."""
+    message = error.message
+    if isinstance(error, ConfigError):
+        # each problem on a line of its own, so that an editor finds its place
+        message = f"{_counted(len(error.problems))} in the configuration\n{message}"
+    show_error(message, error.hint)
+    return _answer(error, typed, file)
+
+
+def _answer(error: SifmodError, typed: CommandLine, file: object = None) -> int:
+    """With `--json` print the error on standard output, unless the verb has printed its data; gives its exit code."""
+    if typed.wants_json and not typed.answered:
+        from sifmod.cli.output import error_data, json_text
+
+        found = {"file": str(file)} if file is not None else {}
+        click.echo(json_text({**error_data(error), **found}))
     return error.exit_code
 
 
