@@ -10,7 +10,7 @@ from types import FrameType
 
 import click
 
-from sifmod.errors import ConfigError, SifmodError
+from sifmod.errors import SifmodError
 
 # verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
 VERBS = {
@@ -143,11 +143,7 @@ def _error(message: str, hint: str, exit_code: int) -> SifmodError:
 
 def _failed(error: SifmodError, typed: CommandLine, file: object = None) -> int:
     """Tell the error to people, and to a program; gives its exit code."""
-    message = error.message
-    if isinstance(error, ConfigError):
-        # each problem on a line of its own, so that an editor finds its place
-        message = f"{_counted(len(error.problems))} in the configuration\n{message}"
-    show_error(message, error.hint)
+    show_error(error.text, error.hint)
     return _answer(error, typed, file)
 
 
@@ -169,10 +165,6 @@ def show_error(message: str, hint: str = "") -> None:
     click.echo(f"{click.style('error:', fg='red', bold=True)} {harmless(message)}", err=True, color=color)
     if hint:
         click.echo(f"\n{click.style('hint:', fg='cyan')} {harmless(hint)}", err=True, color=color)
-
-
-def _counted(problems: int) -> str:
-    return "a problem" if problems == 1 else f"{problems} problems"
 
 
 def _open_standard_streams() -> None:

@@ -61,13 +61,12 @@ def receipt_data(installation: "Installation") -> "Installed":
     modules = Layout(root.parents[4]).modules
     return {
         "module": str(installation.module),
-        "name": installation.module.name,
-        "version": installation.module.version,
         "generation": installation.generation,
         "path": installation.root,
         "provenance": {
             "sifmod": made.sifmod,
             "easyconfig": made.easyconfig,
+            "version": made.version,
             "variant": made.variant,
             "site": made.site,
             "accelerator": made.accelerator,

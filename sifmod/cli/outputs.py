@@ -21,6 +21,7 @@ Time = Annotated[
 ]
 Arch = Annotated[str, Field(description="amd64, arm64, …")]
 Source = Annotated[str, Field(description="what it was made from, as a source of an easyconfig or a path")]
+Easyconfig = Annotated[str, Field(description="the path of an easyconfig, or the name that was typed")]
 Variant = Annotated[str, Field(description="of an easyconfig; null where it has none")]
 Hint = Annotated[str, Field(description="the next step")]
 Notes = Annotated[list[str], Field(description="what the user should know")]
@@ -59,7 +60,8 @@ class Provenance(TypedDict):
     """What an installation was made from."""
 
     sifmod: Annotated[str, Field(description="version")]
-    easyconfig: Path
+    easyconfig: Easyconfig
+    version: Annotated[str, Field(description="of the easyconfig, without its versionsuffix")]
     variant: Variant | None
     site: str
     accelerator: str
@@ -111,8 +113,6 @@ class Installed(TypedDict):
     """A generation of a module."""
 
     module: ModuleName
-    name: str
-    version: str
     generation: Number
     path: Annotated[Path, Field(description="of the generation")]
     provenance: Provenance
@@ -125,19 +125,23 @@ class Installed(TypedDict):
 class InstallDone(Installed):
     """A module that is installed now."""
 
+    easyconfig: NotRequired[Easyconfig]
+    variant: NotRequired[Variant | None]
     changed: Annotated[bool, Field(description="whether this run installed it")]
 
 
 class EasyconfigError(Error):
     """An easyconfig that could not be installed or fetched."""
 
-    easyconfig: str
+    easyconfig: Easyconfig
+    variant: NotRequired[Variant | None]
 
 
 class DryRun(TypedDict):
     """What would be done."""
 
-    easyconfig: str
+    easyconfig: Easyconfig
+    variant: NotRequired[Variant | None]
     module: ModuleName
     mark: Annotated[Literal[" ", "x", "R", "F"], Field(description="x installed, R rebuilt, F fetched again")]
 
@@ -145,6 +149,8 @@ class DryRun(TypedDict):
 class FetchedFor(TypedDict):
     """The image of an easyconfig in the store."""
 
+    easyconfig: NotRequired[Easyconfig]
+    variant: NotRequired[Variant | None]
     module: ModuleName
     path: Path
     sha256: Sha256
@@ -199,6 +205,18 @@ class Fetched(TypedDict):
     promise: Annotated[Promise | None, Field(description="null for what was a SIF already")]
 
 
+class FetchedOfSeveral(Fetched):
+    """One of several references."""
+
+    reference: str
+
+
+class NotFetchedError(Error):
+    """A reference that could not be fetched."""
+
+    reference: str
+
+
 class Drafted(TypedDict):
     """A first easyconfig."""
 
@@ -212,7 +230,7 @@ class Imported(TypedDict):
     """An easyconfig made from another tool's file."""
 
     source: Source
-    path: Path
+    path: Annotated[Path | None, Field(description="of the easyconfig; null where that of the same content failed")]
     module: ModuleName
     notes: Notes
 
@@ -294,6 +312,14 @@ class Offered(TypedDict):
     variant: Variant | None
     module: ModuleName
     accelerator: str
+    name: NotRequired[str]
+    version: NotRequired[Annotated[str, Field(description="of the easyconfig, without its versionsuffix")]]
+    versionsuffix: NotRequired[str]
+    description: NotRequired[str]
+    contents: NotRequired[Annotated[dict[str, str], Field(description="packages in the image, with versions")]]
+    sources: NotRequired[list[str]]
+    public: NotRequired[Annotated[bool, Field(description="whether a source is on a network")]]
+    available: NotRequired[Annotated[str | None, Field(description="where the image is, when it is not public")]]
 
 
 class Found(TypedDict):
@@ -365,7 +391,7 @@ class UninstalledModule(TypedDict):
 class Uninstalled(TypedDict):
     """What `uninstall` did."""
 
-    modules: list[UninstalledModule | ModuleError]
+    uninstalled: list[UninstalledModule | ModuleError]
     purged: Annotated[list[Collected], Field(description="with --purge: what was looked at to free space")]
 
 
@@ -453,7 +479,7 @@ OUTPUTS: dict[str, Any] = {
         | list[FetchedFor | EasyconfigError]
         | list[Reapplied | ReappliedError]
     ),
-    "fetch": Fetched,
+    "fetch": Fetched | list[FetchedOfSeveral | NotFetchedError],
     "new": Drafted,
     "import": list[Imported | NotImportedError],
     "list": list[Listed],

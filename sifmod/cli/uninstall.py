@@ -64,7 +64,7 @@ def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str 
         kinds = f"{counted(len(freed.generations), 'generation')}, {counted(len(freed.images), 'image')}"
         say(f"removed {kinds}: {size_text(freed.size)}")
     if as_json:
-        print_json({"modules": rows, "purged": purged})
+        print_json({"uninstalled": rows, "purged": purged})
     return worst
 
 
