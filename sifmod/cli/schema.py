@@ -10,10 +10,10 @@ import click
     is_flag=False,
     flag_value="",
     metavar="[VERB]",
-    help="Instead: of what VERB (`list`, `site show`, …) prints with --json; of every verb without one.",
+    help="That of what VERB (list, 'site show', …) prints with --json, of every verb without VERB.",
 )
 def command(verb: str | None) -> None:
-    """Print the JSON Schema of an easyconfig, for editors and validators."""
+    """Print the JSON Schema of an easyconfig, or of what a verb prints with --json."""
     import json
 
     if verb is None:

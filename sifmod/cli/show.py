@@ -104,7 +104,7 @@ def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None]
     elif origins:
         print_rows([(origin.key, "=", origin.value, f"({origin.origin})") for origin in loaded.origins])
     elif as_json:
-        print_json({"path": str(loaded.path), "variant": loaded.variant, "keys": data})
+        print_json({"path": str(loaded.path.absolute()), "variant": loaded.variant, "keys": data})
     else:
         echo(f"# {loaded.path}{f', variant {loaded.variant}' if loaded.variant else ''}")
         import yaml

@@ -97,7 +97,7 @@ def test_verbs_that_write_or_read_files(here: Path, images: Images, capfd: pytes
     assert told("site", "new", "hill", "-o", "hill.yaml")["path"] == str(here / "hill.yaml")
     assert told("site", "new", "hill")["hides"] is None
     assert told("site", "detect")["site"] == "generic"
-    assert {"key": "name", "value": "hill"}.items() <= told("site", "show", "hill.yaml")["origins"][0].items()
+    assert {"key": "site", "value": "hill"}.items() <= told("site", "show", "hill.yaml")["origins"][0].items()
     assert {"umask": None}.items() <= {row["key"]: row["value"] for row in told("config", "show")}.items()
     assert told("doctor", code=run(["doctor"]))[0]["subject"] == "runtime"
     assert told("show", "Tiny-1.0.yaml")["keys"]["name"] == "Tiny"
