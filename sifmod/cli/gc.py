@@ -10,7 +10,7 @@ from sifmod.cli.options import json_option, prefix_option
 
 if TYPE_CHECKING:
     from sifmod.actions.garbage import GcPlan
-    from sifmod.cli.outputs import Collected, Kind
+    from sifmod.cli.outputs.tree import Collected, Kind
     from sifmod.config.name import ModuleName
 
 

@@ -7,7 +7,7 @@ import click
 from sifmod.cli.options import json_option, prefix_option
 
 if TYPE_CHECKING:
-    from sifmod.cli.outputs import Logged
+    from sifmod.cli.outputs.tree import Logged
     from sifmod.tree.log import Done, Entry
 
 

@@ -13,8 +13,11 @@ from sifmod.errors import ConfigError, InstallError, PermissionsError, SifmodErr
 from sifmod.system import FILE_LIMIT, meaning, reason
 
 if TYPE_CHECKING:
-    from sifmod.cli.outputs import Error, File, Installed, MadeFrom, OriginOfKey
-    from sifmod.cli.outputs import Problem as ProblemData
+    from sifmod.cli.outputs.error import Error
+    from sifmod.cli.outputs.error import Problem as ProblemData
+    from sifmod.cli.outputs.image import MadeFrom
+    from sifmod.cli.outputs.installed import File, Installed
+    from sifmod.cli.outputs.machine import OriginOfKey
     from sifmod.config.origin import Origin
     from sifmod.errors import Problem
     from sifmod.module.origin import ImageOrigin

@@ -21,7 +21,7 @@ def command(verb: str | None) -> None:
 
         click.echo(json.dumps(easyconfig_schema(), indent=2))
         return
-    from sifmod.cli.outputs import OUTPUTS, output_schema
+    from sifmod.cli.outputs.verbs import OUTPUTS, output_schema
 
     if verb and verb not in OUTPUTS:
         raise click.BadParameter(f"expected one of {', '.join(OUTPUTS)}, got {verb!r}", param_hint="--output")
