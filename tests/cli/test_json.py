@@ -102,8 +102,8 @@ def test_verbs_that_write_or_read_files(here: Path, images: Images, capfd: pytes
     assert told("doctor", code=run(["doctor"]))[0]["subject"] == "runtime"
     assert told("show", "Tiny-1.0.yaml")["keys"]["name"] == "Tiny"
     assert "name" in [row["key"] for row in told("show", "--origins", "Tiny-1.0.yaml")]
-    (found,) = told("search", "--robot-paths", str(here), "Tiny")
-    assert (found["path"], found["variants"][0]["module"]) == (f"{here}/Tiny-1.0.yaml", "Tiny/1.0")
+    found = {row["path"]: row["variants"] for row in told("search", "--robot-paths", str(here), "Tiny")}
+    assert found[f"{here}/Tiny-1.0.yaml"][0]["module"] == "Tiny/1.0"
     write(here / "bad.yaml", "name: Bad\nversion: 1\nwrapers: [sh]\nimage: {sources: [/x.sif]}\n")
     good, bad, none = told("check", "Tiny-1.0.yaml", "bad.yaml", "none.yaml", code=5)
     assert (good["path"], good["modules"][0]["module"], good["problems"]) == (f"{here}/Tiny-1.0.yaml", "Tiny/1.0", [])
