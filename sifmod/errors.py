@@ -17,6 +17,11 @@ class SifmodError(Exception):
         self.message = message
         self.hint = hint
 
+    @property
+    def text(self) -> str:
+        """What a person reads of it, before the hint."""
+        return self.message
+
 
 class OptionError(SifmodError):
     """An option or an environment variable has a value that cannot be used."""
@@ -54,6 +59,12 @@ class ConfigError(SifmodError):
     def __init__(self, problems: tuple[Problem, ...], hint: str = "") -> None:
         super().__init__("\n".join(str(problem) for problem in problems), hint)
         self.problems = problems
+
+    @property
+    def text(self) -> str:
+        """Each problem on a line of its own, so that an editor finds its place."""
+        number = len(self.problems)
+        return f"{'a problem' if number == 1 else f'{number} problems'} in the configuration\n{self.message}"
 
 
 class VariantError(SifmodError):

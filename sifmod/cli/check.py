@@ -22,7 +22,7 @@ def command(files: tuple[str, ...], as_json: bool, **site: str | None) -> int:
     Site files and quirks are checked too; binds that are allowed and odd are a warning.
     """
     from sifmod.cli.context import load_context
-    from sifmod.cli.output import echo, print_json
+    from sifmod.cli.output import echo, error_data, print_json
     from sifmod.config.find import find_easyconfig
     from sifmod.errors import ConfigError, SifmodError
 
@@ -37,7 +37,7 @@ def command(files: tuple[str, ...], as_json: bool, **site: str | None) -> int:
         except SifmodError as error:
             worst = max(worst, error.exit_code)
             lines = [str(problem) for problem in error.problems] if isinstance(error, ConfigError) else [str(error)]
-            result = {"path": str(path), "problems": lines, "modules": []}
+            result = {"path": str(path.absolute()), "modules": [], "warnings": [], **error_data(error)}
         results.append(result)
         if not as_json:
             echo("\n".join(lines))
@@ -50,14 +50,16 @@ def _checked(path: Path, context: "LoadedSite") -> tuple[dict[str, object], list
     """What `--json` says of a file that can be used, and the lines for people."""
     from sifmod.actions.author.check import check
     from sifmod.actions.author.check_settings import check_settings, settings_kind
+    from sifmod.cli.output import problems_data
 
+    modules: list[dict[str, object]] = []
     if kind := settings_kind(path):
-        warnings = [str(problem) for problem in check_settings(path, kind, os.environ).warnings]
-        result: dict[str, object] = {"path": str(path), "problems": [], "modules": [], "warnings": warnings}
-        return result, [*(f"{warning} (warning)" for warning in warnings), f"{path}: ok: a {kind}"]
-    checked = check(path, context)
-    modules = [{"module": one.module, "variant": one.variant, "files": one.files} for one in checked]
-    warnings = [str(problem) for problem in dict.fromkeys(problem for one in checked for problem in one.warnings)]
-    lines = [f"{warning} (warning)" for warning in warnings]
-    lines += [f"{path}: ok: {one.module}{f' (variant {one.variant})' if one.variant else ''}" for one in checked]
-    return {"path": str(path), "problems": [], "modules": modules, "warnings": warnings}, lines
+        warnings = check_settings(path, kind, os.environ).warnings
+        fine = [f"{path}: ok: a {kind}"]
+    else:
+        checked = check(path, context)
+        modules = [{"module": one.module, "variant": one.variant, "rendered": one.files} for one in checked]
+        warnings = tuple(dict.fromkeys(problem for one in checked for problem in one.warnings))
+        fine = [f"{path}: ok: {one.module}{f' (variant {one.variant})' if one.variant else ''}" for one in checked]
+    told = {"modules": modules, "problems": [], "warnings": problems_data(warnings)}
+    return {"path": str(path.absolute()), **told}, [*(f"{warning} (warning)" for warning in warnings), *fine]

@@ -24,8 +24,9 @@ def command(files: tuple[str, ...], output: str, force: bool, as_json: bool, **s
     from sifmod.actions.author.import_easyconfig import convert, find_sources, write
     from sifmod.cli.context import load_facts
     from sifmod.cli.main import show_error
-    from sifmod.cli.output import echo, print_json, say
-    from sifmod.errors import ConfigError, OptionError
+    from sifmod.cli.output import echo, error_data, print_json, say
+    from sifmod.errors import OptionError
+    from sifmod.imports.budget import CannotImportError
 
     directory = Path(output)
     if not directory.is_dir():
@@ -33,20 +34,18 @@ def command(files: tuple[str, ...], output: str, force: bool, as_json: bool, **s
     results: list[dict[str, object]] = []
     worst = 0
     for one in convert(find_sources(tuple(map(Path, files))), load_facts(site)):
-        path, problem = "", one.problem
-        if not problem:
-            try:
-                path = str(write(one, directory, force))
-            except OptionError as error:
-                worst, problem = max(worst, error.exit_code), f"{error.message}; {error.hint}"
-        else:
-            worst = max(worst, ConfigError.exit_code)
-        results.append(
-            {"source": str(one.source), "path": path, "module": one.module, "notes": one.notes, "problem": problem}
-        )
-        if problem:
-            show_error(f"{one.source}: {problem}")
+        row = {"source": str(one.source), "notes": one.notes}
+        try:
+            if one.problem:
+                raise CannotImportError(one.problem)
+            path = write(one, directory, force)
+        except (CannotImportError, OptionError) as error:
+            worst = max(worst, error.exit_code)
+            place = {"file": str(one.source), "line": error.line} if isinstance(error, CannotImportError) else {}
+            results.append({**row, **error_data(error), **place})
+            show_error(f"{one.source}: {error.message}{f'; {error.hint}' if error.hint else ''}")
             continue
+        results.append({**row, "path": str(path.absolute()), "module": one.module})
         for note in one.notes:
             say(f"{one.source}: {note}")
         if not as_json:

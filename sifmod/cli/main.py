@@ -1,6 +1,5 @@
 """The command `sifmod`: finds the verb, runs it, and turns what went wrong into a message and an exit code."""
 
-import errno
 import importlib
 import os
 import signal
@@ -11,8 +10,7 @@ from types import FrameType
 
 import click
 
-from sifmod.errors import ConfigError, SifmodError
-from sifmod.system import FILE_LIMIT, meaning, reason
+from sifmod.errors import SifmodError
 
 # verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
 VERBS = {
@@ -41,6 +39,21 @@ BUG_REPORT = "this is a bug in sifmod: please report it with the lines above and
 
 class Terminated(SystemExit):
     """A signal that asks to end: it unwinds all that was begun."""
+
+
+class CommandLine:
+    """The words that were typed, and whether their answer is on standard output."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        """Nothing is answered yet."""
+        self.words = words
+        self.answered = False
+
+    @property
+    def wants_json(self) -> bool:
+        """Whether a program reads the answer; the words need not be a command that can be understood."""
+        options = self.words[: self.words.index("--")] if "--" in self.words else self.words
+        return "--json" in options
 
 
 class Verbs(click.Group):
@@ -92,35 +105,56 @@ def run(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _terminated)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, _terminated)
+    typed = CommandLine(tuple(arguments))
     try:
-        result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False, obj=tuple(arguments))
+        result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False, obj=typed)
     except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
-        show_error("interrupted; repeat the command to go on where it stopped")
-        return 130
-    except Terminated:
+        return _failed(_error("interrupted; repeat the command to go on where it stopped", "", 130), typed)
+    except Terminated as end:
         with suppress(OSError):  # the terminal may be gone
-            show_error("terminated; repeat the command to go on where it stopped")
+            _failed(_error("terminated; repeat the command to go on where it stopped", "", int(str(end.code))), typed)
         raise
     except click.ClickException as error:
         error.show()
-        return error.exit_code
-    except ConfigError as error:
-        # each problem on a line of its own, so that an editor finds its place
-        show_error(f"{_counted(len(error.problems))} in the configuration\n{error.message}", error.hint)
-        return error.exit_code
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        help_of = f"`{context.command_path} --help` explains it" if context else ""
+        return _answer(_error(error.format_message(), help_of, error.exit_code), typed)
     except SifmodError as error:
-        show_error(error.message, error.hint)
-        return error.exit_code
+        return _failed(error, typed)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        return _operating_system_error(error)
-    except Exception:
+    except Exception as error:
+        from sifmod.cli.output import explained
+
+        if isinstance(error, OSError) and (known := explained(error)):
+            return _failed(known, typed, file=error.filename)
         traceback.print_exc()
         show_error(BUG_REPORT)
-        return BUG
+        return _answer(_error(f"{type(error).__name__}: {error}", BUG_REPORT, BUG), typed)
     return result if isinstance(result, int) else 0
+
+
+def _error(message: str, hint: str, exit_code: int) -> SifmodError:
+    error = SifmodError(message, hint)
+    error.exit_code = exit_code
+    return error
+
+
+def _failed(error: SifmodError, typed: CommandLine, file: object = None) -> int:
+    """Tell the error to people, and to a program; gives its exit code."""
+    show_error(error.text, error.hint)
+    return _answer(error, typed, file)
+
+
+def _answer(error: SifmodError, typed: CommandLine, file: object = None) -> int:
+    """With `--json` print the error on standard output, unless the verb has printed its data; gives its exit code."""
+    if typed.wants_json and not typed.answered:
+        from sifmod.cli.output import error_data, json_text
+
+        found = {"file": str(file)} if file is not None else {}
+        click.echo(json_text({**error_data(error), **found}))
+    return error.exit_code
 
 
 def show_error(message: str, hint: str = "") -> None:
@@ -131,10 +165,6 @@ def show_error(message: str, hint: str = "") -> None:
     click.echo(f"{click.style('error:', fg='red', bold=True)} {harmless(message)}", err=True, color=color)
     if hint:
         click.echo(f"\n{click.style('hint:', fg='cyan')} {harmless(hint)}", err=True, color=color)
-
-
-def _counted(problems: int) -> str:
-    return "a problem" if problems == 1 else f"{problems} problems"
 
 
 def _open_standard_streams() -> None:
@@ -150,29 +180,3 @@ def _open_standard_streams() -> None:
 
 def _terminated(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     raise Terminated(128 + number)
-
-
-def _operating_system_error(error: OSError) -> int:
-    place = f"{error.filename}: " if error.filename else ""
-    match meaning(error):
-        case "denied":
-            show_error(f"{place}{reason(error)}", "choose a place of your own with --prefix or SIFMOD_PREFIX")
-            return 25
-        case "full":
-            show_error(
-                f"{place}{reason(error)}, nothing was published",
-                "free space or choose another place with --prefix or SIFMOD_PREFIX; `sifmod gc` shows what can go",
-            )
-            return 18
-        case "too many files":
-            show_error(reason(error), FILE_LIMIT)
-            return 18
-    if error.errno == errno.ENOENT and not error.filename:  # what os.getcwd says
-        show_error("the current directory has been removed", "go to another one and repeat the command")
-        return 1
-    if error.filename:
-        show_error(f"{place}{reason(error)}", "fix this, then run the command again")
-        return 18
-    traceback.print_exc()
-    show_error(BUG_REPORT)
-    return BUG

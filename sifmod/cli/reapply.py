@@ -74,13 +74,11 @@ def _together(about: "Iterable[tuple[str, ModuleName]]") -> list[tuple[str, str]
     return [(text, ", ".join(names)) for text, names in modules.items()]
 
 
-def _row(one: "Reapplication") -> dict[str, str | None]:
-    return {
-        "module": str(one.module),
-        "diff": one.diff,
-        "note": one.note or None,
-        "problem": str(one.error) if one.error else None,
-    }
+def _row(one: "Reapplication") -> dict[str, object]:
+    from sifmod.cli.output import error_data
+
+    row: dict[str, object] = {"module": str(one.module), "diff": one.diff, "notes": [one.note] if one.note else []}
+    return {**row, **error_data(one.error)} if one.error else row
 
 
 def _agreed(given: Given) -> bool:

@@ -41,10 +41,11 @@ def command(pattern: str, as_json: bool, **site: str | None) -> int:
 def _as_json(path: Path, context: "LoadedSite") -> dict[str, object]:
     """A file's path and variants; `problems` only where it has some."""
     from sifmod.actions.search import describe
+    from sifmod.cli.output import problems_data
 
     found = describe(path, context, os.environ)
     variants = [
         {"variant": each.variant, "module": each.module, "accelerator": each.accelerator} for each in found.variants
     ]
-    problems = {"problems": [str(problem) for problem in found.problems]} if found.problems else {}
+    problems = {"problems": problems_data(found.problems)} if found.problems else {}
     return {"path": str(path), "variants": variants, **problems}

@@ -166,8 +166,8 @@ def test_what_cannot_be_done_is_told_and_the_rest_is_done(
     captured = capfd.readouterr()
     assert f"One/1.0: its easyconfig {tmp_path}/ec/One/One-1.0.yaml is gone" in captured.err
     one, two = json.loads(captured.out)
-    assert (one["module"], one["diff"], "is gone" in one["problem"]) == ("One/1.0", "", True)
-    assert (two["module"], two["problem"]) == ("Two/1.0", None)
+    assert (one["module"], one["diff"], "is gone" in one["error"]) == ("One/1.0", "", True)
+    assert (two["module"], "error" in two, one["exit_code"]) == ("Two/1.0", False, 4)
     assert "FROM_SITE" in two["diff"]
     assert generations(prefix) == ["1", "2"]
     assert disk_state(prefix / "software/One") == before

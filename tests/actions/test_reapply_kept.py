@@ -226,7 +226,7 @@ def test_a_damaged_receipt_is_told(prefix: Path, tmp_path: Path, capfd: pytest.C
     assert "== 1 of 2 installed modules change, 1 could not be decided\n" in captured.err
     assert f"error: One/1.0: the receipt in {receipt.parent} is missing or cannot be read\n" in captured.err
     one, two = json.loads(captured.out)
-    assert (one["module"], "cannot be read" in one["problem"], two["problem"]) == ("One/1.0", True, None)
+    assert (one["module"], "cannot be read" in one["error"], "error" in two) == ("One/1.0", True, False)
     assert disk_state(prefix / "software/One") == before
     assert os.readlink(prefix / "software/Two/1.0").endswith("/2")
 

@@ -89,7 +89,7 @@ def test_show_of_an_easyconfig_and_its_origins(tmp_path: Path, capfd: pytest.Cap
     assert "default" in lines["env.PIP_USER"]
     assert run(["show", "--json", "--variant", "rocm", "PyTorch-2.2.0.yaml"]) == 0
     shown = json.loads(capfd.readouterr().out)
-    assert shown["easyconfig"]["conda"] == {"prefix": "/opt/miniconda3", "env": "pytorch"}
+    assert shown["keys"]["conda"] == {"prefix": "/opt/miniconda3", "env": "pytorch"}
 
 
 def test_config_show_says_where_each_value_came_from(

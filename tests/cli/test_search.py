@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from sifmod.config.find import shipped
 from support.collection import FILES
@@ -12,7 +13,7 @@ from support.lumi import AS_VARIANT
 NGC = "PyTorch/2.2.0-cuda-12.3-python-3.10-ngc-24.01"
 
 
-def search(*arguments: str) -> tuple[int, list[dict[str, object]]]:
+def search(*arguments: str) -> tuple[int, list[dict[str, Any]]]:
     command = (sys.executable, "-m", "sifmod", "search", "--json", *arguments)
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.stderr == ""
@@ -50,4 +51,5 @@ def test_search_tells_of_a_file_that_cannot_be_used(tmp_path: Path) -> None:
     path.write_text("name: Bad\nversion: 1\n")
     code, (found,) = search("--robot-paths", str(tmp_path), "bad")
     assert (code, found["path"], found["variants"]) == (0, str(path), [])
-    assert f"{path}:2:10: version: " in str(found["problems"])
+    places = [(one["file"], one["line"], one["column"], one["key"]) for one in found["problems"]]
+    assert (str(path), 2, 10, "version") in places
