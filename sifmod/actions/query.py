@@ -3,14 +3,17 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from sifmod.actions.search import Found
 from sifmod.config.name import fits
 from sifmod.config.offered import Offered
+from sifmod.config.shown import shown
 from sifmod.config.version import is_meant, version_key
 
 _VERSION = re.compile(r"v?([0-9]+(?:\.[a-z0-9+]+)*)")
 _BOTH = re.compile(rf"([a-z][a-z0-9_+-]*?)[-=@/:]*{_VERSION.pattern}")  # cuda12.4, torch==2.4, PyTorch/2.2.0
+_EXPRESSION = re.compile(r"[\\^$|()]|\.[*+]")
 _CUDA, _ROCM = ("cuda",), ("rocm",)
 _ACCELERATORS = {"cuda": _CUDA, "nvidia": _CUDA, "rocm": _ROCM, "amd": _ROCM, "gpu": (*_CUDA, *_ROCM), "cpu": ("none",)}
 _LISTED_AS = {"pytorch": "torch", "nvidia": "cuda", "amd": "rocm", "py": "python"}
@@ -23,7 +26,8 @@ class Term:
     word: str
     version: str = ""
     typed: str = ""  # both, where they were one word
-    anywhere: bool = False  # the version of anything in the image will do
+    package: bool = False  # the word is a package of some image, and the version is that package's
+    of: Literal["typed", "module", "anything"] = "typed"  # whose version it may be
 
     def __str__(self) -> str:
         return self.typed or " ".join(filter(None, (self.word, self.version)))
@@ -41,16 +45,22 @@ class Answer:
 def ask(everything: Sequence[Found], words: Iterable[str]) -> Answer:
     """The modules that answer all words, in the order of names and versions; all modules for no words.
 
-    A version is that of the word before it, or of the module. Where no module answers so it may be that of anything
-    in the image: `cuda 2.4` finds PyTorch 2.4 for CUDA. A file with problems answers by its name.
+    A version is that of the word before it, or of the module. Where no module answers so it may be the module's all
+    the same (`cuda 2.4` finds PyTorch 2.4 for CUDA), or that of anything in the image. A file with problems answers by
+    its name.
     """
-    terms = parse(words)
+    packages = {name for found in everything for each in found.variants for name, _ in each.components}
+    terms = tuple(replace(term, package=not packages.isdisjoint(_names(term))) for term in parse(words))
     if found := _answering(everything, terms):
         return Answer(found)
-    loose = tuple(replace(term, anywhere=True) if term.version else term for term in terms)
-    if found := _answering(everything, loose):
-        versions = " and ".join(term.version for term in terms if term.version)
-        return Answer(found, f"no module has {_listed(terms)} as typed; these have {versions} as another version")
+    versions = " and ".join(term.version for term in terms if term.version)
+    looser: tuple[tuple[Literal["module", "anything"], str], ...] = (
+        ("module", f"are of version {versions}"),
+        ("anything", f"have {versions} as another version"),
+    )
+    for of, have in looser:
+        if found := _answering(everything, tuple(replace(term, of=of) for term in terms)):
+            return Answer(found, f"no module has {_listed(terms)} as typed; these {have}")
     return Answer((), hint=_nearest(everything, terms))
 
 
@@ -114,11 +124,16 @@ def _begins(word: str, text: str) -> bool:
 
 def _versions(module: Offered, term: Term) -> tuple[str, ...]:
     """The versions that a term may be about."""
-    if term.anywhere:
-        return (module.version, *(version for _, version in module.components))
-    names = (term.word, _LISTED_AS.get(term.word, term.word))
-    stated = tuple(version for name, version in module.components if name in names)
-    return stated if stated and term.word != module.name.lower() else (*stated, module.version)
+    if term.of == "module":
+        return (module.version,)
+    stated = tuple(version for name, version in module.components if term.of == "anything" or name in _names(term))
+    own = term.of == "anything" or not term.package or term.word == module.name.lower()
+    return (*stated, module.version) if own else stated
+
+
+def _names(term: Term) -> tuple[str, str]:
+    """What the contents may call it."""
+    return term.word, _LISTED_AS.get(term.word, term.word)
 
 
 def _nearest(everything: Iterable[Found], terms: tuple[Term, ...]) -> str:
@@ -135,9 +150,11 @@ def _nearest(everything: Iterable[Found], terms: tuple[Term, ...]) -> str:
         if term.version and (others := hits((*terms[:number], Term(term.word), *terms[number + 1 :]))):
             own = term.word in others[0].name.lower()
             known = {version for each in others for version in ([each.version] if own else _versions(each, term))}
-            return f"the nearest versions are {', '.join(_around(term.version, known))}"
+            return f"the nearest versions: {', '.join(_around(term.version, known))}"
     fewer = [(term, hits(other for other in terms if other is not term)) for term in terms]
-    counts = [f"without `{term}` there are {len(left)}" for term, left in fewer if left and len(terms) > 1]
+    counts = [f"without `{shown(str(term))}` there are {len(left)}" for term, left in fewer if left and len(terms) > 1]
+    if any(_EXPRESSION.search(term.word) for term in terms):
+        return "a word is no regular expression; `*` and `?` stand for any letters"
     return ", ".join(counts) or "`sifmod search` lists what there is"
 
 

@@ -63,7 +63,7 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> int:
     elif answer.found:
         _print(answer.found, paths)
     else:
-        typed = shown(" ".join(words))
+        typed = " ".join(map(shown, " ".join(words).split()))
         raise SifmodError(f"no module matches {typed!r}" if words else "there are no easyconfigs", answer.hint)
     return 0 if answer.found else 1
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from sifmod.config.find import shipped
 from sifmod.config.offered import Offered
 from sifmod.digest import sha256_bytes
 
@@ -17,8 +16,8 @@ NAME = "index.json"
 
 
 def read_index(robot_paths: tuple[Path, ...], environ: Mapping[str, str]) -> dict[Path, tuple[Offered, ...]]:
-    """What each shipped easyconfig offers, by its path: those whose files are as they were indexed."""
-    root = shipped()
+    """What each easyconfig of the last directory offers, by its path: those whose files are as they were indexed."""
+    root = robot_paths[-1]  # what ships
     try:
         data = json.loads((root / NAME).read_bytes())
         files, easyconfigs = data["files"], data["easyconfigs"]
@@ -34,13 +33,13 @@ def read_index(robot_paths: tuple[Path, ...], environ: Mapping[str, str]) -> dic
         return {}  # the easyconfigs themselves say the same, more slowly
 
 
-def index_text(offers: Mapping[str, tuple[Offered, ...]], reads: Mapping[str, tuple[str, ...]]) -> str:
-    """The index of these easyconfigs, by path below the shipped ones; `reads` are the files and `$VARIABLES` beside.
+def index_text(root: Path, offers: Mapping[str, tuple[Offered, ...]], reads: Mapping[str, tuple[str, ...]]) -> str:
+    """The index of these easyconfigs, by their paths below `root`; `reads` are the files and `$VARIABLES` beside.
 
     One line a file and one a module, sorted. Raises OSError for a file that is not there.
     """
     files = sorted({*offers, *(name for names in reads.values() for name in names if not name.startswith("$"))})
-    digests = [f"{_text(file)}: {_text(sha256_bytes((shipped() / file).read_bytes()))}" for file in files]
+    digests = [f"{_text(file)}: {_text(sha256_bytes((root / file).read_bytes()))}" for file in files]
     entries = []
     for file in sorted(offers):
         modules = ",\n".join(_text(asdict(each)) for each in offers[file])
@@ -61,7 +60,7 @@ def _digest(path: Path) -> str | None:
 
 def _hidden(files: Iterable[str], robot_paths: tuple[Path, ...]) -> Iterable[str]:
     """Presets of which another directory on the easyconfig path has one of the name."""
-    others = [directory for directory in robot_paths if directory != shipped()]
+    others = [directory for directory in robot_paths if directory != robot_paths[-1]]
     presets = [file for file in files if file.startswith("presets/")] if others else []
     return (file for file in presets if any((directory / file).is_file() for directory in others))
 

@@ -66,5 +66,5 @@ def misspelt(environ: Mapping[str, str]) -> bool:
 
 def has_settings(environ: Mapping[str, str]) -> bool:
     """Tell whether the machine or the user may have settings files."""
-    named = environ.get("SIFMOD_CONFIG_DIR")
-    return bool(named) or Path(SITE_FILES).exists() or (config_home(environ) / "sifmod").exists()
+    machine = Path(environ.get("SIFMOD_CONFIG_DIR") or SITE_FILES)
+    return machine.exists() or (config_home(environ) / "sifmod").exists()
