@@ -59,7 +59,7 @@ def ask(everything: Sequence[Found], words: Iterable[str]) -> Answer:
         ("anything", f"have {versions} as another version"),
     )
     for of, have in looser:
-        if found := _answering(everything, tuple(replace(term, of=of) for term in terms)):
+        if found := _answering(everything, tuple(replace(term, of=of) if term.version else term for term in terms)):
             return Answer(found, f"no module has {_listed(terms)} as typed; these {have}")
     return Answer((), hint=_nearest(everything, terms))
 
@@ -68,7 +68,9 @@ def parse(words: Iterable[str]) -> tuple[Term, ...]:
     """The terms of what was typed, quoted or not."""
     terms: list[Term] = []
     for word in " ".join(words).lower().replace(",", " ").split():
-        if version := _VERSION.fullmatch(word):
+        if len(word) > 100:  # no version is as long
+            terms.append(Term(word))
+        elif version := _VERSION.fullmatch(word):
             before = terms.pop().word if terms and not terms[-1].version else ""
             terms.append(Term(before, version[1]))
         elif both := _BOTH.fullmatch(word):
@@ -96,23 +98,28 @@ def _answering(everything: Iterable[Found], terms: tuple[Term, ...]) -> tuple[Fo
 
 
 def _fits(module: Offered, stem: str, term: Term) -> bool:
-    if term.typed and _begins(term.typed, f"{module.module} {stem} {' '.join(module.keywords)}"):
-        return True
-    if term.word and not _has_word(module, stem, term.word):
+    if term.typed:
+        names = f"{module.module} {stem} {' '.join(module.keywords)}".lower()
+        plain = re.search(rf"\b{re.escape(term.typed)}(?![0-9])", names) is not None
+        if plain or not (term.package or term.word in module.name.lower()):  # lumi-g2 is a name
+            return plain
+    if term.word and not _has_word(module, stem, term):
         return False
     return not term.version or any(is_meant(version, term.version) for version in _versions(module, term))
 
 
-def _has_word(module: Offered, stem: str, word: str) -> bool:
+def _has_word(module: Offered, stem: str, term: Term) -> bool:
+    word, name = term.word, module.name.lower()
     if any(sign in word for sign in "*?["):
         return fits(module.module, word) or fits(stem, word)
-    names = {module.name.lower(), *(name for name, _ in module.components)}
     if word in _ACCELERATORS:
         repositories = {part.lower() for source in module.sources for part in source.split("/")[:-1]}
         has = module.accelerator in _ACCELERATORS[word]
-        return has or word in repositories or word in (module.name.lower(), *map(str.lower, module.contents))
-    if any(word in name for name in names):
+        return has or word in repositories or word in (name, *map(str.lower, module.contents))
+    if word in name or any(part in _names(term) for part, _ in module.components):
         return True
+    if term.package:  # keywords may be those of all images of a kind
+        return _begins(word, module.description)
     described = (module.description, *module.keywords, module.available, module.where, *module.sources)
     return _begins(word, " ".join((module.module, stem, module.variant or "", *described)))
 
@@ -143,11 +150,16 @@ def _nearest(everything: Iterable[Found], terms: tuple[Term, ...]) -> str:
         wanted = tuple(wanted)
         return [each for each, stem in modules if all(_fits(each, stem, term) for term in wanted)]
 
-    unknown = [term.word for term in terms if term.word and not hits((Term(term.word),))]
+    unknown = [term.word for term in terms if term.word and not hits((replace(term, version="", typed=""),))]
     if close := [name for word in unknown for name in _spelled_like(word, [each for each, _ in modules])]:
         return f"did you mean {' or '.join(dict.fromkeys(close))}?"
     for number, term in enumerate(terms):
-        if term.version and (others := hits((*terms[:number], Term(term.word), *terms[number + 1 :]))):
+        bare = replace(term, version="", typed="")
+        if (
+            term.version
+            and (term.package or not term.typed)
+            and (others := hits((*terms[:number], bare, *terms[number + 1 :])))
+        ):
             own = term.word in others[0].name.lower()
             known = {version for each in others for version in ([each.version] if own else _versions(each, term))}
             return f"the nearest versions: {', '.join(_around(term.version, known))}"
