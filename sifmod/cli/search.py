@@ -132,7 +132,8 @@ def fitted(rows: "Sequence[Row]", width: int) -> list[str]:
     for row in rows:
         name = row.name if len(row.name) <= middle else f"{row.name[: middle // 2]}…{row.name[-((middle - 1) // 2) :]}"
         room = middle - max(len(name), names) - 2
-        left = f"{name:{names}}  {_short(row.what, room) if room >= _WHAT // 2 else ''}"[:middle]
+        what = _short(row.what, room) if room >= min(len(row.what), _WHAT // 2) else ""
+        left = f"{name:{names}}  {what}"[:middle]
         lines.append(f"{left:{middle}}  {row.accelerator:{accelerators}}  {_short(row.where, wheres)}".rstrip())
     return lines
 

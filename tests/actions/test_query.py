@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -146,7 +147,7 @@ def test_a_version_in_another_place_is_found_and_that_is_said(query: str, note: 
         ("zzzzzz", "`sifmod search` lists what there is"),
         ("9" * 5000, "`sifmod search` lists what there is"),
         ("pytorch 2.15", "the nearest versions: 2.13.0, 2.14.0, 20240801, 20240918"),
-        ("lumi-g2 jax", "without `lumi-g2` there are 6, without `jax` there are 13"),
+        ("lumi-g2 alphafold", "without `lumi-g2` there are 2, without `alphafold` there are 15"),
     ],
 )
 def test_where_nothing_is_found_what_is_nearest_is_told(query: str, hint: str) -> None:
@@ -157,17 +158,13 @@ def test_where_nothing_is_found_what_is_nearest_is_told(query: str, hint: str) -
 PROBLEM = Problem("/site/Bad-1.yaml", 1, 1, "", "wrong")
 
 
-def offered(name: str, version: str, **more: object) -> Offered:
-    plain = {"variant": None, "versionsuffix": "", "accelerator": "none", "description": "", "keywords": ()}
-    return Offered(
-        **{**plain, "contents": {}, "sources": ("x.sif",), "available": "", **more}, name=name, version=version
-    )  # type: ignore[arg-type]
+APP = Offered(None, "App", "1", "", "none", "", (), {}, ("a.sif", "/b.sif"), "")
 
 
 def test_a_file_with_problems_answers_by_its_name() -> None:
     everything = (
         Found(Path("/site/Bad-1.yaml"), (), (PROBLEM,)),
-        Found(Path("/site/App-1.yaml"), (offered("App", "1"),)),
+        Found(Path("/site/App-1.yaml"), (APP,)),
     )
     assert [found.path.stem for found in ask(everything, []).found] == ["App-1", "Bad-1"]
     assert [found.path.stem for found in ask(everything, ["BAD", "1"]).found] == ["Bad-1"]
@@ -189,6 +186,6 @@ def test_a_file_with_problems_answers_by_its_name() -> None:
     ],
 )
 def test_where_an_image_comes_from(sources: tuple[str, ...], public: bool, where: str) -> None:
-    module = offered("App", "1", sources=sources, available="On\nLUMI")
+    module = replace(APP, sources=sources, available="On\nLUMI")
     assert (module.public is not None, module.where) == (public, where)
-    assert offered("App", "1", sources=("a.sif", "/b.sif")).where == "not public: a.sif, /b.sif"
+    assert APP.where == "not public: a.sif, /b.sif"
