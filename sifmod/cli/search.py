@@ -2,10 +2,9 @@
 
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +14,7 @@ from sifmod.cli.options import json_option, site_options
 
 if TYPE_CHECKING:
     from sifmod.actions.search import Found
+    from sifmod.config.settings import LoadedSite
 
 _WHERE, _WHAT = 15, 20  # columns that are left for them, if names allow
 _ACCELERATORS = {"none": "cpu"}
@@ -38,21 +38,27 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> int:
 
     A word is looked for in the name, the description, what is in the image and where the image comes from; nvidia,
     cuda, amd, rocm and cpu are accelerators. A number is a version: of the word before it (cuda 12.4, python 3.12),
-    else of the module (2.2 is any 2.2.x). `*` and `?` stand for any letters of a name.
+    else of the module (2.2 is any 2.2.x). `*` and `?` stand for any letters of a name. --accelerator is one word more.
 
     A line is the module, what it is, its accelerator, and where the image comes from; an image that is "not public"
     is to be had at its own site only. On a terminal lines are as wide as that, elsewhere nothing is shortened.
     """
     from sifmod.actions.query import ask
     from sifmod.actions.search import find_all
-    from sifmod.cli.context import load_facts
     from sifmod.cli.output import print_json, say
     from sifmod.config.find import quick_robot_paths
     from sifmod.config.shown import shown
     from sifmod.errors import SifmodError
 
-    load = cache(partial(load_facts, site))
-    quick = not any(value for key, value in site.items() if key not in ("site", "robot_paths", "prefix"))
+    @cache
+    def load() -> "LoadedSite":
+        from sifmod.cli.context import load_facts
+
+        return load_facts(site)
+
+    if site["accelerator"] not in (None, "auto"):
+        words = (*words, _ACCELERATORS.get(site["accelerator"], site["accelerator"]))
+    quick = not any(value for key, value in site.items() if key not in ("site", "robot_paths", "prefix", "accelerator"))
     known = quick_robot_paths(site["site"], site["robot_paths"], os.environ) if quick else None
     paths = known or load().site.robot_paths
     answer = ask(find_all(paths, load, os.environ), words)
@@ -105,8 +111,7 @@ def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...]) -> None:
     ]
     broken = [found.path for found in answers if found.problems]
     rows += [Row(path.stem, "cannot be used", "?", f"sifmod check {shlex.quote(str(path))}") for path in broken]
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    lines = fitted([Row(*map(harmless, row)) for row in rows], width)
+    lines = fitted([Row(*map(harmless, row)) for row in rows], _width())
     echo("\n".join(lines))
     if not all(line.startswith(row.name) for line, row in zip(lines, rows, strict=True)):
         say("names are shortened to the width of this terminal; in a pipe they are whole")
@@ -114,6 +119,15 @@ def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...]) -> None:
         each, path = next((one for one in reversed(modules) if one[0].public), modules[-1])
         variant = () if each.variant is None else ("--variant", each.variant)
         say(f"for example: {shlex.join(('sifmod', 'install', name_of(path, robot_paths), *variant))}")
+
+
+def _width() -> int:
+    """Of the terminal that standard output is; 0 for anything else."""
+    if not sys.stdout.isatty():
+        return 0
+    import shutil  # with three compressors
+
+    return shutil.get_terminal_size().columns
 
 
 def fitted(rows: "Sequence[Row]", width: int) -> list[str]:
