@@ -14,16 +14,13 @@ from sifmod.config.easyconfig import ContainerEnv, Easyconfig, HostEnv, Runscrip
 from sifmod.config.input import Input, read_input
 from sifmod.config.origin import Origin
 from sifmod.config.text import Name, NotEmpty
+from sifmod.config.version import is_range, within
 from sifmod.config.yaml.check import Model, build, check_layer
 from sifmod.config.yaml.merge import merge
 from sifmod.config.yaml.node import Node, Number, join_key, problem_at
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, Problem
 
-_PARTS = re.compile("[0-9]+|[A-Za-z]+")
-_RANGE = re.compile(r"(>=|<=|==|!=|>|<)?\s*([A-Za-z0-9][A-Za-z0-9._+-]*)")
-_SIGNS = {">=": (0, 1), "<=": (0, -1), "==": (0,), "!=": (1, -1), ">": (1,), "<": (-1,)}  # what may be
-_END = (0, 0, "")  # of a version: after letters (2.0rc1 comes before 2.0), before a further number
 Variables = Literal["env", "host_env", "runscript_env"]
 VARIABLES: tuple[Variables, ...] = ("env", "host_env", "runscript_env")
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
@@ -184,42 +181,3 @@ def _fits(match: Match, easyconfig: Easyconfig, site: str, digests: tuple[str, .
             or any(text in digests or fnmatchcase(easyconfig.image.filename, text) for text in match.image)
         )
     )
-
-
-def is_range(text: str) -> bool:
-    """Tell whether `text` is a comparison sign and a version, or a version alone, which means equality.
-
-    A version begins with a number, perhaps behind a `v`, and has no `x` in the place of one.
-    """
-    found = _RANGE.fullmatch(text)
-    return found is not None and bool(re.match("[vV]?[0-9]", found[2])) and "x" not in found[2].lower().split(".")
-
-
-def within(version: str, ranges: tuple[str, ...]) -> bool:
-    """Tell whether a version is in every range. Zeros at the end do not count, and what follows a `+` does not."""
-    for text in ranges:
-        found = _RANGE.fullmatch(text)
-        if not found:
-            return False
-        own, other = _key(version), _key(found[2])
-        if (own > other) - (own < other) not in _SIGNS[found[1] or "=="]:
-            return False
-    return True
-
-
-def _key(version: str) -> tuple[tuple[int, int, str], ...]:
-    """What versions are sorted by: numbers by value, letters below the end and below any number."""
-    key: list[tuple[int, int, str]] = []
-    for part in _PARTS.findall(version.partition("+")[0]):
-        if part.isdecimal():
-            key.append((1, int(part), ""))
-            continue
-        _drop_zeros(key)
-        key.append((-1, 0, part.lower()))
-    _drop_zeros(key)
-    return (*key, _END)
-
-
-def _drop_zeros(key: list[tuple[int, int, str]]) -> None:
-    while key and key[-1] == (1, 0, ""):
-        key.pop()

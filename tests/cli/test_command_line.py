@@ -65,17 +65,6 @@ def test_check_reports_every_file(tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert json.loads(capfd.readouterr().out)[0]["modules"] == []
 
 
-def test_search(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["search", "pytorch-2.2.0$"]) == 0
-    assert capfd.readouterr().out.endswith("/PyTorch/PyTorch-2.2.0.yaml\n")
-    assert run(["search", "nothing-of-that-name"]) == 1
-    assert run(["search", "--json", "pytorch-2.1[34].0$"]) == 0
-    assert len(json.loads(capfd.readouterr().out)) == 2
-    (tmp_path / "Mine-1.yaml").write_text(EASYCONFIG)
-    assert run(["search", "--robot-paths", str(tmp_path), "mine"]) == 0
-    assert capfd.readouterr().out == f"{tmp_path}/Mine-1.yaml\n"
-
-
 def test_show_of_an_easyconfig_and_its_origins(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "Tiny-1.0.yaml"
     path.write_text(EASYCONFIG + "env: {A: '1'}\n")

@@ -1,4 +1,4 @@
-"""What the verbs that look at a tree print, line by line: list, show, rollback, uninstall, gc, search, config."""
+"""What the verbs that look at a tree print, line by line: list, show, rollback, uninstall, gc, config."""
 
 import json
 import os
@@ -199,13 +199,6 @@ def test_gc_says_where_jobs_are_not_known(
     assert hint in capfd.readouterr().err
     assert run(["gc", "--days", "0", "--ignore-jobs"]) == 0
     assert hint not in capfd.readouterr().err
-
-
-def test_search_of_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["search", "nothing-of-that-name"]) == 1
-    assert capfd.readouterr() == ("", "no easyconfig matches 'nothing-of-that-name'\n")
-    assert run(["search", "--json", "nothing-of-that-name"]) == 1
-    assert capfd.readouterr() == ("[]\n", "")
 
 
 def test_config_of_what_is_not_set(capfd: pytest.CaptureFixture[str]) -> None:

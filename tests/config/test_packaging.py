@@ -25,6 +25,7 @@ def test_what_a_wheel_installs_works_without_the_checkout(tmp_path: Path) -> Non
     where = (sys.executable, "-P", "-c", "import sifmod.config.find as find; print(find.__file__, find.shipped())")
     found = subprocess.run(where, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert found.split() == [f"{site}/sifmod/config/find.py", f"{site}/sifmod/easyconfigs"]
+    assert (site / "sifmod/easyconfigs/index.json").is_file()
     check = (sys.executable, "-P", "-m", "sifmod", "check", "PyTorch-2.2.0", "PyTorch-2.13.0")
     result = subprocess.run(check, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
-from sifmod.config.quirk import within
+from sifmod.config.version import within
 from sifmod.errors import ConfigError
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import installations

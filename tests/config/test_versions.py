@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from sifmod.config.origin import Origin
-from sifmod.config.quirk import Quirk, is_range, read_quirk, read_quirks, within
+from sifmod.config.quirk import Quirk, read_quirk, read_quirks
+from sifmod.config.version import is_range, within
 from sifmod.errors import ConfigError
 from support.config import Configuration, lines, write
 
