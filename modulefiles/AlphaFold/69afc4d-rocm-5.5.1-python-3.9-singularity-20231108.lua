@@ -40,6 +40,7 @@ More information:
 ]==])
 whatis("Description: AlphaFold with ROCm, in the container that AMD built for LUMI.")
 whatis("Keywords: AlphaFold, protein structure")
+whatis("Category: bio")
 whatis("URL: https://github.com/google-deepmind/alphafold")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("alphafold/69afc4d")

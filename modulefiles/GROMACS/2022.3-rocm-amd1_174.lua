@@ -40,6 +40,8 @@ More information:
 ]==])
 whatis("Description: GROMACS, molecular dynamics, in its vendor's container.")
 whatis("Keywords: GROMACS, molecular dynamics, chemistry, biology")
+whatis("Category: bio")
+whatis("License: LGPL-2.1-or-later")
 whatis("URL: https://www.gromacs.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("gromacs/2022.3")

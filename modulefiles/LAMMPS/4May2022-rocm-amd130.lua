@@ -40,6 +40,8 @@ More information:
 ]==])
 whatis("Description: LAMMPS, molecular dynamics of materials, in its vendor's container.")
 whatis("Keywords: LAMMPS, molecular dynamics, materials, Kokkos")
+whatis("Category: chem")
+whatis("License: GPL-2.0-only")
 whatis("URL: https://www.lammps.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("lammps/4May2022")

@@ -40,6 +40,8 @@ More information:
 ]==])
 whatis("Description: NVIDIA HPC SDK, compilers and libraries for C, C++, Fortran and CUDA, in NVIDIA's container.")
 whatis("Keywords: NVHPC, compiler, Fortran, OpenACC, CUDA, MPI")
+whatis("Category: compiler")
+whatis("License: NVIDIA HPC SDK End-User License Agreement")
 whatis("URL: https://developer.nvidia.com/hpc-sdk")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("nvhpc/26.5, cuda/13.2")

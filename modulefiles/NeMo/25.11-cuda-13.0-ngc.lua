@@ -39,6 +39,8 @@ More information:
 ]==])
 whatis("Description: NVIDIA NeMo Framework, training of large models with Megatron, in NVIDIA's container.")
 whatis("Keywords: NeMo, Megatron, LLM, training, PyTorch, machine learning")
+whatis("Category: ai")
+whatis("License: NVIDIA Deep Learning Container License")
 whatis("URL: https://docs.nvidia.com/nemo/megatron-bridge/latest/")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("torch/2.9.0a0, megatron-core/0.15.0, megatron-bridge/0.2.0")

@@ -43,6 +43,8 @@ More information:
 ]==])
 whatis("Description: Primus, training of large models on AMD's Instinct MI300 and later, in AMD's container.")
 whatis("Keywords: Primus, Megatron, TorchTitan, LLM, training, PyTorch, machine learning")
+whatis("Category: ai")
+whatis("License: MIT")
 whatis("URL: https://github.com/AMD-AGI/Primus")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("torch/2.10.0.dev20251112")

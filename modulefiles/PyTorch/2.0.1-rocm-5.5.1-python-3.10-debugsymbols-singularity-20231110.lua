@@ -40,6 +40,8 @@ More information:
 ]==])
 whatis("Description: PyTorch with ROCm, in the container that AMD built for LUMI.")
 whatis("Keywords: PyTorch, DeepSpeed, flash-attention, xformers, vllm")
+whatis("Category: ai")
+whatis("License: BSD-3-Clause")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("torch/2.0.1")

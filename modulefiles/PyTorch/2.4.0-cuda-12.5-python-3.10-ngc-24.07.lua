@@ -40,6 +40,8 @@ More information:
 ]==])
 whatis("Description: PyTorch with CUDA, in NVIDIA's container.")
 whatis("Keywords: PyTorch, machine learning, deep learning")
+whatis("Category: ai")
+whatis("License: NVIDIA Deep Learning Container License")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("torch/2.4.0a0+3bcc3cddb5")

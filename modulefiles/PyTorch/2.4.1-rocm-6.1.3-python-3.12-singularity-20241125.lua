@@ -42,6 +42,8 @@ More information:
 ]==])
 whatis("Description: PyTorch with ROCm, in the container that AMD built for LUMI.")
 whatis("Keywords: PyTorch, DeepSpeed, flash-attention, xformers, vllm")
+whatis("Category: ai")
+whatis("License: BSD-3-Clause")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("torch/2.4.1, deepspeed/0.15.1, flash-attn/2.6.3, xformers/0.0.28+f37fb3d7.d20241001, transformers/4.46.3, mpi4py/3.1.6")

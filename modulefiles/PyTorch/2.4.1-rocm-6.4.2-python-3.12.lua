@@ -39,6 +39,8 @@ More information:
 ]==])
 whatis("Description: PyTorch, a machine learning framework, in a container.")
 whatis("Keywords: PyTorch, machine learning, deep learning")
+whatis("Category: ai")
+whatis("License: BSD-3-Clause")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("torch/2.4.1")

@@ -42,6 +42,7 @@ More information:
 ]==])
 whatis("Description: PyTorch with ROCm, in the container that AMD built for LUMI.")
 whatis("Keywords: PyTorch, DeepSpeed, flash-attention, xformers, vllm")
+whatis("Category: ai")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("torch/2.6.0, deepspeed/0.15.1, flash-attn/2.7.3, transformers/4.50.1, xformers/0.0.30+a0a401e4.d20250322, vllm/0.7.2+rocm624")

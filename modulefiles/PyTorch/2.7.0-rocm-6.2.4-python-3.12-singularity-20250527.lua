@@ -42,6 +42,7 @@ More information:
 ]==])
 whatis("Description: PyTorch with ROCm, in the container that AMD built for LUMI.")
 whatis("Keywords: PyTorch, DeepSpeed, flash-attention, xformers, vllm")
+whatis("Category: ai")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("torch/2.7.0, deepspeed/0.16.8, flash-attn/2.7.3, transformers/4.52.3, xformers/0.0.31+39addc86.d20250526, vllm/0.8.5+rocm624")

@@ -45,6 +45,7 @@ More information:
 ]==])
 whatis("Description: PyTorch with ROCm, in the container that AMD built for LUMI.")
 whatis("Keywords: PyTorch, DeepSpeed, flash-attention, xformers, vllm")
+whatis("Category: ai")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("torch/2.7.1, deepspeed/0.17.4, flash-attn/2.7.3, transformers/4.55.3, xformers/0.0.32+09d42ac5.d20250822, vllm/0.10.1+rocm624")

@@ -46,6 +46,8 @@ More information:
   https://docs.lumi-supercomputer.eu/laif/software/ai-environment/
 ]==])
 whatis("Description: PyTorch, vLLM, DeepSpeed and more with ROCm, in the container of the LUMI AI Factory.")
+whatis("Category: ai")
+whatis("License: BSD-3-Clause")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("torch/2.9.1")

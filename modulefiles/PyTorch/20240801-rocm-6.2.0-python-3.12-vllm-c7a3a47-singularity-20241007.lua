@@ -42,6 +42,8 @@ More information:
 ]==])
 whatis("Description: PyTorch with ROCm, in the container that AMD built for LUMI.")
 whatis("Keywords: PyTorch, DeepSpeed, flash-attention, xformers, vllm")
+whatis("Category: ai")
+whatis("License: BSD-3-Clause")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("flash-attn/2.5.9.post1, transformers/4.44.2, vllm/0.4.3+rocm624")

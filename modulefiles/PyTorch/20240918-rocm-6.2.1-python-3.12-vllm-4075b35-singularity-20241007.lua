@@ -42,6 +42,8 @@ More information:
 ]==])
 whatis("Description: PyTorch with ROCm, in the container that AMD built for LUMI.")
 whatis("Keywords: PyTorch, DeepSpeed, flash-attention, xformers, vllm")
+whatis("Category: ai")
+whatis("License: BSD-3-Clause")
 whatis("URL: https://pytorch.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("flash-attn/2.6.3, transformers/4.45.1, vllm/0.6.3.dev3+g4075b35b.d20241004.rocm624")

@@ -40,6 +40,8 @@ More information:
 ]==])
 whatis("Description: TensorFlow and Horovod with ROCm, in the container that AMD built for LUMI.")
 whatis("Keywords: TensorFlow, Horovod, machine learning")
+whatis("Category: ai")
+whatis("License: Apache-2.0")
 whatis("URL: https://www.tensorflow.org")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("tensorflow/2.11.1, horovod/0.28.1")

@@ -40,6 +40,8 @@ More information:
 ]==])
 whatis("Description: JAX with ROCm, in the container that AMD built for LUMI.")
 whatis("Keywords: JAX")
+whatis("Category: ai")
+whatis("License: Apache-2.0")
 whatis("URL: https://jax.readthedocs.io/en/latest/")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("jax/0.4.28, numpy/1.26.4, scipy/1.14.1, pandas/2.2.2")

@@ -39,6 +39,7 @@ More information:
   https://mpi4py.readthedocs.io/en/
 ]==])
 whatis("Description: mpi4py and CuPy with ROCm, in the container that AMD built for LUMI.")
+whatis("Category: mpi")
 whatis("URL: https://github.com/mpi4py/mpi4py")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("mpi4py/3.1.6")

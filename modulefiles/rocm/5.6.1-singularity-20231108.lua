@@ -40,6 +40,7 @@ More information:
 ]==])
 whatis("Description: ROCm and what is needed to build with it, in the container that AMD built for LUMI.")
 whatis("Keywords: ROCm, HIP")
+whatis("Category: devel")
 whatis("URL: https://rocm.docs.amd.com")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("rocm/5.6.1")

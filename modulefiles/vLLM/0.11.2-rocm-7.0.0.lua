@@ -42,6 +42,8 @@ More information:
 ]==])
 whatis("Description: vLLM for AMD's Instinct MI300 and later, in AMD's container.")
 whatis("Keywords: vLLM, LLM, inference, machine learning, deep learning")
+whatis("Category: ai")
+whatis("License: Apache-2.0")
 whatis("URL: https://docs.vllm.ai")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("vllm/0.11.2")

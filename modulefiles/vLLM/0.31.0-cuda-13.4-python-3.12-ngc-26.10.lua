@@ -40,6 +40,8 @@ More information:
 ]==])
 whatis("Description: vLLM, an engine that runs and serves large language models, in its vendor's container.")
 whatis("Keywords: vLLM, LLM, inference, machine learning, deep learning")
+whatis("Category: ai")
+whatis("License: Apache-2.0")
 whatis("URL: https://docs.vllm.ai")
 if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
    extensions("vllm/0.31.0")

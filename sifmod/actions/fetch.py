@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from sifmod.actions.ask_home import ask_home
 from sifmod.actions.changing_prefix import changing_prefix, site_umask
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.into_store import into_store
@@ -11,7 +12,7 @@ from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
 from sifmod.digest import sha256_bytes
 from sifmod.image.artifact import Artifact
-from sifmod.image.fetch import fetch_image
+from sifmod.image.fetch import announced_size, fetch_image
 from sifmod.image.sources.kinds import parse
 from sifmod.module.plan import ImagePlan, Runtime
 from sifmod.tree.generation import tidy
@@ -31,12 +32,13 @@ class FetchOptions:
     force: bool = False  # fetch again what is there, and replace the file
     offline: bool = False
     keep_blobs: bool = False
+    into_home: bool = False  # a large image may go to the home directory without a question
 
 
 def fetch(source: str, site: Site, options: FetchOptions, reporter: Reporter) -> Artifact:
     """The image of `source`, verified, in the store or at `options.output`; idempotent.
 
-    Raises FetchError, ImageError, NoSpaceError, RuntimeMissingError as `fetch_image` does.
+    Raises FetchError, ImageError, NoSpaceError, RuntimeMissingError as `fetch_image` does, and what `ask_home` does.
     """
     reference = parse(source)
     settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force)
@@ -66,6 +68,9 @@ def fetch(source: str, site: Site, options: FetchOptions, reporter: Reporter) ->
         tidy(layout, site.lock_lease, waiting)  # what a killed run has left may take the room that is needed
         with lock(layout, name, site.lock_lease, waiting) as held:
             store = Store(layout, held, waiting)
+            if not options.into_home:
+                what = f"the image {reference.shown}"
+                ask_home(what, site, lambda: announced_size(image, runtime, store, settings), reporter)
             artifact = into_store(image, runtime, store, reporter, settings)
             record_fetched(layout, store, site.lock_lease, reporter)
             return artifact

@@ -1,46 +1,53 @@
 """`sifmod fetch`."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.options import conversion_options, json_option, keep_blobs_option, site_options
+from sifmod.cli.batch import Done, run_batch, summary, worst
+from sifmod.cli.options import conversion_options, json_option, keep_blobs_option, site_options, yes_option
 from sifmod.errors import OptionError
 
 if TYPE_CHECKING:
+    from sifmod.actions.fetch import FetchOptions
+    from sifmod.config.site import Site
     from sifmod.image.artifact import Artifact
 
 
 @click.command("fetch")
-@click.argument("reference", metavar="REFERENCE")
+@click.argument("references", nargs=-1, required=True, metavar="REFERENCE...")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the SIF here instead.")
 @click.option("--sha256", metavar="DIGEST", help="The SIF must have this SHA-256.")
 @click.option("--arch", type=click.Choice(["amd64", "arm64"]), help="Architecture (default: this machine's).")
 @click.option("-f", "--force", is_flag=True, help="Fetch again what is there already, and replace FILE.")
 @click.option("--offline", is_flag=True, help="Use only what is on this machine.")
+@click.option("--fail-fast", is_flag=True, help="Of several references: leave the others after a failure.")
+@yes_option
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @conversion_options
 @keep_blobs_option
 @site_options
 @json_option
-def command(reference: str, **given: str | bool | Path | None) -> None:
-    """Fetch an image into the store, verified, and print the path of its SIF.
+def command(references: tuple[str, ...], **given: str | bool | Path | None) -> int:
+    """Fetch images into the store, verified, and print the paths of their SIFs.
 
     REFERENCE is a source as in an easyconfig: docker://, oras://, https://, oci:, oci-archive:, docker-archive:,
-    library://, a path, or a name in the site's image directories. A download that was interrupted goes on.
+    library://, a path, or a name in the site's image directories. A download that was interrupted goes on. Of several
+    references all are tried.
     """
-    from sifmod.actions.fetch import FetchOptions, fetch
-    from sifmod.actions.reporter import Reporter
-    from sifmod.cli.context import load_context, typed
-    from sifmod.cli.output import echo, print_json, quiet, say
-    from sifmod.cli.progress import NOTHING_KEPT, progress
+    from sifmod.actions.fetch import FetchOptions
+    from sifmod.cli.context import load_context
+    from sifmod.cli.output import print_json, quiet, say
     from sifmod.config.shown import shown
 
-    site = load_context({name: value for name, value in given.items() if isinstance(value, str)}).site
     output, sha256, arch = given["output"], given["sha256"], given["arch"]
+    if len(references) > 1 and (output or sha256):
+        raise click.UsageError("-o and --sha256 are for one REFERENCE")
     if output == Path("-"):
         raise OptionError("-o -: a SIF is not written to standard output", "name a file: -o FILE.sif")
+    site = load_context({name: value for name, value in given.items() if isinstance(value, str)}).site
     options = FetchOptions(
         sha256=_digest(str(sha256)) if sha256 else None,
         arch=str(arch) if arch else None,
@@ -48,14 +55,45 @@ def command(reference: str, **given: str | bool | Path | None) -> None:
         force=bool(given["force"]),
         offline=bool(given["offline"]),
         keep_blobs=bool(given["keep_blobs"]),
+        into_home=bool(given["yes"]),
     )
-    speak = quiet if given["quiet"] else say
+    speak, as_json = quiet if given["quiet"] else say, bool(given["as_json"])
+
+    def fetch(reference: str) -> Done:
+        return _fetched(reference, site, options, speak, as_json=as_json)
+
+    if len(references) == 1:
+        done = fetch(references[0])
+        if as_json:
+            print_json(done.data)
+        return 0
+    batch = run_batch(references, fetch, fail_fast=bool(given["fail_fast"]))
+    ended = [(shown(reference), one) for reference, one in batch]
+    code = worst([one for _, one in ended])
+    for line in summary(ended) if code or speak is say else ():
+        say(line)
+    if as_json:
+        print_json([{"reference": reference, **one.data} for reference, one in ended])
+    return code
+
+
+def _fetched(
+    reference: str, site: "Site", options: "FetchOptions", speak: Callable[[str], None], *, as_json: bool
+) -> Done:
+    """Fetch one image, say how, and print its path."""
+    from sifmod.actions.fetch import fetch
+    from sifmod.actions.reporter import Reporter
+    from sifmod.cli.context import typed
+    from sifmod.cli.output import ask, echo, say
+    from sifmod.cli.progress import NOTHING_KEPT, progress
+    from sifmod.config.shown import shown
+
     speak(f"fetching {shown(reference)}")
     with progress(speak is say) as update:
-        artifact = fetch(reference, site, options, Reporter(speak, update, command=typed()))
-    if given["as_json"]:
-        print_json(_data(artifact))
-        return
+        artifact = fetch(reference, site, options, Reporter(speak, update, ask, typed()))
+    done = Done("fetched" if update.used else "in the store already", _data(artifact) if as_json else {})
+    if as_json:
+        return done
     if not update.used:
         speak("the image is in the store already")
     if options.keep_blobs and not update.used:
@@ -66,6 +104,7 @@ def command(reference: str, **given: str | bool | Path | None) -> None:
     if not any(artifact.sha256 in text for text in (*artifact.notes, str(artifact.path))):
         speak(f"SHA-256 {artifact.sha256}")
     echo(artifact.path)
+    return done
 
 
 def _digest(text: str) -> str:

@@ -1,17 +1,23 @@
 """`sifmod install`."""
 
 import os
-import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.options import conversion_options, in_full, json_option, keep_blobs_option, site_options
+from sifmod.cli.batch import Done, run_batch, summary, worst
+from sifmod.cli.options import conversion_options, in_full, json_option, keep_blobs_option, site_options, yes_option
+from sifmod.config.shown import shown
+from sifmod.errors import SifmodError
 
 if TYPE_CHECKING:
     from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.install.request import Request
+    from sifmod.config.settings import LoadedSite
     from sifmod.tree.receipt import Installation
 
 Given = dict[str, str | bool | None]
@@ -35,22 +41,30 @@ DECIDING = (
     "--installed", is_flag=True, help="With --module-only, no FILE: says that all that is installed is meant."
 )
 @click.option("--fetch", is_flag=True, help="Only fetch the images into the store; install nothing.")
-@click.option("--variant", metavar="NAME", help="Which variant (default: the one for this site's accelerator).")
+@click.option(
+    "--variant",
+    "variants",
+    metavar="NAME|all",
+    multiple=True,
+    help="Which variant (default: the one for this site's accelerator); may be repeated; all: of this architecture.",
+)
 @click.option("--source", metavar="REFERENCE", help="Take the image from here instead.")
 @click.option("--link", type=click.Choice(["copy", "hardlink", "reference"]), help="How a local SIF is taken in.")
 @click.option("--offline", is_flag=True, help="Use only what is on this machine.")
 @click.option("--skip-sanity-check", is_flag=True, help="Do not look for commands in the image.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask before a large image goes to the home directory.")
+@click.option("--fail-fast", is_flag=True, help="Of several easyconfigs: leave the others after a failure.")
+@yes_option
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors and the commands to type next.")
 @conversion_options
 @keep_blobs_option
 @site_options
 @json_option
-def command(easyconfigs: tuple[str, ...], **given: str | bool | None) -> int:
+def command(easyconfigs: tuple[str, ...], variants: tuple[str, ...], **given: str | bool | None) -> int:
     """Install the modules of one or more easyconfigs.
 
     FILE is a path; a NAME such as PyTorch-2.2.0 is looked up on the easyconfig path. What is installed already and
     unchanged is left as it is. The commands to type next go to standard output, everything else to standard error.
+    Of several easyconfigs all are tried; a line for each says at the end what became of it.
     `--module-only` without a FILE applies a changed site, preset or quirk to everything that is installed.
     """
     if given["installed"] and (easyconfigs or not given["module_only"]):
@@ -58,45 +72,62 @@ def command(easyconfigs: tuple[str, ...], **given: str | bool | None) -> int:
     if given["module_only"] and not easyconfigs:
         from sifmod.cli.reapply import reapply
 
-        return reapply(given)
+        return reapply({**given, "variant": " ".join(variants)})
     if not easyconfigs:
         raise click.UsageError("missing argument: FILE or NAME of an easyconfig")
-    if any(given[name] for name in ("dry_run_short", "dry_run", "extended_dry_run")):
-        return _dry_runs(easyconfigs, given)
-    if given["fetch"]:
-        return _fetch_only(easyconfigs, given)
-    from sifmod.actions.install.unchanged import find_unchanged
-    from sifmod.cli.context import layout_for
-    from sifmod.config.input import Surroundings
+    dry = any(given[name] for name in ("dry_run_short", "dry_run", "extended_dry_run"))
+    do = _dry_run(given) if dry else _fetch(given) if given["fetch"] else _install(given)
+    asked = [one for name in easyconfigs for one in _asked(name, variants, given)]
+    ended = list(run_batch(asked, do, fail_fast=bool(given["fail_fast"])))
+    code = worst([one for _, one in ended])
+    if len(ended) > 1 and (code or not (dry or given["quiet"])):
+        from sifmod.cli.output import say
 
-    options, layout = _options(given), layout_for(_text(given["prefix"]))
-    results: list[tuple[Installation, bool]] = []
-    try:
-        surroundings = Surroundings(os.environ)
-        for name in easyconfigs:
-            found = find_unchanged(layout, name, options, surroundings)
-            result = (found, False) if found else _install(name, given)
-            surroundings = surroundings if found else Surroundings(os.environ)  # an install takes its time
-            results.append(result)
-            if not given["as_json"]:
-                _report(*result, quiet=bool(given["quiet"]))
-    finally:  # what was installed before an error is told too
-        if given["as_json"]:
-            from sifmod.cli.output import print_json, receipt_data
+        for line in summary(ended):
+            say(line)
+    if given["as_json"]:
+        from sifmod.cli.output import print_json
 
-            print_json([{**receipt_data(installation), "changed": changed} for installation, changed in results])
-    return 0
+        print_json([{"easyconfig": shown(one.easyconfig), "variant": one.variant, **end.data} for one, end in ended])
+    return code
 
 
-def _options(given: Given) -> "InstallOptions":
+@dataclass(frozen=True)
+class Asked:
+    """An easyconfig as it was typed, and which variant of it."""
+
+    easyconfig: str
+    variant: str | None
+
+    def __str__(self) -> str:
+        """As it is typed."""
+        return f"{shown(self.easyconfig)} --variant {self.variant}" if self.variant else shown(self.easyconfig)
+
+
+def _asked(name: str, variants: tuple[str, ...], given: Given) -> Iterator[Asked]:
+    """Each variant of one easyconfig that is asked for; where `all` cannot be answered, installing it says why."""
+    names: tuple[str | None, ...] = tuple(dict.fromkeys(variants)) or (None,)
+    if "all" in names:
+        from sifmod.actions.install.request import variants_here
+
+        with suppress(SifmodError):
+            names = variants_here(name, _site(given))
+    for variant in names:
+        yield Asked(name, variant)
+
+
+def _options(given: Given, variant: str | None) -> "InstallOptions":
     from sifmod.actions.install.options import InstallOptions
-    from sifmod.tree.provenance import Asked
+    from sifmod.tree.provenance import Asked as Recorded
 
+    values = {**given, "variant": variant}
     named = tuple(
-        (f"--{name.replace('_', '-')}", in_full(name, str(given[name]))) for name in DECIDING if given[name] is not None
+        (f"--{name.replace('_', '-')}", in_full(name, str(values[name])))
+        for name in DECIDING
+        if values[name] is not None
     )
     return InstallOptions(
-        variant=_text(given["variant"]),
+        variant=variant,
         source=_text(given["source"]),
         rebuild=bool(given["rebuild"] or given["force"] or given["module_only"]),
         force=bool(given["force"]),
@@ -104,7 +135,7 @@ def _options(given: Given) -> "InstallOptions":
         offline=bool(given["offline"]),
         keep_blobs=bool(given["keep_blobs"]),
         into_home=bool(given["yes"]),
-        asked=Asked(options=named, checked=not given["skip_sanity_check"]),
+        asked=Recorded(options=named, checked=not given["skip_sanity_check"]),
     )
 
 
@@ -112,70 +143,90 @@ def _text(value: str | bool | None) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _request(name: str, given: Given) -> "Request":
-    from sifmod.actions.install.request import decide
+def _site(given: Given) -> "LoadedSite":
     from sifmod.cli.context import load_context
 
     # --compression, --processors and the options of a site travel in the site, the others in InstallOptions
-    site = load_context({name: value for name, value in given.items() if isinstance(value, str)})
-    return decide(name, site, _options(given))
+    return load_context({name: value for name, value in given.items() if isinstance(value, str)})
 
 
-def _fetch_only(easyconfigs: tuple[str, ...], given: Given) -> int:
-    """Fetch the images of the easyconfigs into the store, and print their paths."""
+def _request(asked: Asked, given: Given) -> "Request":
+    from sifmod.actions.install.request import decide, variants_here
+
+    if asked.variant == "all":  # could not be answered before
+        variants_here(asked.easyconfig, _site(given))
+    return decide(asked.easyconfig, _site(given), _options(given, asked.variant))
+
+
+def _fetch(given: Given) -> Callable[[Asked], Done]:
+    """Fetches the image of an easyconfig into the store, and prints its path."""
     from sifmod.actions.install.image import fetch_only
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import typed
-    from sifmod.cli.output import echo, print_json, quiet, say
+    from sifmod.cli.output import ask, echo, quiet, say
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
     speak = quiet if given["quiet"] else say
-    rows = []
-    for name in easyconfigs:
-        request = _request(name, given)
+
+    def fetch(asked: Asked) -> Done:
+        request = _request(asked, given)
+        module = request.plan.module
         with progress(not given["quiet"]) as update:
-            reporter = Reporter(speak, update, _confirm, typed())
-            artifact = fetch_only(request, reporter)
-        rows.append({"module": str(request.plan.module), "path": str(artifact.path), "sha256": artifact.sha256})
+            artifact = fetch_only(request, Reporter(speak, update, ask, typed()))
+        state = "is in the store" if update.used else "is in the store already"
         if not given["as_json"]:
-            state = "is in the store" if update.used else "is in the store already"
-            speak(f"{request.plan.module}: the image {state}, {artifact.source}")
+            speak(f"{module}: the image {state}, {artifact.source}")
             if given["keep_blobs"] and not update.used:
                 speak(NOTHING_KEPT)
             echo(artifact.path)
-    if given["as_json"]:
-        print_json(rows)
-    return 0
+        row = {"module": str(module), "path": str(artifact.path), "sha256": artifact.sha256}
+        return Done(f"{module}: the image {state}", row)
+
+    return fetch
 
 
-def _install(name: str, given: Given) -> "tuple[Installation, bool]":
+def _install(given: Given) -> Callable[[Asked], Done]:
+    """Installs an easyconfig, or finds it installed and unchanged, and prints the commands that load its module."""
+    from sifmod.actions.install.unchanged import find_unchanged
+    from sifmod.cli.context import layout_for
+    from sifmod.cli.output import receipt_data
+    from sifmod.config.input import Surroundings
+
+    layout, known = layout_for(_text(given["prefix"])), None
+
+    def install(asked: Asked) -> Done:
+        nonlocal known
+        known = surroundings = known or Surroundings(os.environ)
+        found = find_unchanged(layout, asked.easyconfig, _options(given, asked.variant), surroundings)
+        if found is None:
+            known = None  # an install takes its time
+        installation, changed = (found, False) if found else _installed(asked, given)
+        if not given["as_json"]:
+            _report(installation, changed, quiet=bool(given["quiet"]))
+        state = f"installed, generation {installation.generation}" if changed else "already installed"
+        return Done(f"{installation.module} {state}", {**receipt_data(installation), "changed": changed})
+
+    return install
+
+
+def _installed(asked: Asked, given: Given) -> "tuple[Installation, bool]":
     from sifmod.actions.install.install import install
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import typed
-    from sifmod.cli.output import quiet, say
+    from sifmod.cli.output import ask, quiet, say
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
-    request = _request(name, given)
+    request = _request(asked, given)
     show = not given["quiet"]
     speak = say if show else quiet
     for note in request.notes:
         speak(note)
     speak(f"{request.plan.module}: installing from {request.loaded.path}")
     with progress(show) as update:
-        reporter = Reporter(speak, update, _confirm, typed())
-        installation, changed = install(request, reporter)
+        installation, changed = install(request, Reporter(speak, update, ask, typed()))
     if given["keep_blobs"] and not update.used:
         speak(NOTHING_KEPT)
     return installation, changed
-
-
-def _confirm(about: str, question: str) -> bool | None:
-    from sifmod.cli.output import echo
-
-    if not sys.stdin.isatty():
-        return None
-    echo(f"== {about}", err=True)
-    return click.confirm(question, default=False, err=True)
 
 
 def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
@@ -192,34 +243,35 @@ def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
         echo(line)
 
 
-def _dry_runs(easyconfigs: tuple[str, ...], given: Given) -> int:
-    """Show what an install would do; reads, changes nothing."""
+def _dry_run(given: Given) -> Callable[[Asked], Done]:
+    """Shows what an install would do; reads, changes nothing."""
     from sifmod.actions.install.unchanged import find_unchanged
     from sifmod.cli.context import layout_for
-    from sifmod.cli.output import echo, print_json
+    from sifmod.cli.output import echo
     from sifmod.config.input import Surroundings
 
-    options, layout = _options(given), layout_for(_text(given["prefix"]))
-    rows, surroundings = [], Surroundings(os.environ)
-    for name in easyconfigs:
+    layout, surroundings = layout_for(_text(given["prefix"])), Surroundings(os.environ)
+
+    def show(asked: Asked) -> Done:
+        name, options = asked.easyconfig, _options(given, asked.variant)
         if given["dry_run_short"] and (found := find_unchanged(layout, name, options, surroundings)):
             path = name if Path(name).exists() else found.provenance.easyconfig
-            rows.append({"easyconfig": path, "module": str(found.module), "mark": "x"})
+            row: dict[str, object] = {"easyconfig": path, "module": str(found.module), "mark": "x"}
         else:
             from sifmod.actions.install.dry_run import mark, overview, texts
 
-            request = _request(name, given)
-            path, module = str(request.loaded.path), str(request.plan.module)
-            rows.append({"easyconfig": path, "module": module, "mark": mark(request)})
+            request = _request(asked, given)
+            row = {"easyconfig": str(request.loaded.path), "module": str(request.plan.module), "mark": mark(request)}
+        done = Done(f"{row['module']} [{row['mark']}]", row)
         if given["as_json"]:
-            continue
-        echo(f" * [{rows[-1]['mark']}] {path} (module: {rows[-1]['module']})")
+            return done
+        echo(f" * [{row['mark']}] {row['easyconfig']} (module: {row['module']})")
         if not given["dry_run_short"]:
             for line in overview(request):
                 echo(f"       {line}")
         if given["extended_dry_run"]:
             for path, text in texts(request):
                 echo(f"\n--- {path}\n{text}")
-    if given["as_json"]:
-        print_json(rows)
-    return 0
+        return done
+
+    return show

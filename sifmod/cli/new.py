@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from sifmod.cli.options import conversion_options, json_option, site_options
+from sifmod.cli.options import conversion_options, json_option, site_options, yes_option
 
 
 @click.command("new")
@@ -14,6 +14,7 @@ from sifmod.cli.options import conversion_options, json_option, site_options
 @click.option("--version", metavar="VERSION", help="Its version (default: guessed).")
 @click.option("--arch", type=click.Choice(["amd64", "arm64"]), help="Architecture (default: the site's).")
 @click.option("--offline", is_flag=True, help="Use only what is on this machine.")
+@yes_option
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @conversion_options
 @site_options
@@ -29,19 +30,24 @@ def command(reference: str, **given: str | bool | None) -> None:
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import load_facts, typed
-    from sifmod.cli.output import echo, print_json, quiet, say
+    from sifmod.cli.output import ask, echo, print_json, quiet, say
     from sifmod.cli.progress import progress
 
     texts = {name: value for name, value in given.items() if isinstance(value, str)}
     output, show = texts.pop("output", None), not given["quiet"]
     if output not in (None, "-"):
         check_target(Path(str(output)))
-    arch, offline = texts.get("arch"), bool(given["offline"])
-    options = NewOptions(texts.pop("name", None), texts.pop("version", None), arch, offline, own_name=output is None)
+    options = NewOptions(
+        name=texts.pop("name", None),
+        version=texts.pop("version", None),
+        arch=texts.get("arch"),
+        offline=bool(given["offline"]),
+        into_home=bool(given["yes"]),
+        own_name=output is None,
+    )
     with progress(show) as update:
-        draft = make_draft(
-            reference, load_facts(texts), options, Reporter(say if show else quiet, update, command=typed())
-        )
+        reporter = Reporter(say if show else quiet, update, ask, typed())
+        draft = make_draft(reference, load_facts(texts), options, reporter)
     target = None if output == "-" else Path(output or draft.filename)
     if target is not None:
         write_text(draft.text, target)

@@ -70,6 +70,12 @@ def keep_blobs_option(function: Decorated) -> Decorated:
     )(function)
 
 
+def yes_option(function: Decorated) -> Decorated:
+    """`--yes`."""
+    text = "Do not ask before a large image goes to the home directory."
+    return click.option("-y", "--yes", is_flag=True, help=text)(function)
+
+
 def json_option(function: Decorated) -> Decorated:
     """`--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print data for programs.")(function)

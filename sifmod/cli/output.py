@@ -3,7 +3,9 @@
 import errno
 import json
 import re
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,9 +33,25 @@ def harmless(text: str) -> str:
     return _STEERING.sub(lambda found: repr(found[0])[1:-1], text)
 
 
+_below: list[Callable[[], AbstractContextManager[None]]] = []
+
+
+@contextmanager
+def texts_go_above(line: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Write each text inside a `line()`, which takes a line that is being drawn away, and keeps it away meanwhile."""
+    _below.append(line)
+    try:
+        yield
+    finally:
+        _below.remove(line)
+
+
 def echo(text: object, *, nl: bool = True, err: bool = False) -> None:
     """A text on standard output, or on standard error, harmless."""
-    click.echo(harmless(str(text)), nl=nl, err=err)
+    with ExitStack() as stack:
+        for line in _below:
+            stack.enter_context(line())
+        click.echo(harmless(str(text)), nl=nl, err=err)
 
 
 def say(text: str) -> None:
@@ -43,6 +61,14 @@ def say(text: str) -> None:
 
 def quiet(text: str) -> None:
     """Say nothing: `--quiet`."""
+
+
+def ask(about: str, question: str) -> bool | None:
+    """Say what it is about, and ask; None where there is no terminal to ask at."""
+    if not sys.stdin.isatty():
+        return None
+    say(about)
+    return click.confirm(question, default=False, err=True)
 
 
 def print_json(data: object) -> None:

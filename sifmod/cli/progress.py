@@ -2,18 +2,15 @@
 
 import os
 import sys
+import threading
 import time
+import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from sifmod.cli.output import say
+from sifmod.cli import output
 from sifmod.system import size_text
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bars
-    from rich.progress import TaskID
 
 Show = Callable[[str, int, int | None], None]
 """Called as (what, bytes done, bytes in all or None)."""
@@ -23,6 +20,8 @@ NOTHING_KEPT = "nothing was downloaded, and --keep-blobs keeps nothing: --force 
 
 _SAMPLE = 0.1  # seconds between two samples of a Pace
 _SHORTEST = 0.5  # seconds over which a rate says something
+_PLAIN = str.maketrans("━─…", "#-.")  # for a terminal without Unicode
+_SHORTEST_BAR, _LONGEST_BAR = 10, 60  # cells
 
 
 class Display:
@@ -75,55 +74,90 @@ class Pace:
 
 
 def figures(done: int, total: int | None, rate: float | None) -> str:
-    """What stands beside a bar: `1.0 GB of 4.1 GB, 2.0 MB/s, 25:50 left`."""
-    parts = [f"{size_text(done)} of {size_text(total)}" if total else size_text(done)] if done or total else []
+    """What stands beside a bar: `24 %, 1.0 GB of 4.1 GB, 2.0 MB/s, 25:50 left`."""
+    parts = [f"{100 * done // total:3} %", f"{size_text(done)} of {size_text(total)}"] if total else []
+    if done and not total:
+        parts.append(size_text(done))
     if rate is not None:
         parts.append(f"{size_text(int(rate))}/s")
         if total and rate >= 1:
-            minutes, seconds = divmod(int((total - done) / rate), 60)
-            parts.append(f"{minutes}:{seconds:02} left")
+            parts.append(f"{_clock(int((total - done) / rate))} left")
     return ", ".join(parts)
+
+
+def _clock(seconds: int) -> str:
+    hours, minutes = divmod(seconds // 60, 60)
+    return f"{hours}:{minutes:02}:{seconds % 60:02}" if hours else f"{minutes}:{seconds % 60:02}"
+
+
+def bar_line(what: str, done: int, total: int | None, beside: str, columns: int) -> str:
+    """One line of at most `columns` - 1 cells: what is done, a bar where there is room for one, and `beside` whole."""
+    room = columns - 1 - len(beside) - 2 * bool(beside)
+    label = _cut(
+        " ".join(output.harmless(what).split()), room if room < 2 * _SHORTEST_BAR else room - _SHORTEST_BAR - 2
+    )
+    length = min(room - _cells(label) - 2, _LONGEST_BAR)
+    bar = ""
+    if total and length >= _SHORTEST_BAR:
+        filled = length * min(done, total) // total
+        bar = f"  {'━' * filled}{'─' * (length - filled)}"
+    return _cut(f"{label}{bar}  {beside}" if beside else label, columns - 1)
+
+
+def _cells(text: str) -> int:
+    """How many cells of a terminal a text takes."""
+    return sum(
+        0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text
+    )
+
+
+def _cut(text: str, room: int) -> str:
+    """The text, or its beginning and an ellipsis where it is longer."""
+    if _cells(text) <= room:
+        return text
+    while text and _cells(text) >= room:
+        text = text[:-1]
+    return f"{text}…" if room > 0 else ""
 
 
 @contextmanager
 def _bar() -> Iterator[Show]:
-    """One line: a new `what` takes the place of the one before."""
-    bars: Bars | None = None
-    tasks: dict[str, tuple[TaskID, Pace]] = {}
-    shown = ""
+    """One line at the bottom, drawn ten times a second at most; a message takes its place and the bar comes again."""
+    paces: dict[str, Pace] = {}
+    drawn = ("", 0.0)  # what, and when
+    lock = threading.RLock()
+
+    def write(text: str) -> None:
+        encoding = sys.stderr.encoding or "ascii"
+        plain = text if encoding.lower().startswith("utf") else text.translate(_PLAIN)
+        sys.stderr.write(plain.encode(encoding, "replace").decode(encoding))
+        sys.stderr.flush()
 
     def show(what: str, done: int, total: int | None) -> None:
-        nonlocal bars, shown
-        if bars is None:
-            bars = _bars()
-            bars.start()
-        if what not in tasks:
-            tasks[what] = (bars.add_task(what, total=total, figures=""), Pace())
-        if shown not in ("", what):
-            bars.update(tasks[shown][0], visible=False)
-        shown = what
-        task, pace = tasks[what]
-        text = figures(done, total, pace.rate(done))
-        bars.update(task, completed=done, total=total, visible=True, figures=text)
+        nonlocal drawn
+        with lock:
+            rate, now = paces.setdefault(what, Pace()).rate(done), time.monotonic()
+            if drawn[0] == what and done != total and now - drawn[1] < _SAMPLE:
+                return
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+            write(f"\r\x1b[K{bar_line(what, done, total, figures(done, total, rate), columns)}")
+            drawn = (what, now)
 
-    try:
-        yield show
-    finally:
-        if bars is not None:
-            bars.stop()
+    @contextmanager
+    def away() -> Iterator[None]:
+        nonlocal drawn
+        with lock:
+            if drawn[0]:
+                write("\r\x1b[K")
+            drawn = ("", 0.0)
+            yield
 
-
-def _bars() -> "Bars":
-    """Without markup: names of files and images may have brackets."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.fields[figures]}", markup=False),
-    )
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    with output.texts_go_above(away):
+        try:
+            yield show
+        finally:
+            with away():
+                pass
 
 
 def log_lines(interval: float = 60.0, clock: Clock = time.monotonic) -> Show:
@@ -142,7 +176,7 @@ def log_lines(interval: float = 60.0, clock: Clock = time.monotonic) -> Show:
         else:
             speed = ""
         share = f"{100 * done // total} % of {size_text(total)}" if total else size_text(done) if done else ""
-        say(f"{what}: {share}{speed}" if share else what)
+        output.say(f"{what}: {share}{speed}" if share else what)
         last[what] = (tenth, done, now)
 
     return show

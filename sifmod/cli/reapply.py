@@ -1,14 +1,17 @@
 """`sifmod install --module-only` without easyconfigs."""
 
 import sys
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.cli.batch import Done, Ended, Failed, run_batch, summary, worst
+
 if TYPE_CHECKING:
     from sifmod.actions.install.reapply import Reapplication
+    from sifmod.actions.install.request import Request
     from sifmod.actions.reporter import Reporter
     from sifmod.config.name import ModuleName
 
@@ -45,17 +48,23 @@ def reapply(given: Given) -> int:
     speak(f"{len(changing)} of {len(found)} installed modules change{more}")
     only_shown = any(given[name] for name in ("dry_run_short", "dry_run", "extended_dry_run"))
     refusal = bool(changing) and not only_shown and not _agreed(given)
+    ended: list[tuple[ModuleName, Ended]] = []
     if refusal:
         speak("nothing was changed, as you chose")
     elif not only_shown:
         reporter = Reporter(speak, command=typed())
-        found = tuple(_applied(one, reporter) if one.changes else one for one in found)
+        requests = {one.module: one.request for one in changing if one.request}
+        apply = partial(_apply, requests, reporter)
+        ended = list(run_batch(tuple(requests), apply, fail_fast=bool(given["fail_fast"])))
+    failed = worst([end for _, end in ended])
+    if failed:
+        for line in summary(ended):
+            speak(line)
     if given["as_json"]:
-        print_json([_row(one) for one in found])
-    errors = [one.error for one in found if one.error]
+        print_json([_row(one, dict(ended)) for one in found])
     for message, hint in _told(found):
         show_error(message, hint)
-    return max((int(refusal), *(error.exit_code for error in errors)))
+    return max((int(refusal), failed, *(one.error.exit_code for one in found if one.error)))
 
 
 def _told(found: "tuple[Reapplication, ...]") -> list[tuple[str, str]]:
@@ -74,11 +83,10 @@ def _together(about: "Iterable[tuple[str, ModuleName]]") -> list[tuple[str, str]
     return [(text, ", ".join(names)) for text, names in modules.items()]
 
 
-def _row(one: "Reapplication") -> dict[str, object]:
-    from sifmod.cli.output import error_data
-
-    row: dict[str, object] = {"module": str(one.module), "diff": one.diff, "notes": [one.note] if one.note else []}
-    return {**row, **error_data(one.error)} if one.error else row
+def _row(one: "Reapplication", ended: "Mapping[ModuleName, Ended]") -> dict[str, object]:
+    failed = Failed(one.error) if one.error else ended.get(one.module)
+    problem = failed.data if isinstance(failed, Failed) else {}
+    return {"module": str(one.module), "diff": one.diff, "notes": [one.note] if one.note else [], **problem}
 
 
 def _agreed(given: Given) -> bool:
@@ -88,17 +96,10 @@ def _agreed(given: Given) -> bool:
     return click.confirm("Change them", default=True, err=True)
 
 
-def _applied(one: "Reapplication", reporter: "Reporter") -> "Reapplication":
-    """Install it again; what goes wrong is kept, so that the others have their turn."""
+def _apply(requests: "Mapping[ModuleName, Request]", reporter: "Reporter", module: "ModuleName") -> Done:
     from sifmod.actions.install.install import install
-    from sifmod.errors import SifmodError
 
-    if one.request is None:
-        return one
-    try:
-        installation, changed = install(one.request, reporter)
-    except SifmodError as error:
-        return replace(one, error=error)
+    installation, changed = install(requests[module], reporter)
     state = "installed" if changed else "another run has changed it meanwhile"
-    reporter.say(f"{installation.module}: {state}, generation {installation.generation}")
-    return one
+    reporter.say(f"{module}: {state}, generation {installation.generation}")
+    return Done(f"{state}, generation {installation.generation}", {})

@@ -93,11 +93,11 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
 def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None], as_json: bool, origins: bool) -> None:
     from sifmod.cli.context import load_context
     from sifmod.cli.output import echo, origins_data, print_json, print_rows
-    from sifmod.config.find import find_easyconfig
     from sifmod.config.load import load_easyconfig
+    from sifmod.config.wanted import wanted_easyconfig
 
     context = load_context(site)
-    loaded = load_easyconfig(find_easyconfig(name, context.site.robot_paths), context, variant, {}, os.environ)
+    loaded = load_easyconfig(wanted_easyconfig(name, context.site), context, variant, {}, os.environ)
     data = json.loads(loaded.easyconfig.model_dump_json(exclude_none=True, by_alias=True))
     if origins and as_json:
         print_json(origins_data(loaded.origins))

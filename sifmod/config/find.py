@@ -23,20 +23,20 @@ def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
     """The file that `name` means: a path, or a name (with or without `.yaml`) on the easyconfig path.
 
     A name is looked up in each directory of `robot_paths` and in its `<Name>/`; the first file found is it.
-    Raises EasyconfigNotFoundError, which says where it looked and what is spelled almost so.
+    Raises EasyconfigNotFoundError, which says where it looked; wanted.py says what else may have been meant.
     """
     given = Path(name)
     if is_path(name):
         if _exists(given):
             return given
-        raise _not_found(name, f"no such file: {shown(name)}", robot_paths)
+        raise EasyconfigNotFoundError(f"no such file: {shown(name)}")
     if name:
         for directory in robot_paths:
             for candidate in _candidates(directory, name):
                 if _exists(candidate):
                     return candidate
     places = "\n".join(f"  {directory}" for directory in robot_paths)
-    raise _not_found(name, f"no easyconfig is called {shown(name)!r}; looked in\n{places}", robot_paths)
+    raise EasyconfigNotFoundError(f"no easyconfig is called {shown(name)!r}; looked in\n{places}")
 
 
 def is_path(name: str) -> bool:
@@ -125,14 +125,10 @@ def _easyconfigs(directory: Path) -> Iterator[Path]:
                 continue
 
 
-def _not_found(name: str, message: str, robot_paths: tuple[Path, ...]) -> EasyconfigNotFoundError:
-    import difflib
-
-    file = name.endswith(SUFFIXES) or name.startswith((".", "/", "~"))
-    wanted = name.rpartition("/")[2] if file else name.replace("/", "-")  # PyTorch/2.2.0 is a module's name
-    wanted = wanted.removesuffix(".yaml").removesuffix(".yml").lower()
-    known = {path.stem.lower(): path.stem for directory in robot_paths for path in _easyconfigs(directory)}
-    near = [stem for key, stem in known.items() if wanted and key.startswith(f"{wanted}-")]
-    near += [known[key] for key in difflib.get_close_matches(wanted, known, n=3, cutoff=0.6) if known[key] not in near]
-    hint = f"did you mean {', '.join(near[:5])}?" if near else "`sifmod search PATTERN` lists what there is"
-    return EasyconfigNotFoundError(message, hint)
+def known_names(robot_paths: tuple[Path, ...]) -> dict[str, Path]:
+    """The file of every name on the easyconfig path."""
+    found: dict[str, Path] = {}
+    for directory in robot_paths:
+        for path in _easyconfigs(directory):
+            found.setdefault(path.stem, path)
+    return found

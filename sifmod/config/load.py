@@ -206,7 +206,46 @@ def choose_variant(path: Path, layers: Layers, site: Site, wanted: str | None) -
     )
 
 
-def _target(layers: Layers, variant: str) -> tuple[str, str]:
+def variants_for(path: Path, site: Site) -> tuple[str | None, ...]:
+    """The variants of an easyconfig whose image has the site's architecture; None alone where it has no variants.
+
+    Raises ConfigError, VariantError where there are variants and none is for this architecture.
+    """
+    layers = _layers(path, site, {})
+    fit = tuple(name for name in layers.variants if _target(layers, name)[1] == site.arch)
+    if layers.variants and not fit:
+        known = _list(path, layers, site)
+        raise VariantError(f"{path.name} has no variant for architecture {site.arch}\nits variants are\n{known}")
+    return fit or (None,)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """One variant of an easyconfig as far as it can be told without checking it."""
+
+    path: Path
+    variant: str | None
+    name: str
+    version: str
+    versionsuffix: str
+    fits: bool  # accelerator and architecture are the site's
+
+
+def outlines(path: Path, site: Site) -> tuple[Outline, ...]:
+    """The variants of an easyconfig, in their order; the easyconfig itself where it has none. Raises ConfigError."""
+    layers = _layers(path, site, {})
+    return tuple(_outline(path, layers, variant, site) for variant in layers.variants or (None,))
+
+
+def _outline(path: Path, layers: Layers, variant: str | None, site: Site) -> Outline:
+    entries = merge(layers.of(variant), _MARK).entries
+    name, version, suffix = (
+        entries[key].text if key in entries else "" for key in ("name", "version", "versionsuffix")
+    )
+    return Outline(path, variant, name, version, suffix, _target(layers, variant) == (site.accelerator, site.arch))
+
+
+def _target(layers: Layers, variant: str | None) -> tuple[str, str]:
     merged = merge(layers.of(variant), Mark("", 0, 0)).entries
     accelerator, arch = merged.get("accelerator"), merged["image"].entries.get("arch")
     return accelerator.text if accelerator else "", arch.text if arch else ""

@@ -1,5 +1,6 @@
 """From an ImagePlan to an Artifact: the sources in order, until one works and verifies."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -25,6 +26,8 @@ from sifmod.image.sources.kinds import references
 from sifmod.image.startable import check_startable
 from sifmod.module.plan import ConversionPlan, ImagePlan, Runtime
 
+Failure = tuple[Reference, FetchError | RuntimeMissingError | PermissionsError]
+
 
 def fetch_image(
     image: ImagePlan,
@@ -49,7 +52,7 @@ def fetch_image(
     # no source is asked; the first one stands in for messages and the receipt
     if promised := _promised(Request(wanted[0], image, runtime, store, progress, settings)):
         return promised
-    failures: list[tuple[Reference, FetchError | RuntimeMissingError | PermissionsError]] = []
+    failures: list[Failure] = []
     for reference in wanted:
         try:
             return _fetch_past_mirrors(Request(reference, image, runtime, store, progress, settings))
@@ -57,32 +60,42 @@ def fetch_image(
             raise
         except (FetchError, RuntimeMissingError, PermissionsError) as error:
             failures.append((reference, error))
-    reasons = "\n".join(f"  {reference.shown}: {error.message}" for reference, error in failures)
-    hints = dict.fromkeys(error.hint for _, error in failures if error.hint)
-    where = f"\nwhere it is: {' '.join(image.available.split())}" if image.available else ""
-    raise FetchError(
-        f"no source of the image {image.filename} worked, and none was stored\n{reasons}{where}", "\n".join(hints)
-    )
+    raise _none_worked(image, failures)
 
 
 def announced_size(image: ImagePlan, runtime: Runtime, store: ImageStore, settings: Settings = DEFAULT) -> int | None:
     """Bytes to fetch from the first source that can work; None where they are not known before the fetch.
 
-    0 where nothing will be fetched: the SIF is only referred to, or in the store, or no source works offline.
+    0 where nothing will be fetched: the SIF is only referred to, or in the store, or none is here. Raises FetchError
+    as `fetch_image` does, where no server has the image.
     """
     if image.sha256 and not settings.fresh and store.find(image.sha256):
         return 0
+    failures: list[Failure] = []
     for reference in references(image):
         kind = reference.kind
         if image.offline and not kind.is_local:
             continue
         try:
             size = kind.announced(Request(reference, image, runtime, store, no_progress, settings))
-        except (FetchError, PermissionsError):  # the fetch will tell
-            return None
+        except (FetchError, PermissionsError) as error:
+            failures.append((reference, error))
+            continue
         if size is not None or not kind.is_local:
             return size
-    return 0
+        failures.append((reference, FetchError("not found on this machine")))
+    if all(reference.kind.is_local for reference, _ in failures):
+        return 0  # the fetch will tell
+    raise _none_worked(image, failures)
+
+
+def _none_worked(image: ImagePlan, failures: Sequence[Failure]) -> FetchError:
+    reasons = "\n".join(f"  {reference.shown}: {error.message}" for reference, error in failures)
+    hints = dict.fromkeys(error.hint for _, error in failures if error.hint)
+    where = f"\nwhere it is: {' '.join(image.available.split())}" if image.available else ""
+    return FetchError(
+        f"no source of the image {image.filename} worked, and none was stored\n{reasons}{where}", "\n".join(hints)
+    )
 
 
 def _promised(request: Request) -> Artifact | None:

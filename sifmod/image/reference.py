@@ -51,6 +51,15 @@ class Reference:
         return first if slash and re.search(r"[.:]|^localhost$", first) else "docker.io"
 
 
+def in_a_registry(text: str) -> str:
+    """A hint for what is no source and may be the name of an image in a registry; "" for what cannot be one."""
+    if not text.endswith(".sif") and re.fullmatch(
+        f"({_HOST.pattern}/)?{_REPOSITORY.pattern}(:{_TAG.pattern}|@{_DIGEST.pattern})?", text
+    ):
+        return f"for an image in a registry write docker://{text}"
+    return ""
+
+
 def after_scheme(source: str) -> str:
     """What stands behind the colon."""
     return source.partition(":")[2]

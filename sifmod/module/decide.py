@@ -11,6 +11,7 @@ from sifmod.config.site import Site
 from sifmod.module.plan import (
     PACKERS,
     RUNSCRIPTS_TARGET,
+    USER_SOFTWARE_TARGET,
     Accelerator,
     Activation,
     Bind,
@@ -106,7 +107,7 @@ def _binds(binds: tuple[Bind, ...]) -> tuple[Bind, ...]:
 def _activation(easyconfig: Easyconfig) -> tuple[Activation, Pairs, tuple[str, ...]]:
     """How Python is activated: by variables for conda and venv, as LUMI's later generations do, else by a command."""
     if easyconfig.activate is not None:
-        return Activation(easyconfig.activate, easyconfig.activate), (), ()
+        return Activation(easyconfig.activate, easyconfig.activate, _users_venv(easyconfig)), (), ()
     env: dict[str, str] = {}
     path: list[str] = []
     command = "true"
@@ -120,7 +121,13 @@ def _activation(easyconfig: Easyconfig) -> tuple[Activation, Pairs, tuple[str, .
         path += [f"{home}/bin", f"{conda.prefix}/condabin"]
         if easyconfig.venv is None:
             command = f"source {conda.prefix}/bin/activate {conda.env}"
-    return Activation(command, ""), tuple(env.items()), tuple(path)
+    return Activation(command, "", _users_venv(easyconfig)), tuple(env.items()), tuple(path)
+
+
+def _users_venv(easyconfig: Easyconfig) -> bool:
+    """Whether the user's venv is looked for: not where the easyconfig says itself where it is."""
+    said = (*easyconfig.path, dict(easyconfig.env).get("VIRTUAL_ENV", ""))
+    return easyconfig.user_software and not any(text.startswith(USER_SOFTWARE_TARGET) for text in said)
 
 
 def _accelerator(accelerator: Accelerator, site: Site) -> tuple[tuple[str, ...], tuple[Bind, ...]]:
@@ -171,6 +178,18 @@ def _image(easyconfig: Easyconfig, site: Site, choices: Choices) -> ImagePlan:
     )
 
 
+def _whatis(easyconfig: Easyconfig) -> tuple[str, ...]:
+    """Its own lines, then under Lmod's words what it says elsewhere; EasyBuild's default class says nothing."""
+    said = {"Category": easyconfig.moduleclass, "License": easyconfig.license}
+    if said["Category"] == "base":
+        del said["Category"]
+    own = easyconfig.whatis
+    more = (
+        f"{key}: {value}" for key, value in said.items() if value and not any(one.startswith(f"{key}:") for one in own)
+    )
+    return (*own, *more)
+
+
 def _help(easyconfig: Easyconfig, quirks: tuple[Quirk, ...]) -> Help:
     image = easyconfig.image
     origin = shown(image.sources[0]) if image.sources else f"built from {image.build}"
@@ -178,7 +197,7 @@ def _help(easyconfig: Easyconfig, quirks: tuple[Quirk, ...]) -> Help:
         description=easyconfig.description,
         homepage=easyconfig.homepage,
         docurls=easyconfig.docurls,
-        whatis=easyconfig.whatis,
+        whatis=_whatis(easyconfig),
         contents=easyconfig.contents,
         origin=f"{origin} (sha256 {image.sha256})" if image.sha256 else origin,
         quirks=tuple((str(quirk), f"{quirk.file.reason} ({quirk.file.link})") for quirk in quirks),

@@ -13,6 +13,12 @@ GpuSelection = Literal["slurm", "localid", "none"]
 
 RUNSCRIPTS_TARGET = "/runscripts"
 USER_SOFTWARE_TARGET = "/user-software"
+VENVS = ("/user-software/venv/*", "/user-software/venv", "/user-software/*", "/user-software")  # the first is taken
+# inside, where a squashfs can be looked into too
+_USERS_VENV = (
+    f'for sifmod_venv in {" ".join(VENVS)}; do if [ -f "$sifmod_venv/bin/activate" ]; then'
+    ' export VIRTUAL_ENV="$sifmod_venv" PATH="$sifmod_venv/bin:$PATH"; break; fi; done; unset sifmod_venv; '
+)
 # paths that are known when the files are used; no text of a plan holds a NUL
 ROOT = "\0root"  # of the generation
 PREFIX = "\0prefix"  # as a shell would spell it
@@ -104,15 +110,19 @@ class Activation:
 
     with_conda: str  # the value of WITH_CONDA; "true" when nothing is needed
     command: str  # run by bash inside, before the command; "" when variables do it all
+    users_venv: bool = False  # a venv below /user-software goes over it, where the user has made one
 
     def activated(self, command: tuple[str, ...]) -> tuple[str, ...]:
         """The words that start a command inside with the Python environment active; arguments may follow.
 
         A runscript activates the environment itself, and variables need no command: both are started as they are.
         """
-        if not self.command or command[0].startswith(f"{RUNSCRIPTS_TARGET}/"):
+        if command[0].startswith(f"{RUNSCRIPTS_TARGET}/"):
             return command
-        return ("bash", "-c", f'{self.command} && exec "$@"', "bash", *command)
+        start = f'{_USERS_VENV if self.users_venv else ""}exec "$@"'
+        if self.command:
+            return ("bash", "-c", f"{self.command} && {start}", "bash", *command)
+        return ("sh", "-c", start, "sh", *command) if self.users_venv else command
 
 
 @dataclass(frozen=True)

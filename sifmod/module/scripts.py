@@ -7,7 +7,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ModuleError
-from sifmod.module.plan import PREFIX, ROOT, USER_SOFTWARE_TARGET, File, Plan
+from sifmod.module.plan import PREFIX, ROOT, USER_SOFTWARE_TARGET, VENVS, File, Plan
 from sifmod.module.quote import shell
 
 LAUNCHER = "share/launch.sh"
@@ -111,6 +111,7 @@ def _runscript(plan: Plan, number: int, name: str) -> str:
         python=plan.activation.activated(("python",)),
         torchrun=plan.activation.activated(("python", "-m", "torch.distributed.run")),
         bash=plan.activation.activated(("bash",)),
+        venvs=VENVS,
         runscript_env=plan.runscript_env,
         gpu_mask=_MASKS.get((plan.gpu_selection, plan.accelerator), ""),
         vendors=_VENDORS[plan.accelerator],

@@ -184,6 +184,48 @@ def test_check_takes_sites_and_quirks(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert (len(result["warnings"]), result["problems"]) == (1, [])
 
 
+def test_check_takes_directories_and_tells_a_fault_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """All below it, not the presets; what is wrong with a preset is said once, with how many files it is about."""
+    text = "name: A\nversion: '{0}'\npreset: p\nimage: {{sources: [x.sif]}}\n"
+    for number in (1, 2):
+        write(tmp_path / f"ec/A/A-{number}.yaml", text.format(number))
+    write(tmp_path / "ec/presets/p.yaml", "wrappers: [sh]\n")
+    write(tmp_path / "ec/sites/s.yaml", "accelerator: rocm\n")
+    write(tmp_path / "ec/.git/x.yaml", "a: [\n")
+    words = ["check", "--robot-paths", str(tmp_path / "ec")]
+    assert run([*words, str(tmp_path / "ec")]) == 0
+    captured = capfd.readouterr()
+    assert [line.partition(": ok: ")[2] for line in captured.out.splitlines()] == ["A/1", "A/2", "a site"]
+    assert captured.err == "== 3 of 3 files ok\n"
+    write(tmp_path / "ec/presets/p.yaml", "wrapers: [sh]\n")
+    quirk = write(tmp_path / "etc-sifmod.d/quirks/odd.yaml", "a: [\n")
+    bad = write(tmp_path / "ec/A/A-3.yaml", "name: A\n")
+    assert run([*words, str(tmp_path / "ec"), str(tmp_path / "none")]) == 5
+    captured = capfd.readouterr()
+    preset = f"{tmp_path}/ec/presets/p.yaml:1:1: wrapers: unknown key; did you mean wrappers? (2 files)"
+    assert captured.out.splitlines()[-1] == preset
+    assert f"{bad}:1:1: " in captured.out
+    assert captured.err == "== 1 of 5 files ok\n"
+    write(tmp_path / "ec/presets/p.yaml", "wrappers: [sh]\n")
+    assert run([*words, str(tmp_path / "ec/A")]) == 5
+    (told,) = [line for line in capfd.readouterr().out.splitlines() if str(quirk) in line]
+    assert told.endswith(" (2 files)")
+    assert run(["check", str(tmp_path / "ec/presets")]) == 4
+    assert "hint: presets are checked where they are used" in capfd.readouterr().out
+
+
+def test_check_of_some_variants(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = (
+        "name: A\nversion: '1'\nimage: {sources: [x.sif]}\nvariants: {a: {versionsuffix: -a}, b: {versionsuffix: -b}}\n"
+    )
+    file = str(write(tmp_path / "A-1.yaml", text))
+    for variants, modules in ((("b",), ["A/1-b"]), (("b", "a"), ["A/1-b", "A/1-a"]), (("all",), ["A/1-a", "A/1-b"])):
+        assert run(["check", file, *(f"--variant={name}" for name in variants)]) == 0
+        assert [line.split()[2] for line in capfd.readouterr().out.splitlines()] == modules
+    assert run(["check", file, "--variant", "c"]) == 5
+    assert "has no variant 'c'" in capfd.readouterr().out
+
+
 def test_install_and_show_warn(
     tmp_path: Path, images: Images, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,8 +296,10 @@ def test_what_is_found_is_in_the_draft() -> None:
         ("/var/spool/slurmd",), ("/opt/cray",), ("/usr/lib64/libcxi.so*",), ("/pfs", "/yes"), ("hsn0", "hsn1")
     )
     text = draft_site("yes", ("rocm", "/dev/kfd is there"), found)
+    text = text.replace("# group: ", "group: ").replace("# umask: ", "umask: ")
     node, problems = parse_yaml(text.encode(), "s.yaml")
     assert (problems, check_layer(SiteFile, node)) == ((), ())
+    assert (node.entries["group"].text, node.entries["umask"].text) == ("software", "0002")
     binds = {
         name: [item.entries["source"].text for item in group.items]
         for name, group in node.entries["binds"].entries.items()

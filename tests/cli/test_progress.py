@@ -2,22 +2,15 @@
 
 import os
 import pty
-import re
 import subprocess
 import sys
+import termios
 
 import pytest
 
-from sifmod.cli.progress import Pace, figures, log_lines, progress
+from sifmod.cli.progress import Pace, bar_line, figures, log_lines, progress
 
 LABEL = "copying a[b]c [bold]x.sif"
-CODE = f"""
-from sifmod.cli.progress import progress
-with progress(True) as update:
-    for done in range(0, 10_000_001, 100_000):
-        update({LABEL!r}, done, 10_000_000)
-    update("hashing x.sif", 5_000_000, 10_000_000)
-"""
 
 
 class Hands:
@@ -30,15 +23,11 @@ class Hands:
         return self.now
 
 
-def on_a_terminal(code: str) -> str:
-    """What a terminal shows of a program."""
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent_to_a_terminal(code))
-
-
-def sent_to_a_terminal(code: str) -> str:
-    """What a terminal gets of a program, with what moves its cursor and hides it."""
+def sent_to_a_terminal(code: str, columns: int = 100) -> str:
+    """What a terminal so wide gets of a program."""
     reader, terminal = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    termios.tcsetwinsize(terminal, (24, columns))
+    environment = {**os.environ, "TERM": "xterm"}
     process = subprocess.Popen([sys.executable, "-c", code], stderr=terminal, env=environment)
     os.close(terminal)
     shown = b""
@@ -104,8 +93,23 @@ def test_a_pace_is_that_of_the_last_seconds() -> None:
 def test_figures() -> None:
     assert figures(0, None, None) == ""
     assert figures(1000, None, 10.0) == "1.0 kB, 10 B/s"
-    assert figures(1_000_000, 61_000_000, 1_000_000.0) == "1.0 MB of 61.0 MB, 1.0 MB/s, 1:00 left"
-    assert figures(0, 61_000_000, 0.0) == "0 B of 61.0 MB, 0 B/s"
+    assert figures(1_000_000, 61_000_000, 1_000_000.0) == "  1 %, 1.0 MB of 61.0 MB, 1.0 MB/s, 1:00 left"
+    assert figures(0, 61_000_000, 0.0) == "  0 %, 0 B of 61.0 MB, 0 B/s"
+    assert figures(0, 7_384_000_000, 1_000_000.0).endswith(", 2:03:04 left")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize("what", ["copying x.sif", "downloading and converting " + "x" * 90, "漢字" * 40])
+def test_at_any_width_all_figures_are_there_and_it_is_one_line(what: str, columns: int) -> None:
+    beside = figures(999_900_000_000, 999_900_000_001, 999_900_000.0)
+    line = bar_line(what, 1, 2, beside, columns)
+    assert line.endswith(f"  {beside}")
+    assert sum(2 if each in "漢字" else 1 for each in line) < columns
+    assert line.startswith(what[:3])
+    if columns > 60:
+        assert line.count("━") == line.count("─") > 4 or line.count("━") + 1 == line.count("─")
+    assert len(bar_line(what, 1, 2, beside, 20)) < 20
+    assert bar_line("a\nb \x1b[2J", 0, None, "", columns) == "a b \\x1b[2J"
 
 
 def test_nothing_when_it_is_not_wanted(capfd: pytest.CaptureFixture[str]) -> None:
@@ -117,19 +121,42 @@ def test_nothing_when_it_is_not_wanted(capfd: pytest.CaptureFixture[str]) -> Non
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_bar_on_a_terminal() -> None:
-    shown = on_a_terminal(CODE)
-    assert LABEL in shown
-    assert "━" in shown
-    assert "10.0 MB of 10.0 MB" in shown or "5.0 MB of 10.0 MB" in shown
-    assert "==" not in shown
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_messages_stand_above_the_bar_and_nothing_is_torn(columns: int) -> None:
+    """Each piece between two erased lines is a bar that fits the line, or a message and its end."""
+    code = f"""
+import threading
+from sifmod.cli.output import say
+from sifmod.cli.progress import progress
+with progress(True) as update:
+    def go(what):
+        for done in range(0, 10_000_001, 10_000):
+            update(what, done, 10_000_000)
+    beside = threading.Thread(target=go, args=({LABEL!r},))
+    beside.start()
+    for number in range(20):
+        say(f"message {{number}}")
+    beside.join()
+    go("hashing x.sif")
+    say("the last")
+"""
+    pieces = sent_to_a_terminal(code, columns).split("\r\x1b[K")
+    messages = "".join(piece for piece in pieces if piece.startswith("=="))
+    assert messages.splitlines() == [*(f"== message {number}" for number in range(20)), "== the last"]
+    bars = [piece for piece in pieces if piece and not piece.startswith("==")]
+    assert bars[-1].startswith("hashing x.sif  ")
+    assert "100 %, 10.0 MB of 10.0 MB" in bars[-1]
+    for bar in bars:
+        assert bar.startswith((LABEL[:5], "hashing"))
+        assert len(bar) < columns
+        assert "\n" not in bar
 
 
 @pytest.mark.parametrize("error", ["", "raise ValueError", "raise KeyboardInterrupt"])
 def test_a_bar_ends_with_its_block(error: str) -> None:
-    """Also where that fails: the bar is gone, the cursor is back, and nothing is drawn any more."""
+    """Also where that fails: its line is empty, and nothing is drawn any more."""
     code = f"""
-import sys, time
+import sys
 from sifmod.cli.progress import progress
 try:
     with progress(True) as update:
@@ -138,10 +165,7 @@ try:
 except BaseException:
     pass
 print("then", file=sys.stderr, flush=True)
-time.sleep(0.5)  # a bar that goes on is drawn ten times a second
 """
     sent = sent_to_a_terminal(code)
-    assert "copying x.sif" in sent
-    drawn, then, after = sent.partition("then")
-    assert (then, after.strip()) == ("then", "")
-    assert drawn.rfind("\x1b[?25h") > drawn.rfind("\x1b[?25l") > -1
+    assert sent.startswith("\r\x1b[Kcopying x.sif  ")
+    assert sent.endswith(" 10 %, 1 B of 10 B\r\x1b[Kthen\r\n")

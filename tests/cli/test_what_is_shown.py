@@ -315,11 +315,11 @@ def test_a_cache_of_lmod_hides_what_is_newer(
 
 
 def test_figures_of_each_kind() -> None:
-    assert figures(0, 10, None) == "0 B of 10 B"
+    assert figures(0, 10, None) == "  0 %, 0 B of 10 B"
     assert figures(5, None, None) == "5 B"
     assert figures(0, None, 3.9) == "3 B/s"
-    assert figures(10, 100, 1.0) == "10 B of 100 B, 1 B/s, 1:30 left"
-    assert figures(10, 100, 0.9) == "10 B of 100 B, 0 B/s"
+    assert figures(10, 100, 1.0) == " 10 %, 10 B of 100 B, 1 B/s, 1:30 left"
+    assert figures(10, 100, 0.9) == " 10 %, 10 B of 100 B, 0 B/s"
 
 
 def test_lines_of_a_log_that_starts_over(capfd: pytest.CaptureFixture[str]) -> None:

@@ -97,7 +97,7 @@ def test_a_plan_of_everything(tmp_path: Path) -> None:
             available="here and there",
             conversion=ConversionPlan("zstd:3", (("mksquashfs", "4.6"),), TREE),
         ),
-        activation=Activation("source /x", "source /x"),
+        activation=Activation("source /x", "source /x", users_venv=True),
         binds=(
             Bind("/a", "/t", ("ro",)),
             Bind("/b", "/b", optional=True),
@@ -200,9 +200,10 @@ def test_what_the_runtime_is_told(tmp_path: Path) -> None:
     assert made.images_of("/r") == ("/r/big.sif", "/i/big.sif", "/j/big.sif")
     assert made.switch == "/software/Big-App+/1.5-x"
     assert made.place_of(7) == "/software/Big-App+/.generations/1.5-x/7"
-    assert made.activation.activated(("a", "b")) == ("bash", "-c", 'source /x && exec "$@"', "bash", "a", "b")
-    assert made.activation.activated(("/runscripts/a", "b")) == ("/runscripts/a", "b")
-    assert made.activation.activated(("/runscriptsx",))[0] == "bash"
+    plain = replace(made.activation, users_venv=False)
+    assert plain.activated(("a", "b")) == ("bash", "-c", 'source /x && exec "$@"', "bash", "a", "b")
+    assert plain.activated(("/runscripts/a", "b")) == ("/runscripts/a", "b")
+    assert plain.activated(("/runscriptsx",))[0] == "bash"
     assert Activation("source /x", "").activated(("a",)) == ("a",)
 
 

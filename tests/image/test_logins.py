@@ -16,7 +16,7 @@ from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import Place, token_servers
 from sifmod.image.registry.registry import Registry
-from sifmod.image.registry.retry import ONCE
+from sifmod.image.registry.retry import Patience
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.image.sources.kinds import parse
 from support.misbehaving import MANIFEST, Misbehaving, challenge, client, guarded, log_in
@@ -204,7 +204,7 @@ def in_the_clear(web: Misbehaving, own_home: Path, monkeypatch: pytest.MonkeyPat
 
 def through_proxy(settings: Settings) -> FetchError | None:
     try:
-        Registry(parse(f"docker://{NAME}/group/name:1.0"), settings, "amd64", ONCE).manifest()
+        Registry(parse(f"docker://{NAME}/group/name:1.0"), settings, "amd64", Patience(1, 1)).manifest()
     except FetchError as error:
         assert "secret" not in error.message + error.hint
         return error

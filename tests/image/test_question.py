@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.cli.main import run
+from sifmod.errors import FetchError
 from sifmod.image.fetch import announced_size
 from sifmod.image.oci.manifest import OCI_MANIFEST, SIF_LAYER
 from sifmod.image.settings import Settings
@@ -20,15 +22,14 @@ from support.images import Images
 from support.registry import Registry
 from support.web import Web, answer
 
-SMALL = "name: Far\nversion: '1'\nimage: {sources: ['docker://127.0.0.1:1/far:1']}\n"  # nobody listens there
 KINDS = {"docker": "application/vnd.oci.image.layer.v1.tar+gzip", "oras": SIF_LAYER}
 
 
 @pytest.fixture
-def easyconfig(tmp_path: Path) -> Path:
-    path = tmp_path / "Far-1.yaml"
-    path.write_text(SMALL)
-    return path
+def easyconfig(tmp_path: Path) -> Iterator[Path]:
+    """Of an image of 3 GB."""
+    with announcing("docker", 3_000_000_000) as (_, source):
+        yield written(tmp_path, source)
 
 
 def answered(answer: str, easyconfig: Path, terminal: str = "xterm") -> tuple[int, str]:
@@ -62,7 +63,7 @@ def test_the_question_and_its_answer_are_on_one_line(easyconfig: Path, own_home:
 def test_no_means_no(easyconfig: Path, own_home: Path) -> None:
     code, said = answered("n", easyconfig)
     assert code == 1, "nothing is wrong with an option"
-    assert "of unknown size (most are 2 to 20 GB) and would go to" in said
+    assert "is 3.0 GB large and would go to" in said
     assert "nothing was fetched" in said
     assert not (own_home / ".local").exists()
 
@@ -80,31 +81,15 @@ def test_yes_goes_on(easyconfig: Path) -> None:
     assert "no source of the image" in said
 
 
-def test_yes_on_the_command_line_and_a_chosen_prefix_need_no_question(easyconfig: Path, tmp_path: Path) -> None:
-    for option in (["--yes"], ["--prefix", str(tmp_path / "chosen")]):
-        command = [sys.executable, "-m", "sifmod", "install", str(easyconfig), *option]
-        result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-        assert result.returncode == 10, result.stderr
-
-
 @pytest.mark.parametrize(("size", "code"), [(2 * 10**9, 10), (2 * 10**9 + 1, 2)])
-def test_a_known_size_is_asked_about_from_2_gb(size: int, code: int, tmp_path: Path) -> None:
+def test_a_known_size_is_asked_about_from_2_gb(
+    size: int, code: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     image = tmp_path / "large.sif"
     with image.open("wb") as file:
         file.truncate(size)  # all holes, and no SIF: it is refused before it is copied
-    easyconfig = tmp_path / "Large-1.yaml"
-    easyconfig.write_text(f"name: Large\nversion: '1'\nimage: {{sources: [{image}]}}\n")
-    command = [sys.executable, "-m", "sifmod", "install", str(easyconfig)]
-    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    assert result.returncode == code, result.stderr
-    assert ("2.0 GB large" in result.stderr) == (code == 2)
-
-
-def install(easyconfig: Path, *options: str) -> tuple[int, str]:
-    """Exit code and standard error where nobody can be asked."""
-    command = [sys.executable, "-m", "sifmod", "install", str(easyconfig), *options]
-    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    return result.returncode, result.stderr
+    assert run(["install", str(written(tmp_path, str(image)))]) == code
+    assert ("2.0 GB large" in capfd.readouterr().err) == (code == 2)
 
 
 def written(tmp_path: Path, source: str) -> Path:
@@ -129,38 +114,79 @@ def announcing(kind: str, *sizes: int) -> Iterator[tuple[Web, str]]:
     web.stop()
 
 
-@pytest.mark.parametrize("kind", ["docker", "oras"])
-def test_a_registry_says_how_large_it_is(tmp_path: Path, own_home: Path, kind: str) -> None:
+def words(verb: str, source: str, tmp_path: Path) -> list[str]:
+    """The command line of a verb that fetches `source` into the store."""
+    return [verb, str(written(tmp_path, source)) if verb == "install" else source]
+
+
+@pytest.mark.parametrize(("verb", "kind"), [("install", "oras"), ("fetch", "docker"), ("new", "oras")])
+def test_each_verb_asks_and_knows_from_the_registry_how_large_it_is(
+    verb: str, kind: str, tmp_path: Path, own_home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     sizes = (2_000_000_000, 500_000_000) if kind == "docker" else (2_500_000_000,)
     before = disk_state(own_home)
     with announcing(kind, *sizes) as (web, source):
-        code, said = install(written(tmp_path, source))
-    assert code == 2, "an option is missing"
-    assert "is 2.5 GB large and would go to" in said
-    assert "no terminal to ask at; nothing was fetched" in said
-    assert "--prefix DIR" in said
-    assert "--yes" in said
-    assert [path for path, _ in web.asked] == ["/v2/far/manifests/1"]
-    assert disk_state(own_home) == before
+        assert run(words(verb, source, tmp_path)) == 2, "an option is missing"
+        said = capfd.readouterr().err
+        assert "is 2.5 GB large and would go to" in said
+        assert "no terminal to ask at; nothing was fetched" in said
+        assert "with --prefix DIR or SIFMOD_PREFIX=DIR, or repeat the command with --yes" in said
+        assert [path for path, _ in web.asked] == ["/v2/far/manifests/1"]
+        assert disk_state(own_home) == before
+        for option in (["--yes"], ["--prefix", str(tmp_path / "chosen")]):  # the answer does not matter
+            web.asked.clear()
+            assert run([*words(verb, source, tmp_path), *option]) in (10, 18)
+            assert "would go to" not in capfd.readouterr().err
+            assert [path for path, _ in web.asked].count("/v2/far/manifests/1") == 1
 
 
 @pytest.mark.parametrize("kind", ["docker", "oras"])
-def test_a_small_one_of_a_registry_is_not_asked_about(tmp_path: Path, own_home: Path, kind: str) -> None:
+def test_a_small_one_of_a_registry_is_not_asked_about(
+    tmp_path: Path, own_home: Path, kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     before = disk_state(own_home)
     with announcing(kind, 2_000_000_000) as (web, source):
-        code, said = install(written(tmp_path, source))
-    assert code == 10
+        assert run(["install", str(written(tmp_path, source))]) == 10
+    said = capfd.readouterr().err
     assert "answered 404" in said
     assert "would go to" not in said
     assert [path for path, _ in web.asked][:2] == ["/v2/far/manifests/1"] * 2
     assert disk_state(own_home) == before
 
 
-def test_nobody_is_asked_where_the_answer_does_not_matter(tmp_path: Path) -> None:
-    for options in (("--yes",), ("--prefix", str(tmp_path / "chosen"))):
-        with announcing("docker", 3_000_000_000) as (web, source):
-            assert install(written(tmp_path, source), *options)[0] in (10, 18)
-        assert [path for path, _ in web.asked].count("/v2/far/manifests/1") == 1
+@pytest.mark.parametrize("verb", ["install", "fetch", "new"])
+def test_what_no_server_has_is_told_before_any_question(
+    verb: str, tmp_path: Path, own_home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = disk_state(own_home)
+    with announcing("docker", 3_000_000_000) as (_, source):
+        there = source.removeprefix("docker://").partition("/")[0]
+        for wrong, reason in (
+            (f"{source}-wrong", "answered 404"),
+            (source.replace("far", "near"), "answered 404"),
+            (f"http://{there}/y.sif", "answered 404"),
+            ("docker://127.0.0.1:1/far:1", "Connection refused"),  # nobody listens there
+        ):
+            assert run(words(verb, wrong, tmp_path)) == 10
+            said = capfd.readouterr().err
+            assert said.count(reason) == 1
+            assert "\nhint: " in said
+            assert "would go to" not in said
+    assert disk_state(own_home) == before
+
+
+def test_a_web_server_says_how_large_it_is_and_a_library_does_not(
+    own_home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = disk_state(own_home)
+    with announcing("docker", 1) as (web, source):
+        web.answers["/x.sif"] = answer(200, b"x" * 10, {"Content-Length": "2500000000"})
+        host = source.removeprefix("docker://").partition("/")[0]
+        assert run(["fetch", f"http://{host}/x.sif"]) == 2
+    assert "is 2.5 GB large and would go to" in capfd.readouterr().err
+    assert run(["fetch", "library://group/collection/x:1"]) == 2
+    assert "is of unknown size (most are 2 to 20 GB) and would go to" in capfd.readouterr().err
+    assert disk_state(own_home) == before
 
 
 @pytest.mark.parametrize("kind", ["docker", "oras"])
@@ -191,15 +217,15 @@ def test_what_the_store_has_brings_nothing(
     before = prefix.state()
     assert size(named) == 0
     assert size(named, fresh=True) == announced
-    assert size(source.replace("question", "nothing")) is None
+    with pytest.raises(FetchError, match="no source of the image"):
+        size(source.replace("question", "nothing"))
     assert prefix.state() == before
 
 
 def test_an_image_of_a_registry_is_installed_without_a_question(
-    images: Images, registry: Registry, tmp_path: Path, own_home: Path
+    images: Images, registry: Registry, tmp_path: Path, own_home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     easyconfig = written(tmp_path, registry.push_layout(images.tiny_layout("no-question"), "no-question:1.0"))
-    code, said = install(easyconfig)
-    assert code == 0, said
-    assert "would go to" not in said
+    assert run(["install", str(easyconfig)]) == 0
+    assert "would go to" not in capfd.readouterr().err
     assert list((own_home / ".local" / "share" / "sifmod" / "images" / "sha256").glob("*.sif"))

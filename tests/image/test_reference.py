@@ -1,5 +1,7 @@
 """A source taken apart: every kind, and every text that is none."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -187,3 +189,23 @@ def test_any_text_is_a_reference_or_an_error_of_ours(scheme: str, rest: str) -> 
     assert isinstance(reference, Reference)
     assert reference.source == source
     assert reference.location
+
+
+@pytest.mark.parametrize(
+    ("source", "there"),
+    [
+        *(("ubuntu", True), ("ubuntu:22.04", True), ("ghcr.io/a/b:1", True), ("host:5000/a/b", True)),
+        *(("/a/b:1", False), ("x.sif", False), ("a:b.sif", False)),
+    ],
+)
+def test_the_name_of_an_image_without_its_scheme(
+    source: str, there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    hint = ""
+    try:
+        reference = parse(source)
+        reference.kind.local_sif(reference, ())
+    except FetchError as error:
+        hint = error.hint
+    assert (f"for an image in a registry write docker://{source}" in hint) is there

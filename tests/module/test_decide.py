@@ -8,6 +8,7 @@ from sifmod.config.load import load_easyconfig
 from sifmod.config.settings import load_site
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.plan import Activation, Bind, Plan, Wrapper
+from sifmod.module.render import render
 
 IMAGE = "image: {sources: [/x.sif]}\n"
 
@@ -171,3 +172,41 @@ def test_the_easyconfigs_gpu_selection_wins(
 def test_how_a_bind_is_spelled(bind: Bind, text: str) -> None:
     """Without its target only where that is the very same."""
     assert str(bind) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ()),
+        ("moduleclass: base", ()),
+        ("moduleclass: ai\nlicense: MIT", ("Category: ai", "License: MIT")),
+        ("moduleclass: ai\nwhatis: ['Category: mine', 'Keywords: a']", ("Category: mine", "Keywords: a")),
+    ],
+)
+def test_class_and_licence_are_said_in_lmods_words(
+    text: str, expected: tuple[str, ...], tmp_path: Path, environ: dict[str, str]
+) -> None:
+    plan = planned(tmp_path, environ, text)
+    assert plan.help.whatis == expected
+    for file in render(plan, 1):
+        if file.path.startswith("modulefile."):
+            assert [line for line in expected if line not in file.text] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "looked_for"),
+    [
+        ("", False),
+        ("user_software: true", True),
+        ("user_software: true\nvenv: /opt/venv", True),
+        ("user_software: true\nactivate: source /x", True),
+        ("user_software: true\npath: [/user-software/bin]", False),
+        ("user_software: true\nenv: {VIRTUAL_ENV: /user-software/venv/x}", False),
+    ],
+)
+def test_the_users_venv_is_looked_for_unless_the_easyconfig_says_where_it_is(
+    text: str, looked_for: bool, tmp_path: Path, environ: dict[str, str]
+) -> None:
+    activation = planned(tmp_path, environ, text).activation
+    assert activation.users_venv is looked_for
+    assert ("/user-software" in " ".join(activation.activated(("python",)))) is looked_for

@@ -209,18 +209,23 @@ def test_python_is_activated_by_a_command(images: Images, tmp_path: Path) -> Non
     assert not shell.stdout.startswith("|")
 
 
-@pytest.mark.parametrize("with_conda", ["source /opt/miniconda3/bin/activate pytorch", "true"])
-def test_conda_and_the_venv_are_activated_by_sourcing(images: Images, tmp_path: Path, with_conda: str) -> None:
+@pytest.mark.parametrize(
+    ("with_conda", "place"),
+    [("source /opt/miniconda3/bin/activate pytorch", "venv/mine"), ("true", "venv"), ("true", "mine"), ("true", ".")],
+)
+def test_conda_and_the_venv_are_activated_by_sourcing(
+    images: Images, tmp_path: Path, with_conda: str, place: str
+) -> None:
     directory = Runscripts(tmp_path, plan(accelerator="none", wrappers=())).directory
-    venv = tmp_path / "user-software" / "venv" / "mine"
+    venv = tmp_path / "user-software" / place
     (venv / "bin").mkdir(parents=True)
-    (venv / "bin" / "activate").write_text("VENV=/user-software/venv/mine\n")
+    (venv / "bin" / "activate").write_text(f"VENV={place}\n")
     binds = f"{directory}:/runscripts,{tmp_path}/user-software:/user-software"
     inside = (RUNTIME.path, "-q", "exec", "--env", f"WITH_CONDA={with_conda}", "-B", binds, images.python_sif)
     code = '. /runscripts/init-conda-venv; echo "${CONDA_PREFIX-none} $VENV ${sifmod_venv-unset}"'
     conda = "/opt/miniconda3/envs/pytorch" if with_conda != "true" else "none"
     result = run((*inside, "bash", "-c", code)).ok()
-    assert (result.stdout, result.stderr) == (f"{conda} /user-software/venv/mine unset\n", "")
+    assert (result.stdout, result.stderr) == (f"{conda} {place} unset\n", "")
 
 
 def test_activation_that_fails_runs_nothing(images: Images, tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from loads import unloads, users, visited
 from plans import publish
 from sifmod.cli.main import run as sifmod
 from sifmod.config.name import ModuleName
+from sifmod.module.plan import Activation, Wrapper
 from support.command import run
-from support.generation import make_generation
+from support.generation import find, make_generation
 from support.images import Images
 from support.module_tool import ModuleTool, Step
 from support.runtime import RUNTIME
@@ -111,6 +112,26 @@ def test_a_wrapper_finds_it_without_a_reload(
         assert now() == {"squashfs\n"}
         place.squashfs.unlink()
         assert now() == {"nothing\n"}
+
+
+def test_a_venv_there_goes_over_the_image(shared_tmp: Path, tiny: Path) -> None:
+    """Also where it is packed; without one all is as it was."""
+    wrappers = (Wrapper("in-sh", ("sh",)), Wrapper("mine", ("mine",)))
+    activation = Activation("true", "", users_venv=True)
+    wanted = tiny_plan(shared_tmp / "venv", user_software=True, activation=activation, wrappers=wrappers)
+    root = make_generation(wanted, tiny)
+    place = Place(root, shared_tmp / "the user's venv")
+    assert run((root / "bin/in-sh", "-c", 'echo "${VIRTUAL_ENV-none}"')).ok().stdout == "none\n"
+    program = place.directory / "venv/of mine/bin/mine"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\necho "$VIRTUAL_ENV $1"\n')
+    program.chmod(0o755)
+    (program.parent / "activate").touch()
+    assert run((root / "bin/mine", "a b")).ok().stdout == "/user-software/venv/of mine a b\n"
+    if RUNTIME.binds_squashfs:
+        run((find("mksquashfs"), place.directory, place.squashfs, "-quiet", "-no-progress")).ok()
+        shutil.rmtree(place.directory)
+        assert run((root / "bin/mine", "a b")).ok().stdout == "/user-software/venv/of mine a b\n"
 
 
 def test_a_directory_can_be_written_from_inside(somebody: Somebody, module: Path, place: Place) -> None:

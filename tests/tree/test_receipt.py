@@ -157,7 +157,7 @@ def test_stray_files_are_no_modules(tmp_path: Path) -> None:
 def test_listing_imports_only_what_is_cheap() -> None:
     code = "import sys, sifmod.actions.list; print(*sys.modules)"
     loaded = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True).stdout.split()
-    heavy = {"pydantic", "yaml", "jinja2", "requests", "click", "rich", "filelock", "subprocess", "threading"}
+    heavy = {"pydantic", "yaml", "jinja2", "requests", "click", "filelock", "subprocess", "threading"}
     assert not heavy & set(loaded)
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.actions.sources import check_sources
+from sifmod.config.find import SUFFIXES
 from sifmod.config.lint import lint_binds
-from sifmod.config.load import all_variants
+from sifmod.config.load import all_variants, load_easyconfig
 from sifmod.config.settings import LoadedSite
 from sifmod.errors import ConfigError, Problem
 from sifmod.module.decide import Choices, make_plan
@@ -25,9 +26,28 @@ class Checked:
     warnings: tuple[Problem, ...]  # what is odd about its binds
 
 
-def check(path: Path, site: LoadedSite) -> tuple[Checked, ...]:
-    """Every variant of an easyconfig, validated and rendered; raises ConfigError with every problem of the file."""
-    loaded = all_variants(path, site, os.environ)
+def files_below(directory: Path) -> tuple[str, ...]:
+    """What can be checked in a directory and below it: YAML files but presets, which mean something only where used.
+
+    Hidden directories are left out.
+    """
+    found: list[str] = []
+    for place, directories, files in os.walk(directory):
+        directories[:] = sorted(name for name in directories if name != "presets" and not name.startswith("."))
+        if Path(place).absolute().name != "presets":
+            found += [os.path.join(place, name) for name in sorted(files) if name.endswith(SUFFIXES)]  # noqa: PTH118
+    return tuple(found)
+
+
+def check(path: Path, site: LoadedSite, variants: tuple[str, ...] = ()) -> tuple[Checked, ...]:
+    """Every variant of an easyconfig, or those named, validated and rendered.
+
+    Raises ConfigError with every problem of the file, VariantError for a variant that it does not have.
+    """
+    if variants:
+        loaded = tuple(load_easyconfig(path, site, variant, {}, os.environ) for variant in variants)
+    else:
+        loaded = all_variants(path, site, os.environ)
     problems: dict[Problem, None] = {}
     for one in loaded:
         try:

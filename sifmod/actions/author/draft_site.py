@@ -27,6 +27,10 @@ accelerator: {accelerator}
 # Where modules and images go, and where images given by name are.
 # prefix: /appl/sifmod
 # image_dirs: [/appl/images]
+# The group that a new prefix is given to, whose members may change what is in it, and the umask of all that is made
+# there; without one all is as open as the prefix itself.
+# group: software
+# umask: '0002'
 """
 _BINDS = """
 # What a container sees beside the user's home directory. `optional: true` leaves one out where it is missing, as on a

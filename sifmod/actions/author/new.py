@@ -34,6 +34,7 @@ class NewOptions:
     version: str | None = None
     arch: str | None = None
     offline: bool = False
+    into_home: bool = False  # as for `fetch`
     own_name: bool = False  # it goes under its own name here: where that is taken, nothing is hashed
 
 
@@ -64,7 +65,7 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Repor
     path = reference.kind.local_sif(reference, site.site.image_dirs)
     is_local = path is not None
     if path is None:
-        wanted = FetchOptions(arch=options.arch, offline=options.offline)
+        wanted = FetchOptions(arch=options.arch, offline=options.offline, into_home=options.into_home)
         artifact = fetch(_absolute(reference), site.site, wanted, reporter)
         path, source = artifact.path, _of_artifact(reference, artifact)
         for note in artifact.notes:

@@ -1,11 +1,11 @@
 """The image of an install: the one that is there, or fetched."""
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from sifmod.actions.ask_home import ask_home
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.request import Request
@@ -13,7 +13,7 @@ from sifmod.actions.into_store import into_store
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
 from sifmod.digest import sha256_bytes
-from sifmod.errors import ImageError, ModuleError, OptionError, SifmodError, UnstartableError
+from sifmod.errors import ImageError, ModuleError, UnstartableError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.fetch import announced_size
@@ -22,7 +22,6 @@ from sifmod.image.sources.kinds import local_files
 from sifmod.image.startable import why_not_here
 from sifmod.module.plan import Plan
 from sifmod.module.quote import shell
-from sifmod.system import size_text
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
@@ -30,8 +29,6 @@ from sifmod.tree.provenance import FileState, FoundCommands, ImageChoice, file_s
 from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.store import Store
 from sifmod.tree.stored_image import keeper
-
-LARGE = 2 * 10**9  # bytes
 
 
 class ChosenImage(NamedTuple):
@@ -140,12 +137,14 @@ def _starts(path: Path, request: Request, reporter: Reporter) -> bool:
 def fetched_image(request: Request, layout: Layout, store: Store, reporter: Reporter) -> ChosenImage:
     """The image of the plan, fetched into the store unless it is there.
 
-    Raises what `fetch_image` does; OptionError or SifmodError where it should not go to the home directory.
+    Raises what `fetch_image` does, and what `ask_home` does.
     """
     plan, options = request.plan, request.options
     site = request.site.site
     settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force, startable=True)
-    _check_home(request, lambda: announced_size(plan.image, plan.runtime, store, settings), reporter)
+    if not options.into_home:
+        what = f"the image of {plan.module}"
+        ask_home(what, site, lambda: announced_size(plan.image, plan.runtime, store, settings), reporter)
     # before the fetch: what changes meanwhile is noticed by the next install
     choice = ImageChoice(image_request(plan), states=_states(plan))
     name = f"image-{plan.image.sha256 or choice.request}"
@@ -159,24 +158,6 @@ def fetched_image(request: Request, layout: Layout, store: Store, reporter: Repo
             f" `sifmod gc` there removes it then; --link copy keeps one for {plan.module}"
         )
     return ChosenImage(artifact, choice)
-
-
-def _check_home(request: Request, how_large: Callable[[], int | None], reporter: Reporter) -> None:
-    """Ask before a large image, or one of unknown size, goes to a home directory that was not chosen."""
-    plan, site = request.plan, request.site.site
-    if request.options.into_home or not site.prefix_is_default or not Path(plan.prefix).is_relative_to(Path.home()):
-        return
-    size = how_large()
-    if size is not None and size <= LARGE:
-        return
-    large = f"{size_text(size)} large" if size else "of unknown size (most are 2 to 20 GB)"
-    about = f"the image of {plan.module} is {large} and would go to {plan.prefix}, in your home directory"
-    choice = "choose a larger place with --prefix DIR or SIFMOD_PREFIX=DIR, or repeat the command with --yes"
-    agreed = reporter.confirm(about, f"Fetch it into {plan.prefix} all the same?")
-    if agreed is None:
-        raise OptionError(f"{about}, and there is no terminal to ask at; nothing was fetched", choice)
-    if not agreed:
-        raise SifmodError("nothing was fetched, as you chose", choice)
 
 
 def image_record(plan: Plan, artifact: Artifact) -> ImageRecord:

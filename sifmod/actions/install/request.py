@@ -7,11 +7,12 @@ from pathlib import Path
 
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.sources import check_sources
-from sifmod.config.find import find_easyconfig, is_path
+from sifmod.config.find import is_path
 from sifmod.config.kinds import SYNTAXES, Syntax, syntax_of
 from sifmod.config.lint import lint_binds
-from sifmod.config.load import LoadedEasyconfig, Overrides, load_easyconfig, with_digests
+from sifmod.config.load import LoadedEasyconfig, Overrides, load_easyconfig, variants_for, with_digests
 from sifmod.config.settings import LoadedSite
+from sifmod.config.wanted import wanted_easyconfig
 from sifmod.image.artifact import Artifact
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.origin import ImageOrigin
@@ -41,7 +42,7 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Reques
 
     Raises OSError, EasyconfigNotFoundError, ConfigError, VariantError, OptionError.
     """
-    path = find_easyconfig(easyconfig, site.site.robot_paths)
+    path = wanted_easyconfig(easyconfig, site.site)
     options = replace(options, asked=options.asked._replace(name="" if is_path(easyconfig) else easyconfig))
     source: Overrides = {"image.sources": (options.source,)} if options.source is not None else {}
     loaded = load_easyconfig(path, site, options.variant, source, os.environ)
@@ -51,6 +52,14 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Reques
     if before is not None:  # most likely the image that it will be
         loaded = with_digests(loaded, site, _digests(before.image.sha256, before.image.origin), os.environ)
     return _request(loaded, site, options)
+
+
+def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:
+    """What `--variant all` stands for: every variant for this site's architecture; None alone where there are none.
+
+    Raises EasyconfigNotFoundError, ConfigError; VariantError where none is for this architecture.
+    """
+    return variants_for(wanted_easyconfig(easyconfig, site.site), site.site)
 
 
 def with_image(request: Request, artifact: Artifact) -> Request:

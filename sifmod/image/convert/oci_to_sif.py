@@ -28,7 +28,6 @@ from sifmod.image.oci.image import OciImage, open_image
 from sifmod.image.program import ask
 from sifmod.image.registry.mirrors import own_place, source_of
 from sifmod.image.registry.registry import Registry
-from sifmod.image.registry.retry import ONCE
 from sifmod.image.startable import reads, why_not
 from sifmod.image.stored import Tools, stored
 from sifmod.module.origin import ImageOrigin
@@ -78,11 +77,11 @@ def pinned(request: Request) -> Fetched | None:
 def announced(request: Request) -> int:
     """Bytes of the layers that a docker reference names; 0 where the store has the image as it would be made now.
 
-    Asks once, for manifests alone. Raises FetchError or ImageError.
+    Asks for manifests alone. Raises FetchError or ImageError.
     """
     if pinned(request) is not None:
         return 0
-    manifest = Registry(request.reference, request.settings, request.image.arch, ONCE).manifest()
+    manifest = Registry(request.reference, request.settings, request.image.arch).manifest()
     how = _compression(request)
     if stored(request, manifest.digest, how.text, _tools(how)):
         return 0

@@ -3,7 +3,6 @@
 import difflib
 import http.client
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -22,7 +21,7 @@ from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import Place, places, token_servers
 from sifmod.image.registry.network import SlowError, TransientError, causes
 from sifmod.image.registry.pace import within
-from sifmod.image.registry.retry import PATIENCE, Attempts, Patience
+from sifmod.image.registry.retry import PATIENCE, Patience, patiently
 from sifmod.image.settings import Settings
 
 _DEEPEST = 4  # indexes inside indexes
@@ -169,19 +168,10 @@ class Registry:
             else:
                 return found
         try:
-            return self._patiently(lambda: ask(origin))
+            return patiently(lambda: ask(origin), self._patience)
         except FetchError as error:
             error.message += "".join(failures)
             raise
-
-    def _patiently(self, ask: Callable[[], _Result]) -> _Result:
-        attempts = Attempts(self._patience)
-        while True:
-            try:
-                return ask()
-            except TransientError as error:
-                answered = " answered " in error.message
-                time.sleep(attempts.failed(error, progress=False, answered=answered))
 
     def _resolve(self, repository: Repository) -> Manifest:
         reference = self._reference

@@ -1,10 +1,15 @@
 """Retry: how often, and after how long, the same bytes are asked for again."""
 
 import random
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sifmod.errors import FetchError
 from sifmod.image.registry.network import TransientError
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -18,7 +23,6 @@ class Patience:
 
 
 PATIENCE = Patience()
-ONCE = Patience(attempts=1, first_attempts=1)
 
 
 class Attempts:
@@ -40,3 +44,13 @@ class Attempts:
             raise FetchError(f"{error.message} ({self.fruitless} attempts)", error.hint) from error
         longest = min(self._patience.delay * 2.0 ** max(0, self.fruitless - 1), self._patience.longest_delay)
         return max(longest * random.uniform(0.5, 1), error.retry_after or 0.0)  # noqa: S311  no secret
+
+
+def patiently(ask: Callable[[], _Result], patience: Patience = PATIENCE) -> _Result:
+    """What `ask` gives, tried again after a TransientError; raises FetchError where enough attempts gave nothing."""
+    attempts = Attempts(patience)
+    while True:
+        try:
+            return ask()
+        except TransientError as error:
+            time.sleep(attempts.failed(error, progress=False, answered=" answered " in error.message))

@@ -15,7 +15,7 @@ from sifmod.errors import FetchError
 from sifmod.image.convert.sif.header import check_sif
 from sifmod.image.disk import reading, reserve, writing
 from sifmod.image.fetched import Fetched, Request
-from sifmod.image.reference import Reference, refused
+from sifmod.image.reference import Reference, in_a_registry, refused
 from sifmod.image.sink import Sink
 from sifmod.image.source_kind import Directories, SourceKind, nothing, says_nothing, size_here
 from sifmod.image.startable import check_startable
@@ -49,11 +49,18 @@ def _find(reference: Reference, directories: Directories, is_there: Callable[[Pa
 
 
 def _local_sif(reference: Reference, image_dirs: Directories) -> Path:
-    """A bare name is a file in the current directory, else in the image directories; FetchError where it is in none."""
+    """A bare name is a file in the current directory, else in the image directories; FetchError where it is in none.
+
+    So for a path that is not there and is spelled like an image in a registry.
+    """
+    hint = in_a_registry(reference.source)
     if found := _find(reference, (".", *image_dirs), Path.is_file):
+        if hint and not found.exists():
+            raise FetchError(f"there is no file {reference.source}", hint)
         return found
     where = ", ".join(image_dirs) or "no image_dirs are set"
-    raise FetchError(f"there is no file {reference.location} here, nor in the site's image directories ({where})")
+    message = f"there is no file {reference.location} here, nor in the site's image directories ({where})"
+    raise FetchError(message, hint)
 
 
 def _announced(request: Request) -> int | None:

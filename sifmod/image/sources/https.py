@@ -10,7 +10,7 @@ from sifmod.image.reference import Reference, is_loopback, refused
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.pace import TIMEOUTS, Timeouts
-from sifmod.image.registry.retry import PATIENCE, Patience
+from sifmod.image.registry.retry import PATIENCE, Patience, patiently
 from sifmod.image.source_kind import SourceKind, no_files, nothing, says_nothing
 
 
@@ -44,6 +44,17 @@ def download(request: Request, timeouts: Timeouts = TIMEOUTS, patience: Patience
     return download_sif(request, remote, patience=patience)
 
 
+def _announced(request: Request) -> int | None:
+    """Bytes of the file as the server states them before it sends any; None where it does not. Raises FetchError."""
+
+    def ask() -> str:
+        with Http().resource(request.reference.location, Netrc())({}) as response:
+            return response.headers.get("Content-Length", "")
+
+    stated = patiently(ask)
+    return int(stated) if stated.isascii() and stated.isdecimal() and len(stated) < 20 else None
+
+
 HTTPS = SourceKind(
     name="https",
     schemes=("https", "http"),
@@ -55,6 +66,6 @@ HTTPS = SourceKind(
     open=None,
     describe=says_nothing,
     pinned=nothing,
-    announced=nothing,
+    announced=_announced,
     fetch=download,
 )

@@ -5,7 +5,7 @@ import re
 
 from sifmod.config.shown import shown
 from sifmod.errors import FetchError
-from sifmod.image.reference import Reference, refused
+from sifmod.image.reference import Reference, in_a_registry, refused
 from sifmod.image.sources.build import BUILD
 from sifmod.image.sources.docker import DOCKER
 from sifmod.image.sources.docker_archive import DOCKER_ARCHIVE
@@ -68,5 +68,6 @@ def local_files(image: ImagePlan) -> tuple[str, ...]:
 
 def _unknown(source: str, scheme: str) -> FetchError:
     close = difflib.get_close_matches(scheme.lower(), _SCHEMES, 1)
-    meant = f"did you mean {close[0]}:?" if close else f"known are {', '.join(f'{name}:' for name in _SCHEMES)}."
+    known = f"known are {', '.join(f'{name}:' for name in _SCHEMES)}"
+    meant = f"did you mean {close[0]}:?" if close else f"{in_a_registry(source) or known}."
     return refused(source, f"unknown scheme {scheme}:", f"{meant} For a file of that name write ./ before it")

@@ -11,7 +11,7 @@ from sifmod.image.oci.manifest import SIF_LAYER, Descriptor, Manifest
 from sifmod.image.reference import Reference, parse_repository
 from sifmod.image.registry.mirrors import source_of
 from sifmod.image.registry.registry import Registry
-from sifmod.image.registry.retry import ONCE, PATIENCE, Patience
+from sifmod.image.registry.retry import PATIENCE, Patience
 from sifmod.image.settings import Settings
 from sifmod.image.source_kind import SourceKind, no_files, nothing
 from sifmod.image.stored import damaged, stored
@@ -48,14 +48,14 @@ def _pinned(request: Request) -> Fetched | None:
 
 
 def _announced(request: Request) -> int:
-    """Bytes of the SIF that the reference names; 0 where the store has it. Asks once, for manifests alone.
+    """Bytes of the SIF that the reference names; 0 where the store has it. Asks for manifests alone.
 
     Raises FetchError or ImageError.
     """
     if _pinned(request) is not None:
         return 0
     reference, settings = request.reference, request.settings
-    registry = Registry(reference, settings, request.image.arch, ONCE)
+    registry = Registry(reference, settings, request.image.arch)
     layer = _sif_layer(registry.manifest(), reference.source)
     there = not settings.fresh and request.store.find(layer.digest.removeprefix("sha256:"))
     return 0 if there else layer.size
