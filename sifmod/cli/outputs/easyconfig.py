@@ -22,7 +22,7 @@ class Imported(TypedDict):
     """An easyconfig made from another tool's file."""
 
     source: Source
-    path: Annotated[Path | None, Field(description="of the easyconfig; null where that of the same content failed")]
+    path: Annotated[Path, Field(description="of the easyconfig")]
     module: ModuleName
     notes: Notes
 
