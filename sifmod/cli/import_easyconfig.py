@@ -9,11 +9,36 @@ from sifmod.cli.options import json_option, site_options
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, metavar="FILE|DIRECTORY...")
-@click.option("-o", "--output", metavar="DIRECTORY", default=".", help="Write the easyconfigs here (default: here).")
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIRECTORY",
+    default=".",
+    help="Write the easyconfigs here (default: the current directory); it is made where it is missing.",
+)
+@click.option(
+    "--name-from",
+    type=click.Choice(["path", "whatis"]),
+    default="path",
+    help="Name a Lua modulefile's module by its path, NAME/VERSION.lua (default), or by what it says of itself.",
+)
+@click.option(
+    "--module-tree",
+    metavar="DIRECTORY",
+    help="What users give to `module use`, for Lua modulefiles that are not NAME/VERSION.lua right below it.",
+)
 @click.option("--force", is_flag=True, help="Replace easyconfigs that are there.")
 @site_options
 @json_option
-def command(files: tuple[str, ...], output: str, force: bool, as_json: bool, **site: str | None) -> int:
+def command(
+    files: tuple[str, ...],
+    output: str,
+    name_from: str,
+    module_tree: str | None,
+    force: bool,
+    as_json: bool,
+    **site: str | None,
+) -> int:
     """Turn files of other tools into easyconfigs, and print their paths.
 
     A LUMI EasyBuild .eb, a container.yaml of singularity-hpc, or an NGC or Biocontainers Lua modulefile; of a directory
@@ -24,19 +49,32 @@ def command(files: tuple[str, ...], output: str, force: bool, as_json: bool, **s
     from sifmod.actions.author.import_easyconfig import convert, find_sources, write
     from sifmod.cli.context import load_facts
     from sifmod.cli.main import show_error
-    from sifmod.cli.output import echo, print_json, say
+    from sifmod.cli.output import counted, echo, print_json, say
     from sifmod.errors import ConfigError, OptionError
+    from sifmod.imports.modulefile import Naming
 
     directory = Path(output)
-    if not directory.is_dir():
-        raise OptionError(f"there is no directory {directory}", f"mkdir -p {directory}")
+    if directory.exists() and not directory.is_dir():
+        raise OptionError(f"{directory} is not a directory")
+    if module_tree and not Path(module_tree).is_dir():
+        raise OptionError(f"--module-tree: there is no directory {module_tree}")
+    naming = Naming(name_from == "whatis", Path(module_tree) if module_tree else None)
     results: list[dict[str, object]] = []
-    worst = 0
-    for one in convert(find_sources(tuple(map(Path, files))), load_facts(site)):
+    worst, repeated = 0, 0
+    written: dict[Path, str] = {}
+    for one in convert(find_sources(tuple(map(Path, files))), load_facts(site), naming):
         path, problem = "", one.problem
+        if one.same_as:
+            repeated += 1
+            path = written.get(one.same_as, "")
+            notes = (f"the same as {one.same_as}, imported once",)
+            results.append(
+                {"source": str(one.source), "path": path, "module": one.module, "notes": notes, "problem": ""}
+            )
+            continue
         if not problem:
             try:
-                path = str(write(one, directory, force))
+                path = written[one.source] = str(write(one, directory, force))
             except OptionError as error:
                 worst, problem = max(worst, error.exit_code), f"{error.message}; {error.hint}"
         else:
@@ -51,6 +89,8 @@ def command(files: tuple[str, ...], output: str, force: bool, as_json: bool, **s
             say(f"{one.source}: {note}")
         if not as_json:
             echo(path)
+    if repeated:
+        say(f"{counted(repeated, 'file')} of the same content as another: imported once")
     if as_json:
         print_json(results)
     return worst

@@ -7,7 +7,8 @@ from pathlib import Path
 from sifmod.imports.budget import Budget, CannotImportError, Imported, Value, read_text
 from sifmod.imports.container import Found
 from sifmod.imports.easybuild_scripts import Scripts, sanity_commands, take_commands
-from sifmod.imports.lua import HOLE, read_lua, text_of
+from sifmod.imports.lua import read_lua
+from sifmod.imports.lua_value import HOLE, text_of
 from sifmod.imports.python import Constants, evaluate
 from sifmod.imports.python_text import Python
 

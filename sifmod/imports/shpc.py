@@ -9,7 +9,7 @@ from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError
 from sifmod.imports.budget import CannotImportError, Imported, Value
 from sifmod.imports.command import MOST, NAME, WithOptions, is_for_a_shell, options, without_arguments, wrapper
-from sifmod.imports.container import OPTIONAL, optional
+from sifmod.imports.container import OPTIONAL, optional, vendor
 
 _SHA256 = re.compile("sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -135,10 +135,8 @@ def _accelerator(recipe: dict[str, Node], source: str, notes: list[str]) -> dict
             notes.append(f"features.{name[:60]} is no feature that sifmod knows")
     if features.get("gpu") is not True:
         return {"accelerator": "none"}
-    if re.search(r"rocm|amdih|\bamd\b", source):
-        return {"accelerator": "rocm"}
-    if re.search(r"nvcr\.io|nvidia|cuda", source):
-        return {"accelerator": "cuda"}
+    if said := vendor(source):
+        return {"accelerator": said}
     notes.append("features.gpu does not say for whose GPUs: without `accelerator` the site's is meant")
     return {}
 

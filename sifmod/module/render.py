@@ -77,6 +77,12 @@ def host_variables(plan: Plan, root: str) -> tuple[tuple[str, str], ...]:
     return tuple({**own, **dict(plan.host_env), **own}.items())
 
 
+def default_variables(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """The variables that a load sets where the user has none of that name; what the module sets itself is not among."""
+    own = {name for name, _ in host_variables(plan, "/")}
+    return tuple((name, value) for name, value in plan.default_env if name not in own)
+
+
 def image_variables(module: ModuleName) -> tuple[str, ...]:
     """The variables that hold the image's path."""
     return ("SIF", f"SIF{module.variable}")
@@ -115,6 +121,7 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
         ),
         "conflicts": tuple(conflict[i : i + CONFLICTS_A_CALL] for i in range(0, len(conflict), CONFLICTS_A_CALL)),
         "family": plan.family,
+        "depends_on": plan.depends_on,
         "key": state_key(plan.module),
         "runtime": plan.runtime.kind,
         "reinstall": launch.reinstall(plan, launch.PREFIX),
@@ -126,6 +133,7 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
         "path_inside": launch.prepend_path(plan),
         "env_inside": launch.container_env(plan),
         "env": host_variables(plan, launch.ROOT),
+        "default_env": default_variables(plan),
     }
 
 
@@ -166,11 +174,11 @@ def _text(text: str, syntax: Syntax) -> str:
 
 def _check(plan: Plan) -> None:
     """Module tools print names unquoted: hold them to what the configuration promises."""
-    for name in (plan.module.name, plan.module.version, *plan.conflict):
+    for name in (plan.module.name, plan.module.version, *plan.conflict, *plan.depends_on):
         _match("[A-Za-z0-9][A-Za-z0-9._+/-]*", name, "a module's name")
     if plan.family is not None:
         _match("[A-Za-z0-9][A-Za-z0-9_]*", plan.family, "the name of a family")
-    for name, value in (*host_variables(plan, "/"), *launch.container_env(plan)):
+    for name, value in (*host_variables(plan, "/"), *plan.default_env, *launch.container_env(plan)):
         _match("[A-Za-z_][A-Za-z0-9_]*", name, "a variable's name")
         if re.search(r"[\x00-\x1f\x7f]", value):
             raise ModuleError(f"the value of {name} holds a line break or another control character: {value!r}")

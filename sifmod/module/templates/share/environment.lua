@@ -262,7 +262,17 @@ end
 
 local environment = {}
 
--- Load what a module wants: { runtime, binds, path_inside, set = { NAME = value… }, generation }.
+-- Add to what a module sets those of its defaults that neither the user nor another module has a value for.
+local function set_defaults(state, want)
+   for name, text in pairs(want.default or {}) do
+      local users = state.base[name]
+      if users == nil then users = getenv(name) end
+      for _, other in pairs(state.wants) do users = users or other.set[name] end
+      if not users then want.set[name] = text end
+   end
+end
+
+-- Load what a module wants: { runtime, binds, path_inside, set = { NAME = value… }, default, generation }.
 function environment.load(key, want)
    local state = read_state()
    if state.unknown then
@@ -270,6 +280,7 @@ function environment.load(key, want)
    end
    respect_changes(state)
    remove(state, key)
+   set_defaults(state, want)
    state.keys[#state.keys + 1], state.wants[key] = key, want
    apply(state, {})
 end
