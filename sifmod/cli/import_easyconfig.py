@@ -51,7 +51,7 @@ def command(
     from sifmod.cli.main import show_error
     from sifmod.cli.output import counted, echo, print_json, say
     from sifmod.errors import ConfigError, OptionError
-    from sifmod.imports.modulefile import Naming
+    from sifmod.imports.modulefile_name import Naming
 
     directory = Path(output)
     if directory.exists() and not directory.is_dir():
