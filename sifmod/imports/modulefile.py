@@ -42,7 +42,7 @@ def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
     sources = _sources(module, read)
     notes = module.found.notes
     keys = described(read, place, notes)
-    keys |= beside(read, place, (place.name, str(keys["name"])), notes)
+    keys |= beside(read, place, str(keys["name"]), notes)
     keys |= {"image": {"sources": sources}} | _gpus(module, sources) | module.found.keys()
     if module.wrappers:
         keys["wrappers"] = tuple(wrapper(name, shlex.join(command)) for name, command in module.wrappers.items())

@@ -53,8 +53,9 @@ class Place:
         return parts[-1] if len(parts) > 1 and any((self.tree / spec).glob("*.lua")) else spec
 
 
-def beside(read: Read, place: Place, own: tuple[str, str], notes: list[str]) -> dict[str, Value]:
+def beside(read: Read, place: Place, name: str, notes: list[str]) -> dict[str, Value]:
     """The modules that it conflicts with, those that it needs, and its family."""
+    own = (name, place.name, f"{place.name}/{place.version}")
     conflicts, needed = list[str](), list[str]()
     family = ""
     for call in read.calls:
