@@ -273,7 +273,7 @@ proc sifmod_remove {state key} {
 
 # A want with those of its defaults set that neither the user nor another module has a value for.
 proc sifmod_with_defaults {state want} {
-    dict for {name text} [dict get $want default] {
+    dict for {name text} [sifmod_or $want {} default] {
         set users [sifmod_or $state [sifmod_get $name] base $name]
         foreach other [dict values [dict get $state wants]] {lappend users {*}[sifmod_or $other {} set $name]}
         if {![llength $users]} {dict set want set $name [list $text]}
