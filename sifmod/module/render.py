@@ -77,12 +77,6 @@ def host_variables(plan: Plan, root: str) -> tuple[tuple[str, str], ...]:
     return tuple({**own, **dict(plan.host_env), **own}.items())
 
 
-def default_variables(plan: Plan) -> tuple[tuple[str, str], ...]:
-    """The variables that a load sets where the user has none of that name; what the module sets itself is not among."""
-    own = {name for name, _ in host_variables(plan, "/")}
-    return tuple((name, value) for name, value in plan.default_env if name not in own)
-
-
 def image_variables(module: ModuleName) -> tuple[str, ...]:
     """The variables that hold the image's path."""
     return ("SIF", f"SIF{module.variable}")
@@ -133,7 +127,7 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
         "path_inside": launch.prepend_path(plan),
         "env_inside": launch.container_env(plan),
         "env": host_variables(plan, launch.ROOT),
-        "default_env": default_variables(plan),
+        "default_env": plan.default_env,
     }
 
 
@@ -148,7 +142,6 @@ def _whatis(plan: Plan) -> tuple[str, ...]:
 
 def _help(plan: Plan) -> str:
     """What the module says about itself to a person; see launch.ROOT for the paths in it."""
-    distributed = f'{plan.runtime.kind} {plan.verb} "$SIF" conda-python-distributed'
     return _help_template().render(
         description=plan.help.description.strip(),
         commands=", ".join(wrapper.name for wrapper in plan.wrappers),
@@ -156,7 +149,7 @@ def _help(plan: Plan) -> str:
         gpus=plan.gpus_per_node if plan.accelerator != "none" else 0,
         modules=launch.MODULES,
         module=str(plan.module),
-        job=distributed if "conda-python-distributed" in plan.runscripts else "python",
+        job=_job(plan),
         bind_variable=f"{launch.prefixes(plan.runtime)[-1]}_BIND",
         user_software=plan.user_software,
         contents=", ".join(f"{name} {version}" for name, version in plan.help.contents),
@@ -165,6 +158,19 @@ def _help(plan: Plan) -> str:
         reinstall=launch.reinstall(plan, launch.PREFIX),
         urls=tuple(url for url in (plan.help.homepage, *plan.help.docurls) if url),
     )
+
+
+def _job(plan: Plan) -> str:
+    """The command of the job script in the help: Python's where the image has a Python to use, else one of its own."""
+    inside = f'{plan.runtime.kind} {plan.verb} "$SIF"'
+    names = [
+        wrapper.name for wrapper in plan.wrappers if wrapper.command != (f"{launch.RUNSCRIPTS_TARGET}/{wrapper.name}",)
+    ]
+    activated = plan.activation.with_conda != "true"
+    if activated or {"python", "python3", "torchrun"} & set(names):
+        distributed = "conda-python-distributed" in plan.runscripts
+        return f"{inside} conda-python-distributed train.py" if distributed else "python train.py"
+    return names[0] if names else f"{inside} COMMAND"
 
 
 def _text(text: str, syntax: Syntax) -> str:

@@ -17,6 +17,7 @@ Ends with 1 where a difference was not told. Needs Lmod.
 
 import argparse
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -125,7 +126,9 @@ def imported(directory: Path, configuration: Configuration) -> list[Converted]:
 
 def told(what: str, found: list[Converted]) -> None:
     """Counts of a tree."""
-    refused = Counter(one.problem for one in found if one.problem)
+    refused = Counter(
+        re.sub(r"^\S+ gives another module \S+:", "another:", one.problem) for one in found if one.problem
+    )
     made = [one for one in found if not one.problem]
     named = [one for one in made if one.source.suffix == ".lua"]
     kept = [one for one in named if one.module == f"{one.source.parent.name}/{one.source.stem}"]

@@ -262,13 +262,13 @@ end
 
 local environment = {}
 
--- Add to what a module sets those of its defaults that neither the user nor another module has a value for.
+-- Add to what a module sets those of its defaults that nobody has a value for: the user, another module, itself.
 local function set_defaults(state, want)
    for name, text in pairs(want.default or {}) do
-      local users = state.base[name]
-      if users == nil then users = getenv(name) end
-      for _, other in pairs(state.wants) do users = users or other.set[name] end
-      if not users then want.set[name] = text end
+      local value = state.base[name]
+      if value == nil then value = getenv(name) end
+      for _, other in pairs(state.wants) do value = value or other.set[name] end
+      want.set[name] = want.set[name] or (not value and text or nil)
    end
 end
 

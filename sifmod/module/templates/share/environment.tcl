@@ -271,12 +271,14 @@ proc sifmod_remove {state key} {
     return $state
 }
 
-# A want with those of its defaults set that neither the user nor another module has a value for.
+# A want with those of its defaults set that nobody has a value for: the user, another module, itself.
 proc sifmod_with_defaults {state want} {
     dict for {name text} [sifmod_or $want {} default] {
-        set users [sifmod_or $state [sifmod_get $name] base $name]
-        foreach other [dict values [dict get $state wants]] {lappend users {*}[sifmod_or $other {} set $name]}
-        if {![llength $users]} {dict set want set $name [list $text]}
+        set values [sifmod_or $state [sifmod_get $name] base $name]
+        foreach other [concat [list $want] [dict values [dict get $state wants]]] {
+            lappend values {*}[sifmod_or $other {} set $name]
+        }
+        if {![llength $values]} {dict set want set $name [list $text]}
     }
     return $want
 }

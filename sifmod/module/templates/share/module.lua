@@ -85,7 +85,7 @@ local function show(module)
    local values, names = variables(module, first_file(module.image) or module.image[1]), {}
    local users = user_software(module)
    for name, text in pairs(module.default_env or {}) do
-      if (os.getenv(name) or text) == text then values[name] = text end
+      if (os.getenv(name) or text) == text then values[name] = values[name] or text end
    end
    for name in pairs(values) do names[#names + 1] = name end
    table.sort(names)

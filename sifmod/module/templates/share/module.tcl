@@ -80,7 +80,7 @@ proc sifmod_show {module} {
     if {$image eq {}} {set image [lindex [dict get $module image] 0]}
     set values [sifmod_variables $module $image]
     dict for {name text} [sifmod_or $module {} default_env] {
-        if {[getenv $name $text] eq $text} {dict set values $name $text}
+        if {[sifmod_or [array get ::env] $text $name] eq $text} {dict set values $name [sifmod_or $values $text $name]}
     }
     foreach name [lsort [dict keys $values]] {setenv $name [dict get $values $name]}
     foreach list [sifmod_lists] {
@@ -119,7 +119,10 @@ proc sifmod_lmod {module} {
     if {[module-info mode load]} {
         set want [sifmod_want $module]
         dict for {name text} [dict get $want default] {
-            if {![info exists ::env($name)]} {dict set want set $name [list $text]; lappend defaults $name}
+            if {![info exists ::env($name)] && ![dict exists $want set $name]} {
+                dict set want set $name [list $text]
+                lappend defaults $name
+            }
         }
     } else {
         set want [dict create binds {} path_inside {} set {}]
