@@ -42,9 +42,9 @@ def command(
     """Turn files of other tools into easyconfigs, and print their paths.
 
     A LUMI EasyBuild .eb, a container.yaml of singularity-hpc, or an NGC or Biocontainers Lua modulefile; of a directory
-    all that are in it. They are read, never run. What could not be carried over stands at the top of each easyconfig
-    and on standard error. A file that cannot be turned into an easyconfig that `sifmod check` accepts is refused with
-    the reason; the others are written, and the exit code is 5.
+    all that are in it. They are read, never run. A modulefile keeps the name under which users load it. What could not
+    be carried over stands at the top of each easyconfig and on standard error. A file that cannot be turned into an
+    easyconfig that `sifmod check` accepts is refused with the reason; the others are written, and the exit code is 5.
     """
     from sifmod.actions.author.import_easyconfig import convert, find_sources, write
     from sifmod.cli.context import load_facts

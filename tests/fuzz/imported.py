@@ -185,7 +185,9 @@ class Comparison:
         self.seen: Counter[str] = Counter()
 
     def of(self, chosen: list[Converted]) -> int:
-        for one in chosen:
+        for number, one in enumerate(chosen):
+            if number and not number % 50:
+                print(f"   {number} compared: {dict(sorted(self.seen.items()))}", flush=True)
             differences = list(self.differences(one))
             for what, detail, is_told in differences:
                 self.seen[f"{what}: {'told' if is_told else 'DIFFERENT'}"] += 1
