@@ -4,6 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
+from sifmod.config.easyconfig import variable_problem
 from sifmod.imports.budget import CannotImportError, Imported, Value, read_text
 from sifmod.imports.command import MOST, wrapper
 from sifmod.imports.container import vendor
@@ -86,8 +87,10 @@ def _directories(read: Read) -> frozenset[str]:
 def _sources(module: Module, read: Read) -> tuple[str, ...]:
     """The image by its file name, for the site's image directories, and where the commands take it from."""
     texts = [text for text in read.texts if len(text) < MOST]
-    named = next((text for text in texts if SOURCE.fullmatch(text) and not _IMAGE_FILE.fullmatch(text)), "")
-    used = next(iter(module.sources), "") or named
+    named = [text for text in texts if SOURCE.fullmatch(text) and not _IMAGE_FILE.fullmatch(text)]
+    if any(_IMAGE_FILE.fullmatch(text) for text in texts):  # any other URL is that of a page
+        named = [text for text in named if not text.startswith("http") or text.endswith((".sif", ".simg"))]
+    used = next(iter((*module.sources, *named)), "")
     file = used.rpartition("/")[2] if {HOLE, SOMEWHERE} & set(used) else used
     if not _IMAGE_FILE.fullmatch(file):
         file = next((text for text in texts if _IMAGE_FILE.fullmatch(text)), "")
@@ -165,8 +168,9 @@ def _set(module: Module, name: str, value: str, unset: set[str]) -> list[str]:
     if isinstance(value, Default):
         own |= {name, inside} & {value.variable} if value.whole else set()
         unset = {*unset, value.variable}
-    if own:
+    if own and not variable_problem(inside, inside=False):
         module.found.default(inside, str(value))
     else:
         module.found.set(name, str(value))
+        own = set()
     return [f"{one} counts as not set" for one in sorted(unset - own)]

@@ -63,7 +63,10 @@ def beside(read: Read, place: Place, name: str, notes: list[str]) -> dict[str, V
             conflicts += [one for one in map(place.ours, map(str.strip, call.texts)) if one not in own]
         elif call.function in MODULES:
             runtimes = [text for text in call.texts if re.search("singularity|apptainer", text, re.IGNORECASE)]
-            needed += [place.ours(text) for text in map(str.strip, call.texts) if text not in runtimes]
+            others = [place.ours(text) for text in map(str.strip, call.texts) if text not in runtimes]
+            needed += others
+            if others and not call.sure:
+                notes.append(f"line {call.line}: {call.function} hangs on a condition, and is taken without it")
             if runtimes:
                 notes.append(f"{call.function}: the runtime is the one of the site")
         elif call.function == "family" and call.texts:

@@ -79,6 +79,10 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
             "line 1: unload is not carried over",
         ),
     ),
+    'if capture("x") then load("y") load("apptainer") end': (
+        {"depends_on": ("y",)},
+        ("load: the runtime is the one of the site", "line 1: load hangs on a condition, and is taken without it"),
+    ),
     'depends_on(capture("x"))': ({}, ("depends_on: '?' is no module's name",)),
     # variables
     'setenv("A", "b") pushenv("C", 3)': ({"host_env": {"A": "b", "C": "3"}}, ()),
@@ -140,6 +144,10 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     'if not os.getenv("B") then setenv("A", "b") end': (
         {"host_env": {"A": "b"}},
         ("line 1: setenv is taken without its condition: B counts as not set",),
+    ),
+    'if not os.getenv("APPTAINER_BIND") then setenv("APPTAINER_BIND", "/a") end': (
+        {"binds": ({"source": "/a", "optional": True},)},
+        (OPTIONAL, "line 1: setenv is taken without its condition: APPTAINER_BIND counts as not set"),
     ),
     'append_path("R_LIBS_USER", "/a") append_path("R_LIBS_USER", "/b")': (
         {"default_env": {"R_LIBS_USER": "/a:/b"}},
@@ -299,6 +307,7 @@ def test_both_verbs_are_told(tmp_path: Path) -> None:
         ('local a = "file:/d/x"', "file:/d/x", "d", False),
         ('local a = "/opt/d/x.sif"', "/opt/d/x.sif", "d", False),
         ('local a = "x.sif"', "x.sif", "", False),
+        ('local a, b = "https://x.example/d/docs", "x.sif"', "x.sif", "", False),
     ],
 )  # fmt: skip
 def test_the_image(text: str, source: str, publisher: str, told: bool, tmp_path: Path) -> None:
@@ -373,7 +382,7 @@ def test_words_that_are_there_on_a_condition_are_left_out_of_others(tmp_path: Pa
 
 
 def test_an_image_that_nothing_fetches(tmp_path: Path) -> None:
-    for uri in ("shub://d/x", "http://x.example/d/x", "docker://https://x.example/d/x"):
+    for uri in ("shub://d/x", "http://x.example/d/x.sif", "docker://https://x.example/d/x"):
         with pytest.raises(CannotImportError, match=f"its image is {uri}, which sifmod cannot fetch"):
             read(tmp_path, f'local a = "{uri}"')
         made = read(tmp_path, f'local image, a = "x.sif", "{uri}"')
