@@ -61,12 +61,11 @@ def command(
     naming = Naming(name_from == "whatis", Path(module_tree) if module_tree else None)
     results: list[dict[str, object]] = []
     worst, repeated = 0, 0
-    written: dict[Path, str] = {}
     for one in convert(find_sources(tuple(map(Path, files))), load_facts(site), naming):
         path, problem = "", one.problem
         if one.same_as:
             repeated += 1
-            path = written.get(one.same_as, "")
+            path = str(directory / one.filename)
             notes = (f"the same as {one.same_as}, imported once",)
             results.append(
                 {"source": str(one.source), "path": path, "module": one.module, "notes": notes, "problem": ""}
@@ -74,7 +73,7 @@ def command(
             continue
         if not problem:
             try:
-                path = written[one.source] = str(write(one, directory, force))
+                path = str(write(one, directory, force))
             except OptionError as error:
                 worst, problem = max(worst, error.exit_code), f"{error.message}; {error.hint}"
         else:
