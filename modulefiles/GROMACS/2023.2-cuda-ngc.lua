@@ -25,7 +25,7 @@ A job script:
   module use ]==] .. word(prefix .. "/modules") .. [==[
 
   module load GROMACS/2023.2-cuda-ngc
-  srun python train.py
+  srun gmx
 
 More directories inside:
   export APPTAINER_BIND=SOURCE:TARGET

@@ -25,7 +25,7 @@ A job script:
   module use ]==] .. word(prefix .. "/modules") .. [==[
 
   module load LAMMPS/15Jun2023-cuda-ngc
-  srun python train.py
+  srun lmp
 
 More directories inside:
   export APPTAINER_BIND=SOURCE:TARGET

@@ -25,7 +25,7 @@ A job script:
   module use ]==] .. word(prefix .. "/modules") .. [==[
 
   module load LAMMPS/4May2022-rocm-amd130
-  srun python train.py
+  srun lmp
 
 More directories inside:
   export SINGULARITY_BIND=SOURCE:TARGET

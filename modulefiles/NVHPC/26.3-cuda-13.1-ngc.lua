@@ -25,7 +25,7 @@ A job script:
   module use ]==] .. word(prefix .. "/modules") .. [==[
 
   module load NVHPC/26.3-cuda-13.1-ngc
-  srun python train.py
+  srun nvc
 
 More directories inside:
   export APPTAINER_BIND=SOURCE:TARGET

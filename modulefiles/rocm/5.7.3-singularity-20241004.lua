@@ -25,7 +25,7 @@ A job script:
   module use ]==] .. word(prefix .. "/modules") .. [==[
 
   module load rocm/5.7.3-singularity-20241004
-  srun python train.py
+  srun singularity exec "$SIF" COMMAND
 
 More directories inside:
   export SINGULARITY_BIND=SOURCE:TARGET

@@ -25,7 +25,7 @@ A job script:
   module use ]==] .. word(prefix .. "/modules") .. [==[
 
   module load rocm/6.2.2-singularity-20241007
-  srun python train.py
+  srun singularity exec "$SIF" COMMAND
 
 More directories inside:
   export SINGULARITY_BIND=SOURCE:TARGET

@@ -77,6 +77,8 @@ def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices, quirks: tupl
         gpu_selection=easyconfig.gpu_selection or site.gpu_selection,
         gpus_per_node=site.gpus_per_node,
         cache_directory=site.cache_directory,
+        default_env=_merged(easyconfig.default_env),
+        depends_on=easyconfig.depends_on,
         wrappers_auto=easyconfig.wrappers_auto,
     )
 

@@ -185,6 +185,8 @@ class Plan:
     gpus_per_node: int = 4  # as Slurm counts them; for the job script in the help
     cache_directory: str = ""  # of compilers and kernels, on the node; "": decided at run time
     prefix_named: bool = False  # by --prefix
+    default_env: tuple[tuple[str, str], ...] = ()  # on the host, where the user has none of that name; sorted by name
+    depends_on: tuple[str, ...] = ()  # modules that are loaded with this one
     wrappers_auto: bool = False  # more wrappers are found in the image
 
     def binds_of(self, root: str) -> tuple[Bind, ...]:

@@ -10,7 +10,7 @@ from sifmod.config.kinds import Syntax, stub_path
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.module import quote
-from sifmod.module.plan import MODULES, PREFIX, ROOT, File, Plan
+from sifmod.module.plan import MODULES, PREFIX, ROOT, RUNSCRIPTS_TARGET, File, Plan
 from sifmod.module.scripts import scripts
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
@@ -115,6 +115,7 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
         ),
         "conflicts": tuple(conflict[i : i + CONFLICTS_A_CALL] for i in range(0, len(conflict), CONFLICTS_A_CALL)),
         "family": plan.family,
+        "depends_on": plan.depends_on,
         "key": state_key(plan.module),
         "runtime": plan.runtime.kind,
         "reinstall": plan.reinstall(PREFIX),
@@ -126,6 +127,7 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
         "path_inside": plan.prepend_path,
         "env_inside": plan.container_env,
         "env": host_variables(plan, ROOT),
+        "default_env": plan.default_env,
     }
 
 
@@ -140,7 +142,6 @@ def _whatis(plan: Plan) -> tuple[str, ...]:
 
 def _help(plan: Plan) -> str:
     """What the module says about itself to a person; see plan.ROOT for the paths in it."""
-    distributed = f'{plan.runtime.kind} {plan.verb} "$SIF" conda-python-distributed'
     return _help_template().render(
         description=plan.help.description.strip(),
         commands=", ".join(wrapper.name for wrapper in plan.wrappers),
@@ -148,7 +149,7 @@ def _help(plan: Plan) -> str:
         gpus=plan.gpus_per_node if plan.accelerator != "none" else 0,
         modules=MODULES,
         module=str(plan.module),
-        job=distributed if "conda-python-distributed" in plan.runscripts else "python",
+        job=_job(plan),
         bind_variable=f"{plan.runtime.prefixes[-1]}_BIND",
         user_software=plan.user_software,
         contents=", ".join(f"{name} {version}" for name, version in plan.help.contents),
@@ -159,6 +160,17 @@ def _help(plan: Plan) -> str:
     )
 
 
+def _job(plan: Plan) -> str:
+    """The command of the job script in the help: Python's where the image has a Python to use, else one of its own."""
+    inside = f'{plan.runtime.kind} {plan.verb} "$SIF"'
+    names = [wrapper.name for wrapper in plan.wrappers if wrapper.command != (f"{RUNSCRIPTS_TARGET}/{wrapper.name}",)]
+    activated = plan.activation.with_conda != "true"
+    if activated or {"python", "python3", "torchrun"} & set(names):
+        distributed = "conda-python-distributed" in plan.runscripts
+        return f"{inside} conda-python-distributed train.py" if distributed else "python train.py"
+    return names[0] if names else f"{inside} COMMAND"
+
+
 def _text(text: str, syntax: Syntax) -> str:
     """Lmod puts the texts of a Tcl modulefile between `[===[` and `]===]` and evaluates that: keep the end apart."""
     return text.replace("]=", "] =") if syntax == "tcl" else text
@@ -166,11 +178,11 @@ def _text(text: str, syntax: Syntax) -> str:
 
 def _check(plan: Plan) -> None:
     """Module tools print names unquoted: hold them to what the configuration promises."""
-    for name in (plan.module.name, plan.module.version, *plan.conflict):
+    for name in (plan.module.name, plan.module.version, *plan.conflict, *plan.depends_on):
         _match("[A-Za-z0-9][A-Za-z0-9._+/-]*", name, "a module's name")
     if plan.family is not None:
         _match("[A-Za-z0-9][A-Za-z0-9_]*", plan.family, "the name of a family")
-    for name, value in (*host_variables(plan, "/"), *plan.container_env):
+    for name, value in (*host_variables(plan, "/"), *plan.default_env, *plan.container_env):
         _match("[A-Za-z_][A-Za-z0-9_]*", name, "a variable's name")
         if re.search(r"[\x00-\x1f\x7f]", value):
             raise ModuleError(f"the value of {name} holds a line break or another control character: {value!r}")

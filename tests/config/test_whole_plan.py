@@ -36,6 +36,7 @@ activate: source /x
 binds: ['/a:/t:ro', {{source: /b, optional: true}}]
 env: {{A: mine, C: mine}}
 host_env: {{H: mine}}
+default_env: {{Z: one, Y: two}}
 runscript_env: {{R: mine}}
 path: [/one, /two]
 wrappers: [python, list-packages, python, {{ip: "python -m 'I P'"}}, make-squashfs, {{unmake-squashfs: own}}, auto]
@@ -44,6 +45,7 @@ user_software: true
 gpu_selection: localid
 runscripts: [get-master, start-shell, get-master]
 conflict: [Other]
+depends_on: [Needed/1]
 family: fam
 sanity_check: {{commands: ['true'], paths: [/p]}}
 """
@@ -110,6 +112,7 @@ def test_a_plan_of_everything(tmp_path: Path) -> None:
             ("PYTHONNOUSERSITE", "1"), ("PYTHONPATH", ""),
         ),
         host_env=(("H", "mine"), ("S", "site")),
+        default_env=(("Y", "two"), ("Z", "one")),
         path=("/one", "/two"),
         wrappers=(
             Wrapper("python", ("python",)),
@@ -120,6 +123,7 @@ def test_a_plan_of_everything(tmp_path: Path) -> None:
         runscripts=("get-master", "start-shell", "list-packages"),
         runscript_env=(("Q", "site"), ("R", "mine")),
         conflict=("Other",),
+        depends_on=("Needed/1",),
         family="fam",
         help=Help(
             description="what it is",
