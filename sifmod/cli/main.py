@@ -50,12 +50,25 @@ class Verbs(click.Group):
         """The verbs in the order of their use."""
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one verb; None when there is no such verb."""
         if cmd_name not in VERBS:
             return None
         command: click.Command = importlib.import_module(f"sifmod.cli.{VERBS[cmd_name][0]}").command
-        return command
+        if ctx.resilient_parsing:
+            from sifmod.cli.complete import completing
+
+            return completing(command, cmd_name)
+        from sifmod.cli.verb import explained
+
+        return explained(command)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What sifmod is, and what to begin with."""
+        from sifmod.cli.verb import write_examples
+
+        super().format_help_text(ctx, formatter)
+        write_examples("", formatter, "Begin with")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the verbs without importing them."""
