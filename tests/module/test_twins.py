@@ -134,6 +134,9 @@ def test_the_module_of_sifmod_itself(module_tool: ModuleTool) -> None:
     step = module_tool.run(f"module load sifmod/{__version__}", TWINS)
     assert (step.code, step.stderr) == (0, "")
     assert step.environment["PATH"].split(":")[0] == str(ROOT / ".venv" / "bin")
+    pages, *rest = step.environment["MANPATH"].split(":")
+    assert pages == str(ROOT / ".venv" / "share" / "man")
+    assert "" in rest  # the machine's own
 
 
 def own(name: str) -> bool:
