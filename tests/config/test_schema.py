@@ -48,7 +48,7 @@ def valid(value: Any, schema: dict[str, Any]) -> bool:
                 ok = not isinstance(value, str) or len(value) <= wanted
             case "minLength":
                 ok = not isinstance(value, str) or len(value) >= wanted
-            case "title" | "description" | "$schema" | "$defs":
+            case "title" | "description" | "examples" | "$schema" | "$defs":
                 ok = True
             case _:
                 raise AssertionError(f"unknown keyword {keyword}")
