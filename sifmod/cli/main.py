@@ -70,6 +70,13 @@ class Verbs(click.Group):
         super().format_help_text(ctx, formatter)
         write_examples("", formatter, "Begin with")
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """How to read on, and where the tutorial is that was installed with sifmod."""
+        super().format_epilog(ctx, formatter)
+        tutorial = os.path.join(sys.prefix, "share", "doc", "sifmod", "tutorial.md")  # noqa: PTH118
+        if os.path.exists(tutorial):  # noqa: PTH110 (pathlib would be imported for it)
+            formatter.write(f"\n  `man sifmod`, and a tutorial of ten minutes:\n  {tutorial}\n")
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the verbs without importing them."""
         with formatter.section("Commands"):

@@ -2,6 +2,7 @@
 
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -57,6 +58,8 @@ def test_sifmod_alone_leads_to_three_commands(capfd: pytest.CaptureFixture[str])
     at = shown.index("Begin with:")
     assert [line.split("  ")[1].split()[1] for line in shown[at + 1 : at + 4]] == ["doctor", "search", "install"]
     assert at < shown.index("Commands:")
+    tutorial = Path(sys.prefix, "share", "doc", "sifmod", "tutorial.md")
+    assert (f"  {tutorial}" in shown) is tutorial.exists()
 
 
 def offered(line: str) -> list[str]:
