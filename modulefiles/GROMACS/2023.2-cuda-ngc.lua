@@ -1,5 +1,5 @@
 -- GROMACS/2023.2-cuda-ngc: written by sifmod from GROMACS-2023.2-cuda-ngc.yaml; a reinstall replaces it.
-local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "" -- an earlier stub says nothing
 local root = prefix .. "/software/GROMACS/.generations/2023.2-cuda-ngc/1"
 local function word(text) -- of a shell
    return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
@@ -48,7 +48,9 @@ if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
 end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
-   assert(loadfile(root .. "/share/module.lua"))() {
+   local run = loadfile(root .. "/share/module.lua")
+   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install GROMACS-2023.2-cuda-ngc.yaml" .. " installs it") end
+   run() {
       key = "GROMACS",
       root = root,
       runtime = "apptainer",

@@ -1,5 +1,5 @@
 -- NeMo/25.11-cuda-13.0-ngc: written by sifmod from NeMo-25.11-cuda-13.0-ngc.yaml; a reinstall replaces it.
-local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "" -- an earlier stub says nothing
 local root = prefix .. "/software/NeMo/.generations/25.11-cuda-13.0-ngc/1"
 local function word(text) -- of a shell
    return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
@@ -47,7 +47,9 @@ if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
 end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
-   assert(loadfile(root .. "/share/module.lua"))() {
+   local run = loadfile(root .. "/share/module.lua")
+   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install NeMo-25.11-cuda-13.0-ngc.yaml" .. " installs it") end
+   run() {
       key = "NeMo",
       root = root,
       runtime = "apptainer",

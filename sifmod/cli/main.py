@@ -63,12 +63,32 @@ class Verbs(click.Group):
         """The verbs in the order of their use."""
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one verb; None when there is no such verb."""
         if cmd_name not in VERBS:
             return None
         command: click.Command = importlib.import_module(f"sifmod.cli.{VERBS[cmd_name][0]}").command
-        return command
+        if ctx.resilient_parsing:
+            from sifmod.cli.complete import completing
+
+            return completing(command, cmd_name)
+        from sifmod.cli.verb import explained
+
+        return explained(command)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What sifmod is, and what to begin with."""
+        from sifmod.cli.verb import write_examples
+
+        super().format_help_text(ctx, formatter)
+        write_examples("", formatter, "Begin with")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """How to read on, and where the tutorial is that was installed with sifmod."""
+        super().format_epilog(ctx, formatter)
+        tutorial = os.path.join(sys.prefix, "share", "doc", "sifmod", "tutorial.md")  # noqa: PTH118
+        if os.path.exists(tutorial):  # noqa: PTH110 (pathlib would be imported for it)
+            formatter.write(f"\n  `man sifmod`, and a tutorial of ten minutes:\n  {tutorial}\n")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the verbs without importing them."""

@@ -17,6 +17,7 @@ _KEPT_OUT = ("PYTHONPATH", "LD_PRELOAD")  # the host's do not reach the containe
 _DEVICES = {"nv": "/dev/nvidiactl", "nvccli": "/dev/nvidiactl", "rocm": "/dev/kfd"}
 _NEEDS = {"conda-python-distributed": "get-master", "torchrun-distributed": "get-master"}  # one that calls another
 _SOURCED = ("init-conda-venv",)  # by a shell, and not to be run
+_INSTALLERS = ("pip", "pip3")
 # where libraries keep what they compile at run time, and the directory for it
 _CACHES = {
     "any": (("TRITON_CACHE_DIR", "triton"), ("TORCHINDUCTOR_CACHE_DIR", "inductor")),
@@ -67,7 +68,9 @@ def scripts(plan: Plan, number: int) -> tuple[File, ...]:
 
 def _wrapper(plan: Plan, name: str, command: tuple[str, ...]) -> File:
     words = plan.activation.activated(command)
-    text = _TEMPLATES.get_template("scripts/wrapper").render(launcher=LAUNCHER, command=words)
+    text = _TEMPLATES.get_template("scripts/wrapper").render(
+        launcher=LAUNCHER, command=words, installs=name in _INSTALLERS, start=f"{plan.runtime.kind} {plan.verb}"
+    )
     return File(f"bin/{name}", text, executable=True)
 
 

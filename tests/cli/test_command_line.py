@@ -139,7 +139,9 @@ def test_an_unknown_variable_is_refused_by_every_verb(
 
 def test_the_schema_is_json(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["schema"]) == 0
-    assert "image" in json.loads(capfd.readouterr().out)["properties"]
+    properties = json.loads(capfd.readouterr().out)["properties"]
+    assert "image" in properties
+    assert "lumi-g1" in properties["preset"]["examples"]  # which an editor completes
 
 
 def test_doctor_looks_and_changes_nothing(own_home: Path, capfd: pytest.CaptureFixture[str]) -> None:

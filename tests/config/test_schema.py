@@ -52,7 +52,7 @@ def valid(value: Any, schema: dict[str, Any]) -> bool:
                 ok = not isinstance(value, dict) or len(value) >= wanted
             case "maxProperties":
                 ok = not isinstance(value, dict) or len(value) <= wanted
-            case "title" | "description" | "$schema" | "$defs":
+            case "title" | "description" | "examples" | "$schema" | "$defs":
                 ok = True
             case _:
                 raise AssertionError(f"unknown keyword {keyword}")
