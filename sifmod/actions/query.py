@@ -16,7 +16,7 @@ _BOTH = re.compile(rf"([a-z][a-z0-9_+-]*?)[-=@/:]*{_VERSION.pattern}")  # cuda12
 _EXPRESSION = re.compile(r"[\\^$|()]|\.[*+]")
 _CUDA, _ROCM = ("cuda",), ("rocm",)
 _ACCELERATORS = {"cuda": _CUDA, "nvidia": _CUDA, "rocm": _ROCM, "amd": _ROCM, "gpu": (*_CUDA, *_ROCM), "cpu": ("none",)}
-_LISTED_AS = {"pytorch": "torch", "nvidia": "cuda", "amd": "rocm", "py": "python"}
+_LISTED_AS = {"pytorch": "torch", "py": "python"}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sifmod.actions.search import Found
     from sifmod.config.settings import LoadedSite
 
-_WHERE, _WHAT = 15, 20  # columns that are left for them, if names allow
+_WHERE, _WHAT = 15, 16  # columns that are left for them, if names allow
 _ACCELERATORS = {"none": "cpu"}
 
 
@@ -88,7 +88,7 @@ def _as_json(found: "Found") -> dict[str, object]:
             "contents": each.contents,
             "sources": each.sources,
             "public": each.public is not None,
-            "available": each.available,
+            "available": each.available or None,
         }
         for each in found.variants
     ]
@@ -144,12 +144,21 @@ def fitted(rows: "Sequence[Row]", width: int) -> list[str]:
         names = max((len(row.name) for row in rows if len(row.name) + _WHAT + 2 <= middle), default=0)
     lines = []
     for row in rows:
-        name = row.name if len(row.name) <= middle else f"{row.name[: middle // 2]}…{row.name[-((middle - 1) // 2) :]}"
+        name = _cut(row.name, middle)
         room = middle - max(len(name), names) - 2
-        what = _short(row.what, room) if room >= min(len(row.what), _WHAT // 2) else ""
+        what = _short(row.what, room) if room >= min(len(row.what), _WHAT) else ""
         left = f"{name:{names}}  {what}"[:middle]
         lines.append(f"{left:{middle}}  {row.accelerator:{accelerators}}  {_short(row.where, wheres)}".rstrip())
     return lines
+
+
+def _cut(name: str, room: int) -> str:
+    """The module's name, or its version and the end of its versionsuffix, which tells it from its neighbours."""
+    if len(name) <= room:
+        return name
+    version = name.find("-", name.find("/") + 1)
+    head = min(version if version > 0 else room, room // 2)
+    return f"{name[:head]}…{name[head + 1 - room :]}"
 
 
 def _short(text: str, room: int) -> str:

@@ -81,6 +81,7 @@ PYTORCH_2_2_0 = [
         ("jax numpy 2.2", [f"jax/{each}-python-3.12-singularity-20250404" for each in NUMPY_2_2]),
         ("lumi-g2 pytorch 2.5", ["PyTorch/2.5.1-rocm-6.2.3-python-3.12-singularity-20241125"]),
         ("machine learning nvcr.io 2.10", ["PyTorch/2.10.0-cuda-13.1-python-3.12-ngc-25.12"]),
+        ("amd 2.14", ["PyTorch/2.14.0-rocm-10.1.0-python-3.12"]),
         ("docker.io/rocm 2.14", ["PyTorch/2.14.0-rocm-10.1.0-python-3.12"]),
         ("pytorch*2.13.0*", [f"PyTorch/2.13.0{end}" for end in PYTORCH_2_13]),
         ("laif 20251219", ["PyTorch/2.9.1-rocm-6.4.4-python-3.12-laif-20251219"]),
