@@ -58,7 +58,7 @@ def test_lines_fit_the_terminal() -> None:
     alike = [Row(f"PyTorch/2.2.2-rocm-5.6.1{more}-singularity-20240404", WHAT, "rocm", "x") for more in ("", "-vllm")]
     assert fitted(alike, 50) == [
         "PyTorch/2.2.2…-5.6.1-singularity-20240404  rocm  x",
-        "PyTorch/2.2.2….1-vllm-singularity-20240404  rocm  x",
+        "PyTorch/2.2.2…1-vllm-singularity-20240404  rocm  x",
     ]
     assert fitted(ROWS[2:], 0) == [f"{ROWS[2].name}  It  cpu  x"]
 
