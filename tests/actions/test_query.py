@@ -74,7 +74,7 @@ PYTORCH_2_2_0 = [
         ("ngc 24.01", NGC_24_01),
         ("nvcr.io/nvidia/pytorch:24.01-py3", NGC_24_01),
         ("vllm 0.4.0 lumi", LUMI_2_2_2),
-        ("vllm 2.2.2 lumi", LUMI_2_2_2),  # the keywords of others name it too
+        ("2.2.2 vllm lumi", LUMI_2_2_2),  # the keywords of others name it too
         ("tensorflow horovod lumi", HOROVOD),
         ("AlphaFold", ALPHAFOLD),
         ("jax 0.4.35", ["jax/0.4.35-rocm-6.2.4-python-3.12-singularity-20250404"]),
