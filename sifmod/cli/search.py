@@ -40,8 +40,8 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> int:
     cuda, amd, rocm and cpu are accelerators. A number is a version: of the word before it (cuda 12.4, python 3.12),
     else of the module (2.2 is any 2.2.x). `*` and `?` stand for any letters of a name. --accelerator is one word more.
 
-    A line is the module, what it is, its accelerator, and where the image comes from; an image that is "not public"
-    is to be had at its own site only. On a terminal lines are as wide as that, elsewhere nothing is shortened.
+    A line is the module, what it is, its accelerator, and where its image comes from. "not public" is an image without
+    a source on a network. On a terminal the lines fit its width; in a pipe nothing is shortened.
     """
     from sifmod.actions.query import ask
     from sifmod.actions.search import find_all

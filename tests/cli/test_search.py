@@ -146,6 +146,23 @@ def test_easyconfigs_of_a_site_are_read_as_they_are(tmp_path: Path, capfd: pytes
     assert f"{bad}:2:10: version: " in str(found["problems"])
 
 
+def test_an_accelerator_is_one_word_more(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["search", "--accelerator", "none", "pytorch"]) == 0
+    assert [line.split()[0] for line in capfd.readouterr().out.splitlines()] == [
+        "PyTorch/2.2.0-cpu",
+        "PyTorch/2.13.0-cpu",
+    ]
+
+
+def test_text_of_others_does_not_steer_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = 'name: Odd\nversion: "1"\naccelerator: none\ndescription: "a\u202eb"\nimage: {sources: [x.sif]}\n'
+    write(tmp_path / "Odd-1.yaml", text)
+    assert run(["search", "--robot-paths", str(tmp_path), "odd"]) == 0
+    assert capfd.readouterr().out == "Odd/1  a\\u202eb  cpu  not public: x.sif\n"
+    assert run(["search", "\x1b[2J"]) == 1
+    assert "\x1b" not in capfd.readouterr().err
+
+
 def test_settings_that_are_wrong_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
