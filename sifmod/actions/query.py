@@ -16,7 +16,6 @@ _BOTH = re.compile(rf"([a-z][a-z0-9_+-]*?)[-=@/:]*{_VERSION.pattern}")  # cuda12
 _EXPRESSION = re.compile(r"[\\^$|()]|\.[*+]")
 _CUDA, _ROCM = ("cuda",), ("rocm",)
 _ACCELERATORS = {"cuda": _CUDA, "nvidia": _CUDA, "rocm": _ROCM, "amd": _ROCM, "gpu": (*_CUDA, *_ROCM), "cpu": ("none",)}
-_LISTED_AS = {"pytorch": "torch", "nvidia": "cuda", "amd": "rocm", "py": "python"}
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Term:
     word: str
     version: str = ""
     typed: str = ""  # both, where they were one word
-    package: bool = False  # the word is a package of some image, and the version is that package's
+    package: bool = False  # the word is a module's name or a package of some image, and the version is that one's
     of: Literal["typed", "module", "anything"] = "typed"  # whose version it may be
 
     def __str__(self) -> str:
@@ -49,8 +48,9 @@ def ask(everything: Sequence[Found], words: Iterable[str]) -> Answer:
     the same (`cuda 2.4` finds PyTorch 2.4 for CUDA), or that of anything in the image. A file with problems answers by
     its name.
     """
-    packages = {name for found in everything for each in found.variants for name, _ in each.components}
-    terms = tuple(replace(term, package=not packages.isdisjoint(_names(term))) for term in parse(words))
+    modules = [each for found in everything for each in found.variants]
+    packages = {name for each in modules for name in (each.name.lower(), *(name for name, _ in each.components))}
+    terms = tuple(replace(term, package=term.word in packages) for term in parse(words))
     if found := _answering(everything, terms):
         return Answer(found)
     versions = " and ".join(term.version for term in terms if term.version)
@@ -101,7 +101,7 @@ def _fits(module: Offered, stem: str, term: Term) -> bool:
     if term.typed:
         names = f"{module.module} {stem} {' '.join(module.keywords)}".lower()
         plain = re.search(rf"\b{re.escape(term.typed)}(?![0-9])", names) is not None
-        if plain or not (term.package or term.word in module.name.lower()):  # lumi-g2 is a name
+        if plain or not term.package:  # lumi-g2 is a name
             return plain
     if term.word and not _has_word(module, stem, term):
         return False
@@ -116,7 +116,7 @@ def _has_word(module: Offered, stem: str, term: Term) -> bool:
         repositories = {part.lower() for source in module.sources for part in source.split("/")[:-1]}
         has = module.accelerator in _ACCELERATORS[word]
         return has or word in repositories or word in (name, *map(str.lower, module.contents))
-    if word in name or any(part in _names(term) for part, _ in module.components):
+    if word in name or any(part == word for part, _ in module.components):
         return True
     if term.package:  # keywords may be those of all images of a kind
         return _begins(word, module.description)
@@ -133,14 +133,9 @@ def _versions(module: Offered, term: Term) -> tuple[str, ...]:
     """The versions that a term may be about."""
     if term.of == "module":
         return (module.version,)
-    stated = tuple(version for name, version in module.components if term.of == "anything" or name in _names(term))
+    stated = tuple(version for name, version in module.components if term.of == "anything" or name == term.word)
     own = term.of == "anything" or not term.package or term.word == module.name.lower()
     return (*stated, module.version) if own else stated
-
-
-def _names(term: Term) -> tuple[str, str]:
-    """What the contents may call it."""
-    return term.word, _LISTED_AS.get(term.word, term.word)
 
 
 def _nearest(everything: Iterable[Found], terms: tuple[Term, ...]) -> str:
@@ -160,8 +155,8 @@ def _nearest(everything: Iterable[Found], terms: tuple[Term, ...]) -> str:
             and (term.package or not term.typed)
             and (others := hits((*terms[:number], bare, *terms[number + 1 :])))
         ):
-            own = term.word in others[0].name.lower()
-            known = {version for each in others for version in ([each.version] if own else _versions(each, term))}
+            named = [each for each in others if term.word in each.name.lower()]
+            known = {version for each in named or others for version in _versions(each, term)}
             return f"the nearest versions: {', '.join(_around(term.version, known))}"
     fewer = [(term, hits(other for other in terms if other is not term)) for term in terms]
     counts = [f"without `{shown(str(term))}` there are {len(left)}" for term, left in fewer if left and len(terms) > 1]

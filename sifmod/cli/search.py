@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sifmod.actions.search import Found
     from sifmod.config.settings import LoadedSite
 
-_WHERE, _WHAT = 15, 20  # columns that are left for them, if names allow
+_WHERE, _WHAT = 15, 16  # columns that are left for them, if names allow
 _ACCELERATORS = {"none": "cpu"}
 
 
@@ -40,8 +40,8 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> int:
     cuda, amd, rocm and cpu are accelerators. A number is a version: of the word before it (cuda 12.4, python 3.12),
     else of the module (2.2 is any 2.2.x). `*` and `?` stand for any letters of a name. --accelerator is one word more.
 
-    A line is the module, what it is, its accelerator, and where the image comes from; an image that is "not public"
-    is to be had at its own site only. On a terminal lines are as wide as that, elsewhere nothing is shortened.
+    A line is the module, what it is, its accelerator, and where its image comes from. "not public" is an image without
+    a source on a network. On a terminal the lines fit its width; in a pipe nothing is shortened.
     """
     from sifmod.actions.query import ask
     from sifmod.actions.search import find_all
@@ -90,7 +90,7 @@ def _as_json(found: "Found") -> dict[str, object]:
             "contents": each.contents,
             "sources": each.sources,
             "public": each.public is not None,
-            "available": each.available,
+            "available": each.available or None,
         }
         for each in found.variants
     ]
@@ -146,12 +146,21 @@ def fitted(rows: "Sequence[Row]", width: int) -> list[str]:
         names = max((len(row.name) for row in rows if len(row.name) + _WHAT + 2 <= middle), default=0)
     lines = []
     for row in rows:
-        name = row.name if len(row.name) <= middle else f"{row.name[: middle // 2]}…{row.name[-((middle - 1) // 2) :]}"
+        name = _cut(row.name, middle)
         room = middle - max(len(name), names) - 2
-        what = _short(row.what, room) if room >= min(len(row.what), _WHAT // 2) else ""
+        what = _short(row.what, room) if room >= min(len(row.what), _WHAT) else ""
         left = f"{name:{names}}  {what}"[:middle]
         lines.append(f"{left:{middle}}  {row.accelerator:{accelerators}}  {_short(row.where, wheres)}".rstrip())
     return lines
+
+
+def _cut(name: str, room: int) -> str:
+    """The module's name, or its version and the end of its versionsuffix, which tells it from its neighbours."""
+    if len(name) <= room:
+        return name
+    version = name.find("-", name.find("/") + 1)
+    head = min(version if version > 0 else room, room // 2)
+    return f"{name[:head]}…{name[head + 1 - room :]}"
 
 
 def _short(text: str, room: int) -> str:

@@ -44,7 +44,7 @@ def test_a_line_for_each_module_in_full_in_a_pipe(capfd: pytest.CaptureFixture[s
 
 def test_lines_fit_the_terminal() -> None:
     assert fitted(ROWS[:2], 60) == [
-        "PyTorch/2.2.0-rocm…ngularity-20240209  rocm  not public",
+        "PyTorch/2.2.0…10-singularity-20240209  rocm  not public",
         "PyTorch/2.4.1-cuda-12.4-cudnn-9        cuda  docker.io/pyto…",
     ]
     assert fitted(ROWS[:2], 80) == [
@@ -54,6 +54,11 @@ def test_lines_fit_the_terminal() -> None:
     assert fitted(ROWS[:2], 200) == [
         f"{AS_VARIANT}  {WHAT}  rocm  not public: {LUMI[:65]}…",
         f"{ROWS[1].name:57}  {WHAT}  cuda  {ROWS[1].where}",
+    ]
+    alike = [Row(f"PyTorch/2.2.2-rocm-5.6.1{more}-singularity-20240404", WHAT, "rocm", "x") for more in ("", "-vllm")]
+    assert fitted(alike, 50) == [
+        "PyTorch/2.2.2…-5.6.1-singularity-20240404  rocm  x",
+        "PyTorch/2.2.2…1-vllm-singularity-20240404  rocm  x",
     ]
     assert fitted(ROWS[2:], 0) == [f"{ROWS[2].name}  It  cpu  x"]
 
@@ -103,7 +108,7 @@ def test_json_has_the_matching_variants_of_each_file(capfd: pytest.CaptureFixtur
                         "contents": {"torch": "2.2.0a0+81ea7a4"},
                         "sources": [SOURCE],
                         "public": True,
-                        "available": "",
+                        "available": None,
                     }
                 ],
             }
@@ -141,6 +146,23 @@ def test_easyconfigs_of_a_site_are_read_as_they_are(tmp_path: Path, capfd: pytes
     assert [(one["file"], one["line"], one["column"], one["key"]) for one in found["problems"]] == [
         (str(bad), 2, 10, "version")
     ]
+
+
+def test_an_accelerator_is_one_word_more(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["search", "--accelerator", "none", "pytorch"]) == 0
+    assert [line.split()[0] for line in capfd.readouterr().out.splitlines()] == [
+        "PyTorch/2.2.0-cpu",
+        "PyTorch/2.13.0-cpu",
+    ]
+
+
+def test_text_of_others_does_not_steer_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = 'name: Odd\nversion: "1"\naccelerator: none\ndescription: "a\u202eb"\nimage: {sources: [x.sif]}\n'
+    write(tmp_path / "Odd-1.yaml", text)
+    assert run(["search", "--robot-paths", str(tmp_path), "odd"]) == 0
+    assert capfd.readouterr().out == "Odd/1  a\\u202eb  cpu  not public: x.sif\n"
+    assert run(["search", "\x1b[2J"]) == 1
+    assert "\x1b" not in capfd.readouterr().err
 
 
 def test_settings_that_are_wrong_are_told(
