@@ -290,7 +290,7 @@ def _did(commands: Mapping[str, tuple[str, ...]], environment: Mapping[str, str]
             else:
                 del rest[1 : 3 if rest[1] == "--env" else 2]
         taken[name] = tuple(rest)
-    return Did(taken, frozenset(binds), inside, tuple(path))
+    return Did(taken, frozenset(binds), inside, tuple(part.rstrip("/") or part for part in path))
 
 
 def _compare(theirs: Did, ours: Did, plan: Plan, notes: str) -> Iterator[tuple[str, str, bool]]:
@@ -307,7 +307,7 @@ def _compare(theirs: Did, ours: Did, plan: Plan, notes: str) -> Iterator[tuple[s
         yield "bind", bind, bind in notes
     if not mine <= ours.binds:
         yield "bind", f"the user's own: {ours.binds}", False
-    for directory in set(theirs.path) ^ (set(plan.path) - {"/runscripts"}):
+    for directory in set(theirs.path) ^ {part.rstrip("/") for part in plan.path if part != "/runscripts"}:
         yield "PATH", directory, directory in notes
     for name in theirs.inside.keys() | ours.inside.keys():
         if theirs.inside.get(name) != ours.inside.get(name):

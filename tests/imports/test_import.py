@@ -322,11 +322,10 @@ def test_two_trees_with_modules_of_the_same_names(here: Path, capsys: pytest.Cap
     assert sorted(os.listdir(here / "new" / "place")) == ["gatk4-4.2.0.yaml", "other-1.yaml"]
     assert err.count("same") == 1
     assert "5 files of the same content as another: imported once" in err
-    assert made["c/gatk4/4.2.0.lua"]["path"] == made["a/gatk4/4.2.0.lua"]["path"] == "new/place/gatk4-4.2.0.yaml"
+    assert Path(made["c/gatk4/4.2.0.lua"]["path"]) == Path(made["a/gatk4/4.2.0.lua"]["path"])
     assert made["c/gatk4/4.2.0.lua"]["notes"] == ["the same as a/gatk4/4.2.0.lua, imported once"]
-    assert made["d/gatk4/4.2.0.lua"]["problem"] == (
-        "a/gatk4/4.2.0.lua gives another module gatk4/4.2.0: import each into a directory of its own"
-    )
+    another = "a/gatk4/4.2.0.lua gives another module gatk4/4.2.0: import each into a directory of its own"
+    assert f"d/gatk4/4.2.0.lua: {another}" in err
     assert read(here / "new" / "place" / "gatk4-4.2.0.yaml").conflict == ("other",)
     assert run(["import", "a/gatk4", "--name-from", "whatis"]) == 0
     assert capsys.readouterr().out == "GATK-4.2.0.yaml\n"
