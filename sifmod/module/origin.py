@@ -8,7 +8,7 @@ class ImageOrigin:
     """The content that a reference stood for when it was fetched. Digests are `sha256:…`, "" where there is none."""
 
     index: str = ""  # of the image index that the reference named; "" where it named a manifest
-    manifest: str = ""
+    manifest: str = ""  # of a build: of the definition and the files that went in
     layers: tuple[str, ...] = ()  # of the blobs, the bottom layer first
     compression: str = ""  # of the squashfs that was made here; "" for an image that was a SIF already
     tools: tuple[tuple[str, str], ...] = ()  # what decides the bytes of a conversion, with versions

@@ -1,6 +1,7 @@
 """What the network does wrong, each in one line, and whether another try may help."""
 
 import http.client
+import socket
 import ssl
 
 import pytest
@@ -16,7 +17,7 @@ POOL = urllib3.HTTPSConnectionPool("host", 5000)
 REFUSED = urllib3.exceptions.NewConnectionError(
     urllib3.connection.HTTPSConnection("host"), "Failed to establish a new connection: [Errno 111] Connection refused"
 )
-NO_NAME = urllib3.exceptions.MaxRetryError(POOL, "/x", Exception("[Errno -2] Name or service not known"))
+NO_NAME = urllib3.exceptions.MaxRetryError(POOL, "/x", socket.gaierror(-2, "Name or service not known"))
 ABORTED = urllib3.exceptions.ProtocolError("Connection aborted.", ConnectionResetError(104, "Connection reset by peer"))
 
 
@@ -47,7 +48,8 @@ def test_what_breaks_off_may_be_tried_again(error: Exception, message: str | Non
     assert isinstance(found, TransientError)
     assert not isinstance(found, SlowError)
     assert found.message == f"host:5000 cannot be reached or broke off: {message or error}"
-    assert (found.hint, found.retry_after) == ("try again, or see whether this node has a network", None)
+    first = "correct the name host:5000" if message == "Name or service not known" else "try again"
+    assert (found.hint, found.retry_after) == (f"{first}, or see whether this node has a network", None)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.actions.install.image import image_request
 from sifmod.errors import FetchError
 from sifmod.image.sources.runtime import runtime_environment
 from sifmod.module.plan import Runtime
@@ -107,6 +108,28 @@ def test_a_definition_file_is_built(
     assert (artifact.source, artifact.notes) == (str(file), ())
     assert disk_state(file.parent) == before
     assert list(own_home.iterdir()) == []
+
+
+def test_the_same_definition_is_built_once_and_a_changed_file_is_noticed(one_prefix: Prefix, tmp_path: Path) -> None:
+    """In another directory too; what it was built from says so, and not when the files were written."""
+    log = tmp_path / "builds"
+    command = f"echo built >>'{log}'; date +%s%N >$SINGULARITY_ROOTFS/when"
+    first, second = (definition(tmp_path / name, command) for name in ("first", "second"))
+    request = image_request(plan(build=first))
+    built = one_prefix.fetch(plan(build=first))
+    again = one_prefix.fetch(plan(build=second))
+    assert (again.sha256, again.notes) == (
+        built.sha256,
+        ("the same definition and files were built before, and are not built again",),
+    )
+    assert log.read_text() == "built\n"
+    (first.parent / "note.txt").write_text("something else")
+    assert image_request(plan(build=first)) != request
+    assert one_prefix.fetch(plan(build=first)).sha256 != built.sha256
+    assert one_prefix.fetch(plan(build=second)).sha256 == built.sha256
+    assert log.read_text() == "built\n" * 2
+    (first.parent / "note.txt").unlink()
+    assert "exit code" in refused(one_prefix, plan(build=first)).message
 
 
 def test_a_build_that_fails_shows_why(one_prefix: Prefix, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import http.client
 import re
+import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,7 +86,8 @@ def _told(host: str, error: Exception) -> FetchError:
         )
     if isinstance(error, (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader)):
         return FetchError(f"{host}: {cause}")
-    hint = "try again, or see whether this node has a network"
+    unknown = any(isinstance(seen, (socket.gaierror, urllib3.exceptions.NameResolutionError)) for seen in causes(error))
+    hint = f"{f'correct the name {host}' if unknown else 'try again'}, or see whether this node has a network"
     if "timed out" in cause and "connect" not in cause:
         return TransientError(f"{host} stopped answering", hint)
     return TransientError(f"{host} cannot be reached or broke off: {cause}", hint)
@@ -96,6 +98,4 @@ def _cause(error: BaseException) -> str:
     text = ""
     for seen in causes(error):
         text = plain((seen.strerror if isinstance(seen, OSError) else None) or str(seen)) or text
-    return re.sub(
-        r"^HTTPS?Connection(Pool)?\([^)]*\): |Failed to establish a new connection: |\[Errno -?\d+\] ", "", text
-    )
+    return re.sub(r"^\w*Connection(Pool)?\([^)]*\): |Failed to establish a new connection: |\[Errno -?\d+\] ", "", text)

@@ -1,0 +1,80 @@
+"""A definition file: which files of this machine a build of it takes, and one digest of them all.
+
+https://apptainer.org/docs/user/latest/definition_files.html. What `%setup` and `%post` bring is not known beforehand.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from sifmod.image.disk import reading
+
+_WORD = re.compile(r"""[^\s"']+|"([^"]*)"|'([^']*)'""")
+_ARGUMENT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_LOCAL = ("localimage", "oci", "oci-archive", "docker-archive")
+_CHUNK = 1 << 20  # bytes
+_MOST = 100_000  # files of one directory
+
+
+def inputs(definition: Path) -> tuple[Path, ...]:
+    """The definition, and what its `%files` and a local base name, with all that is in a directory; sorted.
+
+    Of a pattern the directory is among them, where another file may come to fit. A file need not be there.
+    """
+    found = {definition}
+    for word in _named(definition):
+        pattern = Path(definition.parent, word)
+        if re.search(r"[*?\[]", word):
+            found.add(pattern.parent)
+            places = list(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor))))
+        else:
+            places = [pattern]
+        for place in places:
+            found |= {place, *(islice(place.rglob("*"), _MOST) if place.is_dir() else ())}
+    return tuple(sorted(found))
+
+
+def inputs_digest(definition: Path) -> str:
+    """`sha256:…` of the definition and of the files that it takes: of their names, modes and bytes.
+
+    It is the same in another directory. Raises FetchError for what cannot be read.
+    """
+    digest = hashlib.sha256()
+    for path in inputs(definition):
+        with reading(path):
+            if path.is_file() or path == definition:
+                name = "" if path == definition else str(path).removeprefix(f"{definition.parent}/")
+                digest.update(f"{name}\0{path.stat().st_mode & 0o777:o}\0{path.stat().st_size}\0".encode())
+                with path.open("rb") as file:
+                    while chunk := file.read(_CHUNK):
+                        digest.update(chunk)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _named(definition: Path) -> Iterator[str]:
+    """Each source of `%files` and `%appfiles` that is no other stage's, and the `From` of a local base."""
+    try:
+        text = definition.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return  # the build says so
+    section = header = ""
+    arguments: dict[str, str] = {}
+    found: list[str] = []
+    for line in (each.strip() for each in text.splitlines()):
+        key, _, value = line.partition(":")
+        if line.startswith("%"):
+            section = " ".join(line.split())
+        elif key.lower() == "bootstrap":  # the header of a stage
+            section, header = "", value.strip().lower()
+        elif section.startswith("%arguments"):
+            name, _, value = line.partition("=")
+            arguments[name.strip()] = value.strip()
+        elif not section and key.lower() == "from" and header in _LOCAL:
+            found.append(value.strip())
+        elif section.startswith(("%files", "%appfiles")) and not section.startswith("%files from") and line[:1] != "#":
+            found.append(line)
+    for line in found:
+        if word := _WORD.match(_ARGUMENT.sub(lambda each: arguments.get(each[1], each[0]), line)):
+            yield word[1] or word[2] or word[0]

@@ -1,0 +1,81 @@
+"""What of this machine goes into a build."""
+
+from pathlib import Path
+
+import pytest
+
+from sifmod.image.sources.definition import inputs, inputs_digest
+from support.config import write
+
+TEXT = """\
+Bootstrap: docker
+From: debian:12
+Stage: one
+%arguments
+    version=1.0
+%files
+    # a comment
+    a.txt /a
+    "with blank.txt" /b
+    'x-{{ version }}.txt'
+    data/*.csv /data
+    tree
+    /no/such/file
+%post
+    cp not-an-input /tmp
+    from: nothing
+Bootstrap: localimage
+From: base.sif
+%files from one
+    /a /a
+%appfiles tool
+    tool.sh
+"""
+
+
+@pytest.fixture
+def definition(tmp_path: Path) -> Path:
+    for name in (
+        "a.txt",
+        "with blank.txt",
+        "x-1.0.txt",
+        "data/1.csv",
+        "data/1.txt",
+        "tree/deep/f",
+        "base.sif",
+        "tool.sh",
+    ):
+        write(tmp_path / "d" / name, name)
+    return write(tmp_path / "d/image.def", TEXT)
+
+
+def test_the_files_that_it_names(definition: Path) -> None:
+    names = ["a.txt", "base.sif", "data", "data/1.csv", "image.def", "tool.sh", "tree", "tree/deep", "tree/deep/f"]
+    expected = [*(definition.parent / name for name in (*names, "with blank.txt", "x-1.0.txt")), Path("/no/such/file")]
+    assert inputs(definition) == tuple(sorted(expected))
+    assert inputs(Path("/no/such.def")) == (Path("/no/such.def"),)
+
+
+def test_each_change_of_what_goes_in_changes_the_digest_and_nothing_else_does(definition: Path, tmp_path: Path) -> None:
+    directory = definition.parent
+    write(tmp_path / "copy/x", "")
+    digests = [inputs_digest(definition)]
+    for change in (
+        lambda: write(directory / "data/1.txt", "other"),
+        lambda: (directory / "a.txt").touch(),
+        lambda: directory.rename(tmp_path / "copy/d"),
+    ):
+        change()
+        place = directory if directory.exists() else tmp_path / "copy/d"
+        assert inputs_digest(place / "image.def") == digests[0]
+    directory = tmp_path / "copy/d"
+    for change in (
+        lambda: write(directory / "data/2.csv", "new"),
+        lambda: write(directory / "tree/deep/f", "g"),
+        lambda: (directory / "tool.sh").chmod(0o755),
+        lambda: (directory / "base.sif").unlink(),
+        lambda: write(directory / "image.def", f"{TEXT}%runscript\n  true\n"),
+    ):
+        change()
+        digests.append(inputs_digest(directory / "image.def"))
+    assert len(set(digests)) == len(digests)
