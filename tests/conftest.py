@@ -56,9 +56,18 @@ OF_THE_MODULES = (
 )
 
 
+MEMORY = Path("/dev/shm")
+ROOM = 6 << 30  # bytes that a run of all tests takes at most
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Have xdist begin files in the order of LONGEST, not in that of their numbers of tests."""
+    """Have xdist begin files in the order of LONGEST, not in that of their numbers of tests.
+
+    Temporary directories are in memory where there is room: a file system with a disk waits for each of the syncs.
+    """
     config.option.loadscopereorder = False
+    if os.access(MEMORY, os.W_OK | os.X_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

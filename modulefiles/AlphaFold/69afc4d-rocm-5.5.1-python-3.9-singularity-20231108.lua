@@ -1,5 +1,5 @@
 -- AlphaFold/69afc4d-rocm-5.5.1-python-3.9-singularity-20231108: written by sifmod from AlphaFold-69afc4d-rocm-5.5.1-python-3.9-singularity-20231108.yaml; a reinstall replaces it.
-local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "" -- an earlier stub says nothing
 local root = prefix .. "/software/AlphaFold/.generations/69afc4d-rocm-5.5.1-python-3.9-singularity-20231108/1"
 local function word(text) -- of a shell
    return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
@@ -48,7 +48,9 @@ end
 conflict("singularity-AI-bindings")
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
-   assert(loadfile(root .. "/share/module.lua"))() {
+   local run = loadfile(root .. "/share/module.lua")
+   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install AlphaFold-69afc4d-rocm-5.5.1-python-3.9-singularity-20231108.yaml" .. " installs it") end
+   run() {
       key = "AlphaFold",
       root = root,
       runtime = "singularity",

@@ -1,5 +1,5 @@
 -- PyTorch/2.0.1-rocm-5.7-python-3.10: written by sifmod from PyTorch-2.0.1.yaml --variant rocm; a reinstall replaces it.
-local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "" -- an earlier stub says nothing
 local root = prefix .. "/software/PyTorch/.generations/2.0.1-rocm-5.7-python-3.10/1"
 local function word(text) -- of a shell
    return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
@@ -47,7 +47,9 @@ if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
 end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
-   assert(loadfile(root .. "/share/module.lua"))() {
+   local run = loadfile(root .. "/share/module.lua")
+   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install PyTorch-2.0.1.yaml --variant rocm" .. " installs it") end
+   run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",

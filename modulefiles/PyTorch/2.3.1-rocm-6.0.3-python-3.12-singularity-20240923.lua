@@ -1,5 +1,5 @@
 -- PyTorch/2.3.1-rocm-6.0.3-python-3.12-singularity-20240923: written by sifmod from PyTorch-2.3.1-rocm-6.0.3-python-3.12-singularity-20240923.yaml; a reinstall replaces it.
-local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "" -- an earlier stub says nothing
 local root = prefix .. "/software/PyTorch/.generations/2.3.1-rocm-6.0.3-python-3.12-singularity-20240923/1"
 local function word(text) -- of a shell
    return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
@@ -51,7 +51,9 @@ end
 conflict("singularity-AI-bindings")
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
-   assert(loadfile(root .. "/share/module.lua"))() {
+   local run = loadfile(root .. "/share/module.lua")
+   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install PyTorch-2.3.1-rocm-6.0.3-python-3.12-singularity-20240923.yaml" .. " installs it") end
+   run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",

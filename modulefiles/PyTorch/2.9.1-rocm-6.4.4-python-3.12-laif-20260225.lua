@@ -1,5 +1,5 @@
 -- PyTorch/2.9.1-rocm-6.4.4-python-3.12-laif-20260225: written by sifmod from PyTorch-2.9.1-rocm-6.4.4-python-3.12-laif-20260225.yaml; a reinstall replaces it.
-local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "" -- an earlier stub says nothing
 local root = prefix .. "/software/PyTorch/.generations/2.9.1-rocm-6.4.4-python-3.12-laif-20260225/1"
 local function word(text) -- of a shell
    return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
@@ -55,7 +55,9 @@ end
 conflict("singularity-AI-bindings", "lumi-aif-singularity-bindings")
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
-   assert(loadfile(root .. "/share/module.lua"))() {
+   local run = loadfile(root .. "/share/module.lua")
+   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install PyTorch-2.9.1-rocm-6.4.4-python-3.12-laif-20260225.yaml" .. " installs it") end
+   run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",

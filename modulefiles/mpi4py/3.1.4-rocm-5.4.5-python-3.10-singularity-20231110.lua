@@ -1,5 +1,5 @@
 -- mpi4py/3.1.4-rocm-5.4.5-python-3.10-singularity-20231110: written by sifmod from mpi4py-3.1.4-rocm-5.4.5-python-3.10-singularity-20231110.yaml; a reinstall replaces it.
-local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "" -- an earlier stub says nothing
 local root = prefix .. "/software/mpi4py/.generations/3.1.4-rocm-5.4.5-python-3.10-singularity-20231110/1"
 local function word(text) -- of a shell
    return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
@@ -47,7 +47,9 @@ end
 conflict("singularity-AI-bindings")
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
-   assert(loadfile(root .. "/share/module.lua"))() {
+   local run = loadfile(root .. "/share/module.lua")
+   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install mpi4py-3.1.4-rocm-5.4.5-python-3.10-singularity-20231110.yaml" .. " installs it") end
+   run() {
       key = "mpi4py",
       root = root,
       runtime = "singularity",

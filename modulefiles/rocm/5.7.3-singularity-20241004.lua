@@ -1,5 +1,5 @@
 -- rocm/5.7.3-singularity-20241004: written by sifmod from rocm-5.7.3-singularity-20241004.yaml; a reinstall replaces it.
-local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "" -- an earlier stub says nothing
 local root = prefix .. "/software/rocm/.generations/5.7.3-singularity-20241004/1"
 local function word(text) -- of a shell
    return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
@@ -25,7 +25,7 @@ A job script:
   module use ]==] .. word(prefix .. "/modules") .. [==[
 
   module load rocm/5.7.3-singularity-20241004
-  srun python train.py
+  srun singularity exec "$SIF" COMMAND
 
 More directories inside:
   export SINGULARITY_BIND=SOURCE:TARGET
@@ -48,7 +48,9 @@ end
 conflict("singularity-AI-bindings")
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
-   assert(loadfile(root .. "/share/module.lua"))() {
+   local run = loadfile(root .. "/share/module.lua")
+   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install rocm-5.7.3-singularity-20241004.yaml" .. " installs it") end
+   run() {
       key = "rocm",
       root = root,
       runtime = "singularity",

@@ -12,3 +12,5 @@ whatis("Keywords: containers, Apptainer, Singularity, modules")
 
 local clone = myFileName():match("^(.*)/modulefiles/sifmod/")
 prepend_path("PATH", pathJoin(clone, ".venv", "bin"))
+append_path("MANPATH", "") -- what man finds without it
+prepend_path("MANPATH", pathJoin(clone, ".venv", "share", "man"))

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from sifmod.config.name import ModuleName
+from sifmod.config.name import ModuleName, fits
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, live_modules, read_receipt
 from sifmod.tree.state import missing
@@ -20,16 +20,6 @@ class Listed(NamedTuple):
 def list_modules(layout: Layout, pattern: str = "") -> tuple[Listed, ...]:
     """Installed modules whose name holds `pattern`, or matches it when it has wildcards; case does not matter."""
     return tuple(_look(layout, module, number) for module, number in live_modules(layout) if fits(str(module), pattern))
-
-
-def fits(name: str, pattern: str) -> bool:
-    """Tell whether `name` holds `pattern`, or matches it when it has `*`, `?` or `[`; case does not matter."""
-    name, pattern = name.casefold(), pattern.casefold()
-    if not any(sign in pattern for sign in "*?["):
-        return pattern in name
-    from fnmatch import fnmatchcase
-
-    return fnmatchcase(name, pattern)
 
 
 def _look(layout: Layout, module: ModuleName, number: int) -> Listed:

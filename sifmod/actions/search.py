@@ -1,21 +1,18 @@
-"""search: what the easyconfigs found can install."""
+"""search: what the easyconfigs on the easyconfig path can install."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sifmod.config.load import all_variants
-from sifmod.config.settings import LoadedSite
+from sifmod.config.find import easyconfigs
+from sifmod.config.index import read_index
+from sifmod.config.offered import Offered
 from sifmod.errors import ConfigError, Problem
 
-
-@dataclass(frozen=True)
-class Offered:
-    """One variant of an easyconfig; `variant` is None where the easyconfig has none."""
-
-    variant: str | None
-    module: str
-    accelerator: str
+if TYPE_CHECKING:
+    from sifmod.config.load import LoadedEasyconfig
+    from sifmod.config.settings import LoadedSite
 
 
 @dataclass(frozen=True)
@@ -27,13 +24,47 @@ class Found:
     problems: tuple[Problem, ...] = ()
 
 
-def describe(path: Path, site: LoadedSite, environ: Mapping[str, str]) -> Found:
+def find_all(
+    robot_paths: tuple[Path, ...], load_site: Callable[[], "LoadedSite"], environ: Mapping[str, str]
+) -> tuple[Found, ...]:
+    """Every easyconfig on the easyconfig path; `load_site` is called for each that is not in the index.
+
+    Raises what `load_site` raises.
+    """
+    index = read_index(robot_paths, environ)
+    return tuple(
+        Found(path, index[path]) if path in index else describe(path, load_site(), environ)
+        for path in easyconfigs(robot_paths)
+    )
+
+
+def describe(path: Path, site: "LoadedSite", environ: Mapping[str, str]) -> Found:
     """What one easyconfig offers; a file that cannot be used is told by its problems, not raised."""
+    from sifmod.config.load import all_variants
+
     try:
-        loaded = all_variants(path, site, environ)
+        return Found(path, tuple(map(offered, all_variants(path, site, environ))))
     except ConfigError as error:
         return Found(path, (), error.problems)
-    return Found(
-        path,
-        tuple(Offered(each.variant, str(each.easyconfig.module), each.easyconfig.accelerator) for each in loaded),
+
+
+def offered(loaded: "LoadedEasyconfig") -> Offered:
+    """What a search asks of an easyconfig that is loaded."""
+    from sifmod.config.shown import shown
+
+    made, layers = loaded.easyconfig, loaded.layers
+    variant = layers.variants[loaded.variant].presets if loaded.variant is not None else ()
+    presets = [Path(node.mark.file).stem for node in (*layers.presets, *variant)]
+    sources = made.image.sources if made.image.build is None else (f"build:{made.image.build}",)
+    return Offered(
+        variant=loaded.variant,
+        name=made.name,
+        version=made.version,
+        versionsuffix=made.versionsuffix,
+        accelerator=made.accelerator,
+        description=" ".join(made.description.split()),
+        keywords=(*made.whatis, *dict.fromkeys(presets)),
+        contents=dict(made.contents),
+        sources=tuple(map(shown, sources)),
+        available=made.image.available.strip(),
     )

@@ -76,6 +76,7 @@ class Found:
 def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
     from sifmod.actions.author.check import check
     from sifmod.actions.author.check_settings import check_settings, settings_kind
+    from sifmod.cli.output import error_data
     from sifmod.config.wanted import wanted_easyconfig
 
     path = Path(word)
@@ -88,25 +89,24 @@ def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
             warnings = check_settings(path, kind, os.environ).warnings
             return _fine(path, warnings, [], [f"{path}: ok: a {kind}"])
         checked = check(path, context, variants)
-    except ConfigError as error:
-        own, elsewhere = _places(path, error.problems)
-        told = [str(problem) for problem in error.problems]
-        data: dict[str, object] = {"path": str(path), "problems": told, "modules": []}
-        return Found(data, own, elsewhere, error.exit_code)
     except SifmodError as error:
-        data = {"path": str(path), "problems": [str(error)], "modules": []}
+        data = {"path": str(path.absolute()), "modules": [], "warnings": [], **error_data(error)}
+        if isinstance(error, ConfigError):
+            return Found(data, *_places(path, error.problems), error.exit_code)
         return Found(data, (str(error), *([f"hint: {error.hint}"] if error.hint else [])), (), error.exit_code)
     modules: list[dict[str, object]] = [
-        {"module": one.module, "variant": one.variant, "files": one.files} for one in checked
+        {"module": one.module, "variant": one.variant, "rendered": one.files} for one in checked
     ]
     fine = [f"{path}: ok: {one.module}{f' (variant {one.variant})' if one.variant else ''}" for one in checked]
     return _fine(path, dict.fromkeys(problem for one in checked for problem in one.warnings), modules, fine)
 
 
 def _fine(path: Path, warnings: Iterable[Problem], modules: list[dict[str, object]], lines: list[str]) -> Found:
+    from sifmod.cli.output import problems_data
+
     own, elsewhere = _places(path, warnings, " (warning)")
-    told = [str(problem) for problem in warnings]
-    data: dict[str, object] = {"path": str(path), "problems": [], "modules": modules, "warnings": told}
+    told = {"modules": modules, "problems": [], "warnings": problems_data(warnings)}
+    data: dict[str, object] = {"path": str(path.absolute()), **told}
     return Found(data, (*own, *lines), elsewhere)
 
 

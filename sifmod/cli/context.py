@@ -25,7 +25,7 @@ def typed() -> str:
 
     import click
 
-    words: tuple[str, ...] = click.get_current_context().obj
+    words: tuple[str, ...] = click.get_current_context().obj.words
     return shlex.join(("sifmod", *map(_shown, words)))
 
 

@@ -21,7 +21,7 @@ def command(as_json: bool, **site: str | None) -> int:
     loaded = load_context(site)
     findings = (*diagnose(loaded.site, os.environ), *diagnose_settings(os.environ))
     if as_json:
-        print_json([asdict(finding) for finding in findings])
+        print_json([{**asdict(finding), "hint": finding.hint or None} for finding in findings])
     else:
         width = max(len(finding.subject) for finding in findings)
         marks = {"ok": "[ok]", "note": "[--]", "missing": "[!!]"}

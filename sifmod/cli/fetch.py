@@ -118,6 +118,7 @@ def _digest(text: str) -> str:
 
 def _data(artifact: "Artifact") -> dict[str, object]:
     """What `--json` prints: the SIF, what it was made from, and for a conversion what an easyconfig can promise."""
+    from sifmod.cli.output import origin_data
     from sifmod.image.convert.tree_digest import tree_digest
 
     origin = artifact.origin
@@ -128,7 +129,8 @@ def _data(artifact: "Artifact") -> dict[str, object]:
         "arch": artifact.arch,
         "source": artifact.source,
         "notes": list(artifact.notes),
-        "origin": origin.as_data(),
+        "made_from": origin_data(origin),
+        "promise": None,
     }
     if origin.compression:
         made = {"compression": origin.compression, "tools": dict(origin.tools), "tree": tree_digest(artifact.path)}

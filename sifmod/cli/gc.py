@@ -1,10 +1,17 @@
 """`sifmod gc`."""
 
 import os
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sifmod.cli.options import json_option, prefix_option
+
+if TYPE_CHECKING:
+    from sifmod.actions.garbage import GcPlan
+    from sifmod.cli.outputs.tree import Collected, Kind
+    from sifmod.config.name import ModuleName
 
 
 @click.command("gc")
@@ -36,30 +43,64 @@ def command(
     site = load_facts({"prefix": prefix}).site
     layout = Layout(site.prefix)
     plan = plan_gc(layout, 0.0 if now else days, ask_jobs=not ignore_jobs, rollbacks=rollbacks)
-    rows = [
-        *((f"{old.module} generation {old.number}", str(old.root), old.keep) for old in plan.generations),
-        *((f"image {size_text(old.image.size)}", str(old.image.path), old.keep) for old in plan.images),
-        *((f"download {size_text(old.partial.size)}", str(old.partial.path), old.keep) for old in plan.partials),
-    ]
-    optional = any(keep for _, _, keep in rows) and not (now and rollbacks)
-    rows += [(f"image {size_text(image.size)}", str(image.path), image.keep) for image in plan.used]
-    rows += [("remains of a run", str(path), "another user's, and closed to you") for path in plan.closed]
-    if as_json:
-        print_json([{"what": what, "path": path, "keep": keep} for what, path, keep in rows])
-    else:
-        for what, path, keep in rows:
-            echo(f"{'keep  ' if keep else 'remove'}  {what}  {path}{f'  ({keep})' if keep else ''}")
-    if optional:
+    rows = collected(plan)
+    if not as_json:
+        for row in rows:
+            keep = row["keep"]
+            echo(f"{'keep  ' if keep else 'remove'}  {_what(row)}  {row['path']}{f'  ({keep})' if keep else ''}")
+    kept = [old.keep for old in plan.generations] + [old.keep for old in plan.images]
+    kept += [old.keep for old in plan.partials]
+    if any(kept) and not (now and rollbacks):
         say("what is kept for its age goes with --now, what is kept for `rollback` with --rollbacks")
     if plan.jobs.unknown:
         say(f"{plan.jobs.unknown}; where you know that no job uses what would go: --ignore-jobs")
-    if not yes:
+    if yes:
+        with changing_prefix(site):
+            done = apply_gc(layout, plan, site.lock_lease, Reporter(say, command=typed()))
+        rows = after(rows)
+        for row in rows:
+            if not row["keep"] and not row["removed"]:
+                say(f"{_what(row)} stays in {row['path']}: it came into use since it was looked at")
+        kinds = ((done.generations, "generation"), (done.images, "image"), (done.partials, "download"))
+        say(f"removed {', '.join(counted(len(gone), noun) for gone, noun in kinds)}: {size_text(done.size)}")
+    else:
         say(f"{size_text(plan.size)} can be freed: `sifmod gc --yes` does it" if plan.size else "nothing large to free")
-        return
-    with changing_prefix(site):
-        done = apply_gc(layout, plan, site.lock_lease, Reporter(say, command=typed()))
-    for what, path, keep in rows:
-        if not keep and os.path.lexists(path):
-            say(f"{what} stays in {path}: it came into use since it was looked at")
-    kinds = ((done.generations, "generation"), (done.images, "image"), (done.partials, "download"))
-    say(f"removed {', '.join(counted(len(gone), noun) for gone, noun in kinds)}: {size_text(done.size)}")
+    if as_json:
+        print_json(rows)
+
+
+def collected(plan: "GcPlan") -> "list[Collected]":
+    """What a gc looked at, as `--json` prints it, before anything is removed."""
+    rows = [_row("generation", old.root, old.keep, generation=(old.module, old.number)) for old in plan.generations]
+    rows += [_row("image", old.image.path, old.keep, old.image.size) for old in plan.images]
+    rows += [_row("download", old.partial.path, old.keep, old.partial.size) for old in plan.partials]
+    rows += [_row("image", image.path, image.keep, image.size) for image in plan.used]
+    return rows + [_row("remains of a run", path, "another user's, and closed to you") for path in plan.closed]
+
+
+def after(rows: "list[Collected]") -> "list[Collected]":
+    """The same, and which of it is gone now."""
+    return [{**row, "removed": not row["keep"] and not os.path.lexists(row["path"])} for row in rows]
+
+
+def _row(
+    kind: "Kind", path: Path, keep: str, size: int | None = None, generation: "tuple[ModuleName, int] | None" = None
+) -> "Collected":
+    module, number = generation or (None, None)
+    return {
+        "kind": kind,
+        "module": str(module) if module else None,
+        "generation": number,
+        "size": size,
+        "path": str(path),
+        "keep": keep or None,
+        "removed": False,
+    }
+
+
+def _what(row: "Collected") -> str:
+    from sifmod.system import size_text
+
+    if row["module"]:
+        return f"{row['module']} generation {row['generation']}"
+    return row["kind"] if row["size"] is None else f"{row['kind']} {size_text(row['size'])}"

@@ -13,7 +13,8 @@ def command(pattern: str, prefix: str | None, as_json: bool) -> None:
     """List the installed modules whose name holds PATTERN."""
     from sifmod.actions.list import list_modules
     from sifmod.cli.context import layout_for
-    from sifmod.cli.output import echo, print_json, print_rows, receipt_data
+    from sifmod.cli.output import echo, print_json, print_rows, problems_data, receipt_data
+    from sifmod.errors import Problem
     from sifmod.system import size_text
 
     found = list_modules(layout_for(prefix), pattern)
@@ -23,7 +24,7 @@ def command(pattern: str, prefix: str | None, as_json: bool) -> None:
                 {
                     "module": str(listed.module),
                     "generation": listed.generation,
-                    "problems": listed.problems,
+                    "problems": problems_data(Problem("", 0, 0, "", told) for told in listed.problems),
                     "installation": receipt_data(listed.installation) if listed.installation else None,
                 }
                 for listed in found

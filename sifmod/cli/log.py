@@ -7,6 +7,7 @@ import click
 from sifmod.cli.options import json_option, prefix_option
 
 if TYPE_CHECKING:
+    from sifmod.cli.outputs.tree import Logged
     from sifmod.tree.log import Done, Entry
 
 
@@ -23,17 +24,35 @@ def command(modules: tuple[str, ...], prefix: str | None, as_json: bool) -> None
     from sifmod.actions.log import changes
     from sifmod.cli.context import layout_for
     from sifmod.cli.output import echo, print_json, print_rows, say
-    from sifmod.tree.log import as_data
 
     log = changes(layout_for(prefix), modules)
     for problem in log.problems:
         say(f"warning: {problem}")
     if as_json:
-        print_json([as_data(entry) for entry in log.entries])
+        print_json([_data(entry) for entry in log.entries])
         return
     print_rows([_row(entry) for entry in log.entries])
     if not log.entries and not modules:
         echo("no change is recorded here", err=True)
+
+
+def _data(entry: "Entry") -> "Logged":
+    done = entry.done
+    return {
+        "time": entry.time,
+        "user": entry.user,
+        "uid": entry.uid,
+        "login": entry.login,
+        "host": entry.host,
+        "sifmod": entry.sifmod,
+        "command": entry.command,
+        "what": done.what,
+        "module": str(done.module) if done.module else None,
+        "generation": done.after,
+        "before": done.before,
+        "sha256": done.image,
+        "size": done.size,
+    }
 
 
 def _row(entry: "Entry") -> tuple[str, ...]:

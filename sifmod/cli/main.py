@@ -10,7 +10,7 @@ from types import FrameType
 
 import click
 
-from sifmod.errors import ConfigError, SifmodError
+from sifmod.errors import SifmodError
 
 # verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
 VERBS = {
@@ -41,6 +41,21 @@ class Terminated(SystemExit):
     """A signal that asks to end: it unwinds all that was begun."""
 
 
+class CommandLine:
+    """The words that were typed, and whether their answer is on standard output."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        """Nothing is answered yet."""
+        self.words = words
+        self.answered = False
+
+    @property
+    def wants_json(self) -> bool:
+        """Whether a program reads the answer; the words need not be a command that can be understood."""
+        options = self.words[: self.words.index("--")] if "--" in self.words else self.words
+        return "--json" in options
+
+
 class Verbs(click.Group):
     """A group whose commands are imported when they are asked for."""
 
@@ -48,12 +63,32 @@ class Verbs(click.Group):
         """The verbs in the order of their use."""
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one verb; None when there is no such verb."""
         if cmd_name not in VERBS:
             return None
         command: click.Command = importlib.import_module(f"sifmod.cli.{VERBS[cmd_name][0]}").command
-        return command
+        if ctx.resilient_parsing:
+            from sifmod.cli.complete import completing
+
+            return completing(command, cmd_name)
+        from sifmod.cli.verb import explained
+
+        return explained(command)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What sifmod is, and what to begin with."""
+        from sifmod.cli.verb import write_examples
+
+        super().format_help_text(ctx, formatter)
+        write_examples("", formatter, "Begin with")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """How to read on, and where the tutorial is that was installed with sifmod."""
+        super().format_epilog(ctx, formatter)
+        tutorial = os.path.join(sys.prefix, "share", "doc", "sifmod", "tutorial.md")  # noqa: PTH118
+        if os.path.exists(tutorial):  # noqa: PTH110 (pathlib would be imported for it)
+            formatter.write(f"\n  `man sifmod`, and a tutorial of ten minutes:\n  {tutorial}\n")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the verbs without importing them."""
@@ -90,42 +125,55 @@ def run(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _terminated)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, _terminated)
+    typed = CommandLine(tuple(arguments))
     try:
-        result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False, obj=tuple(arguments))
+        result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False, obj=typed)
     except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
-        show_error("interrupted; repeat the command to go on where it stopped")
-        return 130
-    except Terminated:
+        return _failed(_error("interrupted; repeat the command to go on where it stopped", "", 130), typed)
+    except Terminated as end:
         with suppress(OSError):  # the terminal may be gone
-            show_error("terminated; repeat the command to go on where it stopped")
+            _failed(_error("terminated; repeat the command to go on where it stopped", "", int(str(end.code))), typed)
         raise
     except click.ClickException as error:
         error.show()
-        return error.exit_code
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        help_of = f"`{context.command_path} --help` explains it" if context else ""
+        return _answer(_error(error.format_message(), help_of, error.exit_code), typed)
     except SifmodError as error:
-        return tell(error)
+        return _failed(error, typed)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
+    except Exception as error:
         from sifmod.cli.output import explained
 
-        if known := explained(error):
-            return tell(known)
+        if isinstance(error, OSError) and (known := explained(error)):
+            return _failed(known, typed, file=error.filename)
         traceback.print_exc()
         show_error(BUG_REPORT)
-        return BUG
-    except Exception:
-        traceback.print_exc()
-        show_error(BUG_REPORT)
-        return BUG
+        return _answer(_error(f"{type(error).__name__}: {error}", BUG_REPORT, BUG), typed)
     return result if isinstance(result, int) else 0
 
 
-def tell(error: SifmodError) -> int:
-    """Print the error, each problem of a configuration on a line of its own for editors; gives its exit code."""
-    head = f"{_counted(len(error.problems))} in the configuration\n" if isinstance(error, ConfigError) else ""
-    show_error(f"{head}{error.message}", error.hint)
+def _error(message: str, hint: str, exit_code: int) -> SifmodError:
+    error = SifmodError(message, hint)
+    error.exit_code = exit_code
+    return error
+
+
+def _failed(error: SifmodError, typed: CommandLine, file: object = None) -> int:
+    """Tell the error to people, and to a program; gives its exit code."""
+    show_error(error.text, error.hint)
+    return _answer(error, typed, file)
+
+
+def _answer(error: SifmodError, typed: CommandLine, file: object = None) -> int:
+    """With `--json` print the error on standard output, unless the verb has printed its data; gives its exit code."""
+    if typed.wants_json and not typed.answered:
+        from sifmod.cli.output import error_data, json_text
+
+        found = {"file": str(file)} if file is not None else {}
+        click.echo(json_text({**error_data(error), **found}))
     return error.exit_code
 
 
@@ -137,10 +185,6 @@ def show_error(message: str, hint: str = "") -> None:
     click.echo(f"{click.style('error:', fg='red', bold=True)} {harmless(message)}", err=True, color=color)
     if hint:
         click.echo(f"\n{click.style('hint:', fg='cyan')} {harmless(hint)}", err=True, color=color)
-
-
-def _counted(problems: int) -> str:
-    return "a problem" if problems == 1 else f"{problems} problems"
 
 
 def _open_standard_streams() -> None:

@@ -53,8 +53,8 @@ def command(reference: str, **given: str | bool | None) -> None:
         write_text(draft.text, target)
     if given["as_json"]:
         path = str(target.absolute()) if target else None
-        module, image = str(draft.loaded.easyconfig.module), str(draft.image)
-        print_json({"path": path, "module": module, "image": image, "text": draft.text})
+        module, sif = str(draft.loaded.easyconfig.module), str(draft.image.absolute())
+        print_json({"path": path, "module": module, "sif": sif, "text": draft.text})
     elif target is None:
         echo(draft.text, nl=False)
     else:

@@ -4,8 +4,9 @@ import errno
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +15,15 @@ from sifmod.errors import ConfigError, InstallError, PermissionsError, SifmodErr
 from sifmod.system import FILE_LIMIT, meaning, reason
 
 if TYPE_CHECKING:
-    from sifmod.tree.receipt import Installation
+    from sifmod.cli.outputs.error import Error
+    from sifmod.cli.outputs.error import Problem as ProblemData
+    from sifmod.cli.outputs.image import MadeFrom
+    from sifmod.cli.outputs.installed import File, Installed
+    from sifmod.cli.outputs.machine import OriginOfKey
+    from sifmod.config.origin import Origin
+    from sifmod.errors import Problem
+    from sifmod.module.origin import ImageOrigin
+    from sifmod.tree.receipt import FileRecord, Installation
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -63,30 +72,105 @@ def ask(about: str, question: str) -> bool | None:
 
 
 def print_json(data: object) -> None:
-    """Data for a program, on standard output."""
-    click.echo(json.dumps(data, indent=2, sort_keys=True))
+    """The answer for a program, on standard output: the only one, for an error is told there only without it."""
+    click.echo(json_text(data))
+    click.get_current_context().obj.answered = True
 
 
-def receipt_data(installation: "Installation") -> dict[str, object]:
-    """An installation as `--json` prints it: its receipt, and where it is."""
-    from sifmod.tree.receipt import as_data
-
-    return {"module": str(installation.module), **as_data(installation)}
+def json_text(data: object) -> str:
+    """The data as JSON, in the form that every verb prints."""
+    return json.dumps(data, indent=2, sort_keys=True)
 
 
-def error_data(error: SifmodError) -> dict[str, object]:
+def receipt_data(installation: "Installation") -> "Installed":
+    """An installation as `--json` prints it: its receipt, with absolute paths, without what only sifmod can use."""
+    from sifmod.tree.layout import Layout
+
+    made, image, root = installation.provenance, installation.image, Path(installation.root)
+    modules = Layout(root.parents[4]).modules
+    return {
+        "module": str(installation.module),
+        "generation": installation.generation,
+        "path": installation.root,
+        "provenance": {
+            "sifmod": made.sifmod,
+            "easyconfig": made.easyconfig,
+            "version": made.version,
+            "variant": made.variant,
+            "site": made.site,
+            "accelerator": made.accelerator,
+            "facts": dict(made.facts),
+            "options": dict(made.asked.options),
+            "checked": made.asked.checked,
+            "inputs": [
+                {"path": seen.path, "sha256": seen.sha256}
+                for seen in made.inputs
+                if seen.path.startswith("/") and not seen.path.endswith("/")
+            ],
+        },
+        "image": {
+            "path": image.path,
+            "sha256": image.sha256,
+            "size": image.size,
+            "arch": image.arch,
+            "source": image.source,
+            "link": image.link,
+            "filename": image.filename,
+            "made_from": origin_data(image.origin),
+        },
+        "files": [_file_data(root, record) for record in installation.files],
+        "links": [{"path": f"{root}/{link.path}", "target": link.target} for link in installation.links],
+        "modulefiles": [_file_data(modules, record) for record in installation.stubs],
+    }
+
+
+def _file_data(directory: Path, record: "FileRecord") -> "File":
+    return {"path": f"{directory}/{record.path}", "sha256": record.sha256, "mode": record.mode}
+
+
+def origin_data(origin: "ImageOrigin") -> "MadeFrom":
+    """What a SIF was made from, as `--json` prints it."""
+    return {
+        "index": origin.index or None,
+        "manifest": origin.manifest or None,
+        "layers": list(origin.layers),
+        "compression": origin.compression or None,
+        "tools": dict(origin.tools),
+    }
+
+
+def origins_data(origins: "Iterable[Origin]") -> "list[OriginOfKey]":
+    """Where the values of keys came from, as `--json` prints it."""
+    return [{"key": key, "value": value, "origin": origin} for key, value, origin in origins]
+
+
+def error_data(error: SifmodError) -> "Error":
     """What went wrong, as `--json` prints it; file, line and column of the first problem, null where unknown."""
-    problems = error.problems if isinstance(error, ConfigError) else ()
-    places = [{"file": one.file, "line": one.line, "column": one.column} for one in problems]
+    problems = problems_data(error.problems) if isinstance(error, ConfigError) else []
+    first = problems[0] if problems else None
     return {
         "error": error.message,
-        "hint": error.hint,
+        "hint": error.hint or None,
         "exit_code": error.exit_code,
-        **(places[0] if places else {"file": None, "line": None, "column": None}),
-        "problems": [
-            {**place, "key": one.key, "message": one.message} for place, one in zip(places, problems, strict=True)
-        ],
+        "file": first and first["file"],
+        "line": first and first["line"],
+        "column": first and first["column"],
+        "problems": problems,
     }
+
+
+def problems_data(problems: "Iterable[Problem]") -> "list[ProblemData]":
+    """What is wrong, or odd, in files, as `--json` prints it."""
+    return [
+        {
+            "file": one.file or None,
+            "line": one.line or None,
+            "column": one.column or None,
+            "key": one.key or None,
+            "message": one.message,
+        }
+        for one in problems
+    ]
 
 
 def explained(error: OSError) -> SifmodError | None:

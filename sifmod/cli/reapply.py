@@ -86,7 +86,7 @@ def _together(about: "Iterable[tuple[str, ModuleName]]") -> list[tuple[str, str]
 def _row(one: "Reapplication", ended: "Mapping[ModuleName, Ended]") -> dict[str, object]:
     failed = Failed(one.error) if one.error else ended.get(one.module)
     problem = failed.data if isinstance(failed, Failed) else {}
-    return {"module": str(one.module), "diff": one.diff, "note": one.note or None, **problem}
+    return {"module": str(one.module), "diff": one.diff, "notes": [one.note] if one.note else [], **problem}
 
 
 def _agreed(given: Given) -> bool:

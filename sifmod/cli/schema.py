@@ -4,10 +4,26 @@ import click
 
 
 @click.command("schema")
-def command() -> None:
-    """Print the JSON Schema of an easyconfig, for editors and validators."""
+@click.option(
+    "--output",
+    "verb",
+    is_flag=False,
+    flag_value="",
+    metavar="[VERB]",
+    help="That of what VERB (list, 'site show', …) prints with --json, of every verb without VERB.",
+)
+def command(verb: str | None) -> None:
+    """Print the JSON Schema of an easyconfig, or of what a verb prints with --json."""
     import json
 
-    from sifmod.config.schema import easyconfig_schema
+    if verb is None:
+        from sifmod.config.schema import easyconfig_schema
 
-    click.echo(json.dumps(easyconfig_schema(), indent=2))
+        click.echo(json.dumps(easyconfig_schema(), indent=2))
+        return
+    from sifmod.cli.outputs.verbs import OUTPUTS, output_schema
+
+    if verb and verb not in OUTPUTS:
+        raise click.BadParameter(f"expected one of {', '.join(OUTPUTS)}, got {verb!r}", param_hint="--output")
+    found = output_schema(verb) if verb else {name: output_schema(name) for name in OUTPUTS}
+    click.echo(json.dumps(found, indent=2))

@@ -1,50 +1,171 @@
 """`sifmod search`."""
 
 import os
+import shlex
+import sys
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from sifmod.cli.options import json_option, site_options
 
 if TYPE_CHECKING:
+    from sifmod.actions.search import Found
     from sifmod.config.settings import LoadedSite
+
+_WHERE, _WHAT = 15, 16  # columns that are left for them, if names allow
+_ACCELERATORS = {"none": "cpu"}
+
+
+class Row(NamedTuple):
+    """A line of the answer."""
+
+    name: str
+    what: str
+    accelerator: str
+    where: str
 
 
 @click.command("search")
-@click.argument("pattern", default="")
+@click.argument("words", nargs=-1)
 @site_options
 @json_option
-def command(pattern: str, as_json: bool, **site: str | None) -> int:
-    """List the easyconfigs whose file name holds PATTERN (any case; a regular expression or plain text).
+def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> int:
+    """List the modules that easyconfigs can install: those that match all WORDS.
 
-    With --json also the modules that each can install.
+    A word is looked for in the name, the description, what is in the image and where the image comes from; nvidia,
+    cuda, amd, rocm and cpu are accelerators. A number is a version: of the word before it (cuda 12.4, python 3.12),
+    else of the module (2.2 is any 2.2.x). `*` and `?` stand for any letters of a name. --accelerator is one word more.
+
+    A line is the module, what it is, its accelerator, and where its image comes from. "not public" is an image without
+    a source on a network. On a terminal the lines fit its width; in a pipe nothing is shortened.
     """
-    from sifmod.cli.context import load_facts
-    from sifmod.cli.output import echo, print_json
-    from sifmod.config.find import search_easyconfigs
+    from sifmod.actions.query import ask
+    from sifmod.actions.search import find_all
+    from sifmod.cli.output import print_json, say
+    from sifmod.config.find import quick_robot_paths
     from sifmod.config.shown import shown
+    from sifmod.errors import SifmodError
 
-    context = load_facts(site)
-    found = search_easyconfigs(pattern, context.site.robot_paths)
+    @cache
+    def load() -> "LoadedSite":
+        from sifmod.cli.context import load_facts
+
+        return load_facts(site)
+
+    if site["accelerator"] not in (None, "auto"):
+        words = (*words, _ACCELERATORS.get(site["accelerator"], site["accelerator"]))
+    quick = not any(value for key, value in site.items() if key not in ("site", "robot_paths", "prefix", "accelerator"))
+    known = quick_robot_paths(site["site"], site["robot_paths"], os.environ) if quick else None
+    paths = known or load().site.robot_paths
+    answer = ask(find_all(paths, load, os.environ), words)
+    if answer.note:
+        say(answer.note)
     if as_json:
-        print_json([_as_json(path, context) for path in found])
+        print_json([_as_json(found) for found in answer.found])
+    elif answer.found:
+        _print(answer.found, paths)
     else:
-        for path in found:
-            echo(path)
-    if not found and not as_json:
-        echo(f"no easyconfig matches {shown(pattern)!r}", err=True)
-    return 0 if found else 1
+        typed = " ".join(map(shown, " ".join(words).split()))
+        raise SifmodError(f"no module matches {typed!r}" if words else "there are no easyconfigs", answer.hint)
+    return 0 if answer.found else 1
 
 
-def _as_json(path: Path, context: "LoadedSite") -> dict[str, object]:
-    """A file's path and variants; `problems` only where it has some."""
-    from sifmod.actions.search import describe
+def _as_json(found: "Found") -> dict[str, object]:
+    """A file's path and those of its variants that match; `problems` only where it has some."""
+    from sifmod.cli.output import problems_data
 
-    found = describe(path, context, os.environ)
     variants = [
-        {"variant": each.variant, "module": each.module, "accelerator": each.accelerator} for each in found.variants
+        {
+            "variant": each.variant,
+            "module": each.module,
+            "accelerator": each.accelerator,
+            "name": each.name,
+            "version": each.version,
+            "versionsuffix": each.versionsuffix,
+            "description": each.description,
+            "contents": each.contents,
+            "sources": each.sources,
+            "public": each.public is not None,
+            "available": each.available or None,
+        }
+        for each in found.variants
     ]
-    problems = {"problems": [str(problem) for problem in found.problems]} if found.problems else {}
-    return {"path": str(path), "variants": variants, **problems}
+    problems = {"problems": problems_data(found.problems)} if found.problems else {}
+    return {"path": str(found.path), "variants": variants, **problems}
+
+
+def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...]) -> None:
+    """A line for each module, in their order; and for each file that cannot be used, at the end. Then what to type."""
+    from sifmod.actions.query import order
+    from sifmod.cli.output import echo, harmless, say
+    from sifmod.config.find import name_of
+
+    modules = sorted(
+        ((each, found.path) for found in answers for each in found.variants), key=lambda one: order(one[0])
+    )
+    rows = [
+        Row(each.module, each.description, _ACCELERATORS.get(each.accelerator, each.accelerator), each.where)
+        for each, _ in modules
+    ]
+    broken = [found.path for found in answers if found.problems]
+    rows += [Row(path.stem, "cannot be used", "?", f"sifmod check {shlex.quote(str(path))}") for path in broken]
+    lines = fitted([Row(*map(harmless, row)) for row in rows], _width())
+    echo("\n".join(lines))
+    if not all(line.startswith(row.name) for line, row in zip(lines, rows, strict=True)):
+        say("names are shortened to the width of this terminal; in a pipe they are whole")
+    if modules:
+        each, path = next((one for one in reversed(modules) if one[0].public), modules[-1])
+        variant = () if each.variant is None else ("--variant", each.variant)
+        say(f"for example: {shlex.join(('sifmod', 'install', name_of(path, robot_paths), *variant))}")
+
+
+def _width() -> int:
+    """Of the terminal that standard output is; 0 for anything else."""
+    if not sys.stdout.isatty():
+        return 0
+    import shutil  # with three compressors
+
+    return shutil.get_terminal_size().columns
+
+
+def fitted(rows: "Sequence[Row]", width: int) -> list[str]:
+    """Lines of module, what it is, accelerator and where the image comes from, at most `width` wide; 0 is no limit.
+
+    What is too much is taken from where, then from what it is, and last from the middle of the module's name.
+    """
+    names, whats, accelerators, wheres = (max(map(len, column)) for column in zip(*rows, strict=True))
+    middle = names + whats + 2  # name and what share it: a long name takes the room of what
+    if width:
+        least = max(len(_short(row.where, _WHERE)) for row in rows)
+        wheres = min(wheres, max(least, width - middle - accelerators - 4))
+        middle = min(middle, max(width - accelerators - wheres - 4, _WHERE))
+        names = max((len(row.name) for row in rows if len(row.name) + _WHAT + 2 <= middle), default=0)
+    lines = []
+    for row in rows:
+        name = _cut(row.name, middle)
+        room = middle - max(len(name), names) - 2
+        what = _short(row.what, room) if room >= min(len(row.what), _WHAT) else ""
+        left = f"{name:{names}}  {what}"[:middle]
+        lines.append(f"{left:{middle}}  {row.accelerator:{accelerators}}  {_short(row.where, wheres)}".rstrip())
+    return lines
+
+
+def _cut(name: str, room: int) -> str:
+    """The module's name, or its version and the end of its versionsuffix, which tells it from its neighbours."""
+    if len(name) <= room:
+        return name
+    version = name.find("-", name.find("/") + 1)
+    head = min(version if version > 0 else room, room // 2)
+    return f"{name[:head]}…{name[head + 1 - room :]}"
+
+
+def _short(text: str, room: int) -> str:
+    """The text, or as much of its beginning as there is room for."""
+    if len(text) <= room:
+        return text
+    first, colon, _ = text.partition(": ")
+    return first if colon and room < len(first) + 8 else f"{text[: room - 1].rstrip()}…"

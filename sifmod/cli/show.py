@@ -92,7 +92,7 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
 
 def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None], as_json: bool, origins: bool) -> None:
     from sifmod.cli.context import load_context
-    from sifmod.cli.output import echo, print_json, print_rows
+    from sifmod.cli.output import echo, origins_data, print_json, print_rows
     from sifmod.config.load import load_easyconfig
     from sifmod.config.wanted import wanted_easyconfig
 
@@ -100,11 +100,11 @@ def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None]
     loaded = load_easyconfig(wanted_easyconfig(name, context.site), context, variant, {}, os.environ)
     data = json.loads(loaded.easyconfig.model_dump_json(exclude_none=True, by_alias=True))
     if origins and as_json:
-        print_json([origin._asdict() for origin in loaded.origins])
+        print_json(origins_data(loaded.origins))
     elif origins:
         print_rows([(origin.key, "=", origin.value, f"({origin.origin})") for origin in loaded.origins])
     elif as_json:
-        print_json({"path": str(loaded.path), "variant": loaded.variant, "easyconfig": data})
+        print_json({"path": str(loaded.path.absolute()), "variant": loaded.variant, "keys": data})
     else:
         echo(f"# {loaded.path}{f', variant {loaded.variant}' if loaded.variant else ''}")
         import yaml

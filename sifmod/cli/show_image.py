@@ -100,8 +100,20 @@ def _short(text: str) -> str:
 
 def _data(described: "ImageDescription") -> dict[str, object]:
     config = described.config
-    return {
+    texts = ("sha256", "manifest", "index", "created", "compression", "runscript", "definition")
+    data = {
         **asdict(described),
-        "parts": [part._asdict() for part in described.parts],
-        "config": {**config._asdict(), "labels": dict(config.labels), "environment": dict(config.environment)},
+        **{name: getattr(described, name) or None for name in texts},
+        "source": described.origin or None,
+        "parts": [{**part._asdict(), "digest": part.digest or None} for part in described.parts],
+        "config": {
+            "labels": dict(config.labels),
+            "environment": dict(config.environment),
+            "entrypoint": config.entrypoint,
+            "cmd": config.cmd,
+            "working_dir": config.working_dir or None,
+            "user": config.user or None,
+        },
     }
+    del data["origin"]
+    return data

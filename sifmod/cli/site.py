@@ -22,11 +22,11 @@ def command() -> None:
 def detect(as_json: bool) -> None:
     """Print which site this machine is, by the paths and devices that it has; runs no program."""
     from sifmod.actions.author.site import detect as look
-    from sifmod.cli.output import print_json, say
+    from sifmod.cli.output import print_json, problems_data, say
 
     found = look(os.environ)
     if as_json:
-        print_json({"site": found.name, "how": found.how, "warnings": [str(problem) for problem in found.left_out]})
+        print_json({"site": found.name, "how": found.how, "warnings": problems_data(found.left_out)})
         return
     for problem in found.left_out:
         say(f"warning: {problem}")
@@ -42,14 +42,13 @@ def show(name: str | None, as_json: bool, **site: str | None) -> None:
     """Print what is true of a site (default: the one in force), where each value came from, and what is odd."""
     from sifmod.actions.author.site import origins
     from sifmod.cli.context import load_facts
-    from sifmod.cli.output import print_json, print_rows
+    from sifmod.cli.output import origins_data, print_json, print_rows, problems_data
     from sifmod.config.lint import lint_binds
 
     loaded = load_facts({**site, "site": name} if name else site)
     rows = origins(loaded)
     if as_json:
-        warnings = [str(problem) for problem in lint_binds(loaded.tree)]
-        print_json({"origins": [row._asdict() for row in rows], "warnings": warnings})
+        print_json({"origins": origins_data(rows), "warnings": problems_data(lint_binds(loaded.tree))})
         return
     print_rows([(key, "=", value, f"({origin})") for key, value, origin in rows])
     warn(loaded)
@@ -58,21 +57,30 @@ def show(name: str | None, as_json: bool, **site: str | None) -> None:
 @command.command("new")
 @click.argument("name", metavar="NAME")
 @click.option("-o", "--output", metavar="FILE", help="Write it here; - for standard output.")
-def new(name: str, output: str | None) -> None:
+@json_option
+def new(name: str, output: str | None, as_json: bool) -> None:
     """Write a first site file, with what was found on this machine, and print its path.
 
     By default it goes to ~/.config/sifmod/sites/NAME.yaml, where --site NAME finds it; none is ever overwritten.
     """
     from sifmod.actions.author.site import shadowed_by, site_text, write_site
-    from sifmod.cli.output import say
+    from sifmod.cli.output import echo, print_json, say
 
+    path, hidden = None, None
     if output == "-":
-        click.echo(site_text(name, os.environ), nl=False)
+        text = site_text(name, os.environ)
     else:
-        path = write_site(name, Path(output) if output else None, os.environ)[1]
-        if hidden := shadowed_by(path, os.environ):
-            say(f"from now on it is the site {name} for you, in the place of {hidden}")
-        click.echo(path)
+        text, path = write_site(name, Path(output) if output else None, os.environ)
+        hidden = shadowed_by(path, os.environ)
+    if hidden:
+        say(f"from now on it is the site {name} for you, in the place of {hidden}")
+    if as_json:
+        hides = str(hidden) if hidden else None
+        print_json({"path": str(path.absolute()) if path else None, "site": name, "text": text, "hides": hides})
+    elif path:
+        echo(path)
+    else:
+        echo(text, nl=False)
 
 
 def warn(loaded: "LoadedSite") -> None:

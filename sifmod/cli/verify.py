@@ -56,7 +56,12 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
         except ModuleError as error:  # the others are looked at all the same
             report[str(module)] = (Finding("unreadable", str(layout.switch(module)), "a receipt", error.message),)
     if as_json:
-        print_json({module: [finding._asdict() for finding in findings] for module, findings in report.items()})
+        print_json(
+            [
+                {"module": module, "findings": [finding._asdict() for finding in findings]}
+                for module, findings in report.items()
+            ]
+        )
     else:
         if not report:
             echo("no module is installed here", err=True)
@@ -78,18 +83,23 @@ def _verify_signatures(
     """Say of each image who signed it, or what is wrong."""
     from sifmod.actions.signatures import check_image
     from sifmod.cli.context import load_context
-    from sifmod.cli.output import echo, print_json
+    from sifmod.cli.output import echo, error_data, print_json
+    from sifmod.errors import SifmodError
 
     known = (*map(Path, load_context(site).site.signatures.keys), *map(Path, keys))
-    worst, report = 0, {}
-    for name, path in _images(names, layout):
+    worst = 0
+    report: list[dict[str, object]] = []
+    for module, path in _images(names, layout):
         outcome = check_image(path, known)
-        worst = max(worst, 1 if outcome.problem else 0)
-        texts = {"problem": outcome.problem, "hint": outcome.hint}
-        report[name] = {"path": str(path), "signers": outcome.signers, **texts}
+        row: dict[str, object] = {"module": module, "path": str(path.absolute()), "signers": outcome.signers}
+        if outcome.problem:
+            worst = 1
+            report.append({**row, **error_data(SifmodError(outcome.problem, outcome.hint))})
+        else:
+            report.append(row)
         if as_json:
             continue
-        text = outcome.problem or f"signed by {', '.join(outcome.signers)}"
+        name, text = module or str(path), outcome.problem or f"signed by {', '.join(outcome.signers)}"
         echo(text if text.startswith(name) else f"{name}: {text}")
         if outcome.hint:
             echo(f"  {outcome.hint}")
@@ -98,8 +108,8 @@ def _verify_signatures(
     return worst
 
 
-def _images(names: tuple[str, ...], layout: "Layout") -> "Iterator[tuple[str, Path]]":
-    """The SIFs that the names mean, each with what it is called: files, or the images of modules (all by default)."""
+def _images(names: tuple[str, ...], layout: "Layout") -> "Iterator[tuple[str | None, Path]]":
+    """The SIFs that the names mean: files, or the images of modules (all by default), each with its module."""
     from sifmod.actions.signatures import image_of
     from sifmod.actions.verify import installed
     from sifmod.cli.context import resolve
@@ -108,7 +118,7 @@ def _images(names: tuple[str, ...], layout: "Layout") -> "Iterator[tuple[str, Pa
     known = [module for module, _ in live_modules(layout)]
     for name in names or tuple(map(str, known)):
         if name.endswith(".sif") or ("/" in name and Path(name).is_file()):
-            yield name, Path(name)
+            yield None, Path(name)
         else:
             module = resolve(name, known)
             yield str(module), image_of(installed(layout, module))

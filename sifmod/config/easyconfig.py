@@ -128,6 +128,15 @@ def _host_variable(name: str) -> None:
         raise ValueError(f"{name} belongs to the module itself or to the module system and cannot be set here")
 
 
+def variable_problem(name: str, *, inside: bool) -> str:
+    """Why a variable of this name cannot be set inside the container, or on the host; empty where it can."""
+    try:
+        (_container_variable if inside else _host_variable)(name)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 AUTO = "auto"  # among the wrappers: those that are found in the image
 
 
@@ -200,6 +209,8 @@ class Easyconfig(Model):
     """Variables inside the container; null removes one."""
     host_env: HostEnv = ()
     """Variables on the host."""
+    default_env: HostEnv = ()
+    """Variables on the host that a load sets where the user has none of that name."""
     runscript_env: RunscriptEnv = ()
     """Variables that conda-python-distributed sets where the user has not."""
     path: tuple[SearchDirectory, ...] = ()
@@ -217,6 +228,8 @@ class Easyconfig(Model):
     """Scripts in the directory that is bound at /runscripts."""
     conflict: tuple[ModuleSpec, ...] = ()
     """Modules that cannot be loaded together with this one."""
+    depends_on: tuple[ModuleSpec, ...] = ()
+    """Modules that are loaded with this one."""
     family: Family | None = None
     """Of the modules of one family only one can be loaded."""
     sanity_check: SanityCheck = SanityCheck()

@@ -1,10 +1,10 @@
 """Where easyconfigs are, and which one a name means. Imports neither pydantic nor a YAML parser."""
 
 import os
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from sifmod.config.prefix import has_settings, misspelt
 from sifmod.config.shown import shown
 from sifmod.errors import EasyconfigNotFoundError
 
@@ -44,6 +44,12 @@ def is_path(name: str) -> bool:
     return "/" in name or (name.endswith(SUFFIXES) and _exists(Path(name)))
 
 
+def name_of(path: Path, robot_paths: tuple[Path, ...]) -> str:
+    """What to type for an easyconfig: its name where that is enough, else its path."""
+    found = (place for directory in robot_paths for place in _candidates(directory, path.stem) if _exists(place))
+    return path.stem if next(found, None) == path else str(path)
+
+
 def own_path(path: Path | str) -> str:
     """A file's absolute path, its directory without links. A link stays one: what it names is looked for beside it."""
     directory, name = os.path.split(os.path.abspath(path))  # noqa: PTH100 (a link stays one)
@@ -56,22 +62,34 @@ def places_before(found: Path, name: str, robot_paths: tuple[Path, ...]) -> tupl
     return tuple(places[: places.index(found)]) if "/" not in name and found in places else ()
 
 
-def search_easyconfigs(pattern: str, robot_paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """The easyconfigs whose file name holds `pattern`: a regular expression or plain text, in any case.
+def easyconfigs(robot_paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Every easyconfig on the easyconfig path.
 
     Sorted by name within each directory, the directories in order; the second file of one name is hidden by the
     first, as `find_easyconfig` would have it.
     """
-    try:
-        expression = re.compile(pattern, re.IGNORECASE)
-    except re.error:
-        expression = re.compile(re.escape(pattern), re.IGNORECASE)
     found: dict[str, Path] = {}
     for directory in robot_paths:
         for path in _easyconfigs(directory):
-            if expression.search(path.stem) or pattern.lower() in path.stem.lower():
-                found.setdefault(path.stem, path)
+            found.setdefault(path.stem, path)
     return tuple(found.values())
+
+
+def quick_robot_paths(site: str | None, given: str | None, environ: Mapping[str, str]) -> tuple[Path, ...] | None:
+    """The easyconfig path where options and variables decide it; None where settings files have to be read.
+
+    `site` and `given` are what --site and --robot-paths say. The sites that ship name no easyconfigs of their own.
+    """
+    if misspelt(environ) or has_settings(environ):
+        return None
+    named = site or environ.get("SIFMOD_SITE")
+    if named and ("/" in named or not _exists(shipped() / "sites" / f"{named}.yaml")):
+        return None
+    variable = [part for part in environ.get("SIFMOD_ROBOT_PATHS", "").split(":") if part]
+    if not all(part.startswith("/") and "$" not in part for part in variable):
+        return None
+    option = [os.path.abspath(part) for part in (given or "").split(":") if part]  # noqa: PTH100 (a link stays a link)
+    return (*dict.fromkeys(Path(part) for part in (*option, *variable)), shipped())
 
 
 def _exists(path: Path) -> bool:

@@ -26,3 +26,13 @@ class ModuleName:
 def is_part(text: str) -> bool:
     """Whether `text` can be a module's name or version: what an easyconfig may say, and a file name can hold."""
     return _PART.fullmatch(text) is not None and ".." not in text
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Tell whether `name` holds `pattern`, or matches it when it has `*`, `?` or `[`; case does not matter."""
+    name, pattern = name.casefold(), pattern.casefold()
+    if not any(sign in pattern for sign in "*?["):
+        return pattern in name
+    from fnmatch import fnmatchcase
+
+    return fnmatchcase(name, pattern)

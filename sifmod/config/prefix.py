@@ -48,14 +48,23 @@ def default_prefix(environ: Mapping[str, str]) -> tuple[Path, str]:
 
 def quick_prefix(option: str | None, environ: Mapping[str, str]) -> str | None:
     """The prefix where the command line, a variable or the default decides it; None where files have to be read."""
-    if any(name.startswith("SIFMOD_") and name not in VARIABLES for name in environ):
+    if misspelt(environ):
         return None  # which is then refused
     if option:
         return os.path.abspath(option)  # noqa: PTH100 (a link stays a link)
     if given := environ.get("SIFMOD_PREFIX"):
         return given if given.startswith("/") and "$" not in given else None
-    if environ.get("SIFMOD_SITE") or environ.get("SIFMOD_CONFIG_DIR"):
-        return None
-    if Path(SITE_FILES).exists() or (config_home(environ) / "sifmod").exists():
+    if environ.get("SIFMOD_SITE") or has_settings(environ):
         return None
     return str(default_prefix(environ)[0])
+
+
+def misspelt(environ: Mapping[str, str]) -> bool:
+    """Tell whether a SIFMOD_* variable is none that there is."""
+    return any(name.startswith("SIFMOD_") and name not in VARIABLES for name in environ)
+
+
+def has_settings(environ: Mapping[str, str]) -> bool:
+    """Tell whether the machine or the user may have settings files."""
+    machine = Path(environ.get("SIFMOD_CONFIG_DIR") or SITE_FILES)
+    return machine.exists() or (config_home(environ) / "sifmod").exists()

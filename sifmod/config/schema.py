@@ -3,6 +3,7 @@
 from typing import Any
 
 from sifmod.config.easyconfig import EasyconfigFile
+from sifmod.config.find import shipped
 
 JSON = dict[str, Any]
 
@@ -14,9 +15,12 @@ def easyconfig_schema() -> JSON:
     """
     schema = EasyconfigFile.model_json_schema()
     definitions = {name: _layer(definition) for name, definition in schema.pop("$defs").items()}
+    whole = _layer(schema)
+    # not an enumeration: a site has presets of its own
+    whole["properties"]["preset"]["examples"] = sorted(path.stem for path in (shipped() / "presets").glob("*.yaml"))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_layer(schema),
+        **whole,
         "title": "sifmod easyconfig",
         "description": "One module backed by a container image.",
         "$defs": dict(sorted(definitions.items())),

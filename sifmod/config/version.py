@@ -32,7 +32,7 @@ def within(version: str, ranges: tuple[str, ...]) -> bool:
 def is_meant(version: str, by: str) -> bool:
     """Tell whether `by` says this version or begins it: 2.2 means 2.2 and 2.2.0, neither 12.2 nor 2.20."""
     own, asked = _plain(version), _plain(by)
-    return own[: len(asked)] == asked or (len(by) <= 100 and version_key(version) == version_key(by))
+    return own[: len(asked)] == asked or version_key(version) == version_key(by)
 
 
 def version_key(version: str) -> tuple[tuple[int, int, str], ...]:

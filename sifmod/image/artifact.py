@@ -22,11 +22,14 @@ class Artifact:
     origin: ImageOrigin = NO_ORIGIN
 
 
-class Store(Protocol):
+class ImageStore(Protocol):
     """What fetching needs of the store (tree/store.py)."""
 
     def find(self, sha256: str) -> Path | None:
         """The stored image of this digest, or None."""
+
+    def damaged(self, sha256: str) -> bool:
+        """Whether another image is stored under this digest, which is not found any more; reads all of it."""
 
     def incoming(self) -> AbstractContextManager[Path]:
         """A fresh path on the store's file system; what is left there at exit is removed."""
@@ -43,7 +46,7 @@ class Store(Protocol):
     def partial(self, key: str) -> AbstractContextManager[Path]:
         """A directory on the store's file system that stays when the block fails or dies, under a lock of `key`.
 
-        Whoever has what he wanted calls `finished`.
+        Call `finished` when the download is no longer needed.
         """
 
     def finished(self, partial: Path) -> None:

@@ -13,7 +13,7 @@ from sifmod.errors import (
     SignatureError,
     UnstartableError,
 )
-from sifmod.image.artifact import Artifact, Progress, Store, no_progress
+from sifmod.image.artifact import Artifact, ImageStore, Progress, no_progress
 from sifmod.image.convert.sif.header import check_sif
 from sifmod.image.convert.tree_digest import tree_digest
 from sifmod.image.disk import NoSpaceError
@@ -32,7 +32,7 @@ Failure = tuple[Reference, FetchError | RuntimeMissingError | PermissionsError]
 def fetch_image(
     image: ImagePlan,
     runtime: Runtime,
-    store: Store,
+    store: ImageStore,
     progress: Progress = no_progress,
     settings: Settings = DEFAULT,
 ) -> Artifact:
@@ -63,7 +63,7 @@ def fetch_image(
     raise _none_worked(image, failures)
 
 
-def announced_size(image: ImagePlan, runtime: Runtime, store: Store, settings: Settings = DEFAULT) -> int | None:
+def announced_size(image: ImagePlan, runtime: Runtime, store: ImageStore, settings: Settings = DEFAULT) -> int | None:
     """Bytes to fetch from the first source that can work; None where they are not known before the fetch.
 
     0 where nothing will be fetched: the SIF is only referred to, or in the store, or none is here. Raises FetchError

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from sifmod.image.artifact import Progress, Store
+from sifmod.image.artifact import ImageStore, Progress
 from sifmod.image.reference import Reference
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
@@ -22,7 +22,7 @@ class Request:
     reference: Reference
     image: ImagePlan
     runtime: Runtime
-    store: Store
+    store: ImageStore
     progress: Progress
     settings: Settings = DEFAULT
     incoming: Path = Path("/nonexistent")

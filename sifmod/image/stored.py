@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from sifmod.digest import sha256_file
 from sifmod.errors import ImageError
+from sifmod.image.artifact import ImageStore
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.disk import reading
 from sifmod.image.fetched import Fetched, Request
 from sifmod.image.registry.mirrors import source_of
 from sifmod.module.origin import ImageOrigin
@@ -28,19 +27,18 @@ def stored(request: Request, digest: str, compression: str = "", tools: Tools = 
     candidates = request.store.find_made(source_of(request.reference), digest)
     for path, origin in sorted(candidates, key=lambda made: made[1].tools != tools):
         good = not compression or _made_alike(request, path, origin, compression, tools)
-        if good and whole(path) and read_sif(path).arch == request.image.arch:
+        if good and not damaged(request.store, path) and read_sif(path).arch == request.image.arch:
             return Fetched(path, path.stem, path.stat().st_size, (), origin)
     return None
 
 
-def whole(path: Path) -> bool:
-    """Whether the stored image at `path` is what its name says, as far as its header shows; else it is read."""
+def damaged(store: ImageStore, path: Path) -> bool:
+    """Whether the stored image at `path` is not what its name says; it is read only where its header is no SIF's."""
     try:
         read_sif(path)
     except ImageError:
-        with reading(path):
-            return sha256_file(path) == path.stem
-    return True
+        return store.damaged(path.stem)
+    return False
 
 
 def _made_alike(request: Request, path: Path, origin: ImageOrigin, compression: str, tools: Tools) -> bool:

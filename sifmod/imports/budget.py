@@ -1,5 +1,6 @@
 """How much reading one file may cost: steps, depth and letters, so that no file makes it slow or large."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -83,3 +84,9 @@ class CannotImportError(SifmodError):
     """A file, or the part of it that matters, cannot be read for certain without running it."""
 
     exit_code = 5
+
+    @property
+    def line(self) -> int | None:
+        """The line that the message begins with, as in `line 4: …`; None where it names none."""
+        found = re.match(r"line ([0-9]+): ", self.message)
+        return int(found[1]) if found else None

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sifmod.config.easyconfig import variable_problem
 from sifmod.imports.budget import Value
 from sifmod.imports.command import binds_of
 
@@ -26,6 +27,7 @@ class Found:
     binds: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     host_env: dict[str, str] = field(default_factory=dict)
+    default_env: dict[str, str] = field(default_factory=dict)
     path: list[str] = field(default_factory=list)
     gpus: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
@@ -63,8 +65,10 @@ class Found:
         elif flag := _FLAGS.fullmatch(name):
             self.gpus |= set() if value in _OFF else {"rocm" if flag[1] == "ROCM" else "cuda"}
         elif inside := _INSIDE.fullmatch(name):
-            if inside[1] in ("PREPEND_PATH", "PATH"):
+            if inside[1] in ("PREPEND_PATH", "PATH", "APPEND_PATH"):
                 self.search(value)
+                if inside[1] == "APPEND_PATH":
+                    self.notes.append(f"PATH inside: {value[:80]!r} goes in front of it here, not behind")
             elif _EVALUATED.search(value):
                 self.notes.append(
                     f"variable {inside[1][:60]}: {value[:80]!r} is evaluated inside, and not carried over"
@@ -74,9 +78,15 @@ class Found:
         else:
             self._into(self.host_env, name, value)
 
+    def default(self, name: str, value: str) -> None:
+        """A variable that the module sets where the user has not."""
+        self._into(self.default_env, name, value)
+
     def _into(self, env: dict[str, str], name: str, value: str) -> None:
         if not _NAME.fullmatch(name):
             self.notes.append(f"variable {name[:60]!r}: this cannot be a name")
+        elif problem := variable_problem(name, inside=env is self.env):
+            self.notes.append(f"variable {name[:60]}: {problem}")
         elif "\n" in value or value.startswith("~") or ":~" in value:
             self.notes.append(f"variable {name}: a value of several lines, or with ~, is not carried over")
         else:
@@ -97,6 +107,7 @@ class Found:
         env = {name: value for name, value in self.env.items() if not (conda and name in _CONDA)}
         keys |= {"env": env} if env else {}
         keys |= {"host_env": dict(self.host_env)} if self.host_env else {}
+        keys |= {"default_env": dict(self.default_env)} if self.default_env else {}
         if self.binds:  # what a host lacks is left out, where the runtimes would refuse to start
             keys["binds"] = tuple(optional(bind) for bind in self.binds)
             self.notes.append(OPTIONAL)
@@ -129,3 +140,10 @@ def optional(bind: str) -> Value:
     spelled: dict[str, Value] = {"source": source}
     spelled |= {"target": target} if target not in ("", source) else {}
     return spelled | ({"options": options} if options else {}) | {"optional": True}
+
+
+def vendor(source: str) -> str:
+    """Whose GPUs the name of an image says: cuda, rocm, or nothing."""
+    if re.search(r"rocm|amdih|\bamd\b", source):
+        return "rocm"
+    return "cuda" if re.search(r"nvcr\.io|nvidia|cuda", source) else ""

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from sifmod.imports.budget import Budget, CannotImportError, Imported, Value, read_text
 from sifmod.imports.container import Found
-from sifmod.imports.easybuild_scripts import Scripts, sanity_commands, take_commands
-from sifmod.imports.lua import HOLE, read_lua, text_of
+from sifmod.imports.easybuild_scripts import Scripts, build_needs, sanity_commands, take_commands
+from sifmod.imports.lua import read_lua
+from sifmod.imports.lua_value import HOLE, text_of
 from sifmod.imports.python import Constants, evaluate
 from sifmod.imports.python_text import Python
 
@@ -26,12 +27,10 @@ _HOW = (
 def read_easybuild(path: Path) -> Imported:
     """The easyconfig of the SIF among the sources; raises CannotImportError with the reason where there is none."""
     file = _File(evaluate(read_text(path)))
-    scripts = take_commands(file.texts("postinstallcmds", raw=True), file.notes)
-    if scripts.builds:
-        raise CannotImportError(
-            "makes an image of its own from the one it names (a `build` in postinstallcmds): write the definition "
-            "into a file and name that in image.build"
-        )
+    commands = file.texts("postinstallcmds", raw=True)
+    if needs := build_needs(commands):
+        raise CannotImportError(f"builds an image of its own, for which image.build would need: {file.filled(needs)}")
+    scripts = take_commands(commands, file.notes)
     filename, image = file.image()
     found = Found(notes=file.notes)
     for name, value in file.map("modextravars").items():

@@ -9,7 +9,10 @@ from sifmod.config.easyconfig import Runscript
 
 _WRITES = re.compile(r"cat >\s*%\(installdir\)s/(bin|runscripts)/(\S+) <<\s*'?EOF'?(.*)", re.DOTALL)
 _LINKS = re.compile(r"ln -s\s+(?:\./)?(\S+)\s+%\(installdir\)s/bin/(\S+)\s*")
-_BUILDS = re.compile(r"\b(singularity|apptainer)\s+build\b")
+_BUILDS = re.compile(r"\b(?:singularity|apptainer)\s+build\b([^<;|&]*)")
+_WRITES_ANY = re.compile(r"cat >\s*(\S+) <<\s*'?EOF'?(.*)", re.DOTALL)
+_BASE = re.compile(r"^[ \t]*From:[ \t]*(\S+)", re.MULTILINE)
+_FILES = re.compile(r"^%files[^\n]*\n(.*?)(?=^%|\Z)", re.MULTILINE | re.DOTALL)
 _ACTIVATES = re.compile(r"^[ \t]*source (/\S+)/bin/activate (\w+)[ \t]*$", re.MULTILINE)
 _PASSES_ON = re.compile(r"^[ \t]*(?:exec )?singularity exec \\?\"?\\?\$SIF\w*\"? \\?\$\w+ ", re.MULTILINE)
 _SILENT = re.compile(r"(mkdir|chmod|rm) ")
@@ -29,14 +32,12 @@ class Scripts:
     conda: tuple[str, str] | None = None  # prefix and environment
     uses_conda: bool = False
     user_software: bool = False
-    builds: bool = False  # an image of its own
 
 
 def take_commands(commands: Iterable[str], notes: list[str]) -> Scripts:
     """What `postinstallcmds` installs; notes are added to for what has no counterpart."""
     scripts = Scripts()
     for command in commands:
-        scripts.builds = scripts.builds or bool(_BUILDS.search(command.partition("<<")[0]))
         scripts.uses_conda = scripts.uses_conda or "$WITH_CONDA" in command
         if activated := _ACTIVATES.search(command):
             scripts.conda = (activated[1], activated[2])
@@ -54,6 +55,28 @@ def take_commands(commands: Iterable[str], notes: list[str]) -> Scripts:
     scripts.wrappers = list(dict.fromkeys(scripts.wrappers))
     scripts.runscripts = list(dict.fromkeys(scripts.runscripts))
     return scripts
+
+
+def build_needs(commands: tuple[str, ...]) -> str:
+    """What `image.build` would need instead of commands that build an image of their own; empty for all others."""
+    built = next((found[1] for one in commands if (found := _BUILDS.search(one.partition("<<")[0]))), None)
+    if built is None:
+        return ""
+    path = (built.split() or [""])[-1]
+    definition = path.rpartition("/")[2] or "a definition"
+    body = next((found[2] for one in commands if (found := _WRITES_ANY.match(one)) and found[1] == path), "")
+    if not body:
+        return f"{definition}, in a file beside the easyconfig"
+    lines = (line.split() for section in _FILES.findall(body) for line in section.splitlines())
+    copied = [words[0] for words in lines if words and not words[0].startswith("#")]
+    written = [one.rpartition("/")[2] for one in copied if one.startswith("%(installdir)s/")]
+    needs = [f"the text of {definition} in postinstallcmds, in a file beside the easyconfig"]
+    needs += [f"{base[1]}, which it begins with (From)"] if (base := _BASE.search(body)) else []
+    needs += [f"what postinstallcmds writes for its %files: {', '.join(written)}"] if written else []
+    if theirs := [one for one in copied if one.startswith("/")]:
+        more = f" and {len(theirs) - 1} more of its %files" if theirs[1:] else ""
+        needs.append(f"a machine with {theirs[0]}{more}")
+    return "; ".join(needs)
 
 
 def _script(scripts: Scripts, place: str, name: str, body: str, notes: list[str]) -> None:

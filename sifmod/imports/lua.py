@@ -1,14 +1,16 @@
 """The calls that a Lua modulefile makes when it is loaded, found by reading it: nothing of it is run.
 
-A variable of the environment counts as not set, a file as not there. What only a run could tell (the output of a
-program) is a hole in a text: a sign of Unicode's private area, which no file may hold. Of a condition that hangs on a
-hole every branch is read, and its calls are marked.
+A variable of the environment counts as not set, a file as not there, a module as not loaded. Of a condition that only
+a run could decide every branch is read, and its calls are marked. Of the others the calls say what their conditions
+ask, and `untaken` holds the branches that were left out.
 """
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from sifmod.imports.budget import Budget, CannotImportError
+from sifmod.imports.lua_calls import Asked, Made, Read, Untaken
 from sifmod.imports.lua_parse import parse
 from sifmod.imports.lua_syntax import (
     Assign,
@@ -23,72 +25,57 @@ from sifmod.imports.lua_syntax import (
     Skipped,
     Statement,
 )
+from sifmod.imports.lua_value import (
+    HOLE,
+    MAYBE,
+    SOMEWHERE,
+    Default,
+    Environment,
+    Table,
+    Value,
+    certain,
+    equal,
+    is_certain,
+    joined,
+    text_of,
+    truth,
+)
 
-HOLE = "\ue000"
 _PRIVATE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ue000-\uf8ff]")
+_COMMANDS = ("set_shell_function", "set_alias")  # whose words may be there on a condition, each for itself
 
 
-@dataclass(frozen=True)
-class Environment:
-    """The value of a variable of the environment: not set."""
+def read_lua(text: str, name: str, version: str, given: frozenset[str] = frozenset()) -> Read:
+    """What a modulefile of this name and version does; raises CannotImportError for what is not Lua or too much.
 
-    name: str
-
-
-@dataclass
-class Table:
-    """A list."""
-
-    items: list["Value"]
-
-
-Value = str | float | bool | None | Environment | Table
-
-
-@dataclass(frozen=True)
-class Made:
-    """One call: function, arguments, line, and whether it hangs on a condition that only a run could decide."""
-
-    function: str
-    arguments: tuple[Value, ...]
-    line: int
-    sure: bool
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The arguments that are texts."""
-        return tuple(value for value in self.arguments if isinstance(value, str))
-
-
-@dataclass(frozen=True)
-class Read:
-    """A file's calls in order, its variables at the end, and what was skipped."""
-
-    calls: tuple[Made, ...]
-    variables: dict[str, Value]
-    skipped: tuple[str, ...]
-
-
-def read_lua(text: str, name: str, version: str) -> Read:
-    """What a modulefile of this name and version does; raises CannotImportError for what is not Lua or too much."""
+    The variables of the environment that are `given` count as set, to a directory that holds what is looked for.
+    """
     if bad := _PRIVATE.search(text):
         raise CannotImportError(f"the character {bad.group()!r} is not expected in a modulefile")
     budget = Budget()
-    file = _File(budget, {"_name": name, "_version": version})
+    file = _File(budget, {"_name": name, "_version": version}, given)
     try:
         file.block(parse(text, budget))
     except (RecursionError, OverflowError):
         raise CannotImportError("cannot be read: it is nested too deep") from None
-    return Read(tuple(file.calls), file.variables, tuple(dict.fromkeys(file.skipped)))
+    variables = {key: certain(value) for key, value in file.variables.items()}
+    return Read(
+        tuple(file.calls), variables, tuple(file.texts), tuple(dict.fromkeys(file.skipped)), tuple(file.untaken)
+    )
 
 
 @dataclass
 class _File:
     budget: Budget
     variables: dict[str, Value]
+    given: frozenset[str]
     calls: list[Made] = field(default_factory=list)
+    texts: dict[str, None] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
+    untaken: list[Untaken] = field(default_factory=list)
     sure: bool = True
+    under: tuple[Asked, ...] = ()
+    asked: list[Asked] = field(default_factory=list)  # by the expression that is being evaluated
 
     def block(self, statements: tuple[Statement, ...]) -> None:
         for statement in statements:
@@ -102,7 +89,7 @@ class _File:
             case Assign(names=names, values=values):
                 found = [self.value(value) for value in values]
                 for index, name in enumerate(names):
-                    self.variables[name] = found[index] if index < len(found) else None
+                    self.assign(name, found[index] if index < len(found) else None)
             case If(branches=branches, otherwise=otherwise):
                 self.conditional(branches, otherwise)
             case ForEach(names=names, over=over, body=body):
@@ -114,21 +101,63 @@ class _File:
                 self.skipped.append(f"line {line}: {what} is not read")
                 self.variables |= dict.fromkeys(names, HOLE)
 
+    def assign(self, name: str, value: Value) -> None:
+        if isinstance(value, str):
+            self.texts[str(certain(value))] = None
+            self.budget.letters(len(value))
+        self.variables[name] = self.marked(value)
+
+    def marked(self, value: Value) -> Value:
+        """A text that is there only on the condition that is being read."""
+        return MAYBE + value if isinstance(value, str) and not self.sure else value
+
     def conditional(
         self, branches: tuple[tuple[Expression, tuple[Statement, ...]], ...], otherwise: tuple[Statement, ...]
     ) -> None:
-        before = self.sure
-        for condition, body in branches:
-            holds = _truth(self.value(condition))
+        before = self.sure, self.under
+        left = [*branches, (None, otherwise)]
+        while left:
+            condition, body = left.pop(0)
+            holds, asked = (True, ()) if condition is None else self.condition(condition)
+            self.under = (*self.under, *asked)
             if holds is False:
+                self.leave(body, asked)
                 continue
             self.sure = self.sure and holds is True
             self.block(body)
             if holds:
                 break
-        else:
-            self.block(otherwise)
-        self.sure = before
+        for _, body in left:
+            self.leave(body, self.under[len(before[1]) :])
+        self.sure, self.under = before
+
+    def condition(self, expression: Expression) -> tuple[bool | None, tuple[Asked, ...]]:
+        """Whether it holds, and what it asks."""
+        self.asked = []
+        holds = truth(self.value(expression))
+        asked = tuple(dict.fromkeys(self.asked))
+        names = {one.name for one in asked}
+        if len(asked) == 1 and all(names):  # would any other value change it?
+            given, calls = self.given, len(self.calls)
+            self.given = given | names
+            opposite = truth(self.value(expression)) is (not holds)
+            self.given = given
+            del self.calls[calls:]
+            asked = (replace(asked[0], is_set=opposite),)
+        return holds, asked
+
+    def leave(self, body: tuple[Statement, ...], asked: tuple[Asked, ...]) -> None:
+        functions, names = list[str](), list[str]()
+        for statement in within(body):
+            self.budget.step()
+            if isinstance(statement, Call):
+                functions.append(statement.function)
+            elif isinstance(statement, Assign):
+                names += statement.names
+        lines = [statement.line for statement in body if isinstance(statement, Call)]
+        if asked and (functions or names):
+            line = min(lines, default=0)
+            self.untaken.append(Untaken(asked, line, tuple(dict.fromkeys(functions)), tuple(dict.fromkeys(names))))
 
     def pairs(self, over: Expression) -> list[tuple[Value, Value]]:
         table = self.value(over.arguments[0]) if isinstance(over, Call) and over.arguments else None
@@ -144,7 +173,7 @@ class _File:
                 case Constant(value=value):
                     return value
                 case Name(name=name):
-                    return self.variables.get(name) if "." not in name else HOLE
+                    return self.seen(self.variables.get(name)) if "." not in name else HOLE
                 case Call():
                     return self.call(expression)
                 case Items(values=values):
@@ -153,25 +182,34 @@ class _File:
                     return self.chain(operator, operands)
             return HOLE
 
+    def seen(self, value: Value) -> Value:
+        """A value that is used: of a variable of the environment it is noted."""
+        name = value.name if isinstance(value, Environment) else value.variable if isinstance(value, Default) else ""
+        if name:
+            self.asked.append(Asked("os.getenv", name))
+        return SOMEWHERE if name in self.given else value
+
     def chain(self, operator: str, operands: tuple[Expression, ...]) -> Value:
         if operator in ("and", "or"):
             value: Value = None
+            variable = ""
             for operand in operands:
                 value = self.value(operand)
-                truth = _truth(value)
-                if truth is None or truth is (operator == "or"):
-                    return value
-            return value
-        values = [self.value(operand) for operand in operands]
+                holds = truth(value)
+                if holds is None or holds is (operator == "or"):
+                    break
+                variable = value.name if isinstance(value, Environment) else variable
+            return Default(value, variable, whole=True) if variable and type(value) is str else value
+        values = tuple(self.value(operand) for operand in operands)
         if operator == "not":
-            truth = _truth(values[0])
-            return HOLE if truth is None else not truth
+            holds = truth(values[0])
+            return HOLE if holds is None else not holds
         if operator == "..":
             texts = [text_of(value) for value in values]
             self.budget.letters(sum(map(len, texts)))
-            return "".join(texts)
+            return joined(values, "".join(texts))
         if operator in ("==", "~=") and len(values) == 2:
-            return _equal(values[0], values[1], operator == "==")
+            return equal(values[0], values[1], operator == "==")
         return HOLE
 
     def call(self, call: Call) -> Value:
@@ -179,12 +217,16 @@ class _File:
         lone = len(given) == 1 and isinstance(call.arguments[0], Items) and not call.function.startswith("table.")
         if lone and isinstance(given[0], Table):
             given = tuple(given[0].items)  # prepend_path{"PATH", "/x"}
-        self.calls.append(Made(call.function, given, call.line, self.sure))
+        arguments, sure = given, self.sure
+        if call.function not in _COMMANDS:
+            arguments = tuple(map(certain, given))
+            sure = sure and all(map(is_certain, given))
+        self.calls.append(Made(call.function, arguments, call.line, sure, self.under))
         texts = [text_of(value) for value in given]
         self.budget.letters(sum(map(len, texts)))
         match call.function:
             case "os.getenv" if texts:
-                return Environment(texts[0])
+                return self.seen(Environment(texts[0]))
             case "mode":
                 return "load"
             case "myModuleName":
@@ -194,10 +236,13 @@ class _File:
             case "myModuleFullName":
                 return f"{self.variables['_name']}/{self.variables['_version']}"
             case "isloaded" | "isFile" | "isDir":
-                return False
+                found = any(SOMEWHERE in text for text in texts)
+                if not found:
+                    self.asked.append(Asked(call.function))
+                return found
             case "pathJoin":
                 self.budget.letters(sum(map(len, texts)) + len(texts))
-                return re.sub("/{2,}", "/", "/".join(texts))
+                return joined(given, re.sub("/{2,}", "/", "/".join(texts)))
             case "tostring" | "string.lower" if texts:
                 return texts[0].lower() if call.function == "string.lower" else texts[0]
             case "table.concat" if given and isinstance(given[0], Table):
@@ -209,27 +254,21 @@ class _File:
                 self.budget.step()
                 items, place = given[0].items, given[1]
                 first = len(given) > 2 and isinstance(place, float) and 1 <= place <= len(items)
-                items.insert(int(place) - 1 if first and isinstance(place, float) else len(items), given[-1])
+                items.insert(
+                    int(place) - 1 if first and isinstance(place, float) else len(items), self.marked(given[-1])
+                )
                 return None
         return HOLE
 
 
-def text_of(value: Value) -> str:
-    """A value as `..` joins it; a hole for what is not known."""
-    if isinstance(value, float):
-        return f"{value:g}"
-    return value if isinstance(value, str) else HOLE
-
-
-def _truth(value: Value) -> bool | None:
-    """Whether a value counts as true; None where only a run could tell."""
-    if isinstance(value, str) and HOLE in value:
-        return None
-    return not (value is None or value is False or isinstance(value, Environment))
-
-
-def _equal(left: Value, right: Value, wanted: bool) -> Value:
-    left, right = (None if isinstance(value, Environment) else value for value in (left, right))
-    if any(isinstance(value, Table) or (isinstance(value, str) and HOLE in value) for value in (left, right)):
-        return HOLE
-    return (left == right) is wanted
+def within(statements: tuple[Statement, ...]) -> Iterator[Statement]:
+    """The statements, and those in their blocks."""
+    for statement in statements:
+        yield statement
+        match statement:
+            case If(branches=branches, otherwise=otherwise):
+                for _, body in branches:
+                    yield from within(body)
+                yield from within(otherwise)
+            case ForEach(body=body):
+                yield from within(body)

@@ -2,190 +2,175 @@
 
 import re
 import shlex
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from sifmod.config.easyconfig import variable_problem
 from sifmod.imports.budget import CannotImportError, Imported, Value, read_text
-from sifmod.imports.command import MOST, NAME, is_for_a_shell, options, without_arguments, wrapper
-from sifmod.imports.container import Found
-from sifmod.imports.lua import HOLE, Made, read_lua, text_of
+from sifmod.imports.command import MOST, wrapper
+from sifmod.imports.container import vendor
+from sifmod.imports.lua import read_lua
+from sifmod.imports.lua_calls import Made, Read
+from sifmod.imports.lua_value import HOLE, MAYBE, SOMEWHERE, Default, text_of
+from sifmod.imports.modulefile_command import SOURCE, Module, take_command
+from sifmod.imports.modulefile_name import BY_PATH, MODULES, Naming, Place, beside, described
 
-_RUNTIME = re.compile(rf"(?:\S*/)?(?:singularity|apptainer)|{HOLE}")
-_SOURCE = re.compile(r"(?:docker|oras|library|https?|oci|shub|file):.+|[^\s]+\.sif")
-_NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_IMAGE_FILE = re.compile(r"[A-Za-z0-9_][^\s/]*\.(?:sif|simg)")
+_FETCHED = re.compile(r"(?:docker|oras|library|https)://(?!\w+://).+|(?:oci|file):.+|/.+|[^:]+")
+_ENVIRONMENT = ("setenv", "pushenv", "prepend_path", "append_path")
+# what sets nothing, for itself
 _SILENT = (
     *("LmodMessage", "LmodWarning", "LmodError", "io.stderr:write", "capture", "table.insert", "table.concat", "pairs"),
     *("ipairs", "mode", "isloaded", "isFile", "isDir", "os.getenv", "pathJoin", "myModuleName", "myModuleVersion"),
-    *(
-        "myModuleFullName",
-        "tostring",
-        "string.lower",
-        "string.format",
-        "help",
-        "whatis",
-        "conflict",
-        "family",
-        "unpack",
-    ),
-    *("setenv", "pushenv", "prepend_path", "append_path", "set_shell_function", "set_alias", "add_property"),
+    *("myModuleFullName", "myModuleUsrName", "tostring", "string.lower", "string.format", "string.gsub", "unpack"),
+    *("help", "whatis", "add_property"),
 )
+_TAKEN = (*_ENVIRONMENT, "set_shell_function", "set_alias", "conflict", "family")
+_NO_IMAGE = "starts no container, or the image that it starts cannot be known without running it"
+NO_COMMAND = "no command of it is known: `wrappers: auto` finds those that are in the image"
 
 
-@dataclass
-class _Module:
-    found: Found = field(default_factory=Found)
-    wrappers: dict[str, Value] = field(default_factory=dict)
-    sources: dict[str, None] = field(default_factory=dict)
-    verbs: set[str] = field(default_factory=set)
-
-    def note(self, text: str) -> None:
-        if text not in self.found.notes:
-            self.found.notes.append(text)
-
-
-def read_modulefile(path: Path) -> Imported:
+def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
     """The easyconfig of a modulefile; raises CannotImportError with the reason where there is none."""
-    name, version = path.parent.resolve().name, path.name.removesuffix(".lua")
-    read = read_lua(read_text(path), name, version)
-    module = _Module()
-    for call in read.calls:
-        _take(module, call)
+    text = read_text(path)
+    place = Place(path, naming)
+    read = read_lua(text, place.full_name, place.version)
+    module = _taken(read)
+    if not module.sources and (directories := _directories(read)):
+        read = read_lua(text, place.full_name, place.version, directories)  # as where the site's image is there
+        module = _taken(read)
     for what in read.skipped:
         module.note(what)
-    variables = (text_of(value) for value in read.variables.values())
-    named = (text for text in variables if len(text) < MOST and _SOURCE.fullmatch(text))
-    source = next(iter(module.sources), "") or next(named, "")
-    if not source or HOLE in source:
-        raise CannotImportError("starts no container, or the image that it starts cannot be known without running it")
-    whatis = [text for call in read.calls if call.function == "whatis" for text in call.texts if HOLE not in text]
-    keys = _described(whatis, _first(read.calls, "help"), (name, version))
-    own = (name, keys["name"])
-    conflicts = (text for call in read.calls if call.function == "conflict" for text in call.texts)
-    keys |= _listed("conflict", tuple(dict.fromkeys(one for one in conflicts if one not in own)), module)
-    if family := _first(read.calls, "family"):
-        keys["family"] = family
-    keys |= {"image": {"sources": (source,)}} | _gpus(module) | module.found.keys()
-    keys |= {"wrappers": tuple(module.wrappers.values())} if module.wrappers else {}
+    sources = _sources(module, read)
+    notes = module.found.notes
+    keys = described(read, place, notes)
+    keys |= beside(read, place, str(keys["name"]), notes)
+    keys |= {"image": {"sources": sources}} | _gpus(module, sources) | module.found.keys()
+    if module.wrappers:
+        keys["wrappers"] = tuple(wrapper(name, shlex.join(command)) for name, command in module.wrappers.items())
+    else:
+        module.note(NO_COMMAND)
     keys |= {"verb": "run"} if module.verbs == {"run"} else {}
     if module.verbs == {"run", "exec"}:
         module.note("some commands go through the image's entrypoint (run), some do not (exec): all do not here")
-    if source.startswith(("docker:", "oras:")) and "@sha256:" not in source:
+    if sources[-1].startswith(("docker:", "oras:")) and "@sha256:" not in sources[-1]:
         module.note("the image has no digest here; install prints one to add")
-    return Imported(keys, tuple(module.found.notes), publisher=source.rpartition("/")[0].rpartition("/")[2])
+    return Imported(keys, tuple(dict.fromkeys(notes)), publisher=_publisher(sources[-1]))
 
 
-def _first(calls: tuple[Made, ...], function: str) -> str:
-    return next((call.texts[0] for call in calls if call.function == function and call.texts), "")
+def _taken(read: Read) -> Module:
+    """What the calls of a file do, with a note for each branch that was left out."""
+    module = Module()
+    for call in read.calls:
+        _take(module, call)
+    for left in read.untaken:
+        functions = [name for name in left.functions if name not in _SILENT]
+        why = " and ".join(map(str, left.asked))
+        where = f"line {left.line}: " if left.line else ""
+        if functions:
+            module.note(f"{where}{', '.join(functions)[:80]} is not carried over: {why}")
+        names = [name for name in left.names if not _holds_an_image(read, name)]
+        if names:
+            module.note(f"{where}another value of {', '.join(names)[:80]} is not carried over: {why}")
+    return module
 
 
-def _listed(key: str, items: tuple[str, ...], module: _Module) -> dict[str, Value]:
-    good = tuple(item for item in items if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+/-]*", item) and ".." not in item)
-    for item in items:
-        if item not in good:
-            module.note(f"{key}: {item[:60].replace(HOLE, '?')!r} is no module's name")
-    return {key: good} if good else {}
+def _holds_an_image(read: Read, name: str) -> bool:
+    return bool(SOURCE.fullmatch(text_of(read.variables.get(name)))) or read.variables.get(name) == ""
 
 
-def _described(whatis: list[str], text: str, place: tuple[str, str]) -> dict[str, Value]:
-    """Name, version, and what the module says about itself."""
-    said = {key.strip(): value.strip() for key, colon, value in (line.partition(":") for line in whatis) if colon}
-    name, version = said.pop("Name", ""), said.pop("Version", "")
-    name = name if _NAMED.fullmatch(name) else place[0]
-    version = version if _NAMED.fullmatch(version) else place[1]
-    body, urls = _sections(text.replace(HOLE, "?"))
-    keys: dict[str, Value] = {"name": name, "version": version, "description": body or said.get("Description", "")}
-    if (homepage := said.pop("URL", said.pop("Home page", ""))).startswith(("http://", "https://")):
-        keys["homepage"] = homepage
-    said.pop("Description", None)
-    rest = tuple(f"{key}: {' '.join(value.split())}" for key, value in said.items() if value)
-    others = tuple(url for url in urls if not url.endswith(str(keys.get("homepage", "-"))))
-    keys |= {"whatis": rest} if rest else {}
-    return keys | ({"docurls": others} if others else {})
+def _directories(read: Read) -> frozenset[str]:
+    """The variables of the environment that name a directory of images, as far as conditions can tell."""
+    asked = (one for left in read.untaken if left.names for one in left.asked)
+    return frozenset(one.name for one in asked if one.name)
 
 
-def _sections(text: str) -> tuple[str, tuple[str, ...]]:
-    """The body of the section `Description` (all of it where there are none), and the lines with URLs of the rest."""
-    parts = re.split(r"^([A-Z][A-Za-z ]{0,40})\n={3,}\n", text, flags=re.MULTILINE)
-    if len(parts) < 3:
-        return text.strip(), ()
-    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
-    body = sections.pop("Description", "").strip()
-    lines = (" ".join(line.strip(" -*\t").split()) for rest in sections.values() for line in rest.splitlines())
-    return body, tuple(line for line in lines if "://" in line)
+def _sources(module: Module, read: Read) -> tuple[str, ...]:
+    """The image by its file name, for the site's image directories, and where the commands take it from."""
+    texts = [text for text in read.texts if len(text) < MOST]
+    named = [text for text in texts if SOURCE.fullmatch(text) and not _IMAGE_FILE.fullmatch(text)]
+    if any(_IMAGE_FILE.fullmatch(text) for text in texts):  # any other URL is that of a page
+        named = [text for text in named if not text.startswith("http") or text.endswith((".sif", ".simg"))]
+    used = next(iter((*module.sources, *named)), "")
+    file = used.rpartition("/")[2] if {HOLE, SOMEWHERE} & set(used) else used
+    if not _IMAGE_FILE.fullmatch(file):
+        file = next((text for text in texts if _IMAGE_FILE.fullmatch(text)), "")
+    if {HOLE, SOMEWHERE} & set(used) or used == file:
+        used = ""
+    if used and not _FETCHED.fullmatch(used):
+        module.note(f"image: {used[:80]} is nothing that sifmod fetches")
+        if not file:
+            raise CannotImportError(f"its image is {used[:80]}, which sifmod cannot fetch")
+        used = ""
+    if len(module.sources) > 1:
+        module.note(f"the commands are in {len(module.sources)} images, and all are taken for those of {used or file}")
+    sources = tuple(dict.fromkeys(source for source in (file, used) if source))
+    if not sources:
+        raise CannotImportError(_NO_IMAGE)
+    return sources
 
 
-def _gpus(module: _Module) -> dict[str, Value]:
-    match sorted(module.found.gpus):
-        case []:
-            return {"accelerator": "none"}
-        case [one]:
-            return {"accelerator": one}
-    module.note("the module looks for NVIDIA's and AMD's GPUs: without `accelerator` the site's is meant")
+def _publisher(source: str) -> str:
+    return source.rpartition("/")[0].rpartition("/")[2]
+
+
+def _gpus(module: Module, sources: tuple[str, ...]) -> dict[str, Value]:
+    """Whose GPUs the image is for: what is certain, else what its name says. A test for a device says neither."""
+    certain = sorted(module.found.gpus)
+    if len(certain) == 1:
+        return {"accelerator": certain[0]}
+    tested = sorted({*module.tested, *certain})
+    if not tested:
+        return {"accelerator": "none"}
+    if not certain and (said := vendor(sources[-1])):
+        return {"accelerator": said}
+    whose = " and ".join({"cuda": "NVIDIA's", "rocm": "AMD's"}[one] for one in tested)
+    module.note(f"the module looks for {whose} GPUs: without `accelerator` the site's is meant")
     return {}
 
 
-def _take(module: _Module, call: Made) -> None:
+def _take(module: Module, call: Made) -> None:
     """One call; what only a run could decide is taken as if it were so, with a note."""
     texts = tuple(text_of(value) for value in call.arguments)
+    unset = {one.name for one in call.asked if one.is_set}
+    because = [str(one) for one in call.asked if not (one.is_set and call.function in ("setenv", "pushenv"))]
     match call.function:
         case "set_shell_function" | "set_alias" if len(texts) >= 2:
-            _command(module, texts[0], texts[1])
+            take_command(module, texts[0].strip(f"{MAYBE} "), texts[1])
         case "setenv" | "pushenv" if len(texts) >= 2:
             if HOLE in "".join(texts[:2]):
-                module.note(f"{call.function} {texts[0].replace(HOLE, '?')}: its value is known only when it is loaded")
-            else:
-                module.found.set(texts[0], texts[1])
+                what = f"{call.function} {texts[0].replace(HOLE, '?')}"
+                module.note(f"{what}: its value is known only when it is loaded")
+                return
+            because += _set(module, texts[0], texts[1], unset)
         case "prepend_path" | "append_path" if len(texts) >= 2:
             inside = re.match("(SINGULARITY|APPTAINER)(ENV_|_BIND)", texts[0])
             if inside and HOLE not in texts[1]:
                 module.found.set(texts[0], texts[1])
+            elif call.function == "append_path" and HOLE not in "".join(texts) and not texts[0].endswith("PATH"):
+                before = module.found.default_env.get(texts[0])
+                module.found.default(texts[0], f"{before}:{texts[1]}" if before else texts[1])
+                module.note(f"append_path {texts[0]}: set where you have none, not added to yours")
             else:
                 module.note(f"{call.function} {texts[0].replace(HOLE, '?')}: lists of the host are not changed")
-        case "load" | "depends_on" | "prereq" | "always_load" | "load_any" | "unload":
-            if any("singularity" in text.lower() or "apptainer" in text.lower() for text in texts):
-                module.note(f"{call.function}: the runtime is the one of the site")
-            else:
-                module.note(f"{call.function} of {', '.join(texts).replace(HOLE, '?')[:80]} is not carried over")
-        case function if function not in _SILENT:
+        case function if function not in (*_SILENT, *_TAKEN, *MODULES):
             module.note(f"line {call.line}: {function[:60]} is not carried over")
-    if not call.sure and call.function in ("setenv", "pushenv", "prepend_path", "append_path", "set_shell_function"):
-        module.note(f"line {call.line}: {call.function} hangs on a condition, and is taken without it")
+    if call.function in _TAKEN:
+        if not call.sure:
+            module.note(f"line {call.line}: {call.function} hangs on a condition, and is taken without it")
+        elif because:
+            module.note(f"line {call.line}: {call.function} is taken without its condition: {' and '.join(because)}")
 
 
-def _command(module: _Module, name: str, text: str) -> None:
-    """A shell function or alias that starts a container becomes a wrapper."""
-    command = without_arguments(text)
-    if len(command) > MOST or not NAME.fullmatch(name) or ".." in name:
-        module.note(f"function {name[:60].replace(HOLE, '?')!r}: cannot be a wrapper")
-        return
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        words = []
-    if len(words) < 3 or not _RUNTIME.fullmatch(words[0]) or words[1] not in ("run", "exec"):
-        module.note(f"function {name} does not just start a container: not carried over")
-        return
-    if is_for_a_shell(re.sub(r"\$\w+(?=[/:])", "", command)):
-        module.note(f"function {name} is a script of its own: not carried over")
-        return
-    given = options(words[2:], name)
-    rest = words[2 + given.count :]
-    module.verbs.add(words[1])
-    module.found.gpus |= set(given.gpus)
-    for bind in given.binds:
-        module.found.bind(bind)
-    for variable, value in given.env:
-        module.found.set(f"SINGULARITYENV_{variable}", value)
-    for note in given.notes:
-        module.note(note.replace(f"{name}: ", "", 1).replace(HOLE, "?"))
-    if not rest or HOLE in "".join(rest[1:]):
-        module.note(f"function {name}: its command is known only when it is loaded")
-        return
-    if HOLE not in rest[0] and _SOURCE.fullmatch(rest[0]):
-        module.sources[rest[0]] = None
-    if len(rest) == 1:
-        module.note(f"{name} hands its arguments to the image's entrypoint; the wrapper runs {name} in the image")
-    try:
-        module.wrappers[name] = wrapper(name, shlex.join(rest[1:] or [name]))
-    except ValueError as error:
-        module.note(f"function {name}: no command for a wrapper: {error}")
+def _set(module: Module, name: str, value: str, unset: set[str]) -> list[str]:
+    """A variable, or its default; gives what else was assumed."""
+    inside = name.removeprefix("SINGULARITYENV_").removeprefix("APPTAINERENV_")
+    own = {name, inside} & unset
+    if isinstance(value, Default):
+        own |= {name, inside} & {value.variable} if value.whole else set()
+        unset = {*unset, value.variable}
+    if own and not variable_problem(inside, inside=False):
+        module.found.default(inside, str(value))
+    else:
+        module.found.set(name, str(value))
+        own = set()
+    return [f"{one} counts as not set" for one in sorted(unset - own)]

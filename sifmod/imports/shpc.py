@@ -4,12 +4,13 @@ import re
 import shlex
 from pathlib import Path
 
+from sifmod.config.easyconfig import variable_problem
 from sifmod.config.yaml.node import Node
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError
 from sifmod.imports.budget import CannotImportError, Imported, Value
 from sifmod.imports.command import MOST, NAME, WithOptions, is_for_a_shell, options, without_arguments, wrapper
-from sifmod.imports.container import OPTIONAL, optional
+from sifmod.imports.container import OPTIONAL, optional, vendor
 
 _SHA256 = re.compile("sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -31,7 +32,7 @@ _WHY_NOT = {
 def read_shpc(path: Path) -> Imported:
     """The easyconfig of the tag under `latest`; raises CannotImportError with the reason where there is none."""
     recipe = _document(path)
-    name, tag, source, notes = _image(recipe)
+    name, tag, source, notes = _image(recipe, path)
     others = [other for other in _entries(recipe, "tags") if other != tag]
     if others:
         notes.append(f"tags: {', '.join(others[:20])}{' …' if len(others) > 20 else ''}: an easyconfig is for one tag")
@@ -86,7 +87,7 @@ def _text(recipe: dict[str, Node], key: str) -> str:
     return " ".join(recipe[key].raw.split()) if key in recipe else ""
 
 
-def _image(recipe: dict[str, Node]) -> tuple[str, str, str, list[str]]:
+def _image(recipe: dict[str, Node], path: Path) -> tuple[str, str, str, list[str]]:
     """Name, tag, source, and the first notes."""
     kind = next((kind for kind in _PLACES if _text(recipe, kind)), "")
     if not kind:
@@ -99,7 +100,7 @@ def _image(recipe: dict[str, Node]) -> tuple[str, str, str, list[str]]:
     if not _TAG.fullmatch(tag) or ".." in tag:
         raise CannotImportError(f"latest: {tag[:60]!r} cannot be a tag and a version")
     if kind == "path":
-        return _local(place, tag, digest)
+        return _local(place, tag, digest, path)
     if not _REPOSITORY.fullmatch(place):
         raise CannotImportError(f"{kind}: {place[:60]!r} cannot be a repository")
     name = place.rpartition("/")[2]
@@ -112,8 +113,13 @@ def _image(recipe: dict[str, Node]) -> tuple[str, str, str, list[str]]:
     return name, tag, f"{kind}://{place}:{tag}@{digest}", notes
 
 
-def _local(place: str, tag: str, digest: str) -> tuple[str, str, str, list[str]]:
+def _local(place: str, tag: str, digest: str, path: Path) -> tuple[str, str, str, list[str]]:
+    """A file whose name is but a digest is for the module of its directory, NAME or NAME/VERSION."""
     name = re.sub(r"([-:_]?sha256[-:_][0-9a-f]{64})?\.sif$", "", place.rpartition("/")[2]).removesuffix(f"-{tag}")
+    if not name:
+        *_, above, name = path.absolute().parent.parts
+        if tag == "latest" and name[:1].isdigit():
+            name, tag = above, name
     note = "path: a SIF beside the container.yaml; put the easyconfig there, or its path into image.sources"
     if _SHA256.fullmatch(digest):
         note += f" (its digest there: {digest})"
@@ -135,10 +141,8 @@ def _accelerator(recipe: dict[str, Node], source: str, notes: list[str]) -> dict
             notes.append(f"features.{name[:60]} is no feature that sifmod knows")
     if features.get("gpu") is not True:
         return {"accelerator": "none"}
-    if re.search(r"rocm|amdih|\bamd\b", source):
-        return {"accelerator": "rocm"}
-    if re.search(r"nvcr\.io|nvidia|cuda", source):
-        return {"accelerator": "cuda"}
+    if said := vendor(source):
+        return {"accelerator": said}
     notes.append("features.gpu does not say for whose GPUs: without `accelerator` the site's is meant")
     return {}
 
@@ -152,6 +156,8 @@ def _env(recipe: dict[str, Node], notes: list[str]) -> dict[str, Value]:
             path = tuple(directory for directory in value.split(":")[:-1] if directory.startswith("/"))
         elif name == "PATH" or "$" in value or "`" in value or node.items or node.entries:
             notes.append(f"env.{name[:60]}: {shlex.quote(value[:80])} is for a shell to expand; write the value")
+        elif problem := variable_problem(name, inside=True):
+            notes.append(f"env.{name[:60]}: {problem}")
         else:
             env[name] = value
     keys: dict[str, Value] = {"env": env} if env else {}

@@ -8,8 +8,10 @@ from sifmod.config.easyconfig import Easyconfig
 from sifmod.config.quirk import Quirk, Variables
 from sifmod.config.shown import shown
 from sifmod.config.site import Site
-from sifmod.module.launch import PACKERS, RUNSCRIPTS_TARGET, USER_SOFTWARE_TARGET
 from sifmod.module.plan import (
+    PACKERS,
+    RUNSCRIPTS_TARGET,
+    USER_SOFTWARE_TARGET,
     Accelerator,
     Activation,
     Bind,
@@ -75,6 +77,8 @@ def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices, quirks: tupl
         gpu_selection=easyconfig.gpu_selection or site.gpu_selection,
         gpus_per_node=site.gpus_per_node,
         cache_directory=site.cache_directory,
+        default_env=_merged(easyconfig.default_env),
+        depends_on=easyconfig.depends_on,
         wrappers_auto=easyconfig.wrappers_auto,
     )
 

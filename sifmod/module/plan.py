@@ -1,15 +1,40 @@
-"""The Plan: everything that is decided before anything is done."""
+"""The Plan: everything that is decided before anything is done, and how the runtime is told of it."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from sifmod.config.kinds import RuntimeKind, Syntax
+from sifmod.config.kinds import RUNTIMES, RuntimeKind, Syntax
 from sifmod.config.name import ModuleName
 
 Accelerator = Literal["rocm", "cuda", "none"]
 Link = Literal["copy", "hardlink", "reference"]
 Verb = Literal["exec", "run"]
 GpuSelection = Literal["slurm", "localid", "none"]
+
+RUNSCRIPTS_TARGET = "/runscripts"
+USER_SOFTWARE_TARGET = "/user-software"
+VENVS = ("/user-software/venv/*", "/user-software/venv", "/user-software/*", "/user-software")  # the first is taken
+# inside, where a squashfs can be looked into too
+_USERS_VENV = (
+    f'for sifmod_venv in {" ".join(VENVS)}; do if [ -f "$sifmod_venv/bin/activate" ]; then'
+    ' export VIRTUAL_ENV="$sifmod_venv" PATH="$sifmod_venv/bin:$PATH"; break; fi; done; unset sifmod_venv; '
+)
+# paths that are known when the files are used; no text of a plan holds a NUL
+ROOT = "\0root"  # of the generation
+PREFIX = "\0prefix"  # as a shell would spell it
+MODULES = "\0modules"  # the directory for `module use`, in the same way
+PACKERS = ("make-squashfs", "unmake-squashfs")  # commands of the host, for what is at USER_SOFTWARE_TARGET
+_EVALUATED = str.maketrans({sign: f"\\{sign}" for sign in "\\$`"})
+
+
+def literal(text: str) -> str:
+    r"""A value as SINGULARITYENV_X and APPTAINERENV_X must spell it to arrive unchanged.
+
+    The runtime puts a backslash before each `"` and evaluates the result inside double quotes (Apptainer, every
+    version, and SingularityCE from 3.9): `\`, `$` and the backtick are escaped here, `"` must not be. With NO_EVAL
+    set the runtime takes values as they are, and this spelling is then wrong (never run).
+    """
+    return text.translate(_EVALUATED)
 
 
 @dataclass(frozen=True)
@@ -34,6 +59,24 @@ class Runtime:
 
     kind: RuntimeKind
     path: str  # absolute path; "" when none was found
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """The prefixes of the runtime's variables.
+
+        Apptainer reads both and warns when they differ, so both are set, identically; SingularityCE reads its own only.
+        """
+        match self.kind:
+            case "apptainer":
+                return ("SINGULARITY", "APPTAINER")
+            case "singularity":
+                return ("SINGULARITY",)
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Where a wrapper looks for the runtime: where it was at install time, else on PATH."""
+        names = tuple(sorted(RUNTIMES, key=lambda name: name != self.kind))
+        return (self.path, *names) if self.path else names
 
 
 @dataclass(frozen=True)
@@ -68,6 +111,18 @@ class Activation:
     with_conda: str  # the value of WITH_CONDA; "true" when nothing is needed
     command: str  # run by bash inside, before the command; "" when variables do it all
     users_venv: bool = False  # a venv below /user-software goes over it, where the user has made one
+
+    def activated(self, command: tuple[str, ...]) -> tuple[str, ...]:
+        """The words that start a command inside with the Python environment active; arguments may follow.
+
+        A runscript activates the environment itself, and variables need no command: both are started as they are.
+        """
+        if command[0].startswith(f"{RUNSCRIPTS_TARGET}/"):
+            return command
+        start = f'{{ {_USERS_VENV}exec "$@"; }}' if self.users_venv else 'exec "$@"'
+        if self.command:
+            return ("bash", "-c", f"{self.command} && {start}", "bash", *command)
+        return ("sh", "-c", start, "sh", *command) if self.users_venv else command
 
 
 @dataclass(frozen=True)
@@ -113,7 +168,7 @@ class Plan:
     runtime: Runtime
     image: ImagePlan
     activation: Activation
-    binds: tuple[Bind, ...]  # without /runscripts, which render adds
+    binds: tuple[Bind, ...]  # without /runscripts: see binds_of
     env: tuple[tuple[str, str], ...]  # inside the container, sorted by name
     host_env: tuple[tuple[str, str], ...]  # on the host, sorted by name
     path: tuple[str, ...]  # in front of PATH inside, in order
@@ -130,7 +185,62 @@ class Plan:
     gpus_per_node: int = 4  # as Slurm counts them; for the job script in the help
     cache_directory: str = ""  # of compilers and kernels, on the node; "": decided at run time
     prefix_named: bool = False  # by --prefix
+    default_env: tuple[tuple[str, str], ...] = ()  # on the host, where the user has none of that name; sorted by name
+    depends_on: tuple[str, ...] = ()  # modules that are loaded with this one
     wrappers_auto: bool = False  # more wrappers are found in the image
+
+    def binds_of(self, root: str) -> tuple[Bind, ...]:
+        """Every bind of the generation at `root`, its runscripts (read-only) first."""
+        return (Bind(f"{root}/runscripts", RUNSCRIPTS_TARGET, ("ro",)), *self.binds)
+
+    def user_software_of(self, root: str) -> tuple[Bind, ...]:
+        """Where the user's additions may be: a squashfs, else a directory. The first that exists is bound."""
+        if not self.user_software:
+            return ()
+        place = f"{root}{USER_SOFTWARE_TARGET}"
+        return (
+            Bind(f"{place}.squashfs", USER_SOFTWARE_TARGET, ("ro", "image-src=/")),  # without ro Apptainer warns
+            Bind(place, USER_SOFTWARE_TARGET),
+        )
+
+    def images_of(self, root: str) -> tuple[str, ...]:
+        """Where the image is looked for: the generation's own link, then the copies in image_dirs."""
+        return tuple(f"{directory}/{self.image.filename}" for directory in (root, *self.image.image_dirs))
+
+    @property
+    def packers(self) -> tuple[str, ...]:
+        """The commands that pack the user's additions and unpack them; a wrapper of the easyconfig's own goes first."""
+        own = {wrapper.name for wrapper in self.wrappers}
+        return tuple(name for name in PACKERS if self.user_software and name not in own)
+
+    @property
+    def plain_env(self) -> tuple[tuple[str, str], ...]:
+        """The variables inside the container with the values they have there, WITH_CONDA among them, sorted by name."""
+        return tuple(sorted({**dict(self.env), "WITH_CONDA": self.activation.with_conda}.items()))
+
+    @property
+    def container_env(self) -> tuple[tuple[str, str], ...]:
+        """The same as the runtime must be told them, after <prefix>ENV_: see literal. Without PREPEND_PATH."""
+        return tuple((name, literal(value)) for name, value in self.plain_env)
+
+    @property
+    def prepend_path(self) -> tuple[str, ...]:
+        """Directories in front of PATH inside, the first one first, as the runtime must be told them: see literal."""
+        return tuple(literal(directory) for directory in self.path)
+
+    @property
+    def switch(self) -> str:
+        """The live generation's place in any prefix, `/software/…`, the same for every generation."""
+        return f"/software/{self.module}"
+
+    def place_of(self, generation: int) -> str:
+        """The own place of one generation in any prefix."""
+        return f"/software/{self.module.name}/.generations/{self.module.version}/{generation}"
+
+    def reinstall(self, prefix: str) -> str:
+        """The command that brings the module in `prefix` back."""
+        words = f"sifmod install {self.easyconfig}"
+        return f"{words} --prefix {prefix}" if self.prefix_named else words
 
 
 @dataclass(frozen=True)

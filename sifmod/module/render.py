@@ -9,17 +9,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from sifmod.config.kinds import Syntax, stub_path
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
-from sifmod.module import launch, quote
-from sifmod.module.plan import File, Plan
+from sifmod.module import quote
+from sifmod.module.plan import MODULES, PREFIX, ROOT, RUNSCRIPTS_TARGET, File, Plan
 from sifmod.module.scripts import scripts
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
-_PATHS = {  # as the modulefiles spell them; see launch.ROOT
-    "lua": {launch.ROOT: "root", launch.PREFIX: "word(prefix)", launch.MODULES: 'word(prefix .. "/modules")'},
+_PATHS = {  # as the modulefiles spell them; see plan.ROOT
+    "lua": {ROOT: "root", PREFIX: "word(prefix)", MODULES: 'word(prefix .. "/modules")'},
     "tcl": {
-        launch.ROOT: "${root}",
-        launch.PREFIX: "[sifmod_word $prefix]",
-        launch.MODULES: "[sifmod_word $prefix/modules]",
+        ROOT: "${root}",
+        PREFIX: "[sifmod_word $prefix]",
+        MODULES: "[sifmod_word $prefix/modules]",
     },
 }
 _EXTENSION = re.compile(r"[A-Za-z0-9._+-]+")
@@ -52,7 +52,7 @@ def render_stub(plan: Plan) -> tuple[File, ...]:
             .render(
                 module=str(plan.module),
                 stub=f"/modules/{stub_path(plan.module, syntax)}",
-                modulefile=f"{launch.switch(plan)}/modulefile.{syntax}",
+                modulefile=f"{plan.switch}/modulefile.{syntax}",
                 generation=f"_SIFMOD_GENERATION_{state_key(plan.module)}",
             ),
         )
@@ -105,7 +105,7 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
     return {
         "module": str(plan.module),
         "easyconfig": plan.easyconfig,
-        "generation": launch.generation(plan, number),
+        "generation": plan.place_of(number),
         "help": _text(_help(plan), syntax),
         "whatis": tuple(_text(" ".join(line.split()), syntax) for line in _whatis(plan)),
         "extensions": ", ".join(
@@ -115,17 +115,19 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
         ),
         "conflicts": tuple(conflict[i : i + CONFLICTS_A_CALL] for i in range(0, len(conflict), CONFLICTS_A_CALL)),
         "family": plan.family,
+        "depends_on": plan.depends_on,
         "key": state_key(plan.module),
         "runtime": plan.runtime.kind,
-        "reinstall": launch.reinstall(plan, launch.PREFIX),
+        "reinstall": plan.reinstall(PREFIX),
         "image_variables": image_variables(plan.module),
-        "images": launch.images(plan, launch.ROOT),
-        "binds": launch.binds(plan, launch.ROOT),
-        "user_software": launch.user_software(plan, launch.ROOT),
+        "images": plan.images_of(ROOT),
+        "binds": plan.binds_of(ROOT),
+        "user_software": plan.user_software_of(ROOT),
         "flags": tuple(flag.upper() for flag in plan.gpu_flags),
-        "path_inside": launch.prepend_path(plan),
-        "env_inside": launch.container_env(plan),
-        "env": host_variables(plan, launch.ROOT),
+        "path_inside": plan.prepend_path,
+        "env_inside": plan.container_env,
+        "env": host_variables(plan, ROOT),
+        "default_env": plan.default_env,
     }
 
 
@@ -139,24 +141,34 @@ def _whatis(plan: Plan) -> tuple[str, ...]:
 
 
 def _help(plan: Plan) -> str:
-    """What the module says about itself to a person; see launch.ROOT for the paths in it."""
-    distributed = f'{plan.runtime.kind} {plan.verb} "$SIF" conda-python-distributed'
+    """What the module says about itself to a person; see plan.ROOT for the paths in it."""
     return _help_template().render(
         description=plan.help.description.strip(),
         commands=", ".join(wrapper.name for wrapper in plan.wrappers),
         start=f"{plan.runtime.kind} {plan.verb}",
         gpus=plan.gpus_per_node if plan.accelerator != "none" else 0,
-        modules=launch.MODULES,
+        modules=MODULES,
         module=str(plan.module),
-        job=distributed if "conda-python-distributed" in plan.runscripts else "python",
-        bind_variable=f"{launch.prefixes(plan.runtime)[-1]}_BIND",
+        job=_job(plan),
+        bind_variable=f"{plan.runtime.prefixes[-1]}_BIND",
         user_software=plan.user_software,
         contents=", ".join(f"{name} {version}" for name, version in plan.help.contents),
         origin=plan.help.origin,
         quirks=plan.help.quirks,
-        reinstall=launch.reinstall(plan, launch.PREFIX),
+        reinstall=plan.reinstall(PREFIX),
         urls=tuple(url for url in (plan.help.homepage, *plan.help.docurls) if url),
     )
+
+
+def _job(plan: Plan) -> str:
+    """The command of the job script in the help: Python's where the image has a Python to use, else one of its own."""
+    inside = f'{plan.runtime.kind} {plan.verb} "$SIF"'
+    names = [wrapper.name for wrapper in plan.wrappers if wrapper.command != (f"{RUNSCRIPTS_TARGET}/{wrapper.name}",)]
+    activated = plan.activation.with_conda != "true"
+    if activated or {"python", "python3", "torchrun"} & set(names):
+        distributed = "conda-python-distributed" in plan.runscripts
+        return f"{inside} conda-python-distributed train.py" if distributed else "python train.py"
+    return names[0] if names else f"{inside} COMMAND"
 
 
 def _text(text: str, syntax: Syntax) -> str:
@@ -166,11 +178,11 @@ def _text(text: str, syntax: Syntax) -> str:
 
 def _check(plan: Plan) -> None:
     """Module tools print names unquoted: hold them to what the configuration promises."""
-    for name in (plan.module.name, plan.module.version, *plan.conflict):
+    for name in (plan.module.name, plan.module.version, *plan.conflict, *plan.depends_on):
         _match("[A-Za-z0-9][A-Za-z0-9._+/-]*", name, "a module's name")
     if plan.family is not None:
         _match("[A-Za-z0-9][A-Za-z0-9_]*", plan.family, "the name of a family")
-    for name, value in (*host_variables(plan, "/"), *launch.container_env(plan)):
+    for name, value in (*host_variables(plan, "/"), *plan.default_env, *plan.container_env):
         _match("[A-Za-z_][A-Za-z0-9_]*", name, "a variable's name")
         if re.search(r"[\x00-\x1f\x7f]", value):
             raise ModuleError(f"the value of {name} holds a line break or another control character: {value!r}")
@@ -236,7 +248,7 @@ def _only_literals(value: object) -> Literal:
 
 
 def _here(text: str, syntax: Syntax) -> str:
-    """A text with paths of this place, as one word of the language; see launch.ROOT."""
+    """A text with paths of this place, as one word of the language; see plan.ROOT."""
     paths = _PATHS[syntax]
     parts = [part for part in re.split(f"({'|'.join(paths)})", text) if part]
     literal = quote.of(syntax)
@@ -245,5 +257,5 @@ def _here(text: str, syntax: Syntax) -> str:
         case "lua":
             return " .. ".join(words)
         case "tcl":
-            plain = all(part == launch.ROOT or re.fullmatch("[A-Za-z0-9_./:,=+-]*", part) for part in parts)
+            plain = all(part == ROOT or re.fullmatch("[A-Za-z0-9_./:,=+-]*", part) for part in parts)
             return "".join(words) if plain or len(words) == 1 else f"[format {'%s' * len(words)} {' '.join(words)}]"

@@ -7,8 +7,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ModuleError
-from sifmod.module import launch
-from sifmod.module.plan import File, Plan
+from sifmod.module.plan import PREFIX, ROOT, USER_SOFTWARE_TARGET, VENVS, File, Plan
 from sifmod.module.quote import shell
 
 LAUNCHER = "share/launch.sh"
@@ -18,6 +17,7 @@ _KEPT_OUT = ("PYTHONPATH", "LD_PRELOAD")  # the host's do not reach the containe
 _DEVICES = {"nv": "/dev/nvidiactl", "nvccli": "/dev/nvidiactl", "rocm": "/dev/kfd"}
 _NEEDS = {"conda-python-distributed": "get-master", "torchrun-distributed": "get-master"}  # one that calls another
 _SOURCED = ("init-conda-venv",)  # by a shell, and not to be run
+_INSTALLERS = ("pip", "pip3")
 # where libraries keep what they compile at run time, and the directory for it
 _CACHES = {
     "any": (("TRITON_CACHE_DIR", "triton"), ("TORCHINDUCTOR_CACHE_DIR", "inductor")),
@@ -29,12 +29,12 @@ _CACHES = {
 _MASKS = {("slurm", "rocm"): "ROCR_VISIBLE_DEVICES", ("localid", "rocm"): "ROCR_VISIBLE_DEVICES"} | {
     ("localid", "cuda"): "CUDA_VISIBLE_DEVICES"
 }
-_PATHS = {launch.ROOT: '"$sifmod_root"', launch.PREFIX: '"$sifmod_prefix"'}
+_PATHS = {ROOT: '"$sifmod_root"', PREFIX: '"$sifmod_prefix"'}
 _VENDORS = {"rocm": "amd", "cuda": "nvidia", "none": "any"}
 
 
 def _here(text: str) -> str:
-    """A text with paths of this place, as one word of a script that has read the launcher; see launch.ROOT."""
+    """A text with paths of this place, as one word of a script that has read the launcher; see plan.ROOT."""
     parts = [part for part in re.split(f"({'|'.join(_PATHS)})", text) if part]
     return "".join(_PATHS[part] if part in _PATHS else shell(part) for part in parts) or "''"
 
@@ -59,7 +59,7 @@ def scripts(plan: Plan, number: int) -> tuple[File, ...]:
     runscripts = dict.fromkeys((*plan.runscripts, *(_NEEDS[name] for name in plan.runscripts if name in _NEEDS)))
     return (
         *(_wrapper(plan, wrapper.name, wrapper.command) for wrapper in plan.wrappers),
-        *(_packer(plan, name) for name in launch.packers(plan)),
+        *(_packer(plan, name) for name in plan.packers),
         File(LAUNCHER, _launcher(plan, number)),
         *(File(f"runscripts/{name}", _runscript(plan, number, name), name not in _SOURCED) for name in runscripts),
         *(() if runscripts else (File("runscripts/README", NO_RUNSCRIPTS),)),
@@ -67,8 +67,10 @@ def scripts(plan: Plan, number: int) -> tuple[File, ...]:
 
 
 def _wrapper(plan: Plan, name: str, command: tuple[str, ...]) -> File:
-    words = launch.activated(plan.activation, command)
-    text = _TEMPLATES.get_template("scripts/wrapper").render(launcher=LAUNCHER, command=words)
+    words = plan.activation.activated(command)
+    text = _TEMPLATES.get_template("scripts/wrapper").render(
+        launcher=LAUNCHER, command=words, installs=name in _INSTALLERS, start=f"{plan.runtime.kind} {plan.verb}"
+    )
     return File(f"bin/{name}", text, executable=True)
 
 
@@ -76,7 +78,7 @@ def _packer(plan: Plan, name: str) -> File:
     text = _TEMPLATES.get_template(f"scripts/{name}").render(
         module=str(plan.module),
         launcher=LAUNCHER,
-        target=launch.USER_SOFTWARE_TARGET,
+        target=USER_SOFTWARE_TARGET,
         reinstall=_reinstall(plan),
         start=f"{plan.runtime.kind} {plan.verb}",
     )
@@ -84,35 +86,35 @@ def _packer(plan: Plan, name: str) -> File:
 
 
 def _reinstall(plan: Plan) -> str:
-    return f"{launch.reinstall(plan, launch.PREFIX)} brings it back"
+    return f"{plan.reinstall(PREFIX)} brings it back"
 
 
 def _launcher(plan: Plan, number: int) -> str:
-    plain = dict(launch.plain_env(plan))
+    plain = dict(plan.plain_env)
     return _TEMPLATES.get_template("scripts/launch.sh").render(
         module=str(plan.module),
-        generation=launch.generation(plan, number),
-        switch=launch.switch(plan),
-        images=launch.images(plan, launch.ROOT),
+        generation=plan.place_of(number),
+        switch=plan.switch,
+        images=plan.images_of(ROOT),
         reinstall=_reinstall(plan),
-        runtimes=launch.runtimes(plan.runtime),
-        binds=launch.binds(plan, launch.ROOT),
-        user_software=launch.user_software(plan, launch.ROOT),
+        runtimes=plan.runtime.candidates,
+        binds=plan.binds_of(ROOT),
+        user_software=plan.user_software_of(ROOT),
         verb=plan.verb,
-        path=":".join(launch.prepend_path(plan)),
+        path=":".join(plan.prepend_path),
         plain_path=":".join(plan.path),
         kept_out=tuple(name for name in _KEPT_OUT if name in plain),
-        env=tuple((name, value, plain[name]) for name, value in launch.container_env(plan)),
+        env=tuple((name, value, plain[name]) for name, value in plan.container_env),
         gpus=tuple((flag.upper(), _DEVICES[flag]) for flag in plan.gpu_flags),
     )
 
 
 def _runscript(plan: Plan, number: int, name: str) -> str:
     return _TEMPLATES.get_template(f"runscripts/{name}").render(
-        python=launch.activated(plan.activation, ("python",)),
-        torchrun=launch.activated(plan.activation, ("python", "-m", "torch.distributed.run")),
-        bash=launch.activated(plan.activation, ("bash",)),
-        venvs=launch.VENVS,
+        python=plan.activation.activated(("python",)),
+        torchrun=plan.activation.activated(("python", "-m", "torch.distributed.run")),
+        bash=plan.activation.activated(("bash",)),
+        venvs=VENVS,
         runscript_env=plan.runscript_env,
         gpu_mask=_MASKS.get((plan.gpu_selection, plan.accelerator), ""),
         vendors=_VENDORS[plan.accelerator],

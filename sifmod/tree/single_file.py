@@ -16,7 +16,7 @@ from sifmod.tree.partial import open_partial, own_key
 
 @contextmanager
 def beside(target: Path, lease: float, on_wait: Callable[[str], None], *, replace: bool = False) -> Iterator["Beside"]:
-    """An artifact.Store for `target` alone; a file that is there is replaced, whole, only with `replace`.
+    """An artifact.ImageStore for `target` alone; a file that is there is replaced, whole, only with `replace`.
 
     What is not complete lies in a hidden directory beside the target, under a lock that holds on all nodes (see `lock`
     for `lease` and `on_wait`): what a run that failed had received, with which the next one goes on, and until the
@@ -49,6 +49,10 @@ class Beside(Incoming):
     def find(self, sha256: str) -> Path | None:  # noqa: ARG002
         """None: nothing is kept here."""
         return None
+
+    def damaged(self, sha256: str) -> bool:  # noqa: ARG002
+        """False: nothing is kept here."""
+        return False
 
     def find_made(self, source: str, digest: str) -> tuple[tuple[Path, ImageOrigin], ...]:  # noqa: ARG002
         """None: nothing is kept here."""

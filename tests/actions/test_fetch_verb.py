@@ -9,6 +9,7 @@ import pytest
 from sifmod.cli.main import run
 from sifmod.digest import sha256_file
 from sifmod.tree.layout import Layout
+from support.answer import answer
 from support.command import run as call
 from support.disk_state import disk_state
 from support.images import Images
@@ -125,9 +126,8 @@ def test_json_says_what_an_easyconfig_can_promise(
     images: Images, prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     layout = images.tiny_layout("promised")
-    assert fetch(prefix, f"oci:{layout}", "--json", "--quiet") == 0
-    found = json.loads(capfd.readouterr().out)
-    assert found["origin"]["manifest"].startswith("sha256:")
+    found = answer(capfd, ("fetch", "--prefix", str(prefix), f"oci:{layout}", "--quiet"))
+    assert found["made_from"]["manifest"].startswith("sha256:")
     easyconfig = tmp_path / "Tiny-1.0.yaml"
     image = {"sources": [f"oci:{layout}"], **found["promise"]}
     easyconfig.write_text(json.dumps({"name": "Tiny", "version": "1.0", "image": image}))
@@ -135,7 +135,7 @@ def test_json_says_what_an_easyconfig_can_promise(
     assert run(["install", "--prefix", str(other), str(easyconfig)]) == 0
     installed = json.loads((other / "software" / "Tiny" / "1.0" / "receipt.json").read_text())
     assert installed["image"]["sha256"] == found["sha256"]
-    assert installed["image"]["origin"] == found["origin"]
+    assert installed["image"]["origin"]["manifest"] == found["made_from"]["manifest"]
 
 
 def test_a_wrong_promise_leaves_nothing(

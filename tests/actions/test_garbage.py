@@ -1,6 +1,5 @@
 """What `gc` says of each thing that stays, before and after it removes the others."""
 
-import json
 import os
 import subprocess
 import time
@@ -16,6 +15,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.partial import lock_name
 from sifmod.tree.store import Store
+from support.answer import answer
 from support.command import SIFMOD
 from support.hold import Other
 from support.identity import call_as
@@ -34,14 +34,12 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
 
 def reasons(layout: Layout, capfd: pytest.CaptureFixture[str], *words: str) -> dict[str, str]:
     """Why each path stays, as the table and `--json` say it alike; empty for what goes."""
-    capfd.readouterr()
-    assert run(["gc", "--ignore-jobs", "--json", *words]) == 0
-    rows = json.loads(capfd.readouterr().out)
+    rows = answer(capfd, ("gc", "--ignore-jobs", *words))
     assert run(["gc", "--ignore-jobs", *words]) == 0
-    lines = [f"{'keep  ' if row['keep'] else 'remove'}  {row['what']}  {row['path']}" for row in rows]
-    lines = [line + (f"  ({row['keep']})" if row["keep"] else "") for line, row in zip(lines, rows, strict=True)]
-    assert capfd.readouterr().out.splitlines() == lines
-    return {str(Path(row["path"]).relative_to(layout.prefix)): row["keep"] for row in rows}
+    for line, row in zip(capfd.readouterr().out.splitlines(), rows, strict=True):
+        assert line.startswith("keep  " if row["keep"] else "remove")
+        assert line.endswith(f"  {row['path']}{'  ({})'.format(row['keep']) if row['keep'] else ''}")
+    return {str(Path(row["path"]).relative_to(layout.prefix)): row["keep"] or "" for row in rows}
 
 
 def image(sha256: str) -> str:

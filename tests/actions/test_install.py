@@ -1,7 +1,6 @@
 """`sifmod install` from the command line, with a real small image: what it does, what it says, what it leaves alone."""
 
 import grp
-import json
 import os
 import shlex
 import subprocess
@@ -319,23 +318,6 @@ def test_every_problem_of_a_file_at_once(prefix: Path, tmp_path: Path, capfd: py
     assert f"\n{path}:3:1: versonsuffix: unknown key; did you mean versionsuffix?\n" in error
     assert "problems in the configuration" in error
     assert not prefix.exists()
-
-
-@pytest.mark.usefixtures("prefix")
-def test_json(easyconfig: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["install", "-q", "--json", str(easyconfig)]) == 0
-    (installed,) = json.loads(capfd.readouterr().out)
-    assert installed["module"] == "Tiny/1.0"
-    assert installed["changed"] is True
-    assert run(["list", "--json"]) == 0
-    (listed,) = json.loads(capfd.readouterr().out)
-    assert listed["installation"]["image"]["sha256"] == installed["image"]["sha256"]
-    assert run(["show", "--json", "Tiny"]) == 0
-    assert json.loads(capfd.readouterr().out)["root"] == installed["root"]
-    assert run(["verify", "--json"]) == 0
-    assert json.loads(capfd.readouterr().out) == {"Tiny/1.0": []}
-    assert run(["install", "-D", "--json", str(easyconfig)]) == 0
-    assert json.loads(capfd.readouterr().out)[0]["mark"] == "x"
 
 
 def test_dry_runs_are_exact_and_change_nothing(

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.list import fits, list_modules
-from sifmod.config.name import ModuleName
+from sifmod.actions.list import list_modules
+from sifmod.config.name import ModuleName, fits
 from sifmod.tree.layout import RECEIPT, Layout
 from support.disk_state import disk_state
 from support.tree import MODULE, install

@@ -1,7 +1,6 @@
 """`sifmod new`: first easyconfigs for images of every shape, which load, install and work."""
 
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -15,6 +14,7 @@ from sifmod.actions.reporter import Reporter
 from sifmod.cli.main import run
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.errors import OptionError
+from support.answer import answer
 from support.command import run as run_command
 from support.config import Configuration
 from support.disk_state import disk_state
@@ -252,9 +252,8 @@ def test_standard_output_and_json(images: Images, here: Path, capfd: pytest.Capt
     shown = capfd.readouterr().out
     assert shown.startswith("# A first easyconfig")
     assert list(here.iterdir()) == []
-    assert run(["new", "-q", "--json", str(images.tiny_sif), "-o", "-"]) == 0
-    data = json.loads(capfd.readouterr().out)
-    assert (data["path"], data["image"]) == (None, str(images.tiny_sif))
+    data = answer(capfd, ("new", "-q", str(images.tiny_sif), "-o", "-"))
+    assert (data["path"], data["sif"]) == (None, str(images.tiny_sif))
     assert data["text"] == shown
 
 

@@ -1,5 +1,4 @@
 import errno
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import Installation
+from support.answer import answer
 from support.disk_state import disk_state
 from support.tree import MODULE, install
 
@@ -248,12 +248,11 @@ def test_the_verb_goes_on_where_a_receipt_is_lost(
         f"  unreadable: {layout.switch(MODULE)}: expected a receipt, found {lost}\n",
         "== `sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right\n",
     )
-    assert run([*words, "--json", "Tiny", "Other/2.0"]) == 1
-    out, err = capfd.readouterr()
+    found = answer(capfd, (*words, "Tiny", "Other/2.0"), 1)
     added = {"kind": "added", "path": f"{other.root}/notes", "expected": "nothing", "found": "a file"}
     switch = str(layout.switch(MODULE))
     missing = {"kind": "unreadable", "path": switch, "expected": "a receipt", "found": lost}
-    assert (json.loads(out), err) == ({"Tiny/1.0": [missing], "Other/2.0": [added]}, "")
+    assert found == [{"module": "Tiny/1.0", "findings": [missing]}, {"module": "Other/2.0", "findings": [added]}]
     assert run([*words, "Other"]) == 0
     assert capfd.readouterr().err == ""
     unlink(layout.module_file(other.module, "lua"))

@@ -84,7 +84,8 @@ def test_check_prints_its_json(
     assert run(["check", "--json", str(site), str(quirk), str(easyconfig), str(bad)]) == 5
     results = json.loads(capfd.readouterr().out)
     assert [bool(result["problems"]) for result in results] == [False, False, True, True]
-    assert PROBLEM[kind] in " ".join(results[2]["problems"])
+    told = ["{file}:{line}:{column}: {key}: {message}".format(**problem) for problem in results[2]["problems"]]
+    assert PROBLEM[kind] in " ".join(told)
 
 
 def test_doctor_says_what_is_wrong(

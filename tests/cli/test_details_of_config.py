@@ -57,14 +57,14 @@ def test_what_is_no_yaml(configuration: Configuration, text: str, problem: str) 
     assert lines(caught.value) == [f"App-1.yaml:{problem}"]
 
 
-def test_links_in_a_directory_that_is_reached_by_a_link(tmp_path: Path, shared_tmp: Path) -> None:
+def test_links_in_a_directory_that_is_reached_by_a_link(shared_tmp: Path) -> None:
     """A relative link is followed from where its directory really is."""
     deep = shared_tmp / "one" / "more" / "deep"
     deep.mkdir(parents=True)
-    (tmp_path / "data").mkdir()
-    (deep / "data").symlink_to(os.path.relpath(tmp_path / "data", deep))
+    (shared_tmp / "data").mkdir()
+    (deep / "data").symlink_to(os.path.relpath(shared_tmp / "data", deep))
     (shared_tmp / "short").symlink_to("one/more")
-    assert tops_of_links(f"{shared_tmp}/short/deep") == (f"/{'/'.join(tmp_path.parts[1:3])}",)
+    assert tops_of_links(f"{shared_tmp}/short/deep") == (str(shared_tmp),)
 
 
 def test_what_a_quirk_sets_inside_is_not_set_elsewhere(configuration: Configuration) -> None:

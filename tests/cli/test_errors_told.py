@@ -13,6 +13,7 @@ from sifmod.cli.context import resolve
 from sifmod.cli.main import BUG_REPORT, VERBS, run, show_error
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
+from support.answer import held
 from support.config import write
 
 ELSEWHERE = "choose a place of your own with --prefix or SIFMOD_PREFIX"
@@ -97,12 +98,14 @@ def test_a_request_to_end(
     monkeypatch.setattr(os, "listdir", lambda _path: os.kill(os.getpid(), number))
     try:
         with pytest.raises(SystemExit) as caught:
-            run(["list", "--prefix", "/no/prefix"])
+            run(["list", "--json", "--prefix", "/no/prefix"])
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
     assert caught.value.code == 128 + number
-    assert capfd.readouterr().err == "error: terminated; repeat the command to go on where it stopped\n"
+    out, err = capfd.readouterr()
+    assert held("list", out)["exit_code"] == 128 + number
+    assert err == "error: terminated; repeat the command to go on where it stopped\n"
 
 
 class Terminal(io.StringIO):

@@ -86,7 +86,7 @@ def test_a_line_that_no_sifmod_writes_is_left_out(
     assert [row.split("  ")[3][-1] for row in out.splitlines()] == ["1", "2"]
     assert err == f"== warning: 1 line of the log {path} cannot be read\n"
     assert run(["log", "--json"]) == 0
-    assert [row["to"] for row in json.loads(capfd.readouterr().out)] == [1, 2]
+    assert [row["generation"] for row in json.loads(capfd.readouterr().out)] == [1, 2]
 
 
 def huge(path: Path, _: Path) -> None:

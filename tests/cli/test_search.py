@@ -1,53 +1,186 @@
-"""`sifmod search --json`: the easyconfigs found, and what each can install."""
+"""`sifmod search`: its lines at any width, its JSON, and what it says where nothing is found."""
 
 import json
+import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
+from fcntl import ioctl
 from pathlib import Path
 
+import pytest
+
+from sifmod.cli.main import run
+from sifmod.cli.search import Row, fitted
 from sifmod.config.find import shipped
 from support.collection import FILES
+from support.config import write
 from support.lumi import AS_VARIANT
 
+SOURCE = "docker://nvcr.io/nvidia/pytorch:24.01-py3"
 NGC = "PyTorch/2.2.0-cuda-12.3-python-3.10-ngc-24.01"
+WHAT = "PyTorch, a machine learning framework, in a container."
+LUMI = (
+    "On LUMI in /appl/local/containers/easybuild-sif-images, which the site lumi-g looks in; there is no public source."
+)
+ROWS = [
+    Row(AS_VARIANT, WHAT, "rocm", f"not public: {LUMI}"),
+    Row("PyTorch/2.4.1-cuda-12.4-cudnn-9", WHAT, "cuda", "docker.io/pytorch/pytorch:2.4.1-cuda12.4-cudnn9-runtime"),
+    Row(f"App/1-{'a' * 60}-end", "It", "cpu", "x"),
+]
 
 
-def search(*arguments: str) -> tuple[int, list[dict[str, object]]]:
-    command = (sys.executable, "-m", "sifmod", "search", "--json", *arguments)
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.stderr == ""
-    return result.returncode, json.loads(result.stdout)
+def test_a_line_for_each_module_in_full_in_a_pipe(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["search", "pytorch", "2.2.0", "3.10"]) == 0
+    assert run(["search", "pytorch 2.4.1"]) == 0
+    out, err = capfd.readouterr()
+    lines = [line.split("  ") for line in out.splitlines()]
+    assert [AS_VARIANT, WHAT, "rocm", f"not public: {LUMI}"] in [[cell for cell in line if cell] for line in lines]
+    assert "…" not in out
+    assert err.endswith("== for example: sifmod install PyTorch-2.4.1 --variant rocm\n")
 
 
-def test_search_tells_programs_what_each_file_offers() -> None:
-    assert search("--site", "generic", "^PyTorch-2.2.0$") == (
-        0,
+def test_lines_fit_the_terminal() -> None:
+    assert fitted(ROWS[:2], 60) == [
+        "PyTorch/2.2.0…10-singularity-20240209  rocm  not public",
+        "PyTorch/2.4.1-cuda-12.4-cudnn-9        cuda  docker.io/pyto…",
+    ]
+    assert fitted(ROWS[:2], 80) == [
+        "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240209  rocm  not public",
+        "PyTorch/2.4.1-cuda-12.4-cudnn-9  PyTorch, a machine lear…  cuda  docker.io/pyto…",
+    ]
+    assert fitted(ROWS[:2], 200) == [
+        f"{AS_VARIANT}  {WHAT}  rocm  not public: {LUMI[:65]}…",
+        f"{ROWS[1].name:57}  {WHAT}  cuda  {ROWS[1].where}",
+    ]
+    alike = [Row(f"PyTorch/2.2.2-rocm-5.6.1{more}-singularity-20240404", WHAT, "rocm", "x") for more in ("", "-vllm")]
+    assert fitted(alike, 50) == [
+        "PyTorch/2.2.2…-5.6.1-singularity-20240404  rocm  x",
+        "PyTorch/2.2.2…1-vllm-singularity-20240404  rocm  x",
+    ]
+    assert fitted(ROWS[2:], 0) == [f"{ROWS[2].name}  It  cpu  x"]
+
+
+@pytest.mark.parametrize("width", [40, *range(60, 260, 20)])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    for rows in (ROWS, ROWS[:1], ROWS[1:2], ROWS[2:]):
+        lines = fitted(rows, width)
+        assert len(lines) == len(rows)
+        for line, row in zip(lines, rows, strict=True):
+            assert len(line) <= width
+            assert f"  {row.accelerator}  " in line
+            assert row.name in line or ("…" in line and len(row.name) > width - 4 - 4 - 15)
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_terminal_is_asked_for_its_width(width: int) -> None:
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    command = (sys.executable, "-m", "sifmod", "search", "2.2.0")
+    with open(theirs, "wb", closefd=True) as terminal:
+        done = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, env=environment, check=True)
+        out = os.read(ours, 1 << 16).decode().splitlines()
+    os.close(ours)
+    assert len(out) == 6
+    assert max(map(len, out)) in range(width - 10, width + 1)
+    assert (b"names are shortened" in done.stderr) == (width < 200)
+
+
+def test_json_has_the_matching_variants_of_each_file(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["search", "--json", "ngc 24.01"]) == 0
+    captured = capfd.readouterr()
+    assert (json.loads(captured.out), captured.err) == (
         [
             {
                 "path": str(shipped() / "PyTorch/PyTorch-2.2.0.yaml"),
                 "variants": [
-                    {"variant": "rocm", "module": AS_VARIANT, "accelerator": "rocm"},
                     {
                         "variant": "cuda",
-                        "module": "PyTorch/2.2.0-cuda-12.3-python-3.10-ngc-24.01",
+                        "module": NGC,
+                        "name": "PyTorch",
+                        "version": "2.2.0",
+                        "versionsuffix": "-cuda-12.3-python-3.10-ngc-24.01",
                         "accelerator": "cuda",
-                    },
-                    {"variant": "cpu", "module": "PyTorch/2.2.0-cpu", "accelerator": "none"},
+                        "description": WHAT,
+                        "contents": {"torch": "2.2.0a0+81ea7a4"},
+                        "sources": [SOURCE],
+                        "public": True,
+                        "available": None,
+                    }
                 ],
             }
         ],
+        "",
     )
-    only = {"variant": None, "module": "rocm/6.2.2-singularity-20241007", "accelerator": "rocm"}
-    assert [each["variants"] for each in search("rocm-6.2.2")[1]] == [[only]]
-    code, everything = search()
-    assert (code, [each["path"] for each in everything]) == (0, [str(path) for path in FILES])
+    assert run(["search", "--json", "--site", "lumi-g", AS_VARIANT]) == 0
+    ((only,),) = (found["variants"] for found in json.loads(capfd.readouterr().out))
+    assert (only["variant"], only["accelerator"], only["public"], only["available"]) == ("rocm", "rocm", False, LUMI)
+    assert run(["search", "--json"]) == 0
+    everything = json.loads(capfd.readouterr().out)
+    assert sorted(each["path"] for each in everything) == [str(path) for path in FILES]
     assert all(set(each) == {"path", "variants"} and each["variants"] for each in everything)
-    assert search("nothing-of-that-name") == (1, [])
 
 
-def test_search_tells_of_a_file_that_cannot_be_used(tmp_path: Path) -> None:
-    path = tmp_path / "Bad-1.yaml"
-    path.write_text("name: Bad\nversion: 1\n")
-    code, (found,) = search("--robot-paths", str(tmp_path), "bad")
-    assert (code, found["path"], found["variants"]) == (0, str(path), [])
-    assert f"{path}:2:10: version: " in str(found["problems"])
+def test_nothing_found(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["search", "pytoch"]) == 1
+    assert capfd.readouterr() == ("", "error: no module matches 'pytoch'\n\nhint: did you mean PyTorch or torch?\n")
+    assert run(["search", "--json", "pytoch"]) == 1
+    assert capfd.readouterr() == ("[]\n", "")
+
+
+def test_easyconfigs_of_a_site_are_read_as_they_are(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    site = tmp_path / "site"
+    write(site / "Mine-1.yaml", "name: Mine\nversion: '1'\naccelerator: cuda\nimage: {sources: [x.sif]}\n")
+    bad = write(site / "Mine-2.yaml", "name: Mine\nversion: 2\n")
+    assert run(["search", "--robot-paths", str(site), "mine"]) == 0
+    assert capfd.readouterr() == (
+        f"Mine/1                  cuda  not public: x.sif\nMine-2  cannot be used  ?     sifmod check {bad}\n",
+        "== for example: sifmod install Mine-1\n",
+    )
+    assert run(["search", "--robot-paths", str(site), "--json", "mine 2"]) == 0
+    (found,) = json.loads(capfd.readouterr().out)
+    assert (found["path"], found["variants"]) == (str(bad), [])
+    assert [(one["file"], one["line"], one["column"], one["key"]) for one in found["problems"]] == [
+        (str(bad), 2, 10, "version")
+    ]
+
+
+def test_an_accelerator_is_one_word_more(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["search", "--accelerator", "none", "pytorch"]) == 0
+    assert [line.split()[0] for line in capfd.readouterr().out.splitlines()] == [
+        "PyTorch/2.2.0-cpu",
+        "PyTorch/2.13.0-cpu",
+    ]
+
+
+def test_text_of_others_does_not_steer_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = 'name: Odd\nversion: "1"\naccelerator: none\ndescription: "a\u202eb"\nimage: {sources: [x.sif]}\n'
+    write(tmp_path / "Odd-1.yaml", text)
+    assert run(["search", "--robot-paths", str(tmp_path), "odd"]) == 0
+    assert capfd.readouterr().out == "Odd/1  a\\u202eb  cpu  not public: x.sif\n"
+    assert run(["search", "\x1b[2J"]) == 1
+    assert "\x1b" not in capfd.readouterr().err
+
+
+def test_settings_that_are_wrong_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["search", "--site", "lumi"]) == 2
+    assert "no site is called 'lumi'" in capfd.readouterr().err
+    monkeypatch.setenv("SIFMOD_ROBOTPATHS", "/x")
+    assert run(["search"]) == 2
+    assert "SIFMOD_ROBOT_PATHS" in capfd.readouterr().err
+    monkeypatch.delenv("SIFMOD_ROBOTPATHS")
+    write(tmp_path / "etc-sifmod.d/site.yaml", "robot_paths: [x]\n")
+    assert run(["search"]) == 5
+    assert "robot_paths" in capfd.readouterr().err
+
+
+def test_what_ships_is_found_without_a_parser() -> None:
+    code = "import sys; from sifmod.cli.main import run; run(['search', 'pytorch', '2.4']); run(['search', 'pytoch'])"
+    heavy = "print(sorted({'yaml', 'pydantic', 'requests', 'rich'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", f"{code}; {heavy}"], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("\n[]\n")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
+from support.answer import answer
 from support.images import Images
 from support.registry import Registry
 
@@ -61,16 +62,14 @@ def test_what_sifmod_converted(images: Images, capfd: pytest.CaptureFixture[str]
     layout = images.tiny_layout("shown", labels=LABELS, env=("GREETING=good day",))
     assert run(["fetch", "-q", f"oci:{layout}"]) == 0
     stored = capfd.readouterr().out.strip()
-    assert run(["show", "--json", f"oci:{layout}"]) == 0
-    remote = json.loads(capfd.readouterr().out)
-    assert run(["show", "--json", stored]) == 0
-    local = json.loads(capfd.readouterr().out)
+    remote = answer(capfd, ("show", f"oci:{layout}"))
+    local = answer(capfd, ("show", stored))
     assert local["sha256"] == Path(stored).stem
-    assert local["manifest"] == remote["manifest"] != ""
+    assert local["manifest"] == remote["manifest"] is not None
     assert local["config"]["environment"] == remote["config"]["environment"]
     assert local["config"]["cmd"] == remote["config"]["cmd"]
     assert remote["config"]["labels"].items() <= local["config"]["labels"].items()
-    assert local["origin"] == f"oci:{remote['manifest']}"
+    assert local["source"] == f"oci:{remote['manifest']}"
     assert {part["kind"] for part in local["parts"]} >= {"definition", "labels", "JSON oci-config.json"}
 
 

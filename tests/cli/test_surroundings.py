@@ -22,8 +22,13 @@ def place(images: Images, tmp_path: Path) -> Place:
     return make_place(images, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["sifmod", "yaml", "click", "json", "pathlib"])
-@pytest.mark.parametrize("how", ["{}", ":/nothing", ".:/nothing", "/nothing:{}"])
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        *((name, "{}") for name in ("sifmod", "yaml", "click", "json", "pathlib")),
+        *(("sifmod", how) for how in (":/nothing", ".:/nothing", "/nothing:{}")),
+    ],
+)
 def test_a_module_of_the_users_is_not_taken_for_one_of_ours(tmp_path: Path, name: str, how: str) -> None:
     """On PYTHONPATH, where an empty place is the current directory."""
     (tmp_path / f"{name}.py").write_text("raise SystemExit('not ours')\n")

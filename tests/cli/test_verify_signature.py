@@ -1,6 +1,5 @@
 """`sifmod verify --signature`: SIFs that real apptainer signed, files and installed ones."""
 
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
+from support.answer import answer
 from support.disk_state import disk_state
 from support.images import Images
 from support.signing import Signer
@@ -70,16 +70,10 @@ def test_json_names_each_image(
 ) -> None:
     ann, _ = people
     good = ann.sign(Path(shutil.copy(sif, tmp_path / "good.sif")))
-    assert run(["verify", "--signature", "--json", "--keys", str(ann.public()), str(good), str(sif)]) == 1
-    report = json.loads(capfd.readouterr().out)
-    assert report[str(good)] == {
-        "path": str(good),
-        "signers": [f"{ann.fingerprint} {ann.user}"],
-        "problem": "",
-        "hint": "",
-    }
-    assert report[str(sif)]["signers"] == []
-    assert "is not signed" in report[str(sif)]["problem"]
+    signed, failed = answer(capfd, ("verify", "--signature", "--keys", str(ann.public()), str(good), str(sif)), 1)
+    assert signed == {"module": None, "path": str(good), "signers": [f"{ann.fingerprint} {ann.user}"]}
+    assert (failed["path"], failed["signers"], failed["exit_code"]) == (str(sif), [], 1)
+    assert "is not signed" in failed["error"]
 
 
 def test_the_sites_keys_and_an_installed_module(

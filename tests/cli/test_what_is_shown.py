@@ -1,4 +1,4 @@
-"""What the verbs that look at a tree print, line by line: list, show, rollback, uninstall, gc, search, config."""
+"""What the verbs that look at a tree print, line by line: list, show, rollback, uninstall, gc, config."""
 
 import json
 import os
@@ -16,6 +16,7 @@ from sifmod.cli.progress import figures, log_lines
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import Installation
+from support.answer import answer
 from support.config import write
 from support.disk_state import disk_state
 from support.tree import MODULE, install
@@ -52,11 +53,11 @@ def test_list(layout: Layout, installation: Installation, capfd: pytest.CaptureF
         f"Other/2.0  {'?'.ljust(len(size))}  generation 2  {lost}\nTiny/1.0   {size}  generation 1\n",
         "",
     )
-    assert run(["list", "--json"]) == 0
-    first, second = json.loads(capfd.readouterr().out)
-    assert first == {"module": "Other/2.0", "generation": 2, "problems": [lost], "installation": None}
+    first, second = answer(capfd, ("list",))
+    assert (first["module"], first["generation"], first["installation"]) == ("Other/2.0", 2, None)
+    assert [problem["message"] for problem in first["problems"]] == [lost]
     assert (second["module"], second["generation"], second["problems"]) == ("Tiny/1.0", 1, [])
-    assert (second["installation"]["module"], second["installation"]["root"]) == ("Tiny/1.0", installation.root)
+    assert (second["installation"]["module"], second["installation"]["path"]) == ("Tiny/1.0", installation.root)
     assert run(["list", "zzz"]) == 0
     assert capfd.readouterr() == ("", "no installed module matches 'zzz'\n")
     assert run(["list", "--prefix", f"{layout.prefix}/none"]) == 0
@@ -111,8 +112,8 @@ def test_show_of_an_easyconfig(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     assert not out.endswith("\n\n")
     assert run(["show", "--variant", "a", "--json", str(path)]) == 0
     data = json.loads(capfd.readouterr().out)
-    assert (data["path"], data["variant"], data["easyconfig"]["env"]["V"]) == (str(path), "a", "ü")
-    assert None not in data["easyconfig"].values()
+    assert (data["path"], data["variant"], data["keys"]["env"]["V"]) == (str(path), "a", "ü")
+    assert None not in data["keys"].values()
     assert run(["show", "--variant", "a", "--json", "--origins", str(path)]) == 0
     rows = json.loads(capfd.readouterr().out)
     assert {"key": "env.V", "value": "ü", "origin": f"{path}:4"} in [
@@ -167,13 +168,12 @@ def test_gc(layout: Layout, installation: Installation, capfd: pytest.CaptureFix
         f"== what is kept for its age goes with --now, what is kept for `rollback` with --rollbacks\n"
         f"== {size} can be freed: `sifmod gc --yes` does it\n",
     )
-    assert run([*words, "--json"]) == 0
-    assert json.loads(capfd.readouterr().out) == [
-        {"what": "Tiny/1.0 generation 1", "path": installation.root, "keep": ""},
-        {"what": "Tiny/1.0 generation 2", "path": str(second), "keep": "`sifmod rollback` goes back to it"},
-        {"what": f"image {size}", "path": stored, "keep": ""},
-        {"what": f"image {size}", "path": used[0], "keep": f"used by {used[1]}"},
-        {"what": f"image {size}", "path": used[2], "keep": f"used by {used[3]}"},
+    assert [(row["kind"], row["path"], row["keep"]) for row in answer(capfd, tuple(words))] == [
+        ("generation", installation.root, None),
+        ("generation", str(second), "`sifmod rollback` goes back to it"),
+        ("image", stored, None),
+        ("image", used[0], f"used by {used[1]}"),
+        ("image", used[2], f"used by {used[3]}"),
     ]
     assert Path(installation.root).exists()
     assert run([*words, "--yes"]) == 0
@@ -199,13 +199,6 @@ def test_gc_says_where_jobs_are_not_known(
     assert hint in capfd.readouterr().err
     assert run(["gc", "--days", "0", "--ignore-jobs"]) == 0
     assert hint not in capfd.readouterr().err
-
-
-def test_search_of_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["search", "nothing-of-that-name"]) == 1
-    assert capfd.readouterr() == ("", "no easyconfig matches 'nothing-of-that-name'\n")
-    assert run(["search", "--json", "nothing-of-that-name"]) == 1
-    assert capfd.readouterr() == ("[]\n", "")
 
 
 def test_config_of_what_is_not_set(capfd: pytest.CaptureFixture[str]) -> None:

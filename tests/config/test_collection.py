@@ -1,6 +1,7 @@
 """The collection: LUMI's modules by their names, both vendors', and what every file and its neighbours must be."""
 
 import re
+import runpy
 import subprocess
 import sys
 from collections import Counter
@@ -12,40 +13,41 @@ import yaml
 from sifmod.config.find import find_easyconfig, shipped
 from sifmod.config.load import LoadedEasyconfig, all_variants
 from sifmod.config.quirk import read_quirk
-from support.collection import FILES, SITES
+from support.collection import FILES, SITES, modules
 from support.config import Configuration
 from support.lumi import AS_VARIANT, SIFS
 
-PRESETS = ("laif", "lumi-g1", "lumi-g2", "lumi-g3", "ngc", "plain", "pytorch", "rocm-docker")
+ROOT = Path(__file__).parents[2]
+PROGRAMS = ("gromacs", "jax", "lammps", "nemo", "nvhpc", "physicsnemo", "primus", "tensorflow", "vllm")
+PRESETS = {"laif", "lumi-g1", "lumi-g2", "lumi-g3", "ngc", "plain", "pytorch", "rocm-docker", *PROGRAMS}
 MINORS = tuple(f"2.{minor}" for minor in range(15))
 
 
-def variants(tmp_path: Path, path: Path, site: str = "lumi-g") -> tuple[LoadedEasyconfig, ...]:
+def variants(tmp_path: Path, path: Path, site: str) -> tuple[LoadedEasyconfig, ...]:
     configuration = Configuration(tmp_path)
     return all_variants(path, configuration.site(site=site), configuration.environ)
 
 
-@pytest.fixture
-def modules(tmp_path: Path) -> dict[str, LoadedEasyconfig]:
-    """Every module of the collection."""
-    return {str(each.easyconfig.module): each for path in FILES for each in variants(tmp_path, path)}
+@pytest.fixture(scope="module")
+def by_name() -> dict[str, LoadedEasyconfig]:
+    return {str(each.easyconfig.module): each for each in modules()}
 
 
 def minor(module: str) -> str:
     return ".".join(module.partition("/")[2].partition("-")[0].split(".")[:2])
 
 
-def test_lumis_modules_have_their_names_and_images(modules: dict[str, LoadedEasyconfig]) -> None:
+def test_lumis_modules_have_their_names_and_images(by_name: dict[str, LoadedEasyconfig]) -> None:
     assert len(SIFS) == 65
     of_lumi = {
         module: each.easyconfig.image.filename
-        for module, each in modules.items()
+        for module, each in by_name.items()
         if each.easyconfig.image.filename.startswith("lumi-")
         and not each.easyconfig.image.filename.startswith("lumi-multitorch-")
     }
     assert of_lumi == SIFS
     for module, sif in SIFS.items():
-        easyconfig = modules[module].easyconfig
+        easyconfig = by_name[module].easyconfig
         assert easyconfig.image.sources == (sif,)
         assert (easyconfig.accelerator, easyconfig.image.arch) == ("rocm", "amd64")
         assert "/appl/local/containers/easybuild-sif-images" in easyconfig.image.available
@@ -58,14 +60,14 @@ def test_lumis_module_is_found_by_the_name_of_its_recipe(module: str) -> None:
     assert find_easyconfig(wanted, (shipped(),)).stem == wanted
 
 
-def test_no_two_files_make_one_module(tmp_path: Path) -> None:
-    made = Counter(str(each.easyconfig.module) for path in FILES for each in variants(tmp_path, path))
+def test_no_two_files_make_one_module() -> None:
+    made = Counter(str(each.easyconfig.module) for each in modules())
     assert [module for module, times in made.items() if times > 1] == []
 
 
-def test_every_minor_version_of_pytorch_comes_from_both_vendors(modules: dict[str, LoadedEasyconfig]) -> None:
+def test_every_minor_version_of_pytorch_comes_from_both_vendors(by_name: dict[str, LoadedEasyconfig]) -> None:
     """Since 2.0: NVIDIA's images, AMD's, and PyTorch's own. For 2.2 LUMI's and AMD's are in two files."""
-    sources = {module: each.easyconfig.image.sources[-1] for module, each in modules.items() if "PyTorch/" in module}
+    sources = {module: each.easyconfig.image.sources[-1] for module, each in by_name.items() if "PyTorch/" in module}
     for place in ("docker://nvcr.io/nvidia/pytorch:", "docker://rocm/pytorch:", "docker://pytorch/pytorch:"):
         assert {minor(module) for module, source in sources.items() if source.startswith(place)} == set(MINORS)
     in_one_file = {path.stem: set(yaml.safe_load(path.read_text()).get("variants", ())) for path in FILES}
@@ -73,29 +75,28 @@ def test_every_minor_version_of_pytorch_comes_from_both_vendors(modules: dict[st
     assert {minor(stem.replace("-", "/", 1)) for stem in both} == set(MINORS)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_file_is_short_and_plain(path: Path) -> None:
-    text = path.read_text()
-    assert text.startswith("# yaml-language-server: $schema=../easyconfig.schema.json\n")
-    assert len(text.splitlines()) <= 30
-    # block style; an empty list has no other spelling
-    for event in yaml.parse(re.sub(r" \[\]$", "", text, flags=re.MULTILINE)):
-        assert not (isinstance(event, yaml.CollectionStartEvent) and event.flow_style)
+def test_every_file_is_short_and_plain() -> None:
+    for path in FILES:
+        text = path.read_text()
+        assert text.startswith("# yaml-language-server: $schema=../easyconfig.schema.json\n"), path
+        assert len(text.splitlines()) <= 30, path
+        # block style; an empty list has no other spelling
+        for event in yaml.parse(re.sub(r" \[\]$", "", text, flags=re.MULTILINE)):
+            assert not (isinstance(event, yaml.CollectionStartEvent) and event.flow_style), path
 
 
-def test_a_new_image_takes_at_most_twelve_lines(tmp_path: Path) -> None:
-    """NVIDIA's, which differ by their release only: the file of the newest one, comment included."""
-    extending = [path for path in FILES if "-ngc-" in path.stem and "extends:" in path.read_text()]
-    assert len(extending) == 13
-    for path in extending:
-        assert len(path.read_text().splitlines()) <= 12
-        (only,) = variants(tmp_path, path)
-        assert path.stem == str(only.easyconfig.module).replace("/", "-")
+def test_a_new_image_takes_at_most_twelve_lines() -> None:
+    """NVIDIA's of PyTorch, which differ by their release only, and all that have a preset of their program's."""
+    texts = {path: path.read_text() for path in FILES}
+    extending = [path for path, text in texts.items() if "-ngc-" in path.stem and "extends:" in text]
+    own = [path for path, text in texts.items() if re.search(rf"^preset: ({'|'.join(PROGRAMS)})$", text, re.MULTILINE)]
+    assert (len(extending), len(own)) == (13, 29)
+    assert [path for path in (*extending, *own) if len(texts[path].splitlines()) > 12] == []
 
 
 def test_the_guide_shows_one_and_the_next_is_a_copy_with_new_numbers(tmp_path: Path) -> None:
     """The numbers of the next are made up."""
-    _, _, section = (Path(__file__).parents[2] / "docs" / "guide.md").read_text().partition("### The next version")
+    _, _, section = (ROOT / "docs" / "guide.md").read_text().partition("### The next version")
     text = section.split("```yaml\n")[1].split("```")[0]
     newest = shipped() / "PyTorch" / "PyTorch-2.14.0-cuda-13.4-python-3.12-ngc-26.08.yaml"
     assert text == newest.read_text().partition("\n")[2]
@@ -108,18 +109,24 @@ def test_the_guide_shows_one_and_the_next_is_a_copy_with_new_numbers(tmp_path: P
     assert "torchrun" in made.easyconfig.wrappers
 
 
+def test_the_page_is_what_is_written_from_the_files() -> None:
+    page = runpy.run_path(str(ROOT / "scripts" / "collection"))["page"]
+    text = page(each.easyconfig for each in modules())
+    assert (ROOT / "docs" / "collection.md").read_text() == text, "run scripts/collection"
+
+
 def test_every_file_checks() -> None:
     names = [str(path) for path in FILES]
     command = (sys.executable, "-m", "sifmod", "check", "--site", "lumi-g", *names)
     result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stderr) == (0, f"== {len(names)} of {len(names)} files ok\n")
+    assert (result.returncode, result.stderr) == (0, f"== {len(FILES)} of {len(FILES)} files ok\n")
     assert {line.partition(": ok: ")[0] for line in result.stdout.splitlines()} == set(names)
 
 
 def test_presets_are_those_of_the_collection(tmp_path: Path) -> None:
-    assert tuple(sorted(path.stem for path in (shipped() / "presets").glob("*.yaml"))) == PRESETS
+    assert {path.stem for path in (shipped() / "presets").glob("*.yaml")} == PRESETS
     used = {line.split()[1] for path in FILES for line in path.read_text().splitlines() if "preset:" in line}
-    assert used == set(PRESETS) - {"plain"}
+    assert used == PRESETS - {"plain"}
     # plain is for an image that nothing is known of
     path = tmp_path / "Any-1.yaml"
     path.write_text("name: Any\nversion: '1'\npreset: plain\nimage:\n  sources: ['docker://x/y:1']\n")
@@ -144,10 +151,10 @@ def test_every_site_resolves(tmp_path: Path, name: str) -> None:
     assert ("NCCL_NET" in dict(site.runscript_env)) == fabric
 
 
-@pytest.mark.parametrize("path", sorted((shipped() / "quirks").glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_quirk_says_why_and_fits_something(tmp_path: Path, path: Path) -> None:
-    quirk, _ = read_quirk(path)
-    assert quirk.file.reason.endswith(".")
-    assert quirk.file.link.startswith("https://")
-    needed = {each.name for file in FILES for found in variants(tmp_path, file) for each in found.quirks}
-    assert quirk.name in needed
+def test_every_quirk_says_why_and_fits_something() -> None:
+    needed = {each.name for found in modules() for each in found.quirks}
+    for path in sorted((shipped() / "quirks").glob("*.yaml")):
+        quirk, _ = read_quirk(path)
+        assert quirk.file.reason.endswith(".")
+        assert quirk.file.link.startswith("https://")
+        assert quirk.name in needed

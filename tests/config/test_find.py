@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sifmod.config.find import find_easyconfig, places_before, search_easyconfigs, shipped
+from sifmod.config.find import easyconfigs, find_easyconfig, name_of, places_before, quick_robot_paths, shipped
 from sifmod.errors import EasyconfigNotFoundError
-from support.config import write
+from support.config import Configuration, write
 
 
 @pytest.fixture
@@ -69,14 +69,57 @@ def test_what_is_no_easyconfigs_name_is_not_found(directories: tuple[Path, Path]
     missing(name, directories)
 
 
-def test_search_finds_names_in_any_case_by_text_or_expression(directories: tuple[Path, Path]) -> None:
+def test_every_easyconfig_of_the_path_is_found_once(directories: tuple[Path, Path]) -> None:
     first, second = directories
-    assert search_easyconfigs("app", directories) == (first / "App-1.0.yaml", second / "App/App-1.1.yml")
-    assert search_easyconfigs("tool.*cuda$", directories) == (first / "my-tool/my-tool-2.0-cuda.yaml",)
-    assert search_easyconfigs("1.(", directories) == ()
-    assert len(search_easyconfigs("", directories)) == 3
-    assert search_easyconfigs("preset", directories) == ()
-    assert search_easyconfigs("app", (first / "absent", second)) == tuple(sorted((second / "App").glob("App-*")))
+    found = (first / "App-1.0.yaml", first / "my-tool/my-tool-2.0-cuda.yaml", second / "App/App-1.1.yml")
+    assert easyconfigs(directories) == found
+    assert easyconfigs((first / "absent", second)) == tuple(sorted((second / "App").glob("App-*")))
+
+
+@pytest.mark.parametrize(
+    ("options", "variables"),
+    [
+        ({}, {}),
+        ({"robot_paths": "/a:b:/a"}, {}),
+        ({"robot_paths": "/a"}, {"SIFMOD_ROBOT_PATHS": "/c:/a:", "SIFMOD_PREFIX": "/p"}),
+        ({"site": "lumi-g"}, {"SIFMOD_SITE": "nowhere"}),
+        *(({}, {"SIFMOD_SITE": path.stem}) for path in sorted((shipped() / "sites").glob("*.yaml"))),
+    ],
+)
+def test_the_path_is_known_without_settings_files(
+    tmp_path: Path, options: dict[str, str], variables: dict[str, str]
+) -> None:
+    configuration = Configuration(tmp_path, variables)
+    quick = quick_robot_paths(options.get("site"), options.get("robot_paths"), configuration.environ)
+    assert quick == configuration.site(**options).site.robot_paths
+
+
+@pytest.mark.parametrize(
+    ("site", "variables", "settings"),
+    [
+        ("nowhere", {}, ""),
+        ("../sites/generic", {}, ""),
+        (None, {"SIFMOD_SITE": "/x.yaml"}, ""),
+        (None, {"SIFMOD_ROBOT_PATHS": "a"}, ""),
+        (None, {"SIFMOD_ROBOT_PATHS": "/a/${USER}"}, ""),
+        (None, {"SIFMOD_ROBOTPATHS": "/a"}, ""),
+        (None, {}, "etc"),
+        (None, {}, "home/.config/sifmod"),
+    ],
+)
+def test_the_path_is_left_to_settings_and_to_who_refuses_it(
+    tmp_path: Path, site: str | None, variables: dict[str, str], settings: str
+) -> None:
+    (tmp_path / settings).mkdir(parents=True, exist_ok=True)
+    assert quick_robot_paths(site, None, Configuration(tmp_path, variables).environ) is None
+
+
+def test_what_to_type_for_a_file(directories: tuple[Path, Path]) -> None:
+    first, second = directories
+    assert name_of(second / "App/App-1.1.yml", directories) == "App-1.1"
+    assert name_of(second / "App/App-1.0.yaml", directories) == str(second / "App/App-1.0.yaml"), "another hides it"
+    odd = write(first / "tools/App-9.yaml", "x: 1")
+    assert name_of(odd, directories) == str(odd), "not where a name is looked up"
 
 
 def test_shipped_easyconfigs_are_there() -> None:
@@ -86,17 +129,14 @@ def test_shipped_easyconfigs_are_there() -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.text(max_size=30))
-def test_no_name_and_no_pattern_gives_anything_but_files_or_a_message(
-    directories: tuple[Path, Path], name: str
-) -> None:
-    search_easyconfigs(name, directories)
+def test_no_name_gives_anything_but_a_file_or_a_message(directories: tuple[Path, Path], name: str) -> None:
     try:
         assert find_easyconfig(name, directories).exists()
     except EasyconfigNotFoundError as error:
         assert error.message
 
 
-@pytest.mark.parametrize("module", ["input", "find", "prefix"])
+@pytest.mark.parametrize("module", ["input", "index", "find", "prefix"])
 def test_cheap_parts_import_neither_pydantic_nor_yaml(module: str) -> None:
     code = f"import sys, sifmod.config.{module}; print(sorted({{'pydantic', 'yaml', 'difflib'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
@@ -117,20 +157,12 @@ def test_a_name_does_not_lead_out_of_a_directory(directories: tuple[Path, Path])
     missing("..-1", directories)
 
 
-def test_a_pattern_that_is_no_expression_is_text(tmp_path: Path) -> None:
-    for name in ("App+-1.0", "app-1", "A(B-1"):
-        write(tmp_path / f"{name}.yaml", "x: 1")
-    assert search_easyconfigs("p+-1", (tmp_path,)) == (tmp_path / "App+-1.0.yaml", tmp_path / "app-1.yaml")
-    assert search_easyconfigs("a(b", (tmp_path,)) == (tmp_path / "A(B-1.yaml",)
-    assert search_easyconfigs("P\\+", (tmp_path,)) == (tmp_path / "App+-1.0.yaml",)
-
-
-def test_search_gives_the_files_of_a_directory_in_order(tmp_path: Path) -> None:
+def test_the_files_of_a_directory_come_in_order(tmp_path: Path) -> None:
     names = [f"{letter}-1" for letter in "hgfedcba"]
     for name in names:
         write(tmp_path / f"{name}.yaml", "x: 1")
         write(tmp_path / "sub" / f"s{name}.yml", "x: 1")
-    found = [path.stem for path in search_easyconfigs("", (tmp_path,))]
+    found = [path.stem for path in easyconfigs((tmp_path,))]
     assert found == [*sorted(names), *(f"s{name}" for name in sorted(names))]
 
 
@@ -148,7 +180,7 @@ def test_only_files_one_level_deep_are_easyconfigs(tmp_path: Path) -> None:
         write(tmp_path / name, "x: 1")
     (tmp_path / "i.yaml").mkdir()
     (tmp_path / "X" / "j.yaml").mkdir()
-    assert search_easyconfigs("", (tmp_path,)) == (tmp_path / "X/c.yml", tmp_path / "a.yaml")
+    assert easyconfigs((tmp_path,)) == (tmp_path / "X/c.yml", tmp_path / "a.yaml")
 
 
 def test_a_directory_that_cannot_be_read_hides_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,4 +194,4 @@ def test_a_directory_that_cannot_be_read_hides_nothing_else(tmp_path: Path, monk
         return entries(path)
 
     monkeypatch.setattr(Path, "iterdir", iterdir)
-    assert search_easyconfigs("", (tmp_path,)) == (tmp_path / "b/b-1.yaml",)
+    assert easyconfigs((tmp_path,)) == (tmp_path / "b/b-1.yaml",)

@@ -7,8 +7,11 @@ import zipfile
 from pathlib import Path
 
 from sifmod import __version__
+from sifmod.cli import main as verbs
 
 ROOT = Path(__file__).parents[2]
+VERBS = ("", *(f"-{verb}" for verb in verbs.VERBS), "-config-show", "-site-new")
+DOCUMENTS = ("README", "tutorial", "guide", "easyconfig")
 
 
 def test_what_a_wheel_installs_works_without_the_checkout(tmp_path: Path) -> None:
@@ -20,12 +23,18 @@ def test_what_a_wheel_installs_works_without_the_checkout(tmp_path: Path) -> Non
         packed.extractall(site)
         programs = packed.read(f"sifmod-{__version__}.dist-info/entry_points.txt").decode()
         assert "sifmod = sifmod_command:main" in programs
+        share = f"sifmod-{__version__}.data/data/share"
+        pages = {verb: packed.read(f"{share}/man/man1/sifmod{verb}.1").decode() for verb in VERBS}
+        assert {f"{share}/doc/sifmod/{name}.md" for name in DOCUMENTS} <= set(packed.namelist())
+    assert [verb for verb, page in pages.items() if ".SH EXAMPLES\n.TP\n.B " not in page] == []
+    assert [verb for verb, page in pages.items() if ".TP\n.B \\-h, \\-\\-help\n" not in page] == []
     # -P and the path first: what is imported is the wheel's, not the checkout's
     environment = {**os.environ, "PYTHONPATH": str(site)}
     where = (sys.executable, "-P", "-c", "import sifmod.config.find as find; print(find.__file__, find.shipped())")
     found = subprocess.run(where, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert found.split() == [f"{site}/sifmod/config/find.py", f"{site}/sifmod/easyconfigs"]
+    assert (site / "sifmod/easyconfigs/index.json").is_file()
     check = (sys.executable, "-P", "-m", "sifmod", "check", "PyTorch-2.2.0", "PyTorch-2.13.0")
     result = subprocess.run(check, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stderr) == (0, "")
+    assert (result.returncode, result.stderr) == (0, "== 2 of 2 files ok\n")
     assert result.stdout.count(": ok: ") == 6

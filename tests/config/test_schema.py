@@ -48,7 +48,11 @@ def valid(value: Any, schema: dict[str, Any]) -> bool:
                 ok = not isinstance(value, str) or len(value) <= wanted
             case "minLength":
                 ok = not isinstance(value, str) or len(value) >= wanted
-            case "title" | "description" | "$schema" | "$defs":
+            case "minProperties":
+                ok = not isinstance(value, dict) or len(value) >= wanted
+            case "maxProperties":
+                ok = not isinstance(value, dict) or len(value) <= wanted
+            case "title" | "description" | "examples" | "$schema" | "$defs":
                 ok = True
             case _:
                 raise AssertionError(f"unknown keyword {keyword}")
@@ -79,6 +83,7 @@ def test_shipped_easyconfigs_and_presets_are_valid(path: Path) -> None:
         "nmae: x", "version: 2.20", "env: {A: yes}", "accelerator: gpu", "binds: [3]", "binds: [{target: /a}]",
         "image: {sorces: []}", "variants: {a: {variants: {}}}", "variants: {a: {nmae: x}}", "docurls+: x", "env+: []",
         "runscripts: [x]", "conda: /opt", "description: [x]", "image: {sources: ['']}", "whatis: [1.0]",
+        "wrappers: [{a: b, c: d}]", "wrappers: [{}]",
     ],
 )  # fmt: skip
 def test_what_the_schema_refuses_the_loader_refuses(text: str) -> None:
@@ -94,6 +99,7 @@ def test_what_the_schema_refuses_the_loader_refuses(text: str) -> None:
         "name: A", "env: {A: 1, B: 1.5, C: x, D: null}", "binds+: [/a, {source: /b, optional: true}]", "image: null",
         "variants: {a: null, b: {preset: p, image: {sources+: [x]}, env: null}}", "extends: x.yaml", "family: null",
         "runscripts: [get-master]", "accelerator: null", "sanity_check: {commands+: ['true']}", "contents: {a: null}",
+        "wrappers: [a, {b: c d}]",
     ],
 )  # fmt: skip
 def test_what_the_loader_takes_the_schema_takes(text: str) -> None:
@@ -152,7 +158,7 @@ def test_every_key_can_be_removed_and_every_list_appended_to() -> None:
     assert set(keys["conda"]) == {"anyOf", "description"}
     assert keys["conda"]["anyOf"] == [{"$ref": "#/$defs/Conda"}, {"type": "null"}]
     assert keys["image"]["anyOf"] == [{"$ref": "#/$defs/Image"}, {"type": "null"}]
-    lists = ("binds", "conflict", "docurls", "path", "runscripts", "whatis", "wrappers")
+    lists = ("binds", "conflict", "depends_on", "docurls", "path", "runscripts", "whatis", "wrappers")
     assert [key for key in keys if key.endswith("+")] == [f"{key}+" for key in keys if key in lists]
     assert keys["whatis+"] == {
         "type": "array",

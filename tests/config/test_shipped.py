@@ -5,32 +5,28 @@ from pathlib import Path
 import pytest
 
 from sifmod.config.find import shipped
-from sifmod.config.load import LoadedEasyconfig, all_variants
+from sifmod.config.load import LoadedEasyconfig, load_easyconfig
+from support.collection import FILES, modules
 from support.config import Configuration
-
-FILES = sorted(path for path in shipped().glob("*/*.yaml") if path.parent.name not in ("presets", "sites", "quirks"))
 
 
 def variant(tmp_path: Path, name: str, chosen: str | None, **site: str) -> LoadedEasyconfig:
-    from sifmod.config.load import load_easyconfig
-
     configuration = Configuration(tmp_path)
     path = shipped() / "PyTorch" / f"{name}.yaml"
     return load_easyconfig(path, configuration.site(**site), chosen, {}, configuration.environ)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_every_variant_loads_and_is_named_like_its_file(tmp_path: Path, path: Path) -> None:
-    configuration = Configuration(tmp_path)
-    for loaded in all_variants(path, configuration.site(), configuration.environ):
-        made = loaded.easyconfig
+def test_every_variant_says_what_it_is_and_is_named_like_its_file() -> None:
+    for loaded in modules():
+        path, made = loaded.path, loaded.easyconfig
         assert path.parent.name == made.name
         # one file for a version, or for one build of it
         assert path.stem in (f"{made.name}-{made.version}", f"{made.name}-{made.module.version}")
-        assert made.description
-        assert made.homepage.startswith("https://")
-        assert made.contents
-        assert made.sanity_check.commands
+        assert made.description, path
+        assert made.homepage.startswith("https://"), path
+        assert made.contents, path
+        # what stands before an image's commands may want a GPU, which the machine that installs lacks
+        assert made.sanity_check.commands or made.verb == "run", path
 
 
 def test_the_rocm_variant_is_lumis_module(tmp_path: Path) -> None:

@@ -10,20 +10,6 @@ from sifmod.config.name import ModuleName
 from sifmod.config.quirk import read_quirk
 from sifmod.config.settings import load_site
 from sifmod.module.decide import Choices, make_plan
-from sifmod.module.launch import (
-    activated,
-    binds,
-    container_env,
-    generation,
-    images,
-    packers,
-    plain_env,
-    prefixes,
-    prepend_path,
-    runtimes,
-    switch,
-    user_software,
-)
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
 from sifmod.module.plan import Activation, Bind, ConversionPlan, Help, ImagePlan, Plan, Runtime, SanityCheck, Wrapper
 from support.config import write
@@ -50,6 +36,7 @@ activate: source /x
 binds: ['/a:/t:ro', {{source: /b, optional: true}}]
 env: {{A: mine, C: mine}}
 host_env: {{H: mine}}
+default_env: {{Z: one, Y: two}}
 runscript_env: {{R: mine}}
 path: [/one, /two]
 wrappers: [python, list-packages, python, {{ip: "python -m 'I P'"}}, make-squashfs, {{unmake-squashfs: own}}, auto]
@@ -58,6 +45,7 @@ user_software: true
 gpu_selection: localid
 runscripts: [get-master, start-shell, get-master]
 conflict: [Other]
+depends_on: [Needed/1]
 family: fam
 sanity_check: {{commands: ['true'], paths: [/p]}}
 """
@@ -124,6 +112,7 @@ def test_a_plan_of_everything(tmp_path: Path) -> None:
             ("PYTHONNOUSERSITE", "1"), ("PYTHONPATH", ""),
         ),
         host_env=(("H", "mine"), ("S", "site")),
+        default_env=(("Y", "two"), ("Z", "one")),
         path=("/one", "/two"),
         wrappers=(
             Wrapper("python", ("python",)),
@@ -134,6 +123,7 @@ def test_a_plan_of_everything(tmp_path: Path) -> None:
         runscripts=("get-master", "start-shell", "list-packages"),
         runscript_env=(("Q", "site"), ("R", "mine")),
         conflict=("Other",),
+        depends_on=("Needed/1",),
         family="fam",
         help=Help(
             description="what it is",
@@ -194,31 +184,31 @@ def test_what_a_site_makes_of_an_accelerator(
 
 def test_what_the_runtime_is_told(tmp_path: Path) -> None:
     made = planned(tmp_path, EASYCONFIG, SITE, Choices("x", "copy"))
-    assert (prefixes(made.runtime), runtimes(made.runtime)) == (("SINGULARITY",), ("singularity", "apptainer"))
+    assert (made.runtime.prefixes, made.runtime.candidates) == (("SINGULARITY",), ("singularity", "apptainer"))
     apptainer = Runtime("apptainer", "/o/apptainer")
-    assert prefixes(apptainer) == ("SINGULARITY", "APPTAINER")
-    assert runtimes(apptainer) == ("/o/apptainer", "apptainer", "singularity")
-    assert binds(made, "/r")[0] == Bind("/r/runscripts", "/runscripts", ("ro",))
-    assert binds(made, "/r")[1:] == made.binds
-    assert user_software(made, "/r") == (
+    assert apptainer.prefixes == ("SINGULARITY", "APPTAINER")
+    assert apptainer.candidates == ("/o/apptainer", "apptainer", "singularity")
+    assert made.binds_of("/r")[0] == Bind("/r/runscripts", "/runscripts", ("ro",))
+    assert made.binds_of("/r")[1:] == made.binds
+    assert made.user_software_of("/r") == (
         Bind("/r/user-software.squashfs", "/user-software", ("ro", "image-src=/")),
         Bind("/r/user-software", "/user-software"),
     )
-    assert packers(made) == ("make-squashfs",)
+    assert made.packers == ("make-squashfs",)
     without = replace(made, user_software=False)
-    assert (user_software(without, "/r"), packers(without)) == ((), ())
+    assert (without.user_software_of("/r"), without.packers) == ((), ())
     odd = replace(made, env=(("B", 'a$b`c\\d"e'), ("A", "1")), path=("/a$b",))
-    assert plain_env(odd) == (("A", "1"), ("B", 'a$b`c\\d"e'), ("WITH_CONDA", "source /x"))
-    assert container_env(odd) == (("A", "1"), ("B", 'a\\$b\\`c\\\\d"e'), ("WITH_CONDA", "source /x"))
-    assert prepend_path(odd) == ("/a\\$b",)
-    assert images(made, "/r") == ("/r/big.sif", "/i/big.sif", "/j/big.sif")
-    assert switch(made) == "/software/Big-App+/1.5-x"
-    assert generation(made, 7) == "/software/Big-App+/.generations/1.5-x/7"
-    alone = replace(made.activation, users_venv=False)
-    assert activated(alone, ("a", "b")) == ("bash", "-c", 'source /x && exec "$@"', "bash", "a", "b")
-    assert activated(made.activation, ("/runscripts/a", "b")) == ("/runscripts/a", "b")
-    assert activated(made.activation, ("/runscriptsx",))[0] == "bash"
-    assert activated(Activation("source /x", ""), ("a",)) == ("a",)
+    assert odd.plain_env == (("A", "1"), ("B", 'a$b`c\\d"e'), ("WITH_CONDA", "source /x"))
+    assert odd.container_env == (("A", "1"), ("B", 'a\\$b\\`c\\\\d"e'), ("WITH_CONDA", "source /x"))
+    assert odd.prepend_path == ("/a\\$b",)
+    assert made.images_of("/r") == ("/r/big.sif", "/i/big.sif", "/j/big.sif")
+    assert made.switch == "/software/Big-App+/1.5-x"
+    assert made.place_of(7) == "/software/Big-App+/.generations/1.5-x/7"
+    plain = replace(made.activation, users_venv=False)
+    assert plain.activated(("a", "b")) == ("bash", "-c", 'source /x && exec "$@"', "bash", "a", "b")
+    assert plain.activated(("/runscripts/a", "b")) == ("/runscripts/a", "b")
+    assert plain.activated(("/runscriptsx",))[0] == "bash"
+    assert Activation("source /x", "").activated(("a",)) == ("a",)
 
 
 @pytest.mark.parametrize(

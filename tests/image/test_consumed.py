@@ -5,6 +5,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from support.ranged import Asked, Fault, Ranged, once, reset, says
 from support.web import Handler, answer
 
 SIZE = 9_000_000  # bytes of each file: a read sees it come in several steps
-FILES = {name: content(seed, SIZE) for seed, name in ((1, "plain"), (2, "gzip"), (3, "zstd"))}
+SEEDS = {"plain": 1, "gzip": 2, "zstd": 3}
 TENTHS = tuple(range(1, 10))
 
 
@@ -40,16 +41,21 @@ def packed(name: str, data: bytes) -> Packed:
     return Packed(made, digest_of(made), media_type)
 
 
-LAYERS = tuple(packed(name, data) for name, data in FILES.items())
-OTHERS = {
-    digest_of(right.blob): packed(name, content(7, SIZE)).blob
-    for (name, _), right in zip(FILES.items(), LAYERS, strict=True)
-}
+@cache
+def right_layers() -> tuple[Packed, ...]:
+    return tuple(packed(name, content(seed, SIZE)) for name, seed in SEEDS.items())
+
+
+@cache
+def other_layers() -> dict[str, bytes]:
+    """Of the digest of each right one another."""
+    pairs = zip(SEEDS, right_layers(), strict=True)
+    return {digest_of(right.blob): packed(name, content(7, SIZE)).blob for name, right in pairs}
 
 
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_layout(tmp_path_factory.mktemp("layers") / "layout", LAYERS)
+    return write_layout(tmp_path_factory.mktemp("layers") / "layout", right_layers())
 
 
 @pytest.fixture
@@ -61,7 +67,7 @@ def registry(layout: Path) -> Iterator[OneImage]:
 
 
 def layers(registry: OneImage) -> dict[str, Ranged]:
-    return {digest: registry.blobs[digest] for digest in OTHERS}
+    return {digest: registry.blobs[digest] for digest in other_layers()}
 
 
 def files(found: Artifact) -> dict[str, str]:
@@ -69,11 +75,11 @@ def files(found: Artifact) -> dict[str, str]:
     with found.path.open("rb") as sif:
         primary = read_sif(found.path).primary
         reader = SquashfsReader(sif, primary.offset, primary.size)
-        return {name: hashlib.sha256(reader.read(f"/{name}", SIZE)).hexdigest() for name in FILES}
+        return {name: hashlib.sha256(reader.read(f"/{name}", SIZE)).hexdigest() for name in SEEDS}
 
 
 def assert_right(found: Artifact) -> None:
-    assert files(found) == {name: hashlib.sha256(data).hexdigest() for name, data in FILES.items()}
+    assert files(found) == {name: hashlib.sha256(content(seed, SIZE)).hexdigest() for name, seed in SEEDS.items()}
     assert hashlib.sha256(found.path.read_bytes()).hexdigest() == found.sha256
 
 
@@ -100,7 +106,7 @@ def lies_until(other: bytes, tenth: int) -> Fault:
 @pytest.mark.parametrize("tenth", TENTHS)
 def test_a_server_that_lies_breaks_off_and_then_tells_the_truth(registry: OneImage, tmp_path: Path, tenth: int) -> None:
     for digest, blob in layers(registry).items():
-        blob.faults += [lies_until(OTHERS[digest], tenth), truth_without_ranges]
+        blob.faults += [lies_until(other_layers()[digest], tenth), truth_without_ranges]
     source = f"{registry.source}@{registry.digest}" if tenth % 2 else registry.source
     found = Prefix(tmp_path / "prefix").fetch(plan(source))
     assert_right(found)
@@ -130,7 +136,7 @@ def test_ranges_that_lie_before_a_server_gives_up_ranges(registry: OneImage, tmp
         return truth_without_ranges(file, handler, asked)
 
     for digest, blob in layers(registry).items():
-        blob.faults += [first_range(OTHERS[digest]), rest]
+        blob.faults += [first_range(other_layers()[digest]), rest]
     assert_right(Prefix(tmp_path / "prefix").fetch(plan(registry.source), settings=Settings(connections=1)))
 
 
@@ -138,12 +144,12 @@ def test_ranges_that_lie_before_a_server_gives_up_ranges(registry: OneImage, tmp
 def test_a_damaged_spot_in_what_an_earlier_run_left(registry: OneImage, tmp_path: Path, tenth: int) -> None:
     """The end of the lowest layer is refused at first, so that all layers stay; then one byte of each changes."""
     prefix = Prefix(tmp_path / "prefix")
-    lowest = registry.blobs[digest_of(LAYERS[0].blob)]
+    lowest = registry.blobs[digest_of(right_layers()[0].blob)]
     lowest.faults.append(says(404, at=8 << 20))
     with pytest.raises(FetchError, match="404"):
         prefix.fetch(plan(registry.source), settings=Settings(connections=1))
     partials = [path for path in prefix.layout.partials.glob("*/sha256-*") if path.suffix != ".journal"]
-    assert len(partials) == len(LAYERS)
+    assert len(partials) == len(right_layers())
     for path in partials:
         assert journal.load(path) is not None
         with path.open("r+b") as file:
@@ -159,7 +165,7 @@ def test_a_damaged_spot_in_what_an_earlier_run_left(registry: OneImage, tmp_path
 def test_a_mirror_that_gives_other_layers(registry: OneImage, layout: Path, tmp_path: Path, pinned: bool) -> None:
     mirror = OneImage(layout)
     for digest, blob in layers(mirror).items():
-        other = OTHERS[digest]
+        other = other_layers()[digest]
         blob.content = (other + bytes(len(blob.content)))[: len(blob.content)]
     mirror.start()
     try:
@@ -203,8 +209,8 @@ def test_a_token_that_runs_out_and_a_body_that_is_cut(registry: OneImage, tmp_pa
 
 def lying_config(tmp_path: Path, change: Callable[[list[str]], list[str]]) -> Path:
     """A layout whose config states other diff_ids."""
-    stated = change([one.diff_id for one in LAYERS])
-    wrong = [Packed(one.blob, diff_id, one.media_type) for one, diff_id in zip(LAYERS, stated, strict=True)]
+    stated = change([one.diff_id for one in right_layers()])
+    wrong = [Packed(one.blob, diff_id, one.media_type) for one, diff_id in zip(right_layers(), stated, strict=True)]
     return write_layout(tmp_path / "layout", wrong)
 
 
@@ -220,8 +226,8 @@ def test_a_diff_id_that_the_image_states_wrongly_is_an_error(tmp_path: Path, kin
             prefix.fetch(plan(f"oci:{layout}" if kind == "oci" else registry.source))
     finally:
         registry.stop()
-    assert digest_of(LAYERS[1].blob) in caught.value.message
-    assert LAYERS[0].diff_id in caught.value.message
+    assert digest_of(right_layers()[1].blob) in caught.value.message
+    assert right_layers()[0].diff_id in caught.value.message
     left = {path for path in prefix.state() if path not in before}
     assert not [path for path in left if path.endswith((".sif", ".json"))]
 

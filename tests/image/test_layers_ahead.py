@@ -28,6 +28,7 @@ from sifmod.image.convert.layers.stream import Stream
 from sifmod.image.convert.layers.top_down import Entangled
 from sifmod.image.convert.layers.watch import Watch
 from support.layers import Memory, Stored
+from support.lazily import Lazily
 
 BLOCK = 131072
 LONG = bytes(8 * CHUNK)  # of more chunks than wait
@@ -181,13 +182,13 @@ def test_how_many_threads_a_large_layer_is_worth(processors: int, size: int, exp
 
 
 NOISE = random.Random(1).randbytes(3_000_000)
-PACKED = {
-    "plain": NOISE,
-    "gzip": gzip.compress(NOISE, 1),
-    "zstd": zstandard.ZstdCompressor(level=1, write_checksum=True).compress(NOISE),
-    "xz": lzma.compress(NOISE, preset=0),
-    "bzip2": bz2.compress(NOISE, 1),
-}
+PACKED = Lazily(
+    plain=lambda: NOISE,
+    gzip=lambda: gzip.compress(NOISE, 1),
+    zstd=lambda: zstandard.ZstdCompressor(level=1, write_checksum=True).compress(NOISE),
+    xz=lambda: lzma.compress(NOISE, preset=0),
+    bzip2=lambda: bz2.compress(NOISE, 1),
+)
 
 
 @dataclass(frozen=True)

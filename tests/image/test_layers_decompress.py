@@ -10,6 +10,7 @@ import sys
 import tarfile
 import threading
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from sifmod.image.convert.layers.malformed import Malformed
 from sifmod.image.convert.layers.merge_layers import merge_layers
 from support.command import run
 from support.layers import EPOCH, Entry, Memory, Seen, Stored, merged, packed, seen, tar
+from support.lazily import Lazily
 
 CONTENT = random.Random(1).randbytes(300_000) + b"text " * 100_000
 LAYER = tar([Entry("f", content=CONTENT), Entry("g", content=b"last")])
@@ -58,23 +60,27 @@ def uncompressed(data: bytes) -> bytes:
     return b"".join(chunks(Stored(data), lambda _size: None))
 
 
-WAYS = {
-    "plain": LAYER,
-    "gzip": gzip.compress(LAYER, 1, mtime=0),
-    "stored": gzip.compress(LAYER, 0, mtime=0),
-    "members": gzip.compress(LAYER[:HALF]) + gzip.compress(b"") + gzip.compress(LAYER[HALF:]),
-    "many members": b"".join(gzip.compress(LAYER[at : at + 5000]) for at in range(0, len(LAYER), 5000)),
-    "named": b"\x1f\x8b\x08\x18\0\0\0\0\0\3layer.tar\0comment\0" + gzip.compress(LAYER, mtime=0)[10:],
-    "padded": gzip.compress(LAYER) + bytes(512),
-    "zstd": zstd(LAYER),
-    "frames": zstd(LAYER[:HALF], checksum=False) + skippable(1000) + zstd(LAYER[HALF:], known=False) + skippable(0),
-    "skippable first": skippable(5) + zstd(LAYER),
-    "repeated": zstd(LAYER + bytes(1 << 20)),
-    "xz": lzma.compress(LAYER, preset=0),
-    "xz streams": lzma.compress(LAYER[:HALF], preset=0) + bytes(8) + lzma.compress(LAYER[HALF:], preset=0) + bytes(4),
-    "bzip2": bz2.compress(LAYER, 1),
-    "bzip2 streams": bz2.compress(LAYER[:HALF], 1) + bz2.compress(LAYER[HALF:], 1),
-}
+WAYS = Lazily(
+    plain=lambda: LAYER,
+    gzip=lambda: gzip.compress(LAYER, 1, mtime=0),
+    stored=lambda: gzip.compress(LAYER, 0, mtime=0),
+    members=lambda: gzip.compress(LAYER[:HALF]) + gzip.compress(b"") + gzip.compress(LAYER[HALF:]),
+    many_members=lambda: b"".join(gzip.compress(LAYER[at : at + 5000]) for at in range(0, len(LAYER), 5000)),
+    named=lambda: b"\x1f\x8b\x08\x18\0\0\0\0\0\3layer.tar\0comment\0" + gzip.compress(LAYER, mtime=0)[10:],
+    padded=lambda: gzip.compress(LAYER) + bytes(512),
+    zstd=lambda: zstd(LAYER),
+    frames=lambda: (
+        zstd(LAYER[:HALF], checksum=False) + skippable(1000) + zstd(LAYER[HALF:], known=False) + skippable(0)
+    ),
+    skippable_first=lambda: skippable(5) + zstd(LAYER),
+    repeated=lambda: zstd(LAYER + bytes(1 << 20)),
+    xz=lambda: lzma.compress(LAYER, preset=0),
+    xz_streams=lambda: (
+        lzma.compress(LAYER[:HALF], preset=0) + bytes(8) + lzma.compress(LAYER[HALF:], preset=0) + bytes(4)
+    ),
+    bzip2=lambda: bz2.compress(LAYER, 1),
+    bzip2_streams=lambda: bz2.compress(LAYER[:HALF], 1) + bz2.compress(LAYER[HALF:], 1),
+)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -198,20 +204,26 @@ def test_a_failure_ends_the_thread() -> None:
     assert threading.active_count() == before
 
 
-LARGE = tar([Entry(f"{each}", content=random.Random(each).randbytes(1 << 20) + bytes(1 << 19)) for each in range(20)])
-LARGE_WAYS = {
-    "one member": gzip.compress(LARGE, 1, mtime=0),
-    "members": gzip.compress(LARGE[: len(LARGE) // 2], 1) + gzip.compress(LARGE[len(LARGE) // 2 :], 1),
-    "padded": gzip.compress(LARGE, 1, mtime=0) + bytes(700),
-    "zstd": zstd(LARGE),
-}
+@cache
+def large() -> bytes:
+    """A layer of 30 MB."""
+    parts = (random.Random(each).randbytes(1 << 20) + bytes(1 << 19) for each in range(20))
+    return tar([Entry(f"{each}", content=part) for each, part in enumerate(parts)])
+
+
+LARGE_WAYS = Lazily(
+    one_member=lambda: gzip.compress(large(), 1, mtime=0),
+    members=lambda: gzip.compress(large()[: len(large()) // 2], 1) + gzip.compress(large()[len(large()) // 2 :], 1),
+    padded=lambda: gzip.compress(large(), 1, mtime=0) + bytes(700),
+    zstd=lambda: zstd(large()),
+)
 
 
 @pytest.mark.parametrize("way", LARGE_WAYS)
 def test_several_threads_give_the_same(way: str) -> None:
     """Also of a stream that rapidgzip gives up, at whose end isa-l takes over."""
     read: list[int] = []
-    assert b"".join(chunks(Stored(LARGE_WAYS[way]), read.append, 4)) == LARGE
+    assert b"".join(chunks(Stored(LARGE_WAYS[way]), read.append, 4)) == large()
     assert sum(read) == len(LARGE_WAYS[way])
 
 
@@ -224,7 +236,7 @@ def merge_with(budget: Budget, layers: list[Stored]) -> tuple[dict[bytes, Seen],
 @pytest.mark.parametrize("at", (0.3, 0.7, 0.999999))
 def test_several_threads_see_damage_and_cuts(at: float) -> None:
     """The diff_id is what sees them all: rapidgzip takes some cuts for an end."""
-    whole, diff_id = LARGE_WAYS["one member"], "sha256:" + hashlib.sha256(LARGE).hexdigest()
+    whole, diff_id = LARGE_WAYS["one member"], "sha256:" + hashlib.sha256(large()).hexdigest()
     place = int(len(whole) * at)
     broken = whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :]
     for data in (broken, whole[:place]):

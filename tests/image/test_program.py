@@ -157,7 +157,7 @@ def test_auto_asks_the_kernel_of_the_machine(images: Images, tmp_path: Path, ker
     command = (*SIFMOD, "fetch", "-q", "--json", f"oci:{images.tiny_layout()}", "-o", tmp_path / "x.sif")
     env = {**os.environ, "SIFMOD_PREFIX": str(tmp_path / "prefix"), "SIFMOD_RUNTIME": runtime}
     found = run(("unshare", "--mount", "sh", "-c", CONFIGURED, config, *command), env=env).ok()
-    assert json.loads(found.stdout)["origin"]["compression"] == expected
+    assert json.loads(found.stdout)["made_from"]["compression"] == expected
 
 
 @pytest.mark.parametrize(

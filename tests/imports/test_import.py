@@ -172,8 +172,8 @@ def test_a_modulefile(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (str(made.module), made.homepage) == ("seqtool/1.4", "https://example.org/seqtool")
     assert made.description == "Looks at sequences."
     assert (made.docurls, made.whatis) == (("Manual: https://example.org/manual",), ("Category: biology",))
-    assert made.image.sources == ("docker://registry.example/bio/seqtool:1.4",)
-    assert (made.accelerator, made.verb) == ("cuda", "run")
+    assert made.image.sources == ("seqtool.sif", "docker://registry.example/bio/seqtool:1.4")
+    assert (made.accelerator, made.verb) == ("none", "run")
     assert made.wrappers == ("seqtool", "seq-view", "ls", "seq-sort")
     assert made.wrapper_commands == (("seq-sort", "seqtool sort --fast"),)
     assert [(bind.source, bind.target) for bind in made.binds] == [
@@ -192,7 +192,7 @@ def test_a_directory_gives_what_it_can_and_says_why_not(here: Path, capsys: pyte
     assert run(["import", "--json", str(INPUTS)]) == 5
     out, err = capsys.readouterr()
     results = {str(Path(one["source"]).relative_to(INPUTS)): one for one in json.loads(out)}
-    refused = {source: one["problem"] for source, one in results.items() if not one["path"]}
+    refused = {source: one["error"] for source, one in results.items() if "error" in one}
     assert set(refused) == {
         "easybuild/hidden.eb",
         "easybuild/rebuilt.eb",
@@ -204,7 +204,7 @@ def test_a_directory_gives_what_it_can_and_says_why_not(here: Path, capsys: pyte
     assert "unsupported status code 401" in refused["shpc/broken/container.yaml"]
     for source, problem in refused.items():
         assert f"{INPUTS / source}: {problem}" in err
-    assert {Path(one["path"]).name for one in results.values() if one["path"]} == {p.name for p in here.iterdir()}
+    assert {Path(one["path"]).name for one in results.values() if "path" in one} == {p.name for p in here.iterdir()}
     # the second of one name and version is told apart by its publisher
     assert results["shpc/tools/options/container.yaml"]["module"] == "samtools/1.20-example"
     assert run(["check", *map(str, here.iterdir())]) == 0
@@ -298,9 +298,39 @@ def test_what_cannot_be_imported_at_all(here: Path, capsys: pytest.CaptureFixtur
     ):
         assert run(["import", argument]) == code
         assert message in capsys.readouterr().err
-    assert run(["import", str(INPUTS), "-o", "nowhere"]) == 2
-    assert "there is no directory nowhere" in capsys.readouterr().err
+    for options, message in (
+        (("-o", "x.txt"), "x.txt is not a directory"),
+        (("-o", "new", "--module-tree", "no"), "there is no directory no"),
+    ):
+        assert run(["import", str(INPUTS), *options]) == 2
+        assert message in capsys.readouterr().err
+    assert run(["import", str(INPUTS / "modules" / "noimage"), "-o", "new"]) == 5
     assert sorted(os.listdir(here)) == ["empty", "x.txt"]
+
+
+def test_two_trees_with_modules_of_the_same_names(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is the same is imported once and said once; another module of a name is refused; a name is kept."""
+    said = 'whatis("Name: GATK") set_alias("gatk", "singularity exec {}.sif gatk") conflict("other")\n'
+    for tree, image in (("a", "x"), ("b", "x"), ("c", "x"), ("d", "y")):
+        for name in ("gatk4/4.2.0", "other/1"):
+            path = here / tree / f"{name}.lua"
+            path.parent.mkdir(parents=True)
+            path.write_text(said.format(image if name == "gatk4/4.2.0" else "z"))
+    assert run(["import", "--json", *"abcd", "-o", "new/place"]) == 5
+    out, err = capsys.readouterr()
+    made = {one["source"]: one for one in json.loads(out)}
+    assert sorted(os.listdir(here / "new" / "place")) == ["gatk4-4.2.0.yaml", "other-1.yaml"]
+    assert err.count("same") == 1
+    assert "5 files of the same content as another: imported once" in err
+    assert Path(made["c/gatk4/4.2.0.lua"]["path"]) == Path(made["a/gatk4/4.2.0.lua"]["path"])
+    assert made["c/gatk4/4.2.0.lua"]["notes"] == ["the same as a/gatk4/4.2.0.lua, imported once"]
+    another = "a/gatk4/4.2.0.lua gives another module gatk4/4.2.0: import each into a directory of its own"
+    assert f"d/gatk4/4.2.0.lua: {another}" in err
+    assert read(here / "new" / "place" / "gatk4-4.2.0.yaml").conflict == ("other",)
+    assert run(["import", "a/gatk4", "--name-from", "whatis"]) == 0
+    assert capsys.readouterr().out == "GATK-4.2.0.yaml\n"
+    assert run(["import", "a/gatk4", "--module-tree", "a"]) == 0
+    assert str(read(here / "gatk4-4.2.0.yaml").module) == "gatk4/4.2.0"
 
 
 def test_the_same_file_gives_the_same_text(here: Path) -> None:

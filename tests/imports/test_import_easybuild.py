@@ -318,8 +318,16 @@ def test_the_files_name_says_the_versionsuffix(
         ("name = 'x'\nversion = '1'\nsources = [y]", "sources: line 3: y is not defined in this file"),
         (
             f"{HEAD}postinstallcmds = ['x; apptainer  build a.sif b.def', 'mkdir x']",
-            "makes an image of its own from the one it names (a `build` in postinstallcmds): write the definition "
-            "into a file and name that in image.build",
+            "builds an image of its own, for which image.build would need: b.def, in a file beside the easyconfig",
+        ),
+        (
+            f"{HEAD}d = '\\nFrom: base.sif\\n%files\\n  %(installdir)s/a/run /x\\n\\n  # /no\\n  /etc/x /y\\n'\n"
+            "d += '  /z\\n%post\\n  /u'\n"
+            "postinstallcmds = ['cat > %(installdir)s/b.def <<EOF ' + d + 'EOF',\n"
+            "    'singularity build --force %(name)s.sif %(installdir)s/b.def']",
+            "builds an image of its own, for which image.build would need: the text of b.def in postinstallcmds, in a "
+            "file beside the easyconfig; base.sif, which it begins with (From); what postinstallcmds writes for its "
+            "%files: run; a machine with /etc/x and 1 more of its %files",
         ),
     ],
 )

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from sifmod.imports.budget import CannotImportError, Imported, Value
-from sifmod.imports.modulefile import read_modulefile
+from sifmod.imports.modulefile import NO_COMMAND, read_modulefile
+from sifmod.imports.modulefile_name import Naming
 
 URI = "oras://registry.example/bio/tool:2.0"
 START = f'set_alias("tool", "singularity exec {URI} tool")\n'
@@ -23,7 +24,7 @@ PLAIN: dict[str, Value] = {
 
 def read(directory: Path, text: str, name: str = "2.0.lua") -> Imported:
     path = directory / "tool" / name
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return read_modulefile(path)
 
@@ -33,9 +34,8 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     "": ({}, ()),
     "local x = 1": ({}, ()),
     # what the module says of itself
-    'whatis("Name: other")': ({"name": "other"}, ()),
-    'whatis("Version: 3.1")': ({"version": "3.1"}, ()),
-    'whatis("Name: no name") whatis("Version: ../x")': ({}, ()),
+    'whatis("Name: other") whatis("Version: 3.1")': ({"whatis": ("Name: other", "Version: 3.1")}, ()),
+    'whatis("Name: tool") whatis("Version: 2.0")': ({}, ()),
     'whatis("Description: A  tool. ")': ({"description": "A  tool."}, ()),
     'whatis("URL: https://x.example")': ({"homepage": "https://x.example"}, ()),
     'whatis("Home page: http://x.example")': ({"homepage": "http://x.example"}, ()),
@@ -57,7 +57,7 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     "help([[\nDescription\n==\nhttps://x.example\n]])": ({"description": "Description\n==\nhttps://x.example"}, ()),
     # the modules beside it
     'conflict("tool", "other", "a/1.0") conflict("other")': ({"conflict": ("other", "a/1.0")}, ()),
-    'whatis("Name: mine") conflict("mine", "tool")': ({"name": "mine"}, ()),
+    'conflict(" b ", myModuleName()) conflict(myModuleFullName())': ({"conflict": ("b",)}, ()),
     'conflict("../x") conflict("a b", capture("x"))': (
         {},
         (
@@ -71,17 +71,19 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
         {},
         ("load: the runtime is the one of the site", "depends_on: the runtime is the one of the site"),
     ),
-    'load("gcc", "mpi") prereq("x") always_load("y") load_any("z") unload("w")': (
-        {},
+    'load("gcc", "mpi") prereq("x") depends_on("x", "Apptainer") always_load("y/1") load_any("z") unload("w")': (
+        {"depends_on": ("gcc", "mpi", "x", "y/1")},
         (
-            "load of gcc, mpi is not carried over",
-            "prereq of x is not carried over",
-            "always_load of y is not carried over",
-            "load_any of z is not carried over",
-            "unload of w is not carried over",
+            "depends_on: the runtime is the one of the site",
+            "line 1: load_any is not carried over",
+            "line 1: unload is not carried over",
         ),
     ),
-    'depends_on(capture("x"))': ({}, ("depends_on of ? is not carried over",)),
+    'if capture("x") then load("y") load("apptainer") end': (
+        {"depends_on": ("y",)},
+        ("load: the runtime is the one of the site", "line 1: load hangs on a condition, and is taken without it"),
+    ),
+    'depends_on(capture("x"))': ({}, ("depends_on: '?' is no module's name",)),
     # variables
     'setenv("A", "b") pushenv("C", 3)': ({"host_env": {"A": "b", "C": "3"}}, ()),
     'setenv("A")': ({}, ()),
@@ -119,6 +121,60 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
             "line 1: setenv hangs on a condition, and is taken without it",
             "prepend_path P: lists of the host are not changed",
             "line 1: prepend_path hangs on a condition, and is taken without it",
+            "line 1: family hangs on a condition, and is taken without it",
+        ),
+    ),
+    # conditions on the user's own variables: a default where the variable is just unset
+    'if os.getenv("A") == nil then setenv("A", 1) end': ({"default_env": {"A": "1"}}, ()),
+    'if mode() == "load" and not os.getenv("A") then pushenv("SINGULARITYENV_A", "b") end': (
+        {"default_env": {"A": "b"}},
+        (),
+    ),
+    'local a = os.getenv("A") if a then LmodMessage("x") else setenv("A", "b") end': ({"default_env": {"A": "b"}}, ()),
+    'if (os.getenv("A") or "") == "" then setenv("A", "b") end': ({"default_env": {"A": "b"}}, ()),
+    'setenv("A", os.getenv("A") or "b")': ({"default_env": {"A": "b"}}, ()),
+    'setenv("A", pathJoin(os.getenv("A") or "/b", "c"))': (
+        {"host_env": {"A": "/b/c"}},
+        ("line 1: setenv is taken without its condition: A counts as not set",),
+    ),
+    'if os.getenv("A") ~= "x" then setenv("A", "b") end': (
+        {"host_env": {"A": "b"}},
+        ("line 1: setenv is taken without its condition: A counts as not set",),
+    ),
+    'if not os.getenv("B") then setenv("A", "b") end': (
+        {"host_env": {"A": "b"}},
+        ("line 1: setenv is taken without its condition: B counts as not set",),
+    ),
+    'if not os.getenv("APPTAINER_BIND") then setenv("APPTAINER_BIND", "/a") end': (
+        {"binds": ({"source": "/a", "optional": True},)},
+        (OPTIONAL, "line 1: setenv is taken without its condition: APPTAINER_BIND counts as not set"),
+    ),
+    'append_path("R_LIBS_USER", "/a") append_path("R_LIBS_USER", "/b")': (
+        {"default_env": {"R_LIBS_USER": "/a:/b"}},
+        ("append_path R_LIBS_USER: set where you have none, not added to yours",),
+    ),
+    # branches that are not taken
+    'if isDir("/x") then\nprepend_path("PATH", "/x") else setenv("A", "b") end': (
+        {"host_env": {"A": "b"}},
+        (
+            "line 2: prepend_path is not carried over: isDir counts as false",
+            "line 2: setenv is taken without its condition: isDir counts as false",
+        ),
+    ),
+    'if isloaded("x") then unload("x") LmodMessage("y") elseif os.getenv("B") then x = "y" end': (
+        {},
+        (
+            "line 1: unload is not carried over: isloaded counts as false",
+            "another value of x is not carried over: B counts as not set",
+        ),
+    ),
+    'if mode() == "unload" then setenv("A", "b") elseif isFile("/x") then LmodError("y") end': ({}, ()),
+    # one odd variable
+    'setenv("SINGULARITYENV_HOME", "/x") setenv("LD_PRELOAD", "/y") setenv("APPTAINERENV_APPEND_PATH", "/z")': (
+        {"host_env": {"LD_PRELOAD": "/y"}, "path+": ("/z",)},
+        (
+            "variable HOME: HOME belongs to the runtime or its shell and cannot be set inside from outside",
+            "PATH inside: '/z' goes in front of it here, not behind",
         ),
     ),
     # what is not known
@@ -186,6 +242,10 @@ COMMANDS: dict[tuple[str, str], tuple[tuple[Value, ...], dict[str, Value | None]
             "the bind path '$HOME/x:/y' depends on the user",
         ),
     ),
+    ("a ", "env -u PYTHONPATH SINGULARITYENV_K=v singularity exec x.sif a"): (
+        ({"a": "env -u PYTHONPATH K=v a"},), {}, ()),
+    ("a", "singularity exec x.sif a \\\"$@\\\" -d 'e f'"): (
+        ({"a": "sh -c 'a \"$@\" -d '\"'\"'e f'\"'\"'' a"},), {}, ()),
     ("a", "singularity shell x.sif a"): ((), {}, (NONE.format("a"),)),
     ("a", "singularity exec"): ((), {}, (NONE.format("a"),)),
     ("a", "docker exec x.sif a"): ((), {}, (NONE.format("a"),)),
@@ -207,7 +267,7 @@ def test_what_a_command_becomes(given: tuple[str, str], tmp_path: Path) -> None:
     made = read(tmp_path, f'x = "x.sif"\nset_shell_function("{given[0]}", "{given[1]}", "csh")\n')
     plain: dict[str, Value | None] = {**PLAIN, "image": {"sources": ("x.sif",)}, "wrappers": wrappers, **keys}
     assert made.keys == {key: value for key, value in plain.items() if value not in ((), None)}
-    assert sorted(made.notes) == sorted(notes)
+    assert sorted(made.notes) == sorted((*notes, *(() if wrappers else (NO_COMMAND,))))
 
 
 def test_what_only_a_run_could_tell_of_a_command(tmp_path: Path) -> None:
@@ -222,14 +282,16 @@ def test_what_only_a_run_could_tell_of_a_command(tmp_path: Path) -> None:
     assert made.keys["wrappers"] == ("tool", "a", "d")
     assert made.keys["image"] == {"sources": (URI,)}
     assert made.notes == ("function b: its command is known only when it is loaded",
-                          "function '?': cannot be a wrapper", NO_DIGEST)  # fmt: skip
+                          "function '?': cannot be a wrapper",
+                          f"the commands are in 2 images, and all are taken for those of {URI}", NO_DIGEST)  # fmt: skip
 
 
 def test_both_verbs_are_told(tmp_path: Path) -> None:
     made = read(tmp_path, START + 'set_alias("b", "singularity run x.sif b")\n')
     both = "some commands go through the image's entrypoint (run), some do not (exec): all do not here"
     assert "verb" not in made.keys
-    assert made.notes == (both, NO_DIGEST)
+    images = f"the commands are in 2 images, and all are taken for those of {URI}"
+    assert made.notes == (images, both, NO_DIGEST)
 
 
 @pytest.mark.parametrize(
@@ -241,12 +303,11 @@ def test_both_verbs_are_told(tmp_path: Path) -> None:
         (f'local a = "docker://r/p/x@sha256:{"a" * 64}"', f"docker://r/p/x@sha256:{'a' * 64}", "p", False),
         ('local a = "library://p/c/x:1"', "library://p/c/x:1", "c", False),
         ('local a = "https://x.example/d/x"', "https://x.example/d/x", "d", False),
-        ('local a = "http://x.example/d/x"', "http://x.example/d/x", "d", False),
         ('local a = "oci:/d/x"', "oci:/d/x", "d", False) ,
-        ('local a = "shub://d/x"', "shub://d/x", "d", False),
         ('local a = "file:/d/x"', "file:/d/x", "d", False),
         ('local a = "/opt/d/x.sif"', "/opt/d/x.sif", "d", False),
         ('local a = "x.sif"', "x.sif", "", False),
+        ('local a, b = "https://x.example/d/docs", "x.sif"', "x.sif", "", False),
     ],
 )  # fmt: skip
 def test_the_image(text: str, source: str, publisher: str, told: bool, tmp_path: Path) -> None:
@@ -272,6 +333,86 @@ def test_without_an_image_there_is_nothing_to_import(text: str, tmp_path: Path) 
     assert caught.value.message == (
         "starts no container, or the image that it starts cannot be known without running it"
     )
+
+
+# as in Biocontainers: the site's own file, else a registry's image, with flags for what GPUs there are
+FILE_OR_URI = """local image, uri = "bio_tool:2.0.sif", "{uri}"
+if os.getenv("IMAGES") then
+   image = pathJoin(os.getenv("IMAGES"), image)
+   if not isFile(image) then image = uri end
+else
+   image = uri
+end
+local args = {{}}
+if capture("nvidia-smi -L") ~= "" then table.insert(args, "--nv") end
+{rocm}
+local launch = capture("which singularity") .. " run {env}" .. table.concat(args, " ") .. " " .. image .. " env LANG=C "
+for _, one in pairs({{"tool", "other "}}) do set_shell_function(one, launch .. one .. " \\"$@\\"", "csh") end
+"""
+ROCM = 'if capture("rocm-smi") ~= "" then table.insert(args, "--rocm") end'
+LOOKS = "the module looks for {} GPUs: without `accelerator` the site's is meant"
+
+
+@pytest.mark.parametrize(
+    ("uri", "rocm", "accelerator", "note"),
+    [
+        ("docker://bio/tool:2.0", ROCM, None, LOOKS.format("NVIDIA's and AMD's")),
+        ("docker://bio/tool:2.0", "", None, LOOKS.format("NVIDIA's")),
+        ("docker://rocm/tool:2.0", "", "rocm", ""),
+        ("docker://nvcr.io/tool:2.0", ROCM, "cuda", ""),
+        ("", ROCM, None, LOOKS.format("NVIDIA's and AMD's")),
+    ],
+)
+def test_the_sites_file_or_a_registrys_image(
+    uri: str, rocm: str, accelerator: str | None, note: str, tmp_path: Path
+) -> None:
+    made = read(tmp_path, FILE_OR_URI.format(uri=uri, rocm=rocm, env=""))
+    assert made.keys["image"] == {"sources": ("bio_tool:2.0.sif", uri) if uri else ("bio_tool:2.0.sif",)}
+    assert made.keys["wrappers"] == ({"tool": "env LANG=C tool"}, {"other": "env LANG=C other"})
+    assert made.keys.get("accelerator") == accelerator
+    assert sorted(made.notes) == sorted(one for one in (note, NO_DIGEST if uri else "") if one)
+
+
+def test_words_that_are_there_on_a_condition_are_left_out_of_others(tmp_path: Path) -> None:
+    made = read(tmp_path, FILE_OR_URI.format(uri="docker://bio/tool:2.0", rocm="", env="--env APPEND_PATH=/a/"))
+    assert (made.keys["path+"], made.keys["wrappers"]) == (
+        ("/a/",),
+        ({"tool": "env LANG=C tool"}, {"other": "env LANG=C other"}),
+    )
+
+
+def test_an_image_that_nothing_fetches(tmp_path: Path) -> None:
+    for uri in ("shub://d/x", "http://x.example/d/x.sif", "docker://https://x.example/d/x"):
+        with pytest.raises(CannotImportError, match=f"its image is {uri}, which sifmod cannot fetch"):
+            read(tmp_path, f'local a = "{uri}"')
+        made = read(tmp_path, f'local image, a = "x.sif", "{uri}"')
+        assert made.keys["image"] == {"sources": ("x.sif",)}
+        assert f"image: {uri} is nothing that sifmod fetches" in made.notes
+
+
+def test_the_name_is_what_users_load(tmp_path: Path) -> None:
+    """Its path below the module tree, which is two directories up or given; or what it says of itself."""
+    said = f'{START}whatis("Name: GATK") whatis("Version: 4.2") conflict("bio/b", "bio/b/1", "bio/c", "d")\n'
+    made = read(tmp_path / "bio", said)
+    assert (made.keys["name"], made.keys["version"]) == ("tool", "2.0")
+    assert made.keys["whatis"] == ("Name: GATK", "Version: 4.2")
+    path = tmp_path / "bio" / "tool" / "2.0.lua"
+    by_whatis = read_modulefile(path, Naming(by_whatis=True))
+    assert (by_whatis.keys["name"], by_whatis.keys["version"], by_whatis.keys.get("whatis")) == ("GATK", "4.2", None)
+    (tmp_path / "bio" / "b").mkdir()
+    (tmp_path / "bio" / "b" / "1.lua").touch()
+    nested = read_modulefile(path, Naming(tree=tmp_path))
+    assert (nested.keys["name"], nested.keys["version"]) == ("tool", "2.0")
+    assert nested.keys["conflict"] == ("b", "b/1", "bio/c", "d")
+    assert "name: tool/2.0 here, for a name has two parts; it was loaded as bio/tool/2.0" in nested.notes
+    alone = tmp_path / "alone.lua"
+    alone.write_text(START)
+    with pytest.raises(CannotImportError, match="is loaded as alone, without a version"):
+        read_modulefile(alone, Naming(tree=tmp_path))
+    alone.write_text(said)
+    assert read_modulefile(alone, Naming(tree=tmp_path)).keys["version"] == "4.2"
+    with pytest.raises(CannotImportError, match="is not below the module tree"):
+        read_modulefile(alone, Naming(tree=tmp_path / "bio"))
 
 
 def test_a_name_without_an_ending_is_the_version(tmp_path: Path) -> None:

@@ -211,6 +211,7 @@ ITS_DIGEST = f"{BESIDE} (its digest there: {DIGEST})"
             (GH,),
         ),
         ("path: x.sif\nlatest: {v: y}", "x v", "./x.sif", "", (BESIDE,)),
+        (f"path: {DIGEST}.sif\nlatest: {{latest: y}}", "{} latest", f"./{DIGEST}.sif", "", (BESIDE,)),
         ("path: /d/e/x-v.sif\nlatest: {v: y}", "x v", "/d/e/x-v.sif", "e", (BESIDE,)),
         (f"path: d/x_{DIGEST}.sif\nlatest: {{v: '{DIGEST}'}}", "x v", f"d/x_{DIGEST}.sif", "d", (ITS_DIGEST,)),
         (f"path: x-v-sha256-{'a' * 64}.sif\nlatest: {{v: y}}", "x v", f"./x-v-sha256-{'a' * 64}.sif", "", (BESIDE,)),
@@ -218,8 +219,22 @@ ITS_DIGEST = f"{BESIDE} (its digest there: {DIGEST})"
 )  # fmt: skip
 def test_the_image(text: str, name: str, source: str, publisher: str, notes: tuple[str, ...], tmp_path: Path) -> None:
     made = read(tmp_path, f"{text}\n{ALIASES}")
-    assert f"{made.keys['name']} {made.keys['version']}" == name
+    assert f"{made.keys['name']} {made.keys['version']}" == name.format(tmp_path.name)
     assert (made.keys["image"], made.publisher, made.notes) == ({"sources": (source,)}, publisher, notes)
+
+
+def test_a_file_that_is_called_by_its_digest_is_for_the_module_of_its_directory(tmp_path: Path) -> None:
+    directory = tmp_path / "alphafold" / "2.3.2"
+    directory.mkdir(parents=True)
+    for tag, name in (("latest", "alphafold 2.3.2"), ("v1", "2.3.2 v1")):
+        made = read(directory, f"path: {DIGEST}.sif\nlatest: {{{tag}: y}}\n{ALIASES}")
+        assert f"{made.keys['name']} {made.keys['version']}" == name
+
+
+def test_one_odd_variable_does_not_refuse_the_file(tmp_path: Path) -> None:
+    made = read(tmp_path, f"{HEAD}{ALIASES}env: {{HOME: /x, A: b}}\n")
+    assert made.keys["env"] == {"A": "b"}
+    assert made.notes == ("env.HOME: HOME belongs to the runtime or its shell and cannot be set inside from outside",)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 from sifmod.config.load import load_easyconfig
 from sifmod.config.settings import load_site
 from sifmod.module.decide import Choices, make_plan
-from sifmod.module.launch import activated, packers
 from sifmod.module.plan import Activation, Bind, Plan, Wrapper
 from sifmod.module.render import render
 
@@ -131,10 +130,10 @@ def test_what_packs_the_users_software_is_no_wrapper(tmp_path: Path, environ: di
     wrappers = "wrappers: [make-squashfs, {unmake-squashfs: mine}]\n"
     plan = planned(tmp_path, environ, f"user_software: true\n{wrappers}")
     assert plan.wrappers == (Wrapper("unmake-squashfs", ("mine",)),)
-    assert packers(plan) == ("make-squashfs",)
+    assert plan.packers == ("make-squashfs",)
     plan = planned(tmp_path, environ, wrappers)  # a command of the image, like any other
     assert plan.wrappers[0] == Wrapper("make-squashfs", ("make-squashfs",))
-    assert packers(plan) == ()
+    assert plan.packers == ()
 
 
 def test_how_an_image_is_started_and_used(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -210,4 +209,4 @@ def test_the_users_venv_is_looked_for_unless_the_easyconfig_says_where_it_is(
 ) -> None:
     activation = planned(tmp_path, environ, text).activation
     assert activation.users_venv is looked_for
-    assert ("/user-software" in " ".join(activated(activation, ("python",)))) is looked_for
+    assert ("/user-software" in " ".join(activation.activated(("python",)))) is looked_for

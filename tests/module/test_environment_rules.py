@@ -73,22 +73,28 @@ class Want:
     path: Sequence[str] = ()
     variables: dict[str, str] = field(default_factory=dict)
     runtime: str = "apptainer"
+    defaults: dict[str, str] = field(default_factory=dict)
 
     def lua(self) -> str:
         binds, path = (", ".join(map(quote.lua, items)) for items in (self.binds, self.path))
-        variables = ", ".join(f"[{quote.lua(name)}] = {quote.lua(text)}" for name, text in self.variables.items())
+        variables, defaults = (
+            ", ".join(f"[{quote.lua(name)}] = {quote.lua(text)}" for name, text in values.items())
+            for values in (self.variables, self.defaults)
+        )
         return (
             f'become("load"); attempt(environment.load, "{self.key}", {{ runtime = "{self.runtime}", '
             f"binds = {{ {binds} }}, path_inside = {{ {path} }}, set = {{ {variables} }}, "
-            f'generation = "/g/{self.key}" }})'
+            f'default = {{ {defaults} }}, generation = "/g/{self.key}" }})'
         )
 
     def tcl(self) -> str:
         binds, path = (f"[list {' '.join(map(quote.tcl, items))}]" for items in (self.binds, self.path))
         variables = " ".join(f"{quote.tcl(name)} [list {quote.tcl(text)}]" for name, text in self.variables.items())
+        defaults = " ".join(f"{quote.tcl(name)} {quote.tcl(text)}" for name, text in self.defaults.items())
         return (
             f"set current load; attempt sifmod_environment_load {self.key} [dict create runtime {self.runtime} "
-            f"binds {binds} path_inside {path} set [dict create {variables}] generation /g/{self.key}]"
+            f"binds {binds} path_inside {path} set [dict create {variables}] "
+            f"default [dict create {defaults}] generation /g/{self.key}]"
         )
 
 
@@ -317,3 +323,23 @@ def test_a_module_that_is_unknown_meanwhile_does_not_keep_others_from_unloading(
     assert (found["X"], lists(found)) == ("0", (None, None))
     assert "_SIFMOD_WANT_A" not in found
     assert "_SIFMOD_GENERATION_A" not in found
+
+
+def test_a_default_is_for_those_who_have_no_value(after: Run) -> None:
+    """Not even an empty one, nor one of another module's; and once it is the user's it stays so."""
+    one, other = Want("A", defaults={"X": "1", "Y": "~;"}), Want("B", variables={"X": "b"})
+    found = after(one)
+    assert (found["X"], found["Y"]) == ("1", "~;")
+    assert after(one, "A") == {}
+    for mine in ("mine", ""):
+        assert after(one, X=mine)["X"] == mine
+        assert after(one, "A", X=mine) == {"X": mine}
+        assert after(one, {"X": mine}, one)["X"] == mine
+        assert after(one, {"X": mine}, "A") == {"X": mine}
+    assert after(one, one)["X"] == "1"
+    assert after(one, one, "A") == {}
+    assert after(other, one)["X"] == after(one, other)["X"] == after(other, one, "A")["X"] == "b"
+    assert after(one, other, "B")["X"] == after(one, Want("B", defaults={"X": "2"}))["X"] == "1"
+    assert "X" not in after(other, one, "B")
+    assert after(one, other, "A", "B") == after(one, other, "B", "A") == {}
+    assert after(one, Want("B", defaults={"X": "2"}), "A", "B", X="mine") == {"X": "mine"}

@@ -11,17 +11,11 @@ from hypothesis import strategies as st
 
 from sifmod.errors import ModuleError
 from sifmod.module import quote
+from support.hostile_texts import KNOWN, SIGNS
 
-SIGNS = "[]{}()=\"'\\$`;#\n\r\t %*?~!&|<>-/ax\x1a\x7fé😀"
 # any text without NUL; what means something to an interpreter far more often than chance would give it
 HOSTILE = st.text(st.one_of(st.sampled_from(SIGNS), st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 TEXTS = st.lists(HOSTILE, min_size=1, max_size=30)
-KNOWN = [
-    *("]==]", "]=]]==]]", "x]==", "x]", "\n]==", "\n[[", "\n]==]", "\n]==]]===]", "\n", "a\nb"),
-    *("$(touch x)", "`touch x`", "[exec touch x]", "'", '"', "\\", "\\\n", "a\\", "a\\\nb", "%d"),
-    *("{", "}", "}{", "{}", "{*}", "*", "{\n}", "}\n{", "#", "# x", "-n", "a=b", "=", "~", "", " "),
-    *("\r\n", "\r", "\x1a", "\x7f", "é😀\x85\u2028", "\ufeff", "\x01\x002"[:1] + "9"),
-]
 
 
 def interpret(program: str, script: str) -> str:

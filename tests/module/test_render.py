@@ -7,7 +7,7 @@ import pytest
 from plans import plan
 from sifmod.config.kinds import Syntax
 from sifmod.config.name import ModuleName
-from sifmod.module.plan import Runtime
+from sifmod.module.plan import Activation, Runtime, Wrapper
 from sifmod.module.render import host_variables, image_variables, render, render_stub, state_key
 
 GENERATION = "/software/PyTorch/.generations/2.2.0-rocm-5.6.1/3"
@@ -87,6 +87,25 @@ def test_the_job_script_has_a_task_for_each_gpu_of_the_sites_nodes() -> None:
     text = {file.path: file.text for file in render(plan(gpus_per_node=8), 3)}["modulefile.lua"]
     assert "#SBATCH --ntasks-per-node=8\n" in text
     assert "#SBATCH --gpus-per-node=8\n" in text
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "job"),
+    [
+        ((), 'apptainer exec "$SIF" COMMAND'),
+        (("start-shell",), 'apptainer exec "$SIF" COMMAND'),
+        (("start-shell", "samtools"), "samtools"),
+        (("torchrun",), 'apptainer exec "$SIF" conda-python-distributed train.py'),
+    ],
+)
+def test_only_a_module_with_python_shows_a_job_of_python(wrappers: tuple[str, ...], job: str) -> None:
+    made = plan(
+        activation=Activation("true", ""),
+        wrappers=tuple(Wrapper(name, (f"/runscripts/{name}" if name == "start-shell" else name,)) for name in wrappers),
+    )
+    text = {file.path: file.text for file in render(made, 3)}["modulefile.lua"]
+    assert f"\n  srun {job}\n" in text
+    assert text.count("train.py") == job.count("train.py")
 
 
 def test_the_help_of_a_module_without_runscripts_or_gpus() -> None:

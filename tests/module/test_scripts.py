@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from plans import plan
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
-from sifmod.module.launch import activated, images, literal, prefixes, runtimes
-from sifmod.module.plan import Activation, Bind, Plan, Runtime, Wrapper
+from sifmod.module.plan import Activation, Bind, Plan, Runtime, Wrapper, literal
 from sifmod.module.scripts import scripts
 from support.command import run
 from support.generation import SHELLS
@@ -106,31 +105,31 @@ def test_names_that_no_script_can_hold_are_refused() -> None:
 
 def test_spellings_of_the_runtime() -> None:
     apptainer, singularity = Runtime("apptainer", "/opt/a"), Runtime("singularity", "")
-    assert prefixes(apptainer) == ("SINGULARITY", "APPTAINER")
-    assert prefixes(singularity) == ("SINGULARITY",)
-    assert runtimes(apptainer) == ("/opt/a", "apptainer", "singularity")
-    assert runtimes(singularity) == ("singularity", "apptainer")
+    assert apptainer.prefixes == ("SINGULARITY", "APPTAINER")
+    assert singularity.prefixes == ("SINGULARITY",)
+    assert apptainer.candidates == ("/opt/a", "apptainer", "singularity")
+    assert singularity.candidates == ("singularity", "apptainer")
     assert literal('a "b" \\ $c `d` é') == 'a "b" \\\\ \\$c \\`d\\` é'
 
 
 def test_where_the_image_is_looked_for() -> None:
     image = PLANS["usual"].image
     wanted = plan(image=type(image)(**{**vars(image), "image_dirs": ("/a", "/b")}))
-    assert images(wanted, ROOT) == tuple(f"{where}/{image.filename}" for where in (ROOT, "/a", "/b"))
+    assert wanted.images_of(ROOT) == tuple(f"{where}/{image.filename}" for where in (ROOT, "/a", "/b"))
 
 
 def test_activation_in_front_of_a_command() -> None:
     by_command, by_variables = Activation("source x", "source x"), Activation("source x", "")
-    assert activated(by_variables, ("python",)) == ("python",)
-    assert activated(by_command, ("/runscripts/start-shell",)) == ("/runscripts/start-shell",)
-    assert activated(by_command, ("pip", "list"))[:3] == ("bash", "-c", 'source x && exec "$@"')
-    assert activated(by_command, ("pip", "list"))[3:] == ("bash", "pip", "list")
+    assert by_variables.activated(("python",)) == ("python",)
+    assert by_command.activated(("/runscripts/start-shell",)) == ("/runscripts/start-shell",)
+    assert by_command.activated(("pip", "list"))[:3] == ("bash", "-c", 'source x && exec "$@"')
+    assert by_command.activated(("pip", "list"))[3:] == ("bash", "pip", "list")
 
 
 @pytest.mark.parametrize(("command", "expected"), [("true", (0, "a b\n")), ("exit 3", (3, "")), ("false", (1, ""))])
 def test_an_activation_that_fails_runs_nothing(command: str, expected: tuple[int, str]) -> None:
     for users_venv in (False, True):
-        words = activated(Activation(command, command, users_venv), ("printf", r"%s\n"))
+        words = Activation(command, command, users_venv).activated(("printf", r"%s\n"))
         done = run((*words, "a b"))
         assert (done.code, done.stdout) == expected
 

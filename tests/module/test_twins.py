@@ -120,10 +120,23 @@ def test_a_load_gives_what_is_written_here(
     assert left == {key: value for key, value in before.environment.items() if not own(key)}
 
 
+def test_a_twin_says_that_it_is_not_installed(module_tool: ModuleTool) -> None:
+    """`module use CLONE/modulefiles` shows the twins too; a load says in one line what makes a module of one."""
+    before, step = module_tool.session(("true", "module load PyTorch/2.13.0-cpu"), TWINS)
+    wanted = "PyTorch/2.13.0-cpu is not installed here; sifmod install PyTorch-2.13.0.yaml --variant cpu installs it"
+    assert wanted in " ".join(step.stderr.split())
+    assert not [word for word in ("nil", "stack traceback", "invoked from") if word in step.stderr]
+    assert step.environment.get("SIF") is before.environment.get("SIF") is None
+    assert module_tool.run("module whatis PyTorch/2.13.0-cpu", TWINS).code == 0
+
+
 def test_the_module_of_sifmod_itself(module_tool: ModuleTool) -> None:
     step = module_tool.run(f"module load sifmod/{__version__}", TWINS)
     assert (step.code, step.stderr) == (0, "")
     assert step.environment["PATH"].split(":")[0] == str(ROOT / ".venv" / "bin")
+    pages, *rest = step.environment["MANPATH"].split(":")
+    assert pages == str(ROOT / ".venv" / "share" / "man")
+    assert "" in rest  # the machine's own
 
 
 def own(name: str) -> bool:

@@ -1,6 +1,11 @@
-"""What ships: every easyconfig, and every site with its accelerator and architecture."""
+"""What ships: every easyconfig, its modules, and every site with its accelerator and architecture."""
+
+from functools import cache
+from pathlib import Path
 
 from sifmod.config.find import shipped
+from sifmod.config.load import LoadedEasyconfig, all_variants
+from support.config import Configuration
 
 FILES = sorted(path for path in shipped().glob("*/*.yaml") if path.parent.name not in ("presets", "sites", "quirks"))
 SITES = {
@@ -15,3 +20,11 @@ SITES = {
     "slingshot-gh200": ("cuda", "arm64"),
     "vista": ("cuda", "arm64"),
 }
+
+
+@cache
+def modules() -> tuple[LoadedEasyconfig, ...]:
+    """Every variant of every file, on LUMI, where all quirks can apply; loaded once for all tests of a process."""
+    configuration = Configuration(Path("/nonexistent"))
+    site = configuration.site(site="lumi-g")
+    return tuple(each for path in FILES for each in all_variants(path, site, configuration.environ))

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from sifmod.image.download import journal
@@ -29,6 +30,7 @@ SHORT = Timeouts(connect=5.0, silence=0.5)
 LENGTH = 40_000_000  # bytes of `content`: five pieces and a bit
 
 
+@lru_cache(maxsize=4)
 def content(seed: int = 1, length: int = LENGTH) -> bytes:
     """Bytes of which no two parts are alike."""
     return random.Random(seed).randbytes(length)

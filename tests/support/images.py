@@ -13,7 +13,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from support import large_file, umoci_image
-from support.command import BUILD, ROOT, run
+from support.command import BUILD, ROOT, SIFMOD, run
 from support.layer_stacks import BASE
 from support.oci import Entry, layer, write_layout
 from support.runtime import RUNTIME
@@ -107,7 +107,7 @@ class Images:
     def python_sif(self) -> Path:
         """The same as a SIF."""
         layout = self.python_layout
-        return made(BUILD / "python.sif", lambda to: _build_sif(to, f"oci:{layout}"))
+        return made(BUILD / "python.sif", lambda to: _convert(to, layout))
 
     @cached_property
     def pytorch_layout(self) -> Path:
@@ -118,7 +118,7 @@ class Images:
     def pytorch_sif(self) -> Path:
         """The same as a SIF."""
         layout = self.pytorch_layout
-        return made(BUILD / "pytorch.sif", lambda to: _build_sif(to, f"oci:{layout}"))
+        return made(BUILD / "pytorch.sif", lambda to: _convert(to, layout))
 
 
 def made(path: Path, build: Callable[[Path], object]) -> Path:
@@ -154,6 +154,14 @@ def _build_sif(to: Path, source: str) -> None:
         own = {f"{RUNTIME.prefix}_{name}": work for name in ("CACHEDIR", "TMPDIR")}
         env = {"PATH": os.environ["PATH"], "HOME": work, **RUNTIME.userns, **own}
         run((RUNTIME.path, "--silent", "build", *RUNTIME.fast, to, source), env=env).ok()
+
+
+def _convert(to: Path, layout: Path) -> None:
+    """A large image by sifmod, in a quarter of the processor time, with what is fastest to read."""
+    compression = "lz4" if RUNTIME.kind == "apptainer" else "gzip"
+    with tempfile.TemporaryDirectory(dir=BUILD) as prefix:
+        words = ("fetch", "--quiet", f"oci:{layout}", "-o", to, "--compression", compression)
+        run((*SIFMOD, *words), env={**os.environ, "SIFMOD_PREFIX": prefix}).ok()
 
 
 def _demo_image(*arguments: str) -> None:

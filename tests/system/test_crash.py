@@ -38,15 +38,14 @@ def test_what_is_known_is_right(trial: Trial, verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_kill_at_every_third_step(trial: Trial, verb: str) -> None:
+def test_kill_at_every_sixth_step(trial: Trial, verb: str) -> None:
     case = trial.cases[verb]
     found = []
-    for step in some(1, case.steps, 3):
+    for step in some(1, case.steps, 6):
         trial.reset(case)
         outcome = trial.victim.run(case.arguments, "killed", step)
         assert (outcome.code, outcome.steps) == (-9, step)
         found.append(trial.check_and_finish(case))
-    assert found[0] == case.may_be_seen[0]
     assert found == sorted(found, key=case.may_be_seen.index), "once it is new it stays new"
 
 
@@ -72,23 +71,23 @@ def test_after_a_kill_the_next_run_of_any_verb_leaves_the_module_whole(trial: Tr
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_kill_at_random_instants(trial: Trial, verb: str) -> None:
-    """Twenty a verb: a hundred. The seed is in the failure's output."""
+    """The seed is in the failure's output."""
     case = trial.cases[verb]
     seed = random.randrange(1 << 32)
     print("seed", seed)
     dice = random.Random(seed)
-    for _ in range(20):
+    for _ in range(100 if EVERY else 8):
         trial.reset(case)
         trial.victim.run(case.arguments, "shot", delay=dice.uniform(0, 1.2 * case.seconds))
         trial.check_and_finish(case)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_failure_at_every_third_step(trial: Trial, verb: str) -> None:
+def test_a_failure_at_every_sixth_step(trial: Trial, verb: str) -> None:
     """As on a full disk or over quota, at each call that could meet it: an error, and all is as it was."""
     case = trial.cases[verb]
     failed = tried = 0
-    for step in some(1, case.steps, 3):
+    for step in some(1, case.steps, 6):
         tried += 1
         trial.reset(case)
         before = visible(trial.prefix)
@@ -107,11 +106,11 @@ def test_a_failure_at_every_third_step(trial: Trial, verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_request_to_end_at_every_sixth_step(trial: Trial, verb: str) -> None:
+def test_a_request_to_end_at_every_twelfth_step(trial: Trial, verb: str) -> None:
     """SIGTERM, as a batch system sends it: the run cleans up itself, and says so in its exit code."""
     case = trial.cases[verb]
     left = 0
-    for step in some(1, case.steps, 6):
+    for step in some(1, case.steps, 12):
         trial.reset(case)
         outcome = trial.victim.run(case.arguments, "terminated", step)
         assert outcome.code in (0, 143), outcome.stderr

@@ -65,6 +65,27 @@ def test_singularity_gets_its_own_spelling_only(module_tool: ModuleTool, prefix:
     assert changed["SINGULARITY_BINDPATH"] == f"/mine,{binds_of(made, '/usr:/usr/host')}"
 
 
+def test_a_default_is_set_where_the_user_has_none(module_tool: ModuleTool, prefix: str) -> None:
+    made = publish(plan(prefix=prefix, default_env=(("HAVE", "default"), ("LACK", "de'f au\"lt"), ("SIF", "never"))))
+    steps = (f"module load {NAME}", f"module show {NAME} 2>&1", f"module unload {NAME}")
+    _, loaded, shown, _ = unloads(module_tool, made.modules, *steps, env={"HAVE": "mine"})
+    values = [loaded.environment[name] for name in ("HAVE", "LACK", "SIF")]
+    assert values == ["mine", "de'f au\"lt", str(made.image)]
+    assert "LACK" in shown.stdout
+    assert "HAVE" not in shown.stdout
+
+
+def test_what_a_module_depends_on_is_loaded_with_it(module_tool: ModuleTool, prefix: str) -> None:
+    other = another(prefix, "Other")
+    made = publish(plan(prefix=prefix, depends_on=("Other",)))
+    steps = ("true", f"module load {NAME}", f"module unload {NAME}")  # Environment Modules says what it loads
+    before, loaded, after = module_tool.session(steps, made.modules)
+    assert [step.code for step in (before, loaded, after)] == [0, 0, 0]
+    assert users(after) == users(before)
+    assert loaded.environment["EBROOTOTHER"] == str(other.root)
+    assert loaded.environment["SIF"] == str(made.image)
+
+
 USERS_BINDS = {
     "singularity": ("/a", None, "/a"),
     "apptainer": (None, "/a", "/a"),

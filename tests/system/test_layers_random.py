@@ -94,7 +94,7 @@ def check(stack: Sequence[Sequence[Entry]]) -> None:
 
 
 @given(stacks())
-@settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @example([[symlink("a", "b"), directory("b")], [Entry("a/c", content=b"x")]])
 @example([[Entry("a", content=b"x")], [hard_link("b", "a")]])
 def test_layers_merged_are_layers_applied_one_by_one(stack: list[list[Entry]]) -> None:
@@ -102,6 +102,6 @@ def test_layers_merged_are_layers_applied_one_by_one(stack: list[list[Entry]]) -
 
 
 @given(stacks(symlinks=False))
-@settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 def test_without_links_too(stack: list[list[Entry]]) -> None:
     check(stack)

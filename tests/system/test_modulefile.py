@@ -249,14 +249,17 @@ def test_every_shell_of_lmod(lmod: ModuleTool, prefix: str, shell: str, initiali
 
 
 def test_a_tcl_module_under_lmod_does_what_lmod_can(lmod: ModuleTool, tmp_path: Path) -> None:
-    made = publish(plan(prefix=str(tmp_path / "prefix"), syntaxes=("tcl",)))  # Lmod reads no Tcl below a space
-    env = {"SIF": "mine", "SINGULARITY_BINDPATH": "/a,/b:/c:ro"}
+    defaults = (("HAVE", "default"), ("LACK", "default"))
+    made = publish(
+        plan(prefix=str(tmp_path / "prefix"), syntaxes=("tcl",), default_env=defaults)
+    )  # no space: Lmod's Tcl
+    env = {"SIF": "mine", "SINGULARITY_BINDPATH": "/a,/b:/c:ro", "HAVE": "mine"}
     steps = (f"module load {NAME}", f"module show {NAME}", f"module help {NAME}", f"module unload {NAME}")
     done = lmod.session(("true", *steps), made.modules, env)
     for step in done:
         step.ok()
     loaded = done[1].environment
-    assert loaded["SIF"] == str(made.image)
+    assert (loaded["SIF"], loaded["HAVE"], loaded["LACK"]) == (str(made.image), "mine", "default")
     expected = f"/a,/b:/c:ro,{made.root}/runscripts:/runscripts:ro,/usr:/usr/host"
     assert loaded["SINGULARITY_BINDPATH"] == loaded["APPTAINER_BINDPATH"] == expected
     assert "EBROOTPYTORCH" in said(done[2])
@@ -280,10 +283,12 @@ def test_each_tool_lists_the_module_once(module_tool: ModuleTool, prefix: str) -
 
 
 def test_generated_lua_is_clean(prefix: str) -> None:
-    made = publish(plan(prefix=prefix, conflict=("a",), family="b", user_software=True))
+    more = {"default_env": (("A", "b"),), "depends_on": ("c",)}
+    made = publish(plan(prefix=prefix, conflict=("a",), family="b", user_software=True, **more))
     files = [*made.root.rglob("*.lua"), *made.modules.rglob("*.lua")]
     assert len(files) == 4
     known = "mode setenv unsetenv prepend_path append_path help whatis extensions conflict family LmodError LmodVersion"
+    known += " depends_on"
     run(("luac5.3", "-p", *files), cwd=prefix).ok()
     globals_ = (
         "--globals",

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from sifmod.cli.main import run
 from sifmod.errors import FetchError
-from sifmod.image.artifact import Store, no_progress
+from sifmod.image.artifact import ImageStore, no_progress
 from sifmod.image.fetched import Request
 from sifmod.image.settings import DEFAULT
 from sifmod.image.source_kind import SourceKind
@@ -87,7 +87,7 @@ def test_the_source_kind_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (reference.kind, reference.location, kind.is_file, kind.resumable) == (kind, "ai/x.sif", True, True)
     monkeypatch.delenv("IMAGE_MIRROR", raising=False)
     image = ImagePlan("x.sif", (kind.example,), (), None, None, "amd64", "copy", offline=False)
-    untouched = cast(Store, None)
+    untouched = cast(ImageStore, None)
     with pytest.raises(FetchError, match="IMAGE_MIRROR names no web server"):
         kind.fetch(Request(reference, image, Runtime("apptainer", ""), untouched, no_progress, DEFAULT))
 

@@ -154,7 +154,7 @@ def test_fetch_says_what_would_not_start_and_what_is_slow(images: Images, capfd:
         assert sifmod(["fetch", "--json", "--force", *option, layout]) == 0
         found = json.loads(capfd.readouterr().out)
         assert any(note in line for line in found["notes"]) if note else not found["notes"]
-    assert found["origin"]["compression"] == "gzip:2"
+    assert found["made_from"]["compression"] == "gzip:2"
 
 
 def test_what_another_runtime_got_is_not_kept(

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sifmod.config.name import ModuleName
-from sifmod.module.launch import literal
-from sifmod.module.plan import Bind
+from sifmod.module.plan import Bind, literal
 from support.command import run
 from support.generation import make_generation
 from support.module_tool import ModuleTool

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -187,3 +188,28 @@ def test_an_activation_command_is_run_by_bash_inside(somebody: Somebody, shared_
 def test_a_shell_without_bash_in_the_image(somebody: Somebody, switch: Path) -> None:
     result = somebody.run((switch / "bin" / "start-shell", "-c", 'echo "$1"', "sh", "a b"))
     assert (result.code, result.stdout, result.stderr) == (0, "a b\n", "")
+
+
+def test_pip_that_cannot_write_the_image_says_what_can(shared_tmp: Path, images: Images) -> None:
+    """What it says is followed word by word."""
+    wheel = shared_tmp / "extra-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("extra.py", "")
+        file.writestr("extra-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: extra\nVersion: 1\n")
+        file.writestr("extra-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr("extra-1.dist-info/RECORD", "")
+    wrappers = (Wrapper("python", ("python",)), Wrapper("pip", ("pip",)))
+    path = ("/opt/miniconda3/envs/pytorch/bin",)
+    switch = make_generation(tiny_plan(shared_tmp / "prefix", wrappers=wrappers, path=path), images.python_sif)
+    own = {"PATH": f"{switch}/bin:{os.environ['PATH']}", "SIF": str(images.python_sif), "HOME": str(shared_tmp)}
+    around = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")} | own
+    refused = run(("pip", "install", "--no-index", wheel), env=around)
+    told, hint, steps = refused.stderr.partition("\nhint: the image is read-only;")
+    assert (refused.code, bool(hint), "Read-only file system" in told) == (1, True, True)
+    lines = [line for line in steps.splitlines() if line.startswith("  ")]
+    script = "\n".join(("set -e", *lines)).replace("DIR", "venv").replace("PACKAGE", f"--no-index {wheel}")
+    followed = run(
+        ("bash", "-c", f"cd {shared_tmp}\n{script}\n{RUNTIME.path} exec $SIF venv/bin/python -m extra"), env=around
+    )
+    assert followed.code == 0, followed.stderr
+    assert run(("pip", "install", "--dry-run", "--no-index", "none"), env=around).stderr.count("hint:") == 0

@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from test_quote import KNOWN, SIGNS
 
 from loads import NAME, users
 from plans import HELP, IMAGE, Published, plan, publish
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
-from sifmod.module import launch
-from sifmod.module.plan import Activation, Bind
+from sifmod.module.plan import Activation, Bind, literal
 from sifmod.module.render import Literal, render, render_stub
+from support.hostile_texts import KNOWN, SIGNS
 from support.module_tool import ModuleTool, Step
 
 PAYLOADS = (
@@ -105,7 +104,7 @@ def test_what_a_module_sets(
     before, loaded, shown, after = session(module_tool, made, steps)
     expected = {**dict(host), "WITH_CONDA": texts[0]}
     for name, value in (*inside, ("WITH_CONDA", texts[0])):
-        expected |= {f"{prefix}ENV_{name}": launch.literal(value) for prefix in ("SINGULARITY", "APPTAINER")}
+        expected |= {f"{prefix}ENV_{name}": literal(value) for prefix in ("SINGULARITY", "APPTAINER")}
     assert {name: loaded.ok() and loaded.environment.get(name) for name in expected} == expected
     assert shown.code == 0
     assert users(after.ok()) == users(before)  # type: ignore[arg-type]

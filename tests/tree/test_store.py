@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import InstallError
-from sifmod.image.artifact import Store as StoreProtocol
+from sifmod.image.artifact import ImageStore
 from sifmod.module.origin import ImageOrigin
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
@@ -43,7 +43,7 @@ def digest(data: bytes) -> str:
 
 
 def test_what_was_added_is_found_read_only_under_its_digest(layout: Layout, store: Store) -> None:
-    protocol: StoreProtocol = store
+    protocol: ImageStore = store
     sha256, path = put_image(store, "a")
     assert path == layout.image(sha256) == protocol.find(sha256)
     assert path.read_bytes() == image_bytes("a")

@@ -21,20 +21,21 @@ from sifmod.image.printable import line
 from sifmod.imports.budget import CannotImportError, Imported, Value
 from sifmod.imports.easybuild import read_easybuild
 from sifmod.imports.modulefile import read_modulefile
+from sifmod.imports.modulefile_name import Naming
 from sifmod.imports.shpc import read_shpc
 from sifmod.tree.disk import sync_directory
 
 _ORDER = (
     *("name", "version", "versionsuffix", "description", "homepage", "docurls", "whatis", "moduleclass", "license"),
     *("contents", "accelerator", "image", "verb", "conda", "venv", "activate", "user_software", "binds", "env"),
-    *("host_env", "path+", "wrappers", "runscripts", "conflict", "family", "sanity_check"),
+    *("host_env", "default_env", "path+", "wrappers", "runscripts", "conflict", "depends_on", "family", "sanity_check"),
 )
 _NOT_PRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ue000-\uf8ff]")
-_READERS: Mapping[str, Callable[[Path], Imported]] = {
-    ".eb": read_easybuild,
+_READERS: Mapping[str, Callable[[Path, Naming], Imported]] = {
+    ".eb": lambda path, _: read_easybuild(path),
     ".lua": read_modulefile,
-    ".yaml": read_shpc,
-    ".yml": read_shpc,
+    ".yaml": lambda path, _: read_shpc(path),
+    ".yml": lambda path, _: read_shpc(path),
 }
 _SHPC = "container.yaml"
 _MOST_LETTERS = 1 << 20
@@ -42,13 +43,17 @@ _MOST_LETTERS = 1 << 20
 
 @dataclass(frozen=True)
 class Converted:
-    """What became of one file: an easyconfig's text and the module's name, or why there is none."""
+    """What became of one file: an easyconfig's text and the module's name, or why there is none.
+
+    One that gives what an earlier file gave names that file in `same_as`.
+    """
 
     source: Path
     module: str = ""
     text: str = ""
     notes: tuple[str, ...] = ()
     problem: str = ""
+    same_as: Path | None = None
 
     @property
     def filename(self) -> str:
@@ -87,21 +92,28 @@ def _inside(directory: Path) -> Iterator[Path]:
                 yield path
 
 
-def convert(sources: tuple[Path, ...], site: LoadedSite) -> Iterator[Converted]:
+def convert(sources: tuple[Path, ...], site: LoadedSite, naming: Naming) -> Iterator[Converted]:
     """What each file gives, in order; no file is run, nothing is written.
 
-    Each easyconfig has been checked and rendered for this site. A module that an earlier file gave gets its
-    publisher's name as (a part of) its versionsuffix.
+    Each easyconfig has been checked and rendered for this site. A file that gives what an earlier one gave is converted
+    once. Another easyconfig for the same module gets its publisher's name as (a part of) its versionsuffix, but a
+    modulefile is refused then: it keeps its name.
     """
-    taken: dict[str, Path] = {}
+    taken: dict[str, Converted] = {}
+    made: dict[str, Imported] = {}
     for source in sources:
         try:
-            converted = _convert(source, site, taken)
+            imported = _READERS[source.suffix](source, naming)
+            module = _module(imported)
+            if module in made and made[module].keys == imported.keys:
+                yield replace(taken[module], source=source, same_as=taken[module].source)
+                continue
+            converted = _convert(imported, source, site, taken)
         except (CannotImportError, ConfigError) as error:
-            reason = "; ".join(_reasons(error))
-            yield Converted(source, problem=reason)
+            yield Converted(source, problem="; ".join(_reasons(error)))
             continue
-        taken[converted.module] = source
+        taken[converted.module] = converted
+        made.setdefault(module, imported)
         yield converted
 
 
@@ -113,17 +125,18 @@ def _reasons(error: SifmodError) -> Iterator[str]:
         yield f"{problem.key}: {problem.message}" if problem.key else problem.message
 
 
-def _convert(source: Path, site: LoadedSite, taken: Mapping[str, Path]) -> Converted:
-    imported = _READERS[source.suffix](source)
+def _convert(imported: Imported, source: Path, site: LoadedSite, taken: Mapping[str, Converted]) -> Converted:
     if hidden := sorted(HOST_COMMANDS & set(_wrapper_names(imported))):
         note = f"wrappers: {', '.join(hidden)} will stand in front of the host's own while the module is loaded"
         imported = replace(imported, notes=(*imported.notes, note))
-    if (module := _module(imported)) in taken and imported.publisher:
+    if (module := _module(imported)) in taken and imported.publisher and source.suffix != ".lua":
         suffix = f"{imported.keys.get('versionsuffix', '')}-{imported.publisher}"
-        note = f"versionsuffix: {suffix} is ours, for {taken[module]} gives {module} too"
+        note = f"versionsuffix: {suffix} is ours, for {taken[module].source} gives {module} too"
         imported = replace(imported, keys={**imported.keys, "versionsuffix": suffix}, notes=(*imported.notes, note))
     if (module := _module(imported)) in taken:
-        raise CannotImportError(f"{taken[module]} gives the module {module} too: import one of them")
+        raise CannotImportError(
+            f"{taken[module].source} gives another module {module}: import each into a directory of its own"
+        )
     if _letters(imported.keys) > _MOST_LETTERS:
         raise CannotImportError(f"makes an easyconfig of more than {_MOST_LETTERS} letters")
     text = easyconfig_text(imported, str(source))
@@ -156,12 +169,16 @@ def _wrapper_names(imported: Imported) -> Iterator[str]:
 
 
 def write(converted: Converted, directory: Path, force: bool) -> Path:
-    """Put an easyconfig into a directory, whole or not at all, and give its path.
+    """Put an easyconfig into a directory, which is made where it is missing, and give its path.
+
+    It is there whole or not at all.
 
     Raises OptionError where there is one of its name and not `force`, PermissionsError or NoSpaceError where it cannot
     be written.
     """
     target = directory / converted.filename
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
     if not force and os.path.lexists(target):
         raise OptionError(f"{target} exists already, and is left as it is", "--force replaces it")
     write_text(converted.text, target, force=force)

@@ -6,7 +6,6 @@ from sifmod.actions.install.current import is_complete
 from sifmod.actions.install.request import Request
 from sifmod.actions.install.wrappers import with_recorded_wrappers
 from sifmod.config.shown import shown
-from sifmod.module.launch import packers
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
 from sifmod.tree.history import read_history
@@ -49,7 +48,7 @@ def _wrappers(plan: Plan, before: Installation | None) -> str:
     """Their names; those that `auto` finds as they were found in the image that is installed."""
     known = with_recorded_wrappers(plan, before)
     later = ("(auto: those found in the image)",) if plan.wrappers_auto and known is plan else ()
-    return " ".join((*(wrapper.name for wrapper in known.wrappers), *later, *packers(known)))
+    return " ".join((*(wrapper.name for wrapper in known.wrappers), *later, *known.packers))
 
 
 def texts(request: Request) -> tuple[tuple[str, str], ...]:

@@ -20,7 +20,6 @@ from sifmod.image.fetch import announced_size
 from sifmod.image.signature.policy import check_policy
 from sifmod.image.sources.kinds import local_files
 from sifmod.image.startable import why_not_here
-from sifmod.module.launch import reinstall
 from sifmod.module.plan import Plan
 from sifmod.module.quote import shell
 from sifmod.tree.generation import module_lock, tidy
@@ -82,7 +81,7 @@ def kept_image(before: Installation | None, request: Request, store: Store, repo
     if options.module_only:
         raise ModuleError(
             f"{plan.module} has no image installed that --module-only could keep",
-            f"install it once without --module-only: {reinstall(plan, shell(plan.prefix))}",
+            f"install it once without --module-only: {plan.reinstall(shell(plan.prefix))}",
         )
     return None
 
@@ -128,7 +127,7 @@ def _starts(path: Path, request: Request, reporter: Reporter) -> bool:
     if why and request.options.module_only:
         raise UnstartableError(
             f"the image of {plan.module} cannot be started here: {why}",
-            f"fetch it again, without --module-only: {reinstall(plan, shell(plan.prefix))}",
+            f"fetch it again, without --module-only: {plan.reinstall(shell(plan.prefix))}",
         )
     if why:
         reporter.say(f"the image is fetched again, for the one that is there cannot be started here: {why}")

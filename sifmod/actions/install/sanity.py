@@ -6,7 +6,6 @@ from pathlib import Path
 
 from sifmod.errors import SanityCheckError
 from sifmod.image.child import Ended, run_child
-from sifmod.module.launch import activated, binds, container_env, plain_env, prefixes, prepend_path
 from sifmod.module.plan import Plan
 from sifmod.tree.receipt import Installation
 
@@ -66,7 +65,7 @@ def _look(run: Run, plan: Plan, say: Callable[[str], None]) -> None:
 
 def _runner(image: Path, environment: dict[str, str], plan: Plan) -> Run:
     def run(*command: str) -> Ended:
-        words = activated(plan.activation, command)
+        words = plan.activation.activated(command)
         return run_child((plan.runtime.path, "-q", plan.verb, str(image), *words), cwd=Path.cwd(), env=environment)
 
     return run
@@ -74,7 +73,7 @@ def _runner(image: Path, environment: dict[str, str], plan: Plan) -> Run:
 
 def _environment(directory: Path, workspace: Path, plan: Plan) -> dict[str, str]:
     """The environment of a command: the module's own, without a bind whose source is missing here."""
-    bound = [bind for bind in binds(plan, str(directory)) if Path(bind.source).exists()]
+    bound = [bind for bind in plan.binds_of(str(directory)) if Path(bind.source).exists()]
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -82,8 +81,8 @@ def _environment(directory: Path, workspace: Path, plan: Plan) -> dict[str, str]
         and name not in ("PYTHONPATH", "LD_PRELOAD")
     }
     evaluated = plan.verb == "exec"
-    path, variables = (prepend_path(plan), container_env(plan)) if evaluated else (plan.path, plain_env(plan))
-    for prefix in prefixes(plan.runtime):
+    path, variables = (plan.prepend_path, plan.container_env) if evaluated else (plan.path, plan.plain_env)
+    for prefix in plan.runtime.prefixes:
         environment |= {f"{prefix}_{name}": str(workspace) for name in ("CONFIGDIR", "CACHEDIR", "TMPDIR")}
         environment[f"{prefix}_BINDPATH"] = ",".join(map(str, bound))
         if not evaluated:  # see launch.sh

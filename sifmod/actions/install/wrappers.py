@@ -18,8 +18,7 @@ from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.printable import line
 from sifmod.image.sources.kinds import parse
 from sifmod.module.decide import SCRIPT_WRAPPERS
-from sifmod.module.launch import RUNSCRIPTS_TARGET
-from sifmod.module.plan import Plan, Wrapper
+from sifmod.module.plan import RUNSCRIPTS_TARGET, Plan, Wrapper
 from sifmod.tree.provenance import FoundCommands
 from sifmod.tree.receipt import Installation
 

@@ -136,7 +136,10 @@ class Transfer(ArrivingFile):
         self._part.close()
 
     def _accept(self, head: Head, piece: Piece) -> int | None:
-        """Up to where the bytes of this response are wanted, None for all. Called with the lock."""
+        """Up to where the bytes of this response are wanted, None for all; raises what `_start_over` gives.
+
+        Called with the lock.
+        """
         pieces = self._pieces
         known = Known(pieces.size, pieces.validator, bool(self.received), self._ranges)
         if restart := why_restart(head, piece, known, self._remote):
@@ -170,7 +173,10 @@ class Transfer(ArrivingFile):
                 piece.start, piece.end, piece.epoch = 0, self.size, self.epoch
 
     def _start_over(self, why: str, *, whole: bool) -> SupersededError:
-        """Forget what is there; `whole` says that ranges are of no use. Called with the lock."""
+        """Forget what is there; gives what the thread is to raise. `whole`: ranges are of no use. Called with the lock.
+
+        Raises FetchError the fourth time.
+        """
         self._ranges = Ranges.NONE if whole else Ranges.UNKNOWN
         self._empty()
         self._restarts += 1

@@ -97,6 +97,6 @@ def parts(manifest: Manifest) -> tuple[Part, ...]:
 
 
 def date(seconds: int | None) -> str:
-    """For people, in UTC; "" where it is not known or senseless."""
+    """As ISO 8601 has it, in UTC; "" where it is not known or senseless."""
     good = seconds is not None and 0 < seconds < 1 << 34
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds)) if good else ""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)) if good else ""

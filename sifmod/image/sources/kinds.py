@@ -35,7 +35,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 def parse(source: str) -> Reference:
     """Take a source apart; pure. Raises FetchError for what cannot be a source, so that it is never half understood.
 
-    A text without a scheme is a path when it holds a `/` and a bare name otherwise.
+    A text without a scheme is a path when it holds a `/` and a bare name otherwise, as is `tool:1.0.sif`.
     """
     if not source or source != source.strip() or not source.isprintable():
         raise FetchError(
@@ -43,6 +43,8 @@ def parse(source: str) -> Reference:
         )
     if scheme := _SCHEME.match(source):
         kind = _SCHEMES.get(scheme[1])
+        if kind is None and source.endswith(".sif") and "/" not in source:
+            kind = FILE
         if kind is None:
             raise _unknown(source, scheme[1])
     else:

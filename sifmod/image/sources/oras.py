@@ -14,7 +14,7 @@ from sifmod.image.registry.registry import Registry
 from sifmod.image.registry.retry import PATIENCE, Patience
 from sifmod.image.settings import Settings
 from sifmod.image.source_kind import SourceKind, no_files, nothing
-from sifmod.image.stored import stored, whole
+from sifmod.image.stored import damaged, stored
 from sifmod.module.origin import ImageOrigin
 
 
@@ -29,7 +29,7 @@ def _download(request: Request, patience: Patience = PATIENCE) -> Fetched:
     layer = _sif_layer(manifest, reference.source)
     origin = ImageOrigin(manifest.index_digest, manifest.digest, (layer.digest,))
     sha256 = layer.digest.removeprefix("sha256:")
-    if not settings.fresh and (there := request.store.find(sha256)) and whole(there):
+    if not settings.fresh and (there := request.store.find(sha256)) and not damaged(request.store, there):
         request.store.gave(there, origin, source_of(reference))
         return Fetched(there, sha256, layer.size, (), origin)
     get = registry.blob(layer)

@@ -10,7 +10,6 @@ from sifmod.image.child import Ended, run_child
 from sifmod.image.disk import writing
 from sifmod.image.fetched import Fetched, Request
 from sifmod.image.sources.file import hashed
-from sifmod.module.launch import prefixes
 from sifmod.module.plan import Runtime
 
 # of the user's <PREFIX>_… variables only these reach the runtime: credentials, and how it may run at all
@@ -54,7 +53,7 @@ def runtime_environment(environ: Mapping[str, str], runtime: Runtime, workspace:
         if name in kept or not name.startswith(("SINGULARITY", "APPTAINER", "PYTHONPATH", "LD_PRELOAD"))
     }
     places = {"CACHEDIR": "cache", "TMPDIR": "tmp", "CONFIGDIR": "config"}
-    for prefix in prefixes(runtime):
+    for prefix in runtime.prefixes:
         clean.update({f"{prefix}_{name}": str(workspace / place) for name, place in places.items()})
     return {**clean, "TMPDIR": str(workspace / "tmp")}
 
@@ -96,7 +95,7 @@ def _failure(shown: str, ended: Ended) -> FetchError:
 def _link_credentials(environ: Mapping[str, str], runtime: Runtime, config: Path) -> None:
     """Let the runtime, whose configuration directory is `config`, find what the user's logins have left."""
     home = Path(environ.get("HOME", "/"))
-    own = [Path(environ[name]) for prefix in prefixes(runtime) if (name := f"{prefix}_CONFIGDIR") in environ]
+    own = [Path(environ[name]) for prefix in runtime.prefixes if (name := f"{prefix}_CONFIGDIR") in environ]
     directories = (*own, home / f".{runtime.kind}", home / ".apptainer", home / ".singularity")
     docker = Path(environ.get("DOCKER_CONFIG", home / ".docker")) / "config.json"
     logins = (*(directory / "docker-config.json" for directory in directories), docker)

@@ -262,7 +262,17 @@ end
 
 local environment = {}
 
--- Load what a module wants: { runtime, binds, path_inside, set = { NAME = value… }, generation }.
+-- Add to what a module sets those of its defaults that nobody has a value for: the user, another module, itself.
+local function set_defaults(state, want)
+   for name, text in pairs(want.default or {}) do
+      local value = state.base[name]
+      if value == nil then value = getenv(name) end
+      for _, other in pairs(state.wants) do value = value or other.set[name] end
+      want.set[name] = want.set[name] or (not value and text or nil)
+   end
+end
+
+-- Load what a module wants: { runtime, binds, path_inside, set = { NAME = value… }, default, generation }.
 function environment.load(key, want)
    local state = read_state()
    if state.unknown then
@@ -270,6 +280,7 @@ function environment.load(key, want)
    end
    respect_changes(state)
    remove(state, key)
+   set_defaults(state, want)
    state.keys[#state.keys + 1], state.wants[key] = key, want
    apply(state, {})
 end

@@ -271,6 +271,18 @@ proc sifmod_remove {state key} {
     return $state
 }
 
+# A want with those of its defaults set that nobody has a value for: the user, another module, itself.
+proc sifmod_with_defaults {state want} {
+    dict for {name text} [sifmod_or $want {} default] {
+        set values [sifmod_or $state [sifmod_get $name] base $name]
+        foreach other [concat [list $want] [dict values [dict get $state wants]]] {
+            lappend values {*}[sifmod_or $other {} set $name]
+        }
+        if {![llength $values]} {dict set want set $name [list $text]}
+    }
+    return $want
+}
+
 # Load what a module wants, or fail before anything is changed.
 proc sifmod_environment_load {key want} {
     set state [sifmod_read_state]
@@ -278,6 +290,7 @@ proc sifmod_environment_load {key want} {
         sifmod_fail "[dict get $state unknown] was loaded by another version of sifmod; unload it first; nothing was changed"
     }
     set state [sifmod_remove [sifmod_respect_changes $state] $key]
+    set want [sifmod_with_defaults $state $want]
     dict lappend state keys $key
     dict set state wants $key $want
     sifmod_apply $state {}

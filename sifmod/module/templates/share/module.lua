@@ -69,7 +69,8 @@ local function load(module)
          myModuleFullName(), table.concat(missing, ", ")))
    end
    environment(module).load(module.key, { runtime = module.runtime, binds = binds, path_inside = module.path_inside,
-                                          set = variables(module, image), generation = module.root })
+                                          set = variables(module, image), default = module.default_env,
+                                          generation = module.root })
    prepend_path("PATH", module.root .. "/bin")
 end
 
@@ -83,6 +84,9 @@ end
 local function show(module)
    local values, names = variables(module, first_file(module.image) or module.image[1]), {}
    local users = user_software(module)
+   for name, text in pairs(module.default_env or {}) do
+      if (os.getenv(name) or text) == text then values[name] = values[name] or text end
+   end
    for name in pairs(values) do names[#names + 1] = name end
    table.sort(names)
    for _, name in ipairs(names) do setenv(name, values[name]) end

@@ -60,7 +60,7 @@ proc sifmod_want {module} {
     set variables {}
     dict for {name text} [sifmod_variables $module $image] {dict set variables $name [list $text]}
     return [dict create runtime [dict get $module runtime] binds $binds path_inside [dict get $module path_inside] \
-        set $variables generation [dict get $module root]]
+        set $variables default [sifmod_or $module {} default_env] generation [dict get $module root]]
 }
 
 proc sifmod_load {module} {
@@ -79,6 +79,9 @@ proc sifmod_show {module} {
     set image [sifmod_first_file [dict get $module image]]
     if {$image eq {}} {set image [lindex [dict get $module image] 0]}
     set values [sifmod_variables $module $image]
+    dict for {name text} [sifmod_or $module {} default_env] {
+        if {[sifmod_or [array get ::env] $text $name] eq $text} {dict set values $name [sifmod_or $values $text $name]}
+    }
     foreach name [lsort [dict keys $values]] {setenv $name [dict get $values $name]}
     foreach list [sifmod_lists] {
         lassign $list separator field
@@ -109,15 +112,24 @@ proc sifmod_push {name text} {
 # Lmod can only restore what it has pushed itself: in the order of the loads, and without what was added since.
 proc sifmod_lmod {module} {
     set root [dict get $module root]
+    set defaults {}
     if {[string first {"} $root] >= 0} {
         sifmod_fail "Lmod reads no Tcl modulefile below a path with quotes: $root"
     }
     if {[module-info mode load]} {
         set want [sifmod_want $module]
+        dict for {name text} [dict get $want default] {
+            if {![info exists ::env($name)] && ![dict exists $want set $name]} {
+                dict set want set $name [list $text]
+                lappend defaults $name
+            }
+        }
     } else {
         set want [dict create binds {} path_inside {} set {}]
-        foreach name [dict keys [sifmod_variables $module {}]] {dict set want set $name {}}
+        set defaults [sifmod_or [array get ::env] {} _SIFMOD_DEFAULTS_[dict get $module key]]
+        foreach name [concat [dict keys [sifmod_variables $module {}]] $defaults] {dict set want set $name {}}
     }
+    if {[llength $defaults]} {sifmod_push _SIFMOD_DEFAULTS_[dict get $module key] $defaults}
     sifmod_push _SIFMOD_GENERATION_[dict get $module key] $root
     sifmod_push _SIFMOD_BINDS [join [dict get $want binds] ,]
     dict for {name value} [dict get $want set] {sifmod_push $name [lindex $value 0]}

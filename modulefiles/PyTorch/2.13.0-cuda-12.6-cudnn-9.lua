@@ -1,6 +1,6 @@
--- PyTorch/2.13.0-cuda-12.6-python-3.12: written by sifmod from PyTorch-2.13.0.yaml --variant cuda; a reinstall replaces it.
-local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") -- an earlier stub says nothing
-local root = prefix .. "/software/PyTorch/.generations/2.13.0-cuda-12.6-python-3.12/1"
+-- PyTorch/2.13.0-cuda-12.6-cudnn-9: written by sifmod from PyTorch-2.13.0.yaml --variant cuda; a reinstall replaces it.
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "" -- an earlier stub says nothing
+local root = prefix .. "/software/PyTorch/.generations/2.13.0-cuda-12.6-cudnn-9/1"
 local function word(text) -- of a shell
    return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
 end
@@ -24,7 +24,7 @@ A job script:
   #SBATCH --partition=PARTITION
   module use ]==] .. word(prefix .. "/modules") .. [==[
 
-  module load PyTorch/2.13.0-cuda-12.6-python-3.12
+  module load PyTorch/2.13.0-cuda-12.6-cudnn-9
   srun apptainer exec "$SIF" conda-python-distributed train.py
 
 More directories inside:
@@ -47,13 +47,15 @@ if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
 end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
-   assert(loadfile(root .. "/share/module.lua"))() {
+   local run = loadfile(root .. "/share/module.lua")
+   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install PyTorch-2.13.0.yaml --variant cuda" .. " installs it") end
+   run() {
       key = "PyTorch",
       root = root,
       runtime = "apptainer",
       reinstall = "sifmod install PyTorch-2.13.0.yaml --variant cuda",
       image = { -- the first that exists
-         root .. "/PyTorch-2.13.0-cuda-12.6-python-3.12.sif",
+         root .. "/PyTorch-2.13.0-cuda-12.6-cudnn-9.sif",
       },
       image_variables = { "SIF", "SIFPYTORCH" },
       binds = {

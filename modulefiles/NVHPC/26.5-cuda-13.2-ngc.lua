@@ -1,0 +1,83 @@
+-- NVHPC/26.5-cuda-13.2-ngc: written by sifmod from NVHPC-26.5-cuda-13.2-ngc.yaml; a reinstall replaces it.
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "" -- an earlier stub says nothing
+local root = prefix .. "/software/NVHPC/.generations/26.5-cuda-13.2-ngc/1"
+local function word(text) -- of a shell
+   return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
+end
+
+help([==[
+NVIDIA HPC SDK, compilers and libraries for C, C++, Fortran and CUDA, in NVIDIA's container.
+
+Commands, which run inside the container image:
+  nvc, nvc++, nvfortran, nvcc, mpicc, mpicxx, mpifort, mpirun, start-shell
+and any other one:
+  apptainer exec "$SIF" COMMAND
+
+A job script:
+  #!/bin/bash
+  #SBATCH --nodes=2
+  #SBATCH --ntasks-per-node=4
+  #SBATCH --gpus-per-node=4
+  #SBATCH --cpus-per-task=7
+  #SBATCH --time=00:30:00
+  #SBATCH --account=PROJECT
+  #SBATCH --partition=PARTITION
+  module use ]==] .. word(prefix .. "/modules") .. [==[
+
+  module load NVHPC/26.5-cuda-13.2-ngc
+  srun nvc
+
+More directories inside:
+  export APPTAINER_BIND=SOURCE:TARGET
+
+Contents: nvhpc 26.5, cuda 13.2
+
+Image: docker://nvcr.io/nvidia/nvhpc:26.5-devel-cuda13.2-ubuntu24.04
+Installed again by: sifmod install NVHPC-26.5-cuda-13.2-ngc.yaml
+More information:
+  https://developer.nvidia.com/hpc-sdk
+  https://docs.nvidia.com/hpc-sdk/archive/26.5/release-notes/index.html
+]==])
+whatis("Description: NVIDIA HPC SDK, compilers and libraries for C, C++, Fortran and CUDA, in NVIDIA's container.")
+whatis("Keywords: NVHPC, compiler, Fortran, OpenACC, CUDA, MPI")
+whatis("Category: compiler")
+whatis("License: NVIDIA HPC SDK End-User License Agreement")
+whatis("URL: https://developer.nvidia.com/hpc-sdk")
+if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
+   extensions("nvhpc/26.5, cuda/13.2")
+end
+
+if mode() == "load" or mode() == "unload" or mode() == "show" then
+   local run = loadfile(root .. "/share/module.lua")
+   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install NVHPC-26.5-cuda-13.2-ngc.yaml" .. " installs it") end
+   run() {
+      key = "NVHPC",
+      root = root,
+      runtime = "apptainer",
+      reinstall = "sifmod install NVHPC-26.5-cuda-13.2-ngc.yaml",
+      image = { -- the first that exists
+         root .. "/NVHPC-26.5-cuda-13.2-ngc.sif",
+      },
+      image_variables = { "SIF", "SIFNVHPC" },
+      binds = {
+         { root .. "/runscripts:/runscripts:ro" },
+      },
+      flags = { "NV" },
+      path_inside = {
+         "/runscripts",
+      },
+      env_inside = {
+         LD_PRELOAD = "",
+         PYTHONPATH = "",
+         WITH_CONDA = "true",
+      },
+      env = {
+         RUNSCRIPTS = root .. "/runscripts",
+         RUNSCRIPTSNVHPC = root .. "/runscripts",
+         WITH_CONDA = "true",
+         CONTAINERROOT = root,
+         EBROOTNVHPC = root,
+         EBVERSIONNVHPC = "26.5",
+      },
+   }
+end

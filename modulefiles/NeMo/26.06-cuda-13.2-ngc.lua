@@ -1,0 +1,84 @@
+-- NeMo/26.06-cuda-13.2-ngc: written by sifmod from NeMo-26.06-cuda-13.2-ngc.yaml; a reinstall replaces it.
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "" -- an earlier stub says nothing
+local root = prefix .. "/software/NeMo/.generations/26.06-cuda-13.2-ngc/1"
+local function word(text) -- of a shell
+   return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
+end
+
+help([==[
+NVIDIA NeMo Framework, training of large models with Megatron, in NVIDIA's container.
+
+Commands, which run inside the container image:
+  python, python3, pip, torchrun, start-shell, list-packages
+and any other one:
+  apptainer exec "$SIF" COMMAND
+
+A job script:
+  #!/bin/bash
+  #SBATCH --nodes=2
+  #SBATCH --ntasks-per-node=4
+  #SBATCH --gpus-per-node=4
+  #SBATCH --cpus-per-task=7
+  #SBATCH --time=00:30:00
+  #SBATCH --account=PROJECT
+  #SBATCH --partition=PARTITION
+  module use ]==] .. word(prefix .. "/modules") .. [==[
+
+  module load NeMo/26.06-cuda-13.2-ngc
+  srun apptainer exec "$SIF" conda-python-distributed train.py
+
+More directories inside:
+  export APPTAINER_BIND=SOURCE:TARGET
+
+Contents: torch 2.12.0a0+0291f960b6, megatron-core 0.18.0, megatron-bridge 0.5.0, vllm 0.20.1
+
+Image: docker://nvcr.io/nvidia/nemo:26.06
+Installed again by: sifmod install NeMo-26.06-cuda-13.2-ngc.yaml
+More information:
+  https://docs.nvidia.com/nemo/megatron-bridge/latest/
+]==])
+whatis("Description: NVIDIA NeMo Framework, training of large models with Megatron, in NVIDIA's container.")
+whatis("Keywords: NeMo, Megatron, LLM, training, PyTorch, machine learning")
+whatis("Category: ai")
+whatis("License: NVIDIA Deep Learning Container License")
+whatis("URL: https://docs.nvidia.com/nemo/megatron-bridge/latest/")
+if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
+   extensions("torch/2.12.0a0+0291f960b6, megatron-core/0.18.0, megatron-bridge/0.5.0, vllm/0.20.1")
+end
+
+if mode() == "load" or mode() == "unload" or mode() == "show" then
+   local run = loadfile(root .. "/share/module.lua")
+   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install NeMo-26.06-cuda-13.2-ngc.yaml" .. " installs it") end
+   run() {
+      key = "NeMo",
+      root = root,
+      runtime = "apptainer",
+      reinstall = "sifmod install NeMo-26.06-cuda-13.2-ngc.yaml",
+      image = { -- the first that exists
+         root .. "/NeMo-26.06-cuda-13.2-ngc.sif",
+      },
+      image_variables = { "SIF", "SIFNEMO" },
+      binds = {
+         { root .. "/runscripts:/runscripts:ro" },
+      },
+      flags = { "NV" },
+      path_inside = {
+         "/runscripts",
+      },
+      env_inside = {
+         LD_PRELOAD = "",
+         PIP_USER = "0",
+         PYTHONNOUSERSITE = "1",
+         PYTHONPATH = "",
+         WITH_CONDA = "true",
+      },
+      env = {
+         RUNSCRIPTS = root .. "/runscripts",
+         RUNSCRIPTSNEMO = root .. "/runscripts",
+         WITH_CONDA = "true",
+         CONTAINERROOT = root,
+         EBROOTNEMO = root,
+         EBVERSIONNEMO = "26.06",
+      },
+   }
+end

@@ -1,0 +1,84 @@
+-- PhysicsNeMo/26.08-cuda-13.3-python-3.12-ngc: written by sifmod from PhysicsNeMo-26.08-cuda-13.3-python-3.12-ngc.yaml; a reinstall replaces it.
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "" -- an earlier stub says nothing
+local root = prefix .. "/software/PhysicsNeMo/.generations/26.08-cuda-13.3-python-3.12-ngc/1"
+local function word(text) -- of a shell
+   return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
+end
+
+help([==[
+NVIDIA PhysicsNeMo, deep learning for physics and simulations, in NVIDIA's container.
+
+Commands, which run inside the container image:
+  python, python3, pip, torchrun, start-shell, list-packages
+and any other one:
+  apptainer exec "$SIF" COMMAND
+
+A job script:
+  #!/bin/bash
+  #SBATCH --nodes=2
+  #SBATCH --ntasks-per-node=4
+  #SBATCH --gpus-per-node=4
+  #SBATCH --cpus-per-task=7
+  #SBATCH --time=00:30:00
+  #SBATCH --account=PROJECT
+  #SBATCH --partition=PARTITION
+  module use ]==] .. word(prefix .. "/modules") .. [==[
+
+  module load PhysicsNeMo/26.08-cuda-13.3-python-3.12-ngc
+  srun apptainer exec "$SIF" conda-python-distributed train.py
+
+More directories inside:
+  export APPTAINER_BIND=SOURCE:TARGET
+
+Contents: torch 2.13.0
+
+Image: docker://nvcr.io/nvidia/physicsnemo/physicsnemo:26.08
+Installed again by: sifmod install PhysicsNeMo-26.08-cuda-13.3-python-3.12-ngc.yaml
+More information:
+  https://github.com/NVIDIA/physicsnemo
+]==])
+whatis("Description: NVIDIA PhysicsNeMo, deep learning for physics and simulations, in NVIDIA's container.")
+whatis("Keywords: PhysicsNeMo, Modulus, physics, surrogate models, PyTorch, machine learning")
+whatis("Category: ai")
+whatis("License: Apache-2.0")
+whatis("URL: https://github.com/NVIDIA/physicsnemo")
+if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
+   extensions("torch/2.13.0")
+end
+
+if mode() == "load" or mode() == "unload" or mode() == "show" then
+   local run = loadfile(root .. "/share/module.lua")
+   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install PhysicsNeMo-26.08-cuda-13.3-python-3.12-ngc.yaml" .. " installs it") end
+   run() {
+      key = "PhysicsNeMo",
+      root = root,
+      runtime = "apptainer",
+      reinstall = "sifmod install PhysicsNeMo-26.08-cuda-13.3-python-3.12-ngc.yaml",
+      image = { -- the first that exists
+         root .. "/PhysicsNeMo-26.08-cuda-13.3-python-3.12-ngc.sif",
+      },
+      image_variables = { "SIF", "SIFPHYSICSNEMO" },
+      binds = {
+         { root .. "/runscripts:/runscripts:ro" },
+      },
+      flags = { "NV" },
+      path_inside = {
+         "/runscripts",
+      },
+      env_inside = {
+         LD_PRELOAD = "",
+         PIP_USER = "0",
+         PYTHONNOUSERSITE = "1",
+         PYTHONPATH = "",
+         WITH_CONDA = "true",
+      },
+      env = {
+         RUNSCRIPTS = root .. "/runscripts",
+         RUNSCRIPTSPHYSICSNEMO = root .. "/runscripts",
+         WITH_CONDA = "true",
+         CONTAINERROOT = root,
+         EBROOTPHYSICSNEMO = root,
+         EBVERSIONPHYSICSNEMO = "26.08",
+      },
+   }
+end

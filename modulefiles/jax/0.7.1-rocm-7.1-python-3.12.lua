@@ -1,0 +1,97 @@
+-- jax/0.7.1-rocm-7.1-python-3.12: written by sifmod from jax-0.7.1-rocm-7.1-python-3.12.yaml; a reinstall replaces it.
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "" -- an earlier stub says nothing
+local root = prefix .. "/software/jax/.generations/0.7.1-rocm-7.1-python-3.12/1"
+local function word(text) -- of a shell
+   return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
+end
+
+help([==[
+JAX, NumPy with automatic differentiation and a compiler for accelerators, in its vendor's container.
+
+Commands, which run inside the container image:
+  python, python3, pip, start-shell, list-packages
+and any other one:
+  singularity exec "$SIF" COMMAND
+
+A job script:
+  #!/bin/bash
+  #SBATCH --nodes=2
+  #SBATCH --ntasks-per-node=8
+  #SBATCH --gpus-per-node=8
+  #SBATCH --cpus-per-task=7
+  #SBATCH --time=00:30:00
+  #SBATCH --account=PROJECT
+  #SBATCH --partition=PARTITION
+  module use ]==] .. word(prefix .. "/modules") .. [==[
+
+  module load jax/0.7.1-rocm-7.1-python-3.12
+  srun singularity exec "$SIF" conda-python-distributed train.py
+
+More directories inside:
+  export SINGULARITY_BIND=SOURCE:TARGET
+
+Contents: jax 0.7.1
+
+Image: docker://rocm/jax:rocm7.1-jax0.7.1-py3.12@sha256:bc661fee582c591c4a9355e249afb912e8fd7dfe39f1fc02008821b1dc739bdf
+Installed again by: sifmod install jax-0.7.1-rocm-7.1-python-3.12.yaml
+Quirks of this image or site:
+  rocm-7-gdr-level: no NCCL_NET_GDR_LEVEL with ROCm 7 (no NCCL_NET_GDR_LEVEL)
+    Jobs on several nodes hang when it is set, whatever its value; RCCL finds the right one itself. (https://github.com/lumi-ai-factory/laifs-container-recipes/issues/30)
+More information:
+  https://docs.jax.dev
+]==])
+whatis("Description: JAX, NumPy with automatic differentiation and a compiler for accelerators, in its vendor's container.")
+whatis("Keywords: JAX, machine learning, deep learning")
+whatis("Category: ai")
+whatis("License: Apache-2.0")
+whatis("URL: https://docs.jax.dev")
+if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
+   extensions("jax/0.7.1")
+end
+
+if mode() == "load" or mode() == "unload" or mode() == "show" then
+   local run = loadfile(root .. "/share/module.lua")
+   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install jax-0.7.1-rocm-7.1-python-3.12.yaml" .. " installs it") end
+   run() {
+      key = "jax",
+      root = root,
+      runtime = "singularity",
+      reinstall = "sifmod install jax-0.7.1-rocm-7.1-python-3.12.yaml",
+      image = { -- the first that exists
+         root .. "/jax-0.7.1-rocm-7.1-python-3.12.sif",
+         "/appl/local/containers/easybuild-sif-images/jax-0.7.1-rocm-7.1-python-3.12.sif",
+      },
+      image_variables = { "SIF", "SIFJAX" },
+      binds = {
+         { root .. "/runscripts:/runscripts:ro" },
+         { "/var/spool/slurmd", optional = true },
+         { "/opt/cray", optional = true },
+         { "/usr/lib64/libcxi.so.1", optional = true },
+         { "/pfs", optional = true },
+         { "/scratch", optional = true },
+         { "/projappl", optional = true },
+         { "/project", optional = true },
+         { "/flash", optional = true },
+         { "/appl", optional = true },
+      },
+      flags = {},
+      path_inside = {
+         "/runscripts",
+      },
+      env_inside = {
+         LD_PRELOAD = "",
+         PIP_USER = "0",
+         PYTHONNOUSERSITE = "1",
+         PYTHONPATH = "",
+         WITH_CONDA = "true",
+      },
+      env = {
+         RUNSCRIPTS = root .. "/runscripts",
+         RUNSCRIPTSJAX = root .. "/runscripts",
+         WITH_CONDA = "true",
+         CONTAINERROOT = root,
+         EBROOTJAX = root,
+         EBVERSIONJAX = "0.7.1",
+      },
+   }
+end

@@ -1,0 +1,97 @@
+-- vLLM/0.11.2-rocm-7.0.0: written by sifmod from vLLM-0.11.2-rocm-7.0.0.yaml; a reinstall replaces it.
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "" -- an earlier stub says nothing
+local root = prefix .. "/software/vLLM/.generations/0.11.2-rocm-7.0.0/1"
+local function word(text) -- of a shell
+   return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
+end
+
+help([==[
+vLLM for AMD's Instinct MI300 and later, in AMD's container.
+
+Commands, which run inside the container image:
+  python, python3, pip, vllm, start-shell, list-packages
+and any other one:
+  singularity exec "$SIF" COMMAND
+
+A job script:
+  #!/bin/bash
+  #SBATCH --nodes=2
+  #SBATCH --ntasks-per-node=8
+  #SBATCH --gpus-per-node=8
+  #SBATCH --cpus-per-task=7
+  #SBATCH --time=00:30:00
+  #SBATCH --account=PROJECT
+  #SBATCH --partition=PARTITION
+  module use ]==] .. word(prefix .. "/modules") .. [==[
+
+  module load vLLM/0.11.2-rocm-7.0.0
+  srun singularity exec "$SIF" conda-python-distributed train.py
+
+More directories inside:
+  export SINGULARITY_BIND=SOURCE:TARGET
+
+Contents: vllm 0.11.2
+
+Image: docker://rocm/vllm:rocm7.0.0_vllm_0.11.2_20251210@sha256:e7f02dd2ce3824959658bc0391296f6158638e3ebce164f6c019c4eca8150ec7
+Installed again by: sifmod install vLLM-0.11.2-rocm-7.0.0.yaml
+Quirks of this image or site:
+  rocm-7-gdr-level: no NCCL_NET_GDR_LEVEL with ROCm 7 (no NCCL_NET_GDR_LEVEL)
+    Jobs on several nodes hang when it is set, whatever its value; RCCL finds the right one itself. (https://github.com/lumi-ai-factory/laifs-container-recipes/issues/30)
+More information:
+  https://docs.vllm.ai
+]==])
+whatis("Description: vLLM for AMD's Instinct MI300 and later, in AMD's container.")
+whatis("Keywords: vLLM, LLM, inference, machine learning, deep learning")
+whatis("Category: ai")
+whatis("License: Apache-2.0")
+whatis("URL: https://docs.vllm.ai")
+if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
+   extensions("vllm/0.11.2")
+end
+
+if mode() == "load" or mode() == "unload" or mode() == "show" then
+   local run = loadfile(root .. "/share/module.lua")
+   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install vLLM-0.11.2-rocm-7.0.0.yaml" .. " installs it") end
+   run() {
+      key = "vLLM",
+      root = root,
+      runtime = "singularity",
+      reinstall = "sifmod install vLLM-0.11.2-rocm-7.0.0.yaml",
+      image = { -- the first that exists
+         root .. "/vLLM-0.11.2-rocm-7.0.0.sif",
+         "/appl/local/containers/easybuild-sif-images/vLLM-0.11.2-rocm-7.0.0.sif",
+      },
+      image_variables = { "SIF", "SIFVLLM" },
+      binds = {
+         { root .. "/runscripts:/runscripts:ro" },
+         { "/var/spool/slurmd", optional = true },
+         { "/opt/cray", optional = true },
+         { "/usr/lib64/libcxi.so.1", optional = true },
+         { "/pfs", optional = true },
+         { "/scratch", optional = true },
+         { "/projappl", optional = true },
+         { "/project", optional = true },
+         { "/flash", optional = true },
+         { "/appl", optional = true },
+      },
+      flags = {},
+      path_inside = {
+         "/runscripts",
+      },
+      env_inside = {
+         LD_PRELOAD = "",
+         PIP_USER = "0",
+         PYTHONNOUSERSITE = "1",
+         PYTHONPATH = "",
+         WITH_CONDA = "true",
+      },
+      env = {
+         RUNSCRIPTS = root .. "/runscripts",
+         RUNSCRIPTSVLLM = root .. "/runscripts",
+         WITH_CONDA = "true",
+         CONTAINERROOT = root,
+         EBROOTVLLM = root,
+         EBVERSIONVLLM = "0.11.2",
+      },
+   }
+end

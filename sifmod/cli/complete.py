@@ -1,0 +1,171 @@
+"""What TAB offers: installed modules, easyconfigs, their variants, sites and files.
+
+It answers within a tenth of a second and never with an error: no pydantic is imported, receipts are not read, and
+settings are parsed only where there are some.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+from sifmod.errors import SifmodError
+
+if TYPE_CHECKING:
+    from sifmod.config.site import Site
+
+
+def completing(command: click.Command, verb: str) -> click.Command:
+    """The verb that is being completed, its parameters with the words that fit them."""
+    for name, inner in command.commands.items() if isinstance(command, click.Group) else ():
+        completing(inner, f"{verb} {name}")
+    for parameter in command.params:
+        metavar = parameter.metavar or ""
+        if find := _WORDS.get(f"{verb} {parameter.name}", _WORDS.get(parameter.name or "")):
+            parameter.type = _Words(find, files="FILE" in metavar)
+        elif "FILE" in metavar or "DIR" in metavar:
+            parameter.type = click.Path(file_okay="FILE" in metavar)
+    return command
+
+
+class _Words(click.types.StringParamType):
+    """A text for which a function knows words; files too, where the parameter may be one."""
+
+    def __init__(self, find: "_Find", *, files: bool) -> None:
+        self.find, self.files = find, files
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The words that begin so and were not given yet; the shell's own file names where there are none."""
+        given = ctx.params.get(param.name or "") or ()
+        words: list[str] = []
+        with suppress(SifmodError, OSError, ValueError):
+            words = [word for word in self.find(ctx, incomplete) if word.startswith(incomplete)]
+            words = [word for word in dict.fromkeys(words) if isinstance(given, str) or word not in given]
+        if not words and self.files:
+            return [CompletionItem(incomplete, type="file")]
+        return [CompletionItem(word) for word in words]
+
+
+_Find = Callable[[click.Context, str], Iterator[str]]
+
+
+def _live(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
+    from sifmod.tree.layout import Layout
+    from sifmod.tree.receipt import live_modules
+
+    return (str(module) for module, _ in live_modules(Layout(_prefix(ctx))))
+
+
+def _known(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
+    from sifmod.tree.layout import Layout
+    from sifmod.tree.receipt import known_modules
+
+    return (str(module) for module in known_modules(Layout(_prefix(ctx))))
+
+
+def _easyconfigs(ctx: click.Context, incomplete: str) -> Iterator[str]:
+    """Those of the working directory, by their file names, and those on the easyconfig path."""
+    from sifmod.config.find import SUFFIXES, easyconfigs
+
+    here = (entry.name for entry in os.scandir() if entry.name.endswith(SUFFIXES) and entry.is_file())
+    yield from sorted(name for name in here if incomplete.startswith(".") or not name.startswith("."))
+    yield from (path.name for path in easyconfigs(_robot_paths(ctx)))
+
+
+def _live_or_easyconfigs(ctx: click.Context, incomplete: str) -> Iterator[str]:
+    yield from _live(ctx, incomplete)
+    yield from _easyconfigs(ctx, incomplete)
+
+
+def _variants(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
+    """Those that the easyconfigs on the line state themselves, or in what they extend."""
+    from sifmod.config.find import find_easyconfig
+    from sifmod.config.yaml.parse import load_yaml
+
+    paths = _robot_paths(ctx)
+    # click leaves the words alone that stand before an option without its value
+    for name in ctx.args or ctx.params.get("easyconfigs") or filter(None, (ctx.params.get("name"),)):
+        path = find_easyconfig(name, paths)
+        for _ in range(8):  # as many files may extend each other
+            entries = load_yaml(path).node.entries
+            yield from entries["variants"].entries if "variants" in entries else ()
+            if "extends" not in entries:
+                break
+            text = str(entries["extends"].value)
+            path = beside if (beside := path.parent / text).exists() else find_easyconfig(text, paths)
+
+
+def _sites(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
+    from sifmod.config.find import shipped
+
+    for directory in (*_settings_directories(), shipped()):
+        yield from sorted(path.stem for path in (directory / "sites").glob("*.yaml"))
+
+
+_WORDS: dict[str, _Find] = {
+    "site": _sites,
+    "variant": _variants,
+    "install easyconfigs": _easyconfigs,
+    "check files": _easyconfigs,
+    "search pattern": _easyconfigs,
+    "site show name": _sites,
+    "show name": _live_or_easyconfigs,
+    "list pattern": _live,
+    "verify names": _live,
+    "uninstall names": _live,
+    "rollback name": _known,
+    "log modules": _known,
+}
+
+
+def _prefix(ctx: click.Context) -> Path:
+    """What the line, a variable or a settings file says; the site is made only where none of these does."""
+    from sifmod.config.prefix import quick_prefix
+
+    option = ctx.params.get("prefix")
+    if quick := quick_prefix(option, os.environ):
+        return Path(quick)
+    if not os.environ.get("SIFMOD_PREFIX") and (said := _settings("prefix")):
+        return Path(said[0])
+    return _site(ctx).prefix
+
+
+def _robot_paths(ctx: click.Context) -> tuple[Path, ...]:
+    """Where easyconfigs are looked for; a site file of one's own is read where there is one."""
+    from sifmod.config.find import shipped
+
+    said = ctx.params.get("robot_paths") or os.environ.get("SIFMOD_ROBOT_PATHS") or ""
+    if any((directory / "sites").is_dir() for directory in _settings_directories()):
+        return _site(ctx).robot_paths
+    texts = (*(part for part in said.split(":") if part), *_settings("robot_paths"))
+    return (*map(Path, texts), shipped())
+
+
+def _site(ctx: click.Context) -> "Site":
+    from sifmod.cli.context import load_context
+
+    return load_context({name: ctx.params.get(name) for name in ("site", "prefix", "robot_paths")}).site
+
+
+def _settings(key: str) -> tuple[str, ...]:
+    """What the settings files say of one key, the user's first."""
+    from sifmod.config.variables import expand_paths, texts
+    from sifmod.config.yaml.parse import load_yaml
+
+    machine, user = _settings_directories()
+    found: tuple[str, ...] = ()
+    for path in (user / "config.yaml", *sorted(machine.glob("*.yaml"), reverse=True)):
+        entries = load_yaml(path).node.entries if path.exists() else {}
+        nodes = [node for name in (key, f"{key}+") if (node := entries.get(name))]
+        found += tuple(str(text.value) for node in nodes for text in texts(expand_paths(node, os.environ)))
+    return found
+
+
+def _settings_directories() -> tuple[Path, Path]:
+    from sifmod.config.prefix import SITE_FILES, config_home
+
+    return Path(os.environ.get("SIFMOD_CONFIG_DIR") or SITE_FILES), config_home(os.environ) / "sifmod"

@@ -1,0 +1,91 @@
+"""Easyconfigs: drafted, imported, shown, found and checked."""
+
+from typing import Annotated, Any, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from sifmod.cli.outputs.error import Error, Problem
+from sifmod.cli.outputs.words import ModuleName, Notes, Path, Source, Variant
+
+
+class Drafted(TypedDict):
+    """A first easyconfig."""
+
+    path: Annotated[Path | None, Field(description="null with -o -")]
+    module: ModuleName
+    sif: Annotated[Path, Field(description="the image that was looked at")]
+    text: str
+
+
+class Imported(TypedDict):
+    """An easyconfig made from another tool's file."""
+
+    source: Source
+    path: Annotated[Path, Field(description="of the easyconfig")]
+    module: ModuleName
+    notes: Notes
+
+
+class NotImportedError(Error):
+    """A file of which no easyconfig was made."""
+
+    source: Source
+    notes: Notes
+
+
+class ShownEasyconfig(TypedDict):
+    """An easyconfig with all that is merged into it."""
+
+    path: Path
+    variant: Variant | None
+    keys: Annotated[dict[str, Any], Field(description="as `sifmod schema` describes them")]
+
+
+class Offered(TypedDict):
+    """A module that an easyconfig can install."""
+
+    variant: Variant | None
+    module: ModuleName
+    accelerator: str
+    name: NotRequired[str]
+    version: NotRequired[Annotated[str, Field(description="of the easyconfig, without its versionsuffix")]]
+    versionsuffix: NotRequired[str]
+    description: NotRequired[str]
+    contents: NotRequired[Annotated[dict[str, str], Field(description="packages in the image, with versions")]]
+    sources: NotRequired[list[str]]
+    public: NotRequired[Annotated[bool, Field(description="whether a source is on a network")]]
+    available: NotRequired[Annotated[str | None, Field(description="where the image is, when it is not public")]]
+
+
+class Found(TypedDict):
+    """An easyconfig that fits the words."""
+
+    path: Path
+    variants: list[Offered]
+    problems: NotRequired[list[Problem]]
+
+
+class CheckedModule(TypedDict):
+    """A variant of an easyconfig that can be installed."""
+
+    module: ModuleName
+    variant: Variant | None
+    rendered: Annotated[int, Field(description="files")]
+
+
+class Checked(TypedDict):
+    """A file that can be used."""
+
+    path: Path
+    modules: list[CheckedModule]
+    problems: list[Problem]
+    warnings: list[Problem]
+
+
+class CheckError(Error):
+    """A file that cannot be used."""
+
+    path: Path
+    modules: list[CheckedModule]
+    warnings: list[Problem]

@@ -1,0 +1,93 @@
+"""The tree: what was verified, uninstalled, collected and logged."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from sifmod.cli.outputs.error import Error
+from sifmod.cli.outputs.installed import ModuleError
+from sifmod.cli.outputs.words import ModuleName, Number, Path, Sha256, Size, Time
+
+
+class Finding(TypedDict):
+    """One thing that is not as the receipt says."""
+
+    kind: Annotated[
+        Literal["missing", "changed", "unreadable", "added", "released", "moved"],
+        Field(description="added and released are the user's doing, and no fault"),
+    ]
+    path: Path
+    expected: str
+    found: str
+
+
+class Verified(TypedDict):
+    """A module, compared with its receipt."""
+
+    module: ModuleName
+    findings: list[Finding]
+
+
+class Signed(TypedDict):
+    """An image that owners of known keys have signed."""
+
+    module: Annotated[ModuleName | None, Field(description="null for a file")]
+    path: Path
+    signers: Annotated[list[str], Field(description="fingerprint and name")]
+
+
+class SignatureError(Error):
+    """An image without a good signature over all of it."""
+
+    module: ModuleName | None
+    path: Path
+    signers: list[str]
+
+
+Kind = Literal["generation", "image", "download", "remains of a run"]
+
+
+class Collected(TypedDict):
+    """What `gc` looks at."""
+
+    kind: Kind
+    module: Annotated[ModuleName | None, Field(description="of a generation")]
+    generation: Number | None
+    size: Annotated[Size | None, Field(description="bytes; of an image or a download")]
+    path: Path
+    keep: Annotated[str | None, Field(description="why it stays; null: it goes")]
+    removed: Annotated[bool, Field(description="by this run")]
+
+
+class UninstalledModule(TypedDict):
+    """A module that is out of sight."""
+
+    module: ModuleName
+    generation: Annotated[Number | None, Field(description="that was live; null: it was uninstalled before")]
+    user_software: Annotated[Path | None, Field(description="what the user added, which stays")]
+
+
+class Uninstalled(TypedDict):
+    """What `uninstall` did."""
+
+    uninstalled: list[UninstalledModule | ModuleError]
+    purged: Annotated[list[Collected], Field(description="with --purge: what was looked at to free space")]
+
+
+class Logged(TypedDict):
+    """One change of the tree."""
+
+    time: Time
+    user: str
+    uid: int
+    login: Annotated[str | None, Field(description="who logged in, where that is another user")]
+    host: str
+    sifmod: Annotated[str, Field(description="version")]
+    command: str
+    what: Annotated[str, Field(description="installed, rendered, restored, rolled back, uninstalled, removed, fetched")]
+    module: Annotated[ModuleName | None, Field(description="null for an image or a download by itself")]
+    generation: Annotated[Number | None, Field(description="that is live now")]
+    before: Annotated[Number | None, Field(description="the generation that was live, or was removed")]
+    sha256: Annotated[Sha256 | None, Field(description="of the image")]
+    size: Annotated[Size | None, Field(description="bytes that came or went")]

@@ -1,0 +1,65 @@
+"""Which verb prints what, and the JSON Schema of it."""
+
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from sifmod.cli.outputs.easyconfig import (
+    Checked,
+    CheckError,
+    Drafted,
+    Found,
+    Imported,
+    NotImportedError,
+    ShownEasyconfig,
+)
+from sifmod.cli.outputs.error import Error
+from sifmod.cli.outputs.image import Fetched, FetchedOfSeveral, NotFetchedError, ShownImage
+from sifmod.cli.outputs.installed import (
+    DryRun,
+    EasyconfigError,
+    FetchedFor,
+    InstallDone,
+    Installed,
+    Listed,
+    Reapplied,
+    ReappliedError,
+)
+from sifmod.cli.outputs.machine import DetectedSite, Diagnosis, NewSite, OriginOfKey, ShownSite
+from sifmod.cli.outputs.tree import Collected, Logged, SignatureError, Signed, Uninstalled, Verified
+
+# what each verb prints where it succeeds; where it fails as a whole, an Error
+OUTPUTS: dict[str, Any] = {
+    "install": (
+        list[InstallDone | EasyconfigError]
+        | list[DryRun | EasyconfigError]
+        | list[FetchedFor | EasyconfigError]
+        | list[Reapplied | ReappliedError]
+    ),
+    "fetch": Fetched | list[FetchedOfSeveral | NotFetchedError],
+    "new": Drafted,
+    "import": list[Imported | NotImportedError],
+    "list": list[Listed],
+    "show": Installed | ShownEasyconfig | list[OriginOfKey] | ShownImage,
+    "search": list[Found],
+    "verify": list[Verified] | list[Signed | SignatureError],
+    "uninstall": Uninstalled,
+    "rollback": Installed,
+    "log": list[Logged],
+    "gc": list[Collected],
+    "check": list[Checked | CheckError],
+    "config show": list[OriginOfKey],
+    "site show": ShownSite,
+    "site detect": DetectedSite,
+    "site new": NewSite,
+    "doctor": list[Diagnosis],
+}
+
+
+def output_schema(verb: str) -> dict[str, Any]:
+    """The schema (JSON Schema 2020-12) of what a verb prints with `--json`; raises KeyError for one without."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"sifmod {verb} --json",
+        **TypeAdapter(OUTPUTS[verb] | Error).json_schema(),
+    }

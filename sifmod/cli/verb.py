@@ -1,0 +1,185 @@
+"""What `--help` says of a verb: two examples first, then what it does, and its options by what they are about."""
+
+from typing import Any
+
+import click
+
+# verb → command, and what it is for; each of them is typed in tests/cli/test_help.py
+EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
+    "": (
+        ("sifmod doctor", "what this machine has, and what is missing"),
+        ("sifmod search pytorch", "which modules there are to install"),
+        ("sifmod install NAME", "install one, and print the commands that load it"),
+    ),
+    "install": (
+        ("sifmod install PyTorch-2.2.0.yaml", "the variant for this machine"),
+        ("sifmod install --dry-run PyTorch-2.2.0.yaml", "what that would do"),
+    ),
+    "fetch": (
+        ("sifmod fetch docker://docker.io/library/busybox:1.36", "into the store"),
+        ("sifmod fetch -o my.sif oras://ghcr.io/owner/image:1.0", "into a file"),
+    ),
+    "new": (
+        ("sifmod new docker://docker.io/pytorch/pytorch:2.2.0-cuda12.1-cudnn8-runtime", ""),
+        ("sifmod new -o - my.sif", "to the screen; of an image of yours"),
+    ),
+    "import": (
+        ("sifmod import PyTorch-2.7.1-rocm.eb", "one file of another tool"),
+        ("sifmod import registry -o easyconfigs", "all that are below a directory"),
+    ),
+    "list": (("sifmod list", "all modules"), ("sifmod list pytorch", "those with this in their name")),
+    "show": (
+        ("sifmod show PyTorch/2.2.0", "an installed module"),
+        ("sifmod show --origins PyTorch-2.2.0.yaml", "where each value comes from"),
+    ),
+    "search": (
+        ("sifmod search pytorch 2.4 rocm", "all of these words match"),
+        ("sifmod search cuda 12.4 torch", "a version of what is in the image"),
+    ),
+    "verify": (
+        ("sifmod verify", "all modules"),
+        ("sifmod verify --signature my.sif", "who signed an image"),
+    ),
+    "uninstall": (
+        ("sifmod uninstall PyTorch/2.2.0", "`rollback` brings it back"),
+        ("sifmod uninstall --purge PyTorch/2.2.0", "and free its space at once"),
+    ),
+    "rollback": (
+        ("sifmod rollback PyTorch/2.2.0", "to the generation before"),
+        ("sifmod rollback PyTorch/2.2.0 --to 3", "to this one"),
+    ),
+    "log": (("sifmod log", "every change"), ("sifmod log PyTorch", "those of the modules with this name")),
+    "gc": (("sifmod gc", "what would go, and why the rest stays"), ("sifmod gc --yes", "remove it")),
+    "check": (
+        ("sifmod check PyTorch-2.2.0.yaml", "an easyconfig"),
+        ("sifmod check ~/.config/sifmod/config.yaml", "a file of settings"),
+    ),
+    "schema": (
+        ("sifmod schema > easyconfig.schema.json", "for an editor"),
+        ("sifmod schema | less", "to read it"),
+    ),
+    "config": (
+        ("sifmod config show", "every setting"),
+        ("sifmod config show --site lumi-g", "as on another machine"),
+    ),
+    "config show": (
+        ("sifmod config show", "every setting"),
+        ("sifmod config show --site lumi-g", "as on another machine"),
+    ),
+    "site": (
+        ("sifmod site show", "what is true of this machine"),
+        ("sifmod site new hilltop", "write it down as a first site file"),
+    ),
+    "site detect": (
+        ("sifmod site detect", "the name of this machine's site"),
+        ("sifmod site detect --json", "and what it was recognised by"),
+    ),
+    "site show": (
+        ("sifmod site show", "of this machine"),
+        ("sifmod site show lumi-g", "of another one"),
+    ),
+    "site new": (
+        ("sifmod site new hilltop", "among your settings"),
+        ("sifmod site new hilltop -o -", "to the screen"),
+    ),
+    "doctor": (
+        ("sifmod doctor", "this machine"),
+        ("sifmod doctor --runtime singularity", "with another runtime"),
+    ),
+    "init": (
+        ('eval "$(sifmod init bash)"', "in this shell"),
+        ("sifmod init bash >> ~/.bashrc", "in every new one"),
+    ),
+}
+# an option's parameter → what it is about; any other one is about how something is done
+TITLES = {
+    **dict.fromkeys(
+        ("variant", "source", "fetch", "module_only", "installed", "arch", "sha256", "version", "origins", "signature"),
+        "What",
+    ),
+    **dict.fromkeys(("name", "to", "days", "now", "rollbacks", "purge", "keys"), "What"),
+    **dict.fromkeys(("prefix", "site", "output"), "Where"),
+    **dict.fromkeys(("robot_paths", "image_dirs", "accelerator", "runtime", "module_syntax"), "Where"),
+    **dict.fromkeys(("dry_run_short", "dry_run", "extended_dry_run", "quiet", "as_json"), "Output"),
+}
+ORDER = ("What", "Where", "How", "Output")
+_OF_THE_SITE = ("robot_paths", "image_dirs", "accelerator", "runtime", "module_syntax")
+_IN_FULL = ("install", "config show")  # whose help explains the options of _OF_THE_SITE
+
+
+def words(ctx: click.Context) -> str:
+    """The verb as it is typed: `install`, `site show`; empty for sifmod itself."""
+    return ctx.command_path.partition(" ")[2]
+
+
+class Verb(click.Command):
+    """A command with its help in this form."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Usage, examples, text, options."""
+        self.format_usage(ctx, formatter)
+        write_examples(words(ctx), formatter)
+        self.format_help_text(ctx, formatter)
+        self.format_options(ctx, formatter)
+        self.format_epilog(ctx, formatter)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What, where, how, output."""
+        write_options(self, ctx, formatter)
+
+
+class VerbGroup(Verb, click.Group):
+    """A verb of several words: `site show`, `site new`."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands, then the options."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(200)) for name, each in self.commands.items()])
+        write_options(self, ctx, formatter)
+
+
+def explained(command: click.Command) -> Verb:
+    """The same command, with its help in this form."""
+    settings: dict[str, Any] = {
+        "name": command.name,
+        "callback": command.callback,
+        "params": command.params,
+        "help": command.help,
+        "context_settings": command.context_settings,
+    }
+    if isinstance(command, click.Group):
+        return VerbGroup(commands=[explained(each) for each in command.commands.values()], **settings)
+    return Verb(**settings)
+
+
+def write_examples(verb: str, formatter: click.HelpFormatter, title: str = "Examples") -> None:
+    """The commands that show a verb, each with what it is for."""
+    if examples := EXAMPLES.get(verb):
+        with formatter.section(title):
+            width = max(len(command) for command, text in examples if text)
+            for command, text in examples:
+                formatter.write(f"  {command.ljust(width)}  {text}".rstrip() + "\n")
+
+
+def write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """The options by what they are about; those of a site in one row where another verb explains them."""
+    for title, rows in option_groups(command, ctx):
+        with formatter.section(title):
+            formatter.write_dl(rows)
+
+
+def option_groups(command: click.Command, ctx: click.Context) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Title, and the rows of its options: how each is spelled, and its text."""
+    found: dict[str, list[tuple[str, str]]] = {title: [] for title in ORDER}
+    short = []
+    for parameter in command.get_params(ctx):
+        if not isinstance(parameter, click.Option):
+            continue
+        if parameter.name in _OF_THE_SITE and words(ctx) not in _IN_FULL:
+            short.append(parameter.opts[0])
+        elif row := parameter.get_help_record(ctx):
+            title = "Output" if "--help" in parameter.opts else TITLES.get(parameter.name or "", "How")
+            found[title].append(row)
+    if short:
+        found["Where"].append((", ".join(short), "As `sifmod config show --help` says."))
+    return [(title, rows) for title, rows in found.items() if rows]

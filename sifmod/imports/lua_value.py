@@ -1,0 +1,88 @@
+"""What the expressions of a Lua modulefile are worth where nothing is run, and what that hangs on.
+
+What only a run could tell (the output of a program) is a hole in a text: a sign of Unicode's private area, which no
+file may hold.
+"""
+
+import re
+from dataclasses import dataclass
+
+HOLE = "\ue000"
+MAYBE = "\ue001"  # in front of a text that stands there on a condition that only a run could decide
+SOMEWHERE = "\ue002"  # the value of a variable of the environment that is taken to be set
+_UNKNOWN = re.compile(f"[{HOLE}{MAYBE}]")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The value of a variable of the environment: not set."""
+
+    name: str
+
+
+class Default(str):
+    """A text that stands for a variable of the environment that is not set: `os.getenv("X") or "text"`.
+
+    `whole` is false where the text is only a part of it.
+    """
+
+    variable: str
+    whole: bool
+
+    def __new__(cls, text: str, variable: str, *, whole: bool) -> "Default":
+        """The text, with what it hangs on."""
+        made = super().__new__(cls, text)
+        made.variable, made.whole = variable, whole
+        return made
+
+
+@dataclass
+class Table:
+    """A list."""
+
+    items: list["Value"]
+
+
+Value = str | float | bool | None | Environment | Table
+
+
+def text_of(value: Value) -> str:
+    """A value as `..` joins it; a hole for what is not known."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return value if isinstance(value, str) else HOLE
+
+
+def certain(value: Value) -> Value:
+    """A value without the signs of conditions in it."""
+    if isinstance(value, str):
+        return value.replace(MAYBE, "") if MAYBE in value else value
+    return Table([certain(item) for item in value.items]) if isinstance(value, Table) else value
+
+
+def is_certain(value: Value) -> bool:
+    """Whether no part of a value stands there on a condition that only a run could decide."""
+    if isinstance(value, Table):
+        return all(map(is_certain, value.items))
+    return not (isinstance(value, str) and MAYBE in value)
+
+
+def joined(values: tuple[Value, ...], text: str) -> str:
+    """The text that was made of the values, and hangs on what they hang on."""
+    variable = next((value.variable for value in values if isinstance(value, Default)), "")
+    return Default(text, variable, whole=False) if variable else text
+
+
+def truth(value: Value) -> bool | None:
+    """Whether a value counts as true; None where only a run could tell."""
+    if isinstance(value, str) and _UNKNOWN.search(value):
+        return None
+    return not (value is None or value is False or isinstance(value, Environment))
+
+
+def equal(left: Value, right: Value, wanted: bool) -> Value:
+    """Whether two values are equal, or are not; a hole where only a run could tell."""
+    left, right = (None if isinstance(value, Environment) else value for value in (left, right))
+    if any(isinstance(value, Table) or (isinstance(value, str) and _UNKNOWN.search(value)) for value in (left, right)):
+        return HOLE
+    return (left == right) is wanted

@@ -1,0 +1,129 @@
+"""What a Lua modulefile is called, what it says of itself, and the modules beside it that it names."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod.imports.budget import CannotImportError, Value
+from sifmod.imports.lua_calls import Read
+from sifmod.imports.lua_value import HOLE
+
+MODULES = ("load", "depends_on", "prereq", "always_load")
+_NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+
+
+@dataclass(frozen=True)
+class Naming:
+    """Where a module's name comes from: its path below `tree`, or what it says of itself by whatis.
+
+    Without a `tree` that is the directory two above each file: users load NAME/VERSION.lua as NAME/VERSION.
+    """
+
+    by_whatis: bool = False
+    tree: Path | None = None
+
+
+BY_PATH = Naming()
+
+
+class Place:
+    """What users type to load a modulefile, and the names of others beside it."""
+
+    def __init__(self, path: Path, naming: Naming) -> None:
+        path = Path(os.path.abspath(path))  # noqa: PTH100 (a link stays a link)
+        self.naming = naming
+        self.tree = Path(os.path.abspath(naming.tree)) if naming.tree else path.parent.parent  # noqa: PTH100
+        try:
+            *above, last = path.relative_to(self.tree).parts
+        except ValueError:
+            raise CannotImportError(f"is not below the module tree {naming.tree}") from None
+        self.version = last.removesuffix(".lua")
+        self.full_name = "/".join(above) or self.version  # as Lmod has it
+        self.name = above[-1] if above else self.version
+        self.alone = not above  # NAME.lua in the tree itself, which has no version
+        self.loaded_as = "/".join((*above, self.version))
+
+    def ours(self, spec: str) -> str:
+        """A module of the same tree by the name that it has here, which is the last two parts of its own."""
+        parts = spec.split("/")
+        if len(parts) > 2 and (self.tree / f"{spec}.lua").is_file():
+            return "/".join(parts[-2:])
+        return parts[-1] if len(parts) > 1 and any((self.tree / spec).glob("*.lua")) else spec
+
+
+def beside(read: Read, place: Place, name: str, notes: list[str]) -> dict[str, Value]:
+    """The modules that it conflicts with, those that it needs, and its family."""
+    own = (name, place.name, f"{place.name}/{place.version}")
+    conflicts, needed = list[str](), list[str]()
+    family = ""
+    for call in read.calls:
+        if call.function == "conflict":
+            conflicts += [one for one in map(place.ours, map(str.strip, call.texts)) if one not in own]
+        elif call.function in MODULES:
+            runtimes = [text for text in call.texts if re.search("singularity|apptainer", text, re.IGNORECASE)]
+            others = [place.ours(text) for text in map(str.strip, call.texts) if text not in runtimes]
+            needed += others
+            if others and not call.sure:
+                notes.append(f"line {call.line}: {call.function} hangs on a condition, and is taken without it")
+            if runtimes:
+                notes.append(f"{call.function}: the runtime is the one of the site")
+        elif call.function == "family" and call.texts:
+            family = family or call.texts[0]
+    keys = _listed("conflict", conflicts, notes) | _listed("depends_on", needed, notes)
+    return keys | ({"family": family} if family else {})
+
+
+def _listed(key: str, items: list[str], notes: list[str]) -> dict[str, Value]:
+    good = list[str]()
+    for item in dict.fromkeys(items):
+        if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+/-]*", item) and ".." not in item:
+            good.append(item)
+        else:
+            notes.append(f"{key}: {item[:60].replace(HOLE, '?')!r} is no module's name")
+    return {key: tuple(good)} if good else {}
+
+
+def described(read: Read, place: Place, notes: list[str]) -> dict[str, Value]:
+    """Name, version, and what the module says about itself; raises CannotImportError where it has no version."""
+    whatis = [text for call in read.calls if call.function == "whatis" for text in call.texts if HOLE not in text]
+    text = next((call.texts[0] for call in read.calls if call.function == "help" and call.texts), "")
+    said = {key.strip(): value.strip() for key, colon, value in (line.partition(":") for line in whatis) if colon}
+    name, version = _named(said, place, notes)
+    for key, value in (("Name", name), ("Version", version)):
+        if said.get(key) == value:
+            del said[key]
+    body, urls = _sections(text.replace(HOLE, "?"))
+    keys: dict[str, Value] = {"name": name, "version": version, "description": body or said.get("Description", "")}
+    if (homepage := said.pop("URL", said.pop("Home page", ""))).startswith(("http://", "https://")):
+        keys["homepage"] = homepage
+    said.pop("Description", None)
+    rest = tuple(f"{key}: {' '.join(value.split())}" for key, value in said.items() if value)
+    others = tuple(url for url in urls if not url.endswith(str(keys.get("homepage", "-"))))
+    keys |= {"whatis": rest} if rest else {}
+    return keys | ({"docurls": others} if others else {})
+
+
+def _named(said: Mapping[str, str], place: Place, notes: list[str]) -> tuple[str, str]:
+    name, version = said.get("Name", ""), said.get("Version", "")
+    if place.naming.by_whatis:
+        name = name if _NAMED.fullmatch(name) else place.name
+        return name, version if _NAMED.fullmatch(version) else place.version
+    if place.alone and not _NAMED.fullmatch(version):
+        raise CannotImportError(f"is loaded as {place.loaded_as}, without a version, which a module of sifmod has")
+    name, version = place.name, version if place.alone else place.version
+    if place.loaded_as != f"{name}/{version}":
+        notes.append(f"name: {name}/{version} here, for a name has two parts; it was loaded as {place.loaded_as}")
+    return name, version
+
+
+def _sections(text: str) -> tuple[str, tuple[str, ...]]:
+    """The body of the section `Description` (all of it where there are none), and the lines with URLs of the rest."""
+    parts = re.split(r"^([A-Z][A-Za-z ]{0,40})\n={3,}\n", text, flags=re.MULTILINE)
+    if len(parts) < 3:
+        return text.strip(), ()
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+    body = sections.pop("Description", "").strip()
+    lines = (" ".join(line.strip(" -*\t").split()) for rest in sections.values() for line in rest.splitlines())
+    return body, tuple(line for line in lines if "://" in line)

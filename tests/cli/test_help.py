@@ -1,0 +1,143 @@
+"""`--help`: examples that can be typed, and options by what they are about; TAB offers what there is."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.shell_completion import BashComplete
+
+from plans import plan, publish
+from sifmod.cli.main import VERBS, cli, run
+from sifmod.cli.verb import EXAMPLES, ORDER
+from sifmod.config.name import ModuleName
+from support.command import ROOT
+
+SIFMOD = ROOT / ".venv" / "bin" / "sifmod"
+
+
+def verbs() -> list[str]:
+    """Each verb as it is typed; those of two words too."""
+    found = []
+    with click.Context(cli) as context:
+        for name in VERBS:
+            command = cli.get_command(context, name)
+            found += [name, *(f"{name} {inner}" for inner in getattr(command, "commands", ()))]
+    return found
+
+
+@pytest.mark.parametrize("verb", verbs())
+def test_help_begins_with_two_examples(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([*verb.split(), "--help"]) == 0
+    out = capfd.readouterr().out
+    assert out.startswith(f"Usage: sifmod {verb} ")
+    assert out.index("Examples:\n") < min(out.index(f"\n{title}:\n") for title in ORDER if f"\n{title}:\n" in out)
+    assert len(EXAMPLES[verb]) >= 2
+    assert all(f"  {command}" in out for command, _ in EXAMPLES[verb])
+    assert max(map(len, out.splitlines())) <= 90
+
+
+@pytest.mark.parametrize("example", [command for examples in EXAMPLES.values() for command, _ in examples])
+def test_an_example_can_be_typed(example: str) -> None:
+    found = shlex.split(example.removeprefix('eval "$(').removesuffix(')"'))
+    program, verb, *left = found[: next((n for n, word in enumerate(found) if word in ("|", ">", ">>")), None)]
+    with click.Context(cli) as context:
+        command = cli.get_command(context, verb)
+    if isinstance(command, click.Group):
+        command = command.commands[left.pop(0)]
+    assert program == "sifmod"
+    assert command is not None
+    command.make_context(verb, left)  # raises UsageError
+
+
+def test_sifmod_alone_leads_to_three_commands(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    shown = capfd.readouterr().err.splitlines()
+    at = shown.index("Begin with:")
+    assert [line.split("  ")[1].split()[1] for line in shown[at + 1 : at + 4]] == ["doctor", "search", "install"]
+    assert at < shown.index("Commands:")
+    tutorial = Path(sys.prefix, "share", "doc", "sifmod", "tutorial.md")
+    assert (f"  {tutorial}" in shown) is tutorial.exists()
+
+
+def offered(line: str) -> list[str]:
+    """What TAB offers at the end of a line; `file` and `dir` are for the shell to go on with."""
+    *args, incomplete = line.split(" ")[1:]
+    items = BashComplete(cli, {}, "sifmod", "_SIFMOD_COMPLETE").get_completions(args, incomplete)
+    return [item.value if item.type == "plain" else item.type for item in items]
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A prefix with two modules, of which one is live; one's own easyconfig in the working directory."""
+    prefix = tmp_path / "prefix"
+    publish(plan(prefix=str(prefix)))
+    publish(plan(prefix=str(prefix), module=ModuleName("PyTorch", "2.3.0")))
+    (prefix / "software" / "PyTorch" / "2.3.0").unlink()
+    (tmp_path / "Mine-1.yaml").write_text("extends: PyTorch-2.2.0.yaml\nvariants: {own: {}}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SIFMOD_CONFIG_DIR")
+    monkeypatch.setenv("SIFMOD_PREFIX", str(prefix))
+    return prefix
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("sifmod uninstall ", ["PyTorch/2.2.0-rocm-5.6.1"]),
+        ("sifmod uninstall PyTorch/2.2.0-rocm-5.6.1 ", []),
+        ("sifmod rollback P", ["PyTorch/2.2.0-rocm-5.6.1", "PyTorch/2.3.0"]),
+        ("sifmod install M", ["Mine-1.yaml"]),
+        ("sifmod install PyTorch-2.2.0.", ["PyTorch-2.2.0.yaml"]),
+        ("sifmod install ./", ["file"]),
+        ("sifmod show PyTorch/", ["PyTorch/2.2.0-rocm-5.6.1"]),
+        ("sifmod install PyTorch-2.2.0.yaml --variant ", ["rocm", "cuda", "cpu"]),
+        ("sifmod install Mine-1.yaml --variant ", ["own", "rocm", "cuda", "cpu"]),
+        ("sifmod install --variant ", []),
+        ("sifmod install --site lumi", ["lumi-c", "lumi-g"]),
+        ("sifmod site show lumi-g", ["lumi-g"]),
+        ("sifmod install --prefix ", ["dir"]),
+        ("sifmod new -o ", ["file"]),
+        ("sifmod install --accelerator r", ["rocm"]),
+    ],
+)
+@pytest.mark.usefixtures("installed")
+def test_tab_offers(line: str, expected: list[str]) -> None:
+    assert offered(line) == expected
+
+
+def test_tab_reads_settings_and_survives_broken_ones(own_home: Path, installed: Path) -> None:
+    settings = own_home / ".config" / "sifmod" / "config.yaml"
+    settings.parent.mkdir(parents=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SIFMOD_PREFIX")
+        settings.write_text(f"prefix: {installed}\nrobot_paths: [{installed.parent}]\n")
+        patch.chdir("/")
+        assert offered("sifmod list ") == ["PyTorch/2.2.0-rocm-5.6.1"]
+        assert offered("sifmod check M") == ["Mine-1.yaml"]
+        (settings.parent / "sites").mkdir()
+        (settings.parent / "sites" / "hill.yaml").write_text(f"name: hill\nrobot_paths: [{installed.parent}]\n")
+        assert offered("sifmod check --site hill M") == ["Mine-1.yaml"]
+        assert offered("sifmod install --site hi") == ["hill"]
+        settings.write_text("prefix: [")
+        assert offered("sifmod list ") == []
+
+
+SHELLS = {
+    "bash": 'COMP_WORDS=(sifmod uninstall Py); COMP_CWORD=2; _sifmod_completion sifmod; echo "${COMPREPLY[@]}"',
+    "fish": "complete -C 'sifmod uninstall Py'",
+    # what a key would do needs a terminal; the words come the same way
+    "zsh": "env COMP_WORDS='sifmod uninstall Py' COMP_CWORD=2 _SIFMOD_COMPLETE=zsh_complete sifmod | sed -n 2p",
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_tab_in_a_shell(shell: str, installed: Path) -> None:
+    load = "_SIFMOD_COMPLETE=fish_source sifmod | source" if shell == "fish" else f'eval "$(sifmod init {shell})"'
+    start = "autoload -Uz compinit; compinit -D; " if shell == "zsh" else ""
+    environment = {"PATH": f"{SIFMOD.parent}:/usr/bin:/bin", "HOME": str(installed), "SIFMOD_PREFIX": str(installed)}
+    script = f"{start}{load}\n{SHELLS[shell]}"
+    result = subprocess.run([shell, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert (result.stdout, result.stderr, result.returncode) == ("PyTorch/2.2.0-rocm-5.6.1\n", "", 0)

@@ -1,0 +1,73 @@
+"""scripts/build-demo-image: which index gives torch, so that nobody downloads CUDA to see a demo."""
+
+import io
+import os
+import socket
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.command import ROOT
+from support.web import Web, answer
+
+HTML = {"Content-Type": "text/html"}
+TAGS = f"cp311-cp311-manylinux_2_17_{os.uname().machine}"
+
+
+def asked(index: str) -> tuple[str, str]:
+    """What the script would tell pip, and what it says."""
+    command = (ROOT / "scripts" / "build-demo-image", "--index")
+    environment = {**os.environ, "DEMO_TORCH_INDEX": index, "no_proxy": "*"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout, done.stderr
+
+
+def offer(web: Web, place: str, version: str) -> str:
+    """An index with one wheel of torch, which is empty; its URL."""
+    name, data = f"torch-{version}-{TAGS}.whl", io.BytesIO()
+    with zipfile.ZipFile(data, "w") as wheel:
+        about = f"torch-{version}.dist-info"
+        wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\n")
+        wheel.writestr(f"{about}/RECORD", "")
+    quoted = f"/{place}/torch/{name.replace('+', '%2B')}"
+    page = f'<a href="{quoted}">{name}</a>\n'
+    web.answers |= {f"/{place}/torch/": answer(200, page.encode(), HTML), quoted: answer(200, data.getvalue(), {})}
+    return web.url(f"/{place}", "127.0.0.1")
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    """A server on the loopback address."""
+    started = Web()
+    started.start()
+    yield started
+    started.stop()
+
+
+def test_a_cpu_build_is_preferred_to_what_pip_is_configured_for(tmp_path: Path, web: Web) -> None:
+    configured, cpu = offer(web, "configured", "2.13.0"), offer(web, "cpu", "2.13.0+cpu")
+    option, said = asked(cpu)
+    assert (option, said) == (f"--extra-index-url {cpu}\n", "")
+    pip = f"{sys.executable} -m pip -qq download --no-deps --only-binary=:all: --python-version 3.11 {option.strip()}"
+    environment = {"PATH": os.environ["PATH"], "PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": configured}
+    subprocess.run([*pip.split(), "-d", str(tmp_path / "got"), "torch==2.13.0"], env=environment, check=True)
+    assert [path.name for path in (tmp_path / "got").iterdir()] == [f"torch-2.13.0+cpu-{TAGS}.whl"]
+
+
+def test_an_index_without_one_is_left_alone(web: Web) -> None:
+    option, said = asked(offer(web, "cuda", "2.13.0"))
+    assert option == ""
+    assert "no CPU build of torch from http://127.0.0.1" in said
+    assert asked("") == ("", "")
+
+
+def test_an_index_that_says_nothing_is_waited_for_shortly() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        option, said = asked(f"http://127.0.0.1:{silent.getsockname()[1]}")
+    assert option == ""
+    assert "within 5 s; asking pip's own index alone" in said

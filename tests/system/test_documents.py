@@ -1,0 +1,91 @@
+"""README and docs: every shell block is run as it stands there, or says before it why it is an illustration."""
+
+import json
+import os
+import re
+import shlex
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run as run_sifmod
+from support.command import BUILD, ROOT, run
+from support.images import Images, made
+from support.module_tool import ModuleTool
+from support.oci import Entry, layer, write_layout
+from support.registry import Registry
+
+PAGES = sorted(path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
+BLOCK = re.compile(
+    r"(?:^<!-- (?P<comment>.*?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
+)
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+
+
+def blocks(page: Path) -> list[str]:
+    """The shell blocks of a page that are run, in their order."""
+    found = [match for match in BLOCK.finditer(page.read_text()) if match["language"] == "sh"]
+    return [match["text"] for match in found if not (match["comment"] or "").startswith("illustration: ")]
+
+
+def test_every_block_has_a_language() -> None:
+    """So that a shell block cannot hide: `text` is no shell, and an illustration says why it is one."""
+    for page in PAGES:
+        languages = {match["language"] for match in BLOCK.finditer(page.read_text())}
+        assert languages <= {"sh", "text", "yaml", "python", "json"}, page
+
+
+@pytest.fixture
+def mirror(registry: Registry, images: Images) -> str:
+    """A mirror of Docker Hub and of registry.site, with small images under the names of the documents."""
+    programs = [Entry(f"opt/conda/bin/{name}", b"#!/bin/sh\n") for name in ("python", "python3", "pip", "torchrun")]
+    conda = images.tiny_layout("documents", entries=programs)
+    for name in ("pytorch/pytorch:2.2.0-cuda12.1-cudnn8-runtime", "library/python:3.12"):
+        registry.push_layout(conda, name)
+    registry.push_sif(images.tiny_sif, "ai/pytorch:2.2.0")
+    return registry.address
+
+
+def test_the_commands_of_the_documents(
+    mirror: str, tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Pages that name `sifmod` alone; one prefix for all of them, and a directory for each."""
+    settings = own_home / ".config" / "sifmod" / "config.yaml"
+    settings.parent.mkdir(parents=True)
+    mirrors = f"{{docker.io: [{mirror}], registry.site: [{mirror}]}}"
+    settings.write_text(f"prefix: {tmp_path}/prefix\naccelerator: none\nmirrors: {mirrors}\n")
+    for page in PAGES:
+        (tmp_path / page.stem).mkdir()
+        monkeypatch.chdir(tmp_path / page.stem)
+        for line in "".join(blocks(page)).splitlines() if page != TUTORIAL else ():
+            program, *words = map(os.path.expanduser, shlex.split(line, comments=True))
+            assert program == "sifmod", f"{page}: {line}"
+            code = run_sifmod(words)
+            captured = capfd.readouterr()
+            assert code == 0, f"{page}: {line}\n{captured.out}{captured.err}"
+
+
+def test_the_tutorial(lmod: ModuleTool, images: Images, shared_tmp: Path) -> None:
+    """Word by word in one shell; its image has Python, and an empty module in the place of PyTorch."""
+    clone = shared_tmp / "sifmod"
+    (clone / "build").mkdir(parents=True)
+    (clone / ".venv").symlink_to(ROOT / ".venv")
+    (clone / "build" / "pytorch-2.13.0-oci").symlink_to(made(BUILD / "tutorial.oci", partial(_layout, images)))
+    script = "\n".join((lmod.initialise, f"cd {clone}", "set -e", *blocks(TUTORIAL)))
+    environment = {**os.environ, "HOME": str(lmod.home), "SIFMOD_COMPRESSION": "lz4"}
+    step = run(("bash", "--norc", "-c", script), env=environment)
+    assert step.code == 0, step.stdout + step.stderr
+    assert "PyTorch/2.13.0-cpu: installed, generation 1" in step.stderr
+    assert [line for line in step.stdout.splitlines() if line in ("2", "4")] == ["2", "4"]
+    assert "MyTorch/1.0-cpu: generation 1 is live" in step.stderr
+    assert sorted(path.name for path in clone.iterdir()) == [".venv", "build"]
+
+
+def _layout(images: Images, to: Path) -> Path:
+    blobs = images.python_layout / "blobs"
+    index = json.loads((images.python_layout / "index.json").read_text())
+    manifest = json.loads((blobs / index["manifests"][0]["digest"].replace(":", "/")).read_text())
+    layers = [(blobs / one["digest"].replace(":", "/")).read_bytes() for one in manifest["layers"]]
+    torch = "opt/miniconda3/envs/pytorch/lib/python3.11/site-packages/torch.py"
+    return write_layout(to, [*layers, layer([Entry(torch, b"")])])
