@@ -343,21 +343,6 @@ def test_dry_runs_are_exact_and_change_nothing(
     assert "[R]" in capfd.readouterr().out
 
 
-def test_a_large_image_goes_to_the_home_directory_only_after_a_question(
-    tmp_path: Path, own_home: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "Far-1.yaml"
-    path.write_text("name: Far\nversion: '1'\nimage: {sources: ['docker://127.0.0.1:1/far:1']}\n")
-    before = disk_state(own_home)
-    assert run(["install", str(path)]) == 2
-    error = capfd.readouterr().err
-    assert "in your home directory, and there is no terminal to ask at; nothing was fetched" in error
-    assert "--yes" in error
-    assert not list(own_home.rglob("*.sif"))
-    assert not (own_home / ".local" / "share" / "sifmod").exists()
-    assert before.items() <= disk_state(own_home).items()
-
-
 def test_a_group_and_a_umask(easyconfig: Path, prefix: Path, own_home: Path) -> None:
     # one that is not the first, where this user has another
     group = "daemon" if os.geteuid() == 0 else grp.getgrgid(os.getgroups()[-1]).gr_name

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
+from sifmod.errors import FetchError
 from sifmod.image import fetch
 from sifmod.image.sources.kinds import local_files
 from sifmod.module.plan import ImagePlan
@@ -44,12 +45,14 @@ def test_the_size_is_that_of_the_first_source_that_can_work(
     assert announced_size(image(str(sif))) == 1000
     assert announced_size(image("/none.sif", str(sif))) == 1000
     assert announced_size(image("x.sif", image_dirs=("/none", str(tmp_path)))) == 1000
-    assert announced_size(image(docker, str(sif))) is None
+    assert announced_size(image(docker, str(sif))) == 1000
     assert announced_size(image(docker, str(sif), offline=True)) == 1000
     assert announced_size(image(docker, offline=True)) == 0
     assert announced_size(image(str(sif), link="reference")) == 0
-    assert announced_size(image(docker, link="reference")) is None
     assert announced_size(image(build=str(sif))) is None
+    assert announced_size(image("library://a/b/c:d", docker)) is None
+    with pytest.raises(FetchError, match="Connection refused"):
+        announced_size(image(docker, "/none.sif"))
 
 
 def test_the_size_of_a_layout_is_that_of_its_files(
