@@ -135,6 +135,7 @@ def test_offline_only_local_sources_are_tried(prefix: Prefix, mine: Path, images
     remote = (server.url("/x.sif"), f"docker://127.0.0.1:{server.server_address[1]}/x", "library://a/b/c")
     error = refused(prefix, plan(*remote, offline=True))
     assert error.message.count("not tried: it needs the network, and --offline was given") == len(remote)
+    mine.with_suffix(".def").write_text("Bootstrap: docker\n")
     build = refused(prefix, plan(build=mine.with_suffix(".def"), offline=True))
     assert "not tried: it needs the network" in build.message
     assert prefix.fetch(plan(*remote, mine, offline=True)).source == str(mine)
