@@ -317,6 +317,10 @@ def _compare(theirs: Did, ours: Did, plan: Plan, notes: str) -> Iterator[tuple[s
 def _words(command: tuple[str, ...]) -> tuple[str, ...]:
     """The command inside; what a shell inside would make of it where one is started for the place of the arguments."""
     words = command[2:]
+    if words[:2] == ("env", "-u"):  # ours, for an `env` in front of the original's runtime
+        words = words[1:]
+        while words[:1] == ("-u",):
+            words = words[2:]
     if words[:2] == ("sh", "-c") and '"$@"' in words[2]:
         done = subprocess.run(("sh", "-c", f"printf '%s\\1' {words[2]}", *words[3:]), capture_output=True, check=True)
         return tuple(done.stdout.decode().split("\1")[:-1])
