@@ -301,7 +301,7 @@ def _compare(theirs: Did, ours: Did, plan: Plan, notes: str) -> Iterator[tuple[s
             yield (
                 "command",
                 f"{name}: {their} {our}",
-                any(said in notes for said in (f"function {name} ", f"{name} hands", repr(name))),
+                any(said in notes for said in (f"function {name}", f"{name} hands", repr(name))),
             )
         elif not {their[1], their[1].rpartition("/images/")[2]} & set(plan.image.sources):
             yield "image", f"{their[1]} {plan.image.sources}", False
