@@ -81,7 +81,7 @@ def _hint(word: str, site: Site) -> str:
         lines.append(f"and {others} more: `sifmod search {shlex.quote(name)}`")
     match lines:
         case []:
-            return "`sifmod search PATTERN` lists what there is"
+            return "`sifmod search WORDS` lists what there is"
         case [only]:
             return f"did you mean {only}?"
         case several:

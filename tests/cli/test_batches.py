@@ -56,7 +56,7 @@ def test_an_install_of_several_goes_on_and_says_what_became_of_each(
     assert "/no/such.sif: cannot read" in gone["error"]
     assert (bad["exit_code"], bad["file"], bad["line"], bad["column"]) == (5, "Bad-1.yaml", 2, 10)
     assert (good["easyconfig"], good["module"], good["changed"]) == ("Good-1.yaml", "Good/1", False)
-    assert (missing["exit_code"], missing["hint"]) == (4, "`sifmod search PATTERN` lists what there is")
+    assert (missing["exit_code"], missing["hint"]) == (4, "`sifmod search WORDS` lists what there is")
     assert names(Layout(here / "prefix")) == before
 
 

@@ -74,7 +74,7 @@ def test_a_modules_name_gives_the_easyconfig_it_comes_of(word: str, meant: str, 
 
 def test_what_resembles_nothing(site: Site) -> None:
     for word in ("zzz", "", "x" * 5000, "a\0b"):
-        assert missing(word, site)[1] == "`sifmod search PATTERN` lists what there is"
+        assert missing(word, site)[1] == "`sifmod search WORDS` lists what there is"
 
 
 @pytest.mark.parametrize(
