@@ -67,6 +67,7 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
         ),
     ),
     'family("tools") family("others")': ({"family": "tools"}, ()),
+    'family("my-tools")': ({}, ("family: 'my-tools' is no name of one here",)),
     'load("singularity/3") depends_on("Apptainer")': (
         {},
         ("load: the runtime is the one of the site", "depends_on: the runtime is the one of the site"),
