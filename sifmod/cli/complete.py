@@ -109,9 +109,9 @@ def _sites(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG00
 _WORDS: dict[str, _Find] = {
     "site": _sites,
     "variant": _variants,
+    "variants": _variants,
     "install easyconfigs": _easyconfigs,
     "check files": _easyconfigs,
-    "search pattern": _easyconfigs,
     "site show name": _sites,
     "show name": _live_or_easyconfigs,
     "list pattern": _live,

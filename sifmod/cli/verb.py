@@ -94,7 +94,19 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 # an option's parameter → what it is about; any other one is about how something is done
 TITLES = {
     **dict.fromkeys(
-        ("variant", "source", "fetch", "module_only", "installed", "arch", "sha256", "version", "origins", "signature"),
+        (
+            "variant",
+            "variants",
+            "source",
+            "fetch",
+            "module_only",
+            "installed",
+            "arch",
+            "sha256",
+            "version",
+            "origins",
+            "signature",
+        ),
         "What",
     ),
     **dict.fromkeys(("name", "to", "days", "now", "rollbacks", "purge", "keys"), "What"),

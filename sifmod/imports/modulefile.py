@@ -36,8 +36,9 @@ def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
     read = read_lua(text, place.full_name, place.version)
     module = _taken(read)
     if not module.sources and (directories := _directories(read)):
-        read = read_lua(text, place.full_name, place.version, directories)  # as where the site's image is there
-        module = _taken(read)
+        there = read_lua(text, place.full_name, place.version, directories)  # as where the site's image is
+        if (found := _taken(there)).sources:
+            read, module = there, found
     for what in read.skipped:
         module.note(what)
     sources = _sources(module, read)
@@ -86,7 +87,7 @@ def _directories(read: Read) -> frozenset[str]:
 
 def _sources(module: Module, read: Read) -> tuple[str, ...]:
     """The image by its file name, for the site's image directories, and where the commands take it from."""
-    texts = [text for text in read.texts if len(text) < MOST]
+    texts = [text.strip() for text in read.texts if len(text) < MOST]
     named = [text for text in texts if SOURCE.fullmatch(text) and not _IMAGE_FILE.fullmatch(text)]
     if any(_IMAGE_FILE.fullmatch(text) for text in texts):  # any other URL is that of a page
         named = [text for text in named if not text.startswith("http") or text.endswith((".sif", ".simg"))]

@@ -40,7 +40,10 @@ class Machine:
         (root / "tree").mkdir()
 
     def _path(self, path: str | Path) -> Path:
-        return Path(f"{self.root}{path}") if str(path).startswith(("/dev", "/proc", "/sys")) else Path(path)
+        of_the_machine = str(path).startswith(("/dev", "/proc", "/sys")) and not str(path).startswith(
+            f"{self.root.parent}/"
+        )
+        return Path(f"{self.root}{path}") if of_the_machine else Path(path)
 
     def _access(self, path: str | Path, mode: int, **_: object) -> bool:
         return not mode & self.closed.get(str(path), 0)

@@ -119,7 +119,7 @@ def test_help_points_to_what_is_there(capfd: pytest.CaptureFixture[str]) -> None
     assert run(["--help"]) == 0
     out = capfd.readouterr().out
     assert "sifmod VERB --help" in out
-    assert "docs/" not in out
+    assert "docs/" not in out.replace(sys.prefix, "")
     assert run(["new", "--help"]) == 0
     out = capfd.readouterr().out
     assert "--compression" in out
@@ -172,7 +172,7 @@ def test_doctor_tells_of_spellings_that_differ(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_init_gives_a_shell_its_modules_and_completion(shell: str, tmp_path: Path) -> None:
+def test_init_gives_a_shell_its_modules(shell: str, tmp_path: Path) -> None:
     program = shutil.which(shell)
     assert program, f"{shell} is missing: run scripts/provision"
     prefix = tmp_path / "a prefix"
@@ -185,10 +185,6 @@ def test_init_gives_a_shell_its_modules_and_completion(shell: str, tmp_path: Pat
     result = subprocess.run([program, "-c", script], env=env, capture_output=True, text=True, check=False)
     assert result.stdout == f"module use {prefix}/modules\n"
     assert (result.returncode, result.stderr) == (0, "")
-    word = "inst" if shell == "fish" else "1"
-    words = {"_SIFMOD_COMPLETE": f"{shell}_complete", "COMP_WORDS": "sifmod inst", "COMP_CWORD": word}
-    completed = subprocess.run([SIFMOD], env={**env, **words}, capture_output=True, text=True, check=False)
-    assert "install" in completed.stdout
 
 
 def test_a_place_that_is_not_writable(

@@ -298,13 +298,17 @@ def _compare(theirs: Did, ours: Did, plan: Plan, notes: str) -> Iterator[tuple[s
     for name in theirs.commands.keys() | own:
         their, our = theirs.commands.get(name, ()), ours.commands.get(name, ())
         if their[:1] != our[:1] or _words(their) != _words(our):
-            yield "command", f"{name}: {their} {our}", f"function {name} " in notes or repr(name) in notes
+            yield (
+                "command",
+                f"{name}: {their} {our}",
+                any(said in notes for said in (f"function {name}", f"{name} hands", repr(name))),
+            )
         elif not {their[1], their[1].rpartition("/images/")[2]} & set(plan.image.sources):
             yield "image", f"{their[1]} {plan.image.sources}", False
     wanted = {str(bind) for bind in plan.binds}
     mine = {"/users/own"} & theirs.binds
     for bind in theirs.binds ^ (wanted | mine):
-        yield "bind", bind, bind in notes
+        yield "bind", bind, f":{bind.partition(':')[2]}'" in notes  # its source may be spelled with $HOME
     if not mine <= ours.binds:
         yield "bind", f"the user's own: {ours.binds}", False
     for directory in set(theirs.path) ^ {part.rstrip("/") for part in plan.path if part != "/runscripts"}:
@@ -317,6 +321,10 @@ def _compare(theirs: Did, ours: Did, plan: Plan, notes: str) -> Iterator[tuple[s
 def _words(command: tuple[str, ...]) -> tuple[str, ...]:
     """The command inside; what a shell inside would make of it where one is started for the place of the arguments."""
     words = command[2:]
+    if words[:2] == ("env", "-u"):  # ours, for an `env` in front of the original's runtime
+        words = words[1:]
+        while words[:1] == ("-u",):
+            words = words[2:]
     if words[:2] == ("sh", "-c") and '"$@"' in words[2]:
         done = subprocess.run(("sh", "-c", f"printf '%s\\1' {words[2]}", *words[3:]), capture_output=True, check=True)
         return tuple(done.stdout.decode().split("\1")[:-1])

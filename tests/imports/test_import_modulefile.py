@@ -306,7 +306,7 @@ def test_both_verbs_are_told(tmp_path: Path) -> None:
         ('local a = "oci:/d/x"', "oci:/d/x", "d", False) ,
         ('local a = "file:/d/x"', "file:/d/x", "d", False),
         ('local a = "/opt/d/x.sif"', "/opt/d/x.sif", "d", False),
-        ('local a = "x.sif"', "x.sif", "", False),
+        ('local a = " x.sif"', "x.sif", "", False),
         ('local a, b = "https://x.example/d/docs", "x.sif"', "x.sif", "", False),
     ],
 )  # fmt: skip
