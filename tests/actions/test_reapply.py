@@ -173,6 +173,23 @@ def test_what_cannot_be_done_is_told_and_the_rest_is_done(
     assert disk_state(prefix / "software/One") == before
 
 
+@pytest.mark.parametrize("fail_fast", [False, True])
+def test_one_that_fails_leaves_the_others_only_with_fail_fast(
+    prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], fail_fast: bool
+) -> None:
+    write(tmp_path / "etc-sifmod.d/own.yaml", "env: {FROM_SITE: new}\n")
+    with (tmp_path / "ec/One/One-1.0.yaml").open("a") as file:
+        file.write("sanity_check: {commands: ['false']}\n")
+    capfd.readouterr()
+    assert again("--json", *(["--fail-fast"] if fail_fast else [])) == 22
+    captured = capfd.readouterr()
+    one, two = json.loads(captured.out)
+    assert (one["exit_code"], two.get("exit_code")) == (22, 22 if fail_fast else None)
+    assert ("==   Two/1.0: not tried\n" in captured.err) is fail_fast
+    assert captured.err.count("error: ") == 1
+    assert generations(prefix) == ["1", "1" if fail_fast else "2"]
+
+
 def test_an_easyconfig_that_gives_another_module_now(
     prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
