@@ -109,6 +109,7 @@ def _sites(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG00
 _WORDS: dict[str, _Find] = {
     "site": _sites,
     "variant": _variants,
+    "variants": _variants,
     "install easyconfigs": _easyconfigs,
     "check files": _easyconfigs,
     "search pattern": _easyconfigs,
