@@ -36,7 +36,7 @@ def picture(values: list[tuple[str, float]], unit: str) -> str:
         top = MARGIN + LINE * number
         colour = "#b8c4cc" if label.startswith(PEERS) else "#2f6f8f"
         length = max(2.0, BARS * value / longest)
-        parts.append(f'<text x="{LABEL - 10}" y="{top + 16}" text-anchor="end">{escape(label)}</text>')
+        parts.append(f'<text x="{LABEL - 10}" y="{top + 16}" text-anchor="end">{escape(_short(label))}</text>')
         parts.append(f'<rect x="{LABEL}" y="{top + 3}" width="{length:.1f}" height="{LINE - 7}" fill="{colour}"/>')
         parts.append(f'<text x="{LABEL + length + 6:.1f}" y="{top + 16}">{value:g}</text>')
     parts.append(f'<text x="{LABEL}" y="{height - MARGIN}" class="unit">{escape(unit)}; shorter is better</text>')
@@ -45,6 +45,10 @@ def picture(values: list[tuple[str, float]], unit: str) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">\n<style>{style}</style>\n' + "\n".join(
         (f'<rect width="{width}" height="{height}" fill="#ffffff"/>', *parts, "</svg>\n")
     )
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= 72 else f"{label[:71]}…"
 
 
 if __name__ == "__main__":

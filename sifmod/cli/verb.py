@@ -56,7 +56,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "schema": (
         ("sifmod schema > easyconfig.schema.json", "for an editor"),
-        ("sifmod schema | less", "to read it"),
+        ("sifmod schema --output list", "what `list --json` prints"),
     ),
     "config": (
         ("sifmod config show", "every setting"),
@@ -92,28 +92,13 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
 }
 # an option's parameter → what it is about; any other one is about how something is done
-TITLES = {
-    **dict.fromkeys(
-        (
-            "variant",
-            "variants",
-            "source",
-            "fetch",
-            "module_only",
-            "installed",
-            "arch",
-            "sha256",
-            "version",
-            "origins",
-            "signature",
-        ),
-        "What",
-    ),
-    **dict.fromkeys(("name", "to", "days", "now", "rollbacks", "purge", "keys"), "What"),
-    **dict.fromkeys(("prefix", "site", "output"), "Where"),
-    **dict.fromkeys(("robot_paths", "image_dirs", "accelerator", "runtime", "module_syntax"), "Where"),
-    **dict.fromkeys(("dry_run_short", "dry_run", "extended_dry_run", "quiet", "as_json"), "Output"),
+_BY_TITLE = {
+    "What": "variant variants source fetch module_only installed arch sha256 version origins signature verb name name_from"
+    " to days now rollbacks purge keys",
+    "Where": "prefix site output module_tree robot_paths image_dirs accelerator runtime module_syntax",
+    "Output": "dry_run_short dry_run extended_dry_run quiet as_json",
 }
+TITLES = {name: title for title, names in _BY_TITLE.items() for name in names.split()}
 ORDER = ("What", "Where", "How", "Output")
 _OF_THE_SITE = ("robot_paths", "image_dirs", "accelerator", "runtime", "module_syntax")
 _IN_FULL = ("install", "config show")  # whose help explains the options of _OF_THE_SITE
