@@ -79,7 +79,8 @@ def test_what_a_module_depends_on_is_loaded_with_it(module_tool: ModuleTool, pre
     other = another(prefix, "Other")
     made = publish(plan(prefix=prefix, depends_on=("Other",)))
     steps = ("true", f"module load {NAME}", f"module unload {NAME}")  # Environment Modules says what it loads
-    before, loaded, after = (step.ok() and step for step in module_tool.session(steps, made.modules))
+    before, loaded, after = module_tool.session(steps, made.modules)
+    assert [step.code for step in (before, loaded, after)] == [0, 0, 0]
     assert users(after) == users(before)
     assert loaded.environment["EBROOTOTHER"] == str(other.root)
     assert loaded.environment["SIF"] == str(made.image)
