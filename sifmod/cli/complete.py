@@ -153,16 +153,16 @@ def _site(ctx: click.Context) -> "Site":
 
 def _settings(key: str) -> tuple[str, ...]:
     """What the settings files say of one key, the user's first."""
+    machine, user = _settings_directories()
+    paths = [path for path in (user / "config.yaml", *sorted(machine.glob("*.yaml"), reverse=True)) if path.exists()]
+    if not paths:
+        return ()
     from sifmod.config.variables import expand_paths, texts
     from sifmod.config.yaml.parse import load_yaml
 
-    machine, user = _settings_directories()
-    found: tuple[str, ...] = ()
-    for path in (user / "config.yaml", *sorted(machine.glob("*.yaml"), reverse=True)):
-        entries = load_yaml(path).node.entries if path.exists() else {}
-        nodes = [node for name in (key, f"{key}+") if (node := entries.get(name))]
-        found += tuple(str(text.value) for node in nodes for text in texts(expand_paths(node, os.environ)))
-    return found
+    entries = (load_yaml(path).node.entries for path in paths)
+    nodes = [node for each in entries for name in (key, f"{key}+") if (node := each.get(name))]
+    return tuple(str(text.value) for node in nodes for text in texts(expand_paths(node, os.environ)))
 
 
 def _settings_directories() -> tuple[Path, Path]:
