@@ -11,8 +11,8 @@ from sifmod.config.offered import Offered
 from sifmod.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from sifmod.config.load import LoadedEasyconfig
-    from sifmod.config.settings import LoadedSite
+    from sifmod.config.load_easyconfig import LoadedEasyconfig
+    from sifmod.config.load_site import LoadedSite
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def find_all(
 
 def describe(path: Path, site: "LoadedSite", environ: Mapping[str, str]) -> Found:
     """What one easyconfig offers; a file that cannot be used is told by its problems, not raised."""
-    from sifmod.config.load import all_variants
+    from sifmod.config.load_easyconfig import all_variants
 
     try:
         return Found(path, tuple(map(offered, all_variants(path, site, environ))))

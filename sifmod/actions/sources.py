@@ -1,6 +1,6 @@
 """The sources of an easyconfig, checked before anything is done."""
 
-from sifmod.config.load import LoadedEasyconfig
+from sifmod.config.load_easyconfig import LoadedEasyconfig
 from sifmod.errors import ConfigError, FetchError, OptionError, Problem
 from sifmod.image.sources.kinds import parse
 

@@ -12,7 +12,7 @@ from sifmod.cli.options import json_option, site_options
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem, SifmodError
 
 if TYPE_CHECKING:
-    from sifmod.config.settings import LoadedSite
+    from sifmod.config.load_site import LoadedSite
 
 Words = tuple[str, ...]
 

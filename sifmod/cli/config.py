@@ -9,8 +9,8 @@ import click
 from sifmod.cli.options import json_option, site_options
 
 if TYPE_CHECKING:
+    from sifmod.config.load_site import LoadedSite
     from sifmod.config.origin import Origin
-    from sifmod.config.settings import LoadedSite
 
 # what is in force where nothing is set
 UNSET = {

@@ -10,7 +10,7 @@ from sifmod.errors import OptionError
 from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
-    from sifmod.config.settings import LoadedSite
+    from sifmod.config.load_site import LoadedSite
 import difflib
 from collections.abc import Iterable
 
@@ -38,7 +38,7 @@ def _shown(word: str) -> str:
 
 def load_context(options: Mapping[str, str | None]) -> "LoadedSite":
     """The site with the command line's options on top (design section 3); raises ConfigError, OptionError."""
-    from sifmod.config.settings import load_site
+    from sifmod.config.load_site import load_site
 
     overrides = {SITE_KEYS[name]: value for name, value in options.items() if value is not None and name in SITE_KEYS}
     return load_site(overrides, os.environ)

@@ -17,7 +17,7 @@ from sifmod.errors import SifmodError
 if TYPE_CHECKING:
     from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.install.request import Request
-    from sifmod.config.settings import LoadedSite
+    from sifmod.config.load_site import LoadedSite
     from sifmod.tree.receipt import Installation
 
 Given = dict[str, str | bool | None]

@@ -14,7 +14,7 @@ from sifmod.cli.options import json_option, site_options
 
 if TYPE_CHECKING:
     from sifmod.actions.search import Found
-    from sifmod.config.settings import LoadedSite
+    from sifmod.config.load_site import LoadedSite
 
 _WHERE, _WHAT = 15, 16  # columns that are left for them, if names allow
 _ACCELERATORS = {"none": "cpu"}

@@ -93,7 +93,7 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
 def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None], as_json: bool, origins: bool) -> None:
     from sifmod.cli.context import load_context
     from sifmod.cli.output import echo, origins_data, print_json, print_rows
-    from sifmod.config.load import load_easyconfig
+    from sifmod.config.load_easyconfig import load_easyconfig
     from sifmod.config.wanted import wanted_easyconfig
 
     context = load_context(site)

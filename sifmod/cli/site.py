@@ -9,7 +9,7 @@ import click
 from sifmod.cli.options import json_option, site_options
 
 if TYPE_CHECKING:
-    from sifmod.config.settings import LoadedSite
+    from sifmod.config.load_site import LoadedSite
 
 
 @click.group("site")

@@ -99,7 +99,7 @@ def _begins(name: str, known: Mapping[str, Path]) -> list[Path]:
 
 def _offered(paths: list[Path], module: str, site: Site) -> list[tuple[bool, str]]:
     """Whether each is for this machine, and what to type for it; the newest first, and of two the one that fits."""
-    from sifmod.config.load import outlines
+    from sifmod.config.load_easyconfig import outlines
 
     rows = []
     for path in sorted(paths):

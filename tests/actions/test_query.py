@@ -11,8 +11,8 @@ import pytest
 from sifmod.actions.query import Answer, ask, order
 from sifmod.actions.search import Found, find_all
 from sifmod.config.find import shipped
+from sifmod.config.load_site import LoadedSite
 from sifmod.config.offered import Offered
-from sifmod.config.settings import LoadedSite
 from sifmod.errors import Problem
 
 

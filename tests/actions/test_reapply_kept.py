@@ -14,7 +14,7 @@ from sifmod.actions.install.install import install
 from sifmod.actions.install.reapply import reapplications
 from sifmod.actions.reporter import Reporter
 from sifmod.cli.main import run
-from sifmod.config.settings import Kept, load_site
+from sifmod.config.load_site import Kept, load_site
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import installations
 from support.config import write

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from sifmod.config.find import find_easyconfig, shipped
-from sifmod.config.load import LoadedEasyconfig, all_variants
+from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants
 from sifmod.config.quirk import read_quirk
 from support.collection import FILES, SITES, modules
 from support.config import Configuration

@@ -10,7 +10,7 @@ import pytest
 from sifmod.actions.search import describe, find_all
 from sifmod.config.find import shipped
 from sifmod.config.index import NAME, read_index
-from sifmod.config.settings import LoadedSite
+from sifmod.config.load_site import LoadedSite
 from support.collection import FILES
 from support.config import Configuration, write
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sifmod.config.easyconfig import EasyconfigFile
 from sifmod.config.input import Surroundings
-from sifmod.config.load import LoadedEasyconfig, all_variants, load_easyconfig
+from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants, load_easyconfig
 from sifmod.errors import ConfigError, OptionError, VariantError
 from support.config import Configuration, lines, write
 

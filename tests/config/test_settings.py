@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sifmod.config.detect import EXPANDED
 from sifmod.config.find import shipped
 from sifmod.config.input import Surroundings, current_facts
+from sifmod.config.load_site import load_site
 from sifmod.config.prefix import OPTION_KEYS, VARIABLES
-from sifmod.config.settings import load_site
 from sifmod.errors import ConfigError, OptionError, SifmodError
 from support.config import Configuration, lines, write
 

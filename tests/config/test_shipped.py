@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.config.find import shipped
-from sifmod.config.load import LoadedEasyconfig, load_easyconfig
+from sifmod.config.load_easyconfig import LoadedEasyconfig, load_easyconfig
 from support.collection import FILES, modules
 from support.config import Configuration
 

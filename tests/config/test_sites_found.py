@@ -7,8 +7,8 @@ import pytest
 from sifmod.config.detect import detected_site, kept_site, named_site, site_directories, site_names
 from sifmod.config.find import shipped
 from sifmod.config.input import Input, current_facts, read_input
+from sifmod.config.load_site import Kept, load_site
 from sifmod.config.option import easyconfig_layer, option_layers
-from sifmod.config.settings import Kept, load_site
 from sifmod.errors import ConfigError, OptionError
 from support.config import Configuration, lines, write
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.config.settings import load_site
+from sifmod.config.load_site import load_site
 from sifmod.config.site import Site
 from sifmod.config.wanted import wanted_easyconfig
 from sifmod.errors import EasyconfigNotFoundError

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.config.load import load_easyconfig
+from sifmod.config.load_easyconfig import load_easyconfig
+from sifmod.config.load_site import load_site
 from sifmod.config.name import ModuleName
 from sifmod.config.quirk import read_quirk
-from sifmod.config.settings import load_site
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
 from sifmod.module.plan import Activation, Bind, ConversionPlan, Help, ImagePlan, Plan, Runtime, SanityCheck, Wrapper

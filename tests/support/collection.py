@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from sifmod.config.find import shipped
-from sifmod.config.load import LoadedEasyconfig, all_variants
+from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants
 from support.config import Configuration
 
 FILES = sorted(path for path in shipped().glob("*/*.yaml") if path.parent.name not in ("presets", "sites", "quirks"))

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import dedent
 
-from sifmod.config.load import LoadedEasyconfig, load_easyconfig
-from sifmod.config.settings import LoadedSite, load_site
+from sifmod.config.load_easyconfig import LoadedEasyconfig, load_easyconfig
+from sifmod.config.load_site import LoadedSite, load_site
 from sifmod.errors import ConfigError
 
 

@@ -16,9 +16,9 @@ import pytest
 from loads import users, visited
 from plans import publish
 from sifmod.config.kinds import Syntax
-from sifmod.config.load import all_variants
+from sifmod.config.load_easyconfig import all_variants
+from sifmod.config.load_site import LoadedSite
 from sifmod.config.name import ModuleName
-from sifmod.config.settings import LoadedSite
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub

@@ -11,7 +11,7 @@ import pytest
 from loads import users
 from plans import Published, publish
 from sifmod.config.find import find_easyconfig, shipped
-from sifmod.config.load import load_easyconfig
+from sifmod.config.load_easyconfig import load_easyconfig
 from sifmod.module.decide import Choices, make_plan
 from support.config import Configuration
 from support.images import Images

@@ -7,8 +7,8 @@ from pathlib import Path
 from sifmod.actions.sources import check_sources
 from sifmod.config.find import SUFFIXES
 from sifmod.config.lint import lint_binds
-from sifmod.config.load import all_variants, load_easyconfig
-from sifmod.config.settings import LoadedSite
+from sifmod.config.load_easyconfig import all_variants, load_easyconfig
+from sifmod.config.load_site import LoadedSite
 from sifmod.errors import ConfigError, Problem
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.plan import Plan

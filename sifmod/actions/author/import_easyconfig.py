@@ -12,7 +12,7 @@ from pathlib import Path
 from sifmod.actions.author.check import check
 from sifmod.actions.author.draft_easyconfig import quoted
 from sifmod.actions.author.new_file import write_text
-from sifmod.config.settings import LoadedSite
+from sifmod.config.load_site import LoadedSite
 from sifmod.config.shown import shown
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError, SifmodError
 from sifmod.image.disk import writing

@@ -11,8 +11,8 @@ from sifmod.actions.author.new_file import check_target
 from sifmod.actions.fetch import FetchOptions, fetch
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.show_image import stored_digest
-from sifmod.config.load import LoadedEasyconfig, load_easyconfig
-from sifmod.config.settings import LoadedSite
+from sifmod.config.load_easyconfig import LoadedEasyconfig, load_easyconfig
+from sifmod.config.load_site import LoadedSite
 from sifmod.digest import sha256_file
 from sifmod.errors import ConfigError, OptionError
 from sifmod.image.artifact import Artifact

@@ -13,9 +13,9 @@ from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.request import Request, decide, with_image
 from sifmod.actions.install.wrappers import with_found_wrappers
 from sifmod.config.detect import KEPT
+from sifmod.config.load_site import Kept, LoadedSite, load_site
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import OPTION_KEYS
-from sifmod.config.settings import Kept, LoadedSite, load_site
 from sifmod.errors import EasyconfigNotFoundError, InstallError, ModuleError, SifmodError
 from sifmod.image.artifact import Artifact
 from sifmod.tree.layout import Layout

@@ -10,8 +10,8 @@ from sifmod.actions.sources import check_sources
 from sifmod.config.find import is_path
 from sifmod.config.kinds import SYNTAXES, Syntax, syntax_of
 from sifmod.config.lint import lint_binds
-from sifmod.config.load import LoadedEasyconfig, Overrides, load_easyconfig, variants_for, with_digests
-from sifmod.config.settings import LoadedSite
+from sifmod.config.load_easyconfig import LoadedEasyconfig, Overrides, load_easyconfig, variants_for, with_digests
+from sifmod.config.load_site import LoadedSite
 from sifmod.config.wanted import wanted_easyconfig
 from sifmod.image.artifact import Artifact
 from sifmod.module.decide import Choices, make_plan

@@ -9,10 +9,10 @@ from sifmod.config.easyconfig import Easyconfig
 from sifmod.config.expand import expand
 from sifmod.config.input import Input, read_input
 from sifmod.config.layers import Layers, read_layers
+from sifmod.config.load_site import LoadedSite
 from sifmod.config.option import easyconfig_layer
 from sifmod.config.origin import Origin, of_tree
 from sifmod.config.quirk import Quirk, applicable
-from sifmod.config.settings import LoadedSite
 from sifmod.config.site import Site
 from sifmod.config.source import settle_path, settle_sources
 from sifmod.config.variables import variables_read
