@@ -49,7 +49,10 @@ conflict("singularity-AI-bindings")
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install AlphaFold-69afc4d-rocm-5.5.1-python-3.9-singularity-20231108.yaml" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install AlphaFold-69afc4d-rocm-5.5.1-python-3.9-singularity-20231108.yaml" .. " installs it")
+   end
    run() {
       key = "AlphaFold",
       root = root,

@@ -49,7 +49,10 @@ end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install LAMMPS-4May2022-rocm-amd130.yaml" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install LAMMPS-4May2022-rocm-amd130.yaml" .. " installs it")
+   end
    run() {
       key = "LAMMPS",
       root = root,

@@ -49,7 +49,10 @@ end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install NVHPC-26.5-cuda-13.2-ngc.yaml" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install NVHPC-26.5-cuda-13.2-ngc.yaml" .. " installs it")
+   end
    run() {
       key = "NVHPC",
       root = root,

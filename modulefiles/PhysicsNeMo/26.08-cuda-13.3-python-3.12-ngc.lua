@@ -48,7 +48,10 @@ end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install PhysicsNeMo-26.08-cuda-13.3-python-3.12-ngc.yaml" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install PhysicsNeMo-26.08-cuda-13.3-python-3.12-ngc.yaml" .. " installs it")
+   end
    run() {
       key = "PhysicsNeMo",
       root = root,

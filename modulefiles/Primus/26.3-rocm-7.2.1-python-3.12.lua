@@ -52,7 +52,10 @@ end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install Primus-26.3-rocm-7.2.1-python-3.12.yaml" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install Primus-26.3-rocm-7.2.1-python-3.12.yaml" .. " installs it")
+   end
    run() {
       key = "Primus",
       root = root,

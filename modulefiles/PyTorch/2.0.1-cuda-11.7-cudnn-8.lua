@@ -48,7 +48,10 @@ end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install PyTorch-2.0.1.yaml --variant cuda" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install PyTorch-2.0.1.yaml --variant cuda" .. " installs it")
+   end
    run() {
       key = "PyTorch",
       root = root,

@@ -49,7 +49,10 @@ end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install PyTorch-2.1.0-cuda-12.2-python-3.10-ngc-23.10.yaml" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install PyTorch-2.1.0-cuda-12.2-python-3.10-ngc-23.10.yaml" .. " installs it")
+   end
    run() {
       key = "PyTorch",
       root = root,

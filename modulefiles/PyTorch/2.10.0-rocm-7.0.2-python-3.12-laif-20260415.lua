@@ -56,7 +56,10 @@ conflict("singularity-AI-bindings", "lumi-aif-singularity-bindings")
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install PyTorch-2.10.0-rocm-7.0.2-python-3.12-laif-20260415.yaml" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install PyTorch-2.10.0-rocm-7.0.2-python-3.12-laif-20260415.yaml" .. " installs it")
+   end
    run() {
       key = "PyTorch",
       root = root,

@@ -48,7 +48,10 @@ end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install PyTorch-2.13.0.yaml --variant rocm" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install PyTorch-2.13.0.yaml --variant rocm" .. " installs it")
+   end
    run() {
       key = "PyTorch",
       root = root,

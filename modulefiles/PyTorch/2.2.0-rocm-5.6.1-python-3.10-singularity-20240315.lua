@@ -52,7 +52,10 @@ conflict("singularity-AI-bindings")
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240315.yaml" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240315.yaml" .. " installs it")
+   end
    run() {
       key = "PyTorch",
       root = root,

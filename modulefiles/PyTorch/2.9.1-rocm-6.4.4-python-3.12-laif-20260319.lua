@@ -54,7 +54,10 @@ conflict("singularity-AI-bindings", "lumi-aif-singularity-bindings")
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install PyTorch-2.9.1-rocm-6.4.4-python-3.12-laif-20260319.yaml" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install PyTorch-2.9.1-rocm-6.4.4-python-3.12-laif-20260319.yaml" .. " installs it")
+   end
    run() {
       key = "PyTorch",
       root = root,

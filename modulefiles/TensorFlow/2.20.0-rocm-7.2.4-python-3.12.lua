@@ -51,7 +51,10 @@ end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install TensorFlow-2.20.0-rocm-7.2.4-python-3.12.yaml" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install TensorFlow-2.20.0-rocm-7.2.4-python-3.12.yaml" .. " installs it")
+   end
    run() {
       key = "TensorFlow",
       root = root,

@@ -51,7 +51,10 @@ end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install TensorFlow-2.21-rocm-7.14.1-python-3.12.yaml" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install TensorFlow-2.21-rocm-7.14.1-python-3.12.yaml" .. " installs it")
+   end
    run() {
       key = "TensorFlow",
       root = root,

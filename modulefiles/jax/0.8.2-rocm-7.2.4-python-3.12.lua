@@ -51,7 +51,10 @@ end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install jax-0.8.2-rocm-7.2.4-python-3.12.yaml" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install jax-0.8.2-rocm-7.2.4-python-3.12.yaml" .. " installs it")
+   end
    run() {
       key = "jax",
       root = root,

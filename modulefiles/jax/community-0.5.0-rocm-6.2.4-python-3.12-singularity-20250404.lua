@@ -52,7 +52,10 @@ conflict("singularity-AI-bindings")
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install jax-community-0.5.0-rocm-6.2.4-python-3.12-singularity-20250404.yaml" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install jax-community-0.5.0-rocm-6.2.4-python-3.12-singularity-20250404.yaml" .. " installs it")
+   end
    run() {
       key = "jax",
       root = root,

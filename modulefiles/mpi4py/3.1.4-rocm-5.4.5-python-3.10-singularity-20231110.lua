@@ -48,7 +48,10 @@ conflict("singularity-AI-bindings")
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install mpi4py-3.1.4-rocm-5.4.5-python-3.10-singularity-20231110.yaml" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install mpi4py-3.1.4-rocm-5.4.5-python-3.10-singularity-20231110.yaml" .. " installs it")
+   end
    run() {
       key = "mpi4py",
       root = root,

@@ -49,7 +49,10 @@ conflict("singularity-AI-bindings")
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install rocm-5.4.5-singularity-20240207.yaml" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install rocm-5.4.5-singularity-20240207.yaml" .. " installs it")
+   end
    run() {
       key = "rocm",
       root = root,

@@ -51,7 +51,10 @@ end
 
 if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
-   if not run then LmodError(myModuleFullName() .. " is not installed here; " .. "sifmod install vLLM-0.23.0-rocm-7.14.0-python-3.14.yaml" .. " installs it") end
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install vLLM-0.23.0-rocm-7.14.0-python-3.14.yaml" .. " installs it")
+   end
    run() {
       key = "vLLM",
       root = root,

@@ -183,9 +183,13 @@ def test_a_damaged_squashfs_fails(packer: Packer) -> None:
 
 
 def started(script: Path, part: str, place: Path) -> subprocess.Popen[str]:
-    """The script in a session of its own, when it has begun to write."""
+    """The script in a session of its own, when it has begun to write. It hears what this process may be deaf to."""
     process = subprocess.Popen(
-        [script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        ["env", "--default-signal=HUP,INT,TERM", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     while not list(place.glob(part)):
         assert process.poll() is None, process.communicate()

@@ -40,7 +40,7 @@ def old(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def elsewhere(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same prefix, moved."""
     place = tmp_path / "elsewhere"
-    old.rename(place)
+    shutil.move(old, place)
     monkeypatch.setenv("SIFMOD_PREFIX", str(place))
     return place
 
@@ -77,7 +77,7 @@ def test_it_is_taken_over(old: Path, module_tool: ModuleTool, tmp_path: Path) ->
     assert run([*TAKEN_OVER]) == 0
     assert disk_state(old) == before
     moved = tmp_path / "moved"
-    old.rename(moved)
+    shutil.move(old, moved)
     values = loaded(module_tool, moved)
     assert str(old) not in " ".join(values.values())
     assert Path(values["SIF"]).is_file()

@@ -12,6 +12,7 @@ from loads import unloads, users, visited
 from plans import publish
 from sifmod.cli.main import run as sifmod
 from sifmod.config.name import ModuleName
+from sifmod.module.plan import Wrapper
 from sifmod.module.plan import Activation, Wrapper
 from support.command import run
 from support.generation import find, make_generation
@@ -193,7 +194,10 @@ def test_help_says_where_it_is(module_tool: ModuleTool, tmp_path: Path) -> None:
 
 
 def test_help_teaches_the_verb(module_tool: ModuleTool, tmp_path: Path) -> None:
-    made = publish(tiny_plan(tmp_path / "prefix", verb="run", runscripts=("conda-python-distributed",)))
+    python = (Wrapper("python", ("python",)),)
+    made = publish(
+        tiny_plan(tmp_path / "prefix", verb="run", runscripts=("conda-python-distributed",), wrappers=python)
+    )
     said = _said(module_tool, made.modules, LOADED.replace("load", "help"))
     assert f'{RUNTIME.kind} run "$SIF" COMMAND' in said
     assert f'srun {RUNTIME.kind} run "$SIF" conda-python-distributed train.py' in said
