@@ -12,7 +12,6 @@ from loads import unloads, users, visited
 from plans import publish
 from sifmod.cli.main import run as sifmod
 from sifmod.config.name import ModuleName
-from sifmod.module.plan import Wrapper
 from sifmod.module.plan import Activation, Wrapper
 from support.command import run
 from support.generation import find, make_generation
