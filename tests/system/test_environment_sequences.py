@@ -73,7 +73,7 @@ OWN_BINDS = st.sampled_from([None, [""], ["/a"], ["/a", "/usr"], ["/b", "/var", 
     singularity=OWN_BINDS,
     apptainer=OWN_BINDS,
 )
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_sequence_of_loads_unloads_and_changes(
     module_tool: ModuleTool,
     tmp_path_factory: pytest.TempPathFactory,

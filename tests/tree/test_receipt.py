@@ -3,7 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sifmod.config.input import Input
@@ -76,6 +76,7 @@ INSTALLATIONS = st.builds(
 
 
 @given(INSTALLATIONS)
+@settings(max_examples=30)
 def test_a_receipt_gives_back_what_was_put_in(installation: Installation) -> None:
     assert from_json(to_json(installation), installation.root) == installation
     assert to_json(from_json(to_json(installation), installation.root)) == to_json(installation)
