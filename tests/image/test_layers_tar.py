@@ -1,22 +1,17 @@
 """Tar streams, read as the tars that people really make: GNU tar's five formats, Python's, and headers made by hand."""
 
-import io
 import os
 import tarfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO, cast
 
 import pytest
 
-from sifmod.image.convert.inode import File
-from sifmod.image.convert.layers.merge_layers import merge_layers
 from support.layers import EPOCH, Entry, Memory, Seen, Stored, merged, seen, tar
 from support.tars import gnu_tar, header, padded, read, records, summed
 
 FORMATS = ("v7", "oldgnu", "gnu", "ustar", "posix")
 LONG = ("d" * 60 + "/") * 3 + "f" * 90
-MEBIBYTE = bytes(1 << 20)
 STAR, LIBARCHIVE = "SCHILY.xattr.", "LIBARCHIVE.xattr."
 
 
@@ -173,55 +168,6 @@ def test_owner_names_are_ignored() -> None:
     block = bytearray(header(uid=b"0000005\0"))
     block[265:269] = block[297:301] = b"root"
     assert read(summed(block))[b"./f"].owner == (5, 0)
-
-
-class Zeros(io.RawIOBase):
-    """A layer of one file of zeros that nobody has to keep."""
-
-    def __init__(self, head: bytes, size: int) -> None:
-        self.head, self.left = head, size + -size % 512
-
-    def read(self, size: int = -1) -> bytes:
-        if self.head:
-            piece, self.head = self.head[:size], self.head[size:]
-            return piece
-        taken = min(size, self.left, len(MEBIBYTE))
-        self.left -= taken
-        return MEBIBYTE[:taken]
-
-
-@dataclass(frozen=True)
-class Huge:
-    """A blob of such a layer."""
-
-    head: bytes
-    length: int
-    digest: str = "sha256:huge"
-    diff_id: str = ""
-    media_type: str = ""
-    size: int = 0
-
-    def open(self) -> BinaryIO:
-        return cast(BinaryIO, Zeros(self.head, self.length))
-
-    def seekable(self) -> BinaryIO:
-        return self.open()
-
-
-class Lengths(Memory):
-    """Keeps how long files are, not what is in them."""
-
-    def write(self, chunk: bytes | memoryview) -> None:
-        self.hole(len(chunk))
-
-
-def test_a_file_of_more_than_8_gib() -> None:
-    """Its size is in a record; the forms of a header's numbers are in test_layers_fields.py."""
-    size = (8 << 30) + 7
-    head = records({"size": str(size)}) + header(size=b"00000000000\0")
-    node = merge_layers([Huge(head, size)], Lengths(), epoch=0, progress=lambda _read, _total: None).root.entries[b"f"]
-    assert isinstance(node, File)
-    assert node.content.size == size
 
 
 def test_old_files_and_directories() -> None:

@@ -21,4 +21,4 @@ def test_a_short_storm() -> None:
     print("seed", seed)
     with TemporaryDirectory(dir="/dev/shm", prefix="sifmod-storm-") as directory:
         Path(directory).chmod(0o755)
-        assert blow(Path(directory), kills=36, stops=2, seed=seed) == []
+        assert blow(Path(directory), kills=24, stops=2, seed=seed) == []
