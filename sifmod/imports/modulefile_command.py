@@ -24,7 +24,7 @@ class Module:
     tested: set[str] = field(default_factory=set)  # whose GPUs it looks for: of cuda, rocm
 
     def note(self, text: str) -> None:
-        """A sentence for whoever imports the file, said once."""
+        """A note for the person who imports the file, told once."""
         if text not in self.found.notes:
             self.found.notes.append(text)
 
