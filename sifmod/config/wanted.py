@@ -80,6 +80,8 @@ def _hint(word: str, site: Site) -> str:
     if others := len(rows) - len(lines):
         lines.append(f"and {others} more: `sifmod search {shlex.quote(name)}`")
     match lines:
+        case [] if word.endswith(tuple(_IMPORTED)):
+            return "`sifmod import FILE` makes an easyconfig of a file of another tool, once it is here"
         case []:
             return "`sifmod search WORDS` lists what there is"
         case [only]:

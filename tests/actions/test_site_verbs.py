@@ -191,7 +191,8 @@ def test_check_takes_directories_and_tells_a_fault_once(tmp_path: Path, capfd: p
         write(tmp_path / f"ec/A/A-{number}.yaml", text.format(number))
     write(tmp_path / "ec/presets/p.yaml", "wrappers: [sh]\n")
     write(tmp_path / "ec/sites/s.yaml", "accelerator: rocm\n")
-    write(tmp_path / "ec/.git/x.yaml", "a: [\n")
+    for hidden in (".git/x.yaml", ".hooks.yaml"):
+        write(tmp_path / "ec" / hidden, "a: [\n")
     words = ["check", "--robot-paths", str(tmp_path / "ec")]
     assert run([*words, str(tmp_path / "ec")]) == 0
     captured = capfd.readouterr()

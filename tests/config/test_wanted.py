@@ -101,4 +101,6 @@ def test_a_file_of_another_tool_is_for_import(site: Site, tmp_path: Path) -> Non
     for name in ("x.eb", "sub dir/1.0.lua", "container.yaml"):
         path = write(tmp_path / name, "")
         assert missing(str(path), site)[1].startswith("`sifmod import ")
-    assert missing("nothing.lua", site)[0].startswith("no easyconfig is called 'nothing.lua'")
+    message, hint = missing("nothing.lua", site)
+    assert message.startswith("no easyconfig is called 'nothing.lua'")
+    assert hint.startswith("`sifmod import FILE` ")

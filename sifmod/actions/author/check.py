@@ -29,13 +29,13 @@ class Checked:
 def files_below(directory: Path) -> tuple[str, ...]:
     """What can be checked in a directory and below it: YAML files but presets, which mean something only where used.
 
-    Hidden directories are left out.
+    Hidden files and directories are left out.
     """
     found: list[str] = []
     for place, directories, files in os.walk(directory):
         directories[:] = sorted(name for name in directories if name != "presets" and not name.startswith("."))
         if Path(place).absolute().name != "presets":
-            found += [os.path.join(place, name) for name in sorted(files) if name.endswith(SUFFIXES)]  # noqa: PTH118
+            found += [os.path.join(place, name) for name in sorted(files) if name.endswith(SUFFIXES) and name[0] != "."]  # noqa: PTH118
     return tuple(found)
 
 
