@@ -56,9 +56,9 @@ def read_lua(text: str, name: str, version: str, given: frozenset[str] = frozens
     file = _File(budget, {"_name": name, "_version": version}, given)
     try:
         file.block(parse(text, budget))
+        variables = {key: certain(value) for key, value in file.variables.items()}
     except (RecursionError, OverflowError):
         raise CannotImportError("cannot be read: it is nested too deep") from None
-    variables = {key: certain(value) for key, value in file.variables.items()}
     return Read(
         tuple(file.calls), variables, tuple(file.texts), tuple(dict.fromkeys(file.skipped)), tuple(file.untaken)
     )

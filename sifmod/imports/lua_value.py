@@ -49,21 +49,31 @@ Value = str | float | bool | None | Environment | Table
 def text_of(value: Value) -> str:
     """A value as `..` joins it; a hole for what is not known."""
     if isinstance(value, float):
-        return f"{value:g}"
+        return f"{value:.14g}"
     return value if isinstance(value, str) else HOLE
 
 
-def certain(value: Value) -> Value:
-    """A value without the signs of conditions in it."""
+def certain(value: Value, made: dict[int, Table] | None = None) -> Value:
+    """A value without the signs of conditions in it; a list that is in several others, or in itself, is made once."""
     if isinstance(value, str):
         return value.replace(MAYBE, "") if MAYBE in value else value
-    return Table([certain(item) for item in value.items]) if isinstance(value, Table) else value
+    if not isinstance(value, Table):
+        return value
+    made = {} if made is None else made
+    if id(value) not in made:
+        made[id(value)] = Table([])
+        made[id(value)].items = [certain(item, made) for item in value.items]
+    return made[id(value)]
 
 
-def is_certain(value: Value) -> bool:
+def is_certain(value: Value, seen: set[int] | None = None) -> bool:
     """Whether no part of a value stands there on a condition that only a run could decide."""
     if isinstance(value, Table):
-        return all(map(is_certain, value.items))
+        seen = set() if seen is None else seen
+        if id(value) in seen:
+            return True
+        seen.add(id(value))
+        return all(is_certain(item, seen) for item in value.items)
     return not (isinstance(value, str) and MAYBE in value)
 
 

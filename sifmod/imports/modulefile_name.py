@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,9 +49,12 @@ class Place:
     def ours(self, spec: str) -> str:
         """A module of the same tree by the name that it has here, which is the last two parts of its own."""
         parts = spec.split("/")
-        if len(parts) > 2 and (self.tree / f"{spec}.lua").is_file():
-            return "/".join(parts[-2:])
-        return parts[-1] if len(parts) > 1 and any((self.tree / spec).glob("*.lua")) else spec
+        with suppress(OSError, ValueError):  # a text that can be no path
+            if len(parts) > 2 and (self.tree / f"{spec}.lua").is_file():
+                return "/".join(parts[-2:])
+            if len(parts) > 1 and any((self.tree / spec).glob("*.lua")):
+                return parts[-1]
+        return spec
 
 
 def beside(read: Read, place: Place, name: str, notes: list[str]) -> dict[str, Value]:

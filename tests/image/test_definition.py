@@ -79,3 +79,22 @@ def test_each_change_of_what_goes_in_changes_the_digest_and_nothing_else_does(de
         change()
         digests.append(inputs_digest(directory / "image.def"))
     assert len(set(digests)) == len(digests)
+
+
+def test_what_a_shell_and_links_lead_to_goes_in_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apptainer copies through links; a link back to its own directory is entered once."""
+    monkeypatch.setenv("DATA", "set")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("real/f", "d/dir/g", "d/set/1", "d/p/a.txt", "d/p/b.txt", "d/stars/x", "home/h"):
+        write(tmp_path / name, name)
+    (tmp_path / "d/dir/link").symlink_to("../../real")
+    (tmp_path / "d/dir/back").symlink_to(".")
+    (tmp_path / "d/dir/odd\udcff").write_text("x")
+    lines = "dir\n$DATA\np/{a,b}.txt\nst**rs/x\n~/h\n"
+    definition = write(tmp_path / "d/image.def", f"Bootstrap: docker\nFrom: x\n%files\n{lines}")
+    before = {inputs_digest(definition)}
+    for name in ("real/f", "d/dir/g", "d/set/1", "d/p/a.txt", "d/p/b.txt", "d/stars/x", "home/h"):
+        write(tmp_path / name, "new")
+        found = inputs_digest(definition)
+        assert found not in before, name
+        before.add(found)

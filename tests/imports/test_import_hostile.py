@@ -11,6 +11,7 @@ from sifmod.cli.main import run
 from sifmod.imports.budget import CannotImportError
 from sifmod.imports.lua import read_lua
 from sifmod.imports.python import evaluate
+from support.config import write
 
 UNKNOWN = {
     "__import__('os').system('touch ran')": "the call of __import__('os').system",
@@ -154,6 +155,23 @@ def test_texts_of_a_file_cannot_write_keys(tmp_path: Path, capsys: pytest.Captur
     for path in written:
         assert "\nwrappers:" not in path.read_text()
         assert "\x1b" not in path.read_text()
+
+
+def test_lists_in_themselves_and_in_many_others() -> None:
+    """Each is looked at once: 40 lists of two of the one before would be 2⁴⁰."""
+    doubled = "local t0 = {'x'}\n" + "".join(f"local t{n} = {{t{n - 1}, t{n - 1}}}\n" for n in range(1, 41))
+    assert read_lua(f"{doubled}foo(t40, t40)\nsetenv('A', '1')", "x", "1").calls[-1].arguments == ("A", "1")
+    read_lua("local t = {} table.insert(t, t) foo(t)", "x", "1")
+
+
+def test_numbers_are_written_as_lua_writes_them() -> None:
+    (call,) = read_lua("setenv('N', 123456789 .. ' ' .. 0.5)", "x", "1").calls
+    assert call.arguments == ("N", "123456789 0.5")
+
+
+def test_a_name_that_can_be_no_path_is_that_of_a_module(tmp_path: Path) -> None:
+    source = write(tmp_path / "App" / "1.0.lua", f"depends_on('p/c/{'x' * 5000}')\nlocal image = 'x.sif'\n")
+    assert run(["import", str(source), "-o", str(tmp_path / "out")]) in (0, 5)
 
 
 def test_conditions_that_only_a_run_could_decide() -> None:

@@ -4,6 +4,7 @@ https://apptainer.org/docs/user/latest/definition_files.html. What `%setup` and 
 """
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from itertools import islice
@@ -12,6 +13,7 @@ from pathlib import Path
 from sifmod.image.disk import reading
 
 _WORD = re.compile(r"""[^\s"']+|"([^"]*)"|'([^']*)'""")
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _ARGUMENT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _LOCAL = ("localimage", "oci", "oci-archive", "docker-archive")
 _CHUNK = 1 << 20  # bytes
@@ -24,16 +26,39 @@ def inputs(definition: Path) -> tuple[Path, ...]:
     Of a pattern the directory is among them, where another file may come to fit. A file need not be there.
     """
     found = {definition}
-    for word in _named(definition):
-        pattern = Path(definition.parent, word)
-        if re.search(r"[*?\[]", word):
-            found.add(pattern.parent)
-            places = list(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor))))
-        else:
-            places = [pattern]
-        for place in places:
-            found |= {place, *(islice(place.rglob("*"), _MOST) if place.is_dir() else ())}
+    for named in _named(definition):
+        own = os.path.expanduser(named)  # noqa: PTH111 (which leaves the home of nobody as it is)
+        for word in _expanded(os.path.expandvars(own)):
+            pattern = Path(definition.parent, word)
+            if re.search(r"[*?\[]", word):
+                found.add(pattern.parent)
+                places = list(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor))))
+            else:
+                places = [pattern]
+            for place in places:
+                found |= {place, *islice(_below(place), _MOST)}
     return tuple(sorted(found))
+
+
+def _expanded(word: str) -> Iterator[str]:
+    """What a shell makes of `{a,b}`; several stars are one, since no pattern of the runtime's leads further down."""
+    if braces := _BRACES.search(word):
+        for part in braces[1].split(","):
+            yield from _expanded(f"{word[: braces.start()]}{part}{word[braces.end() :]}")
+    else:
+        yield re.sub(r"\*+", "*", word)
+
+
+def _below(place: Path) -> Iterator[Path]:
+    """All that is in a directory, through links too, as the runtime copies it; a directory is entered once."""
+    entered: set[str] = set()
+    for directory, directories, files in os.walk(place, followlinks=True):
+        real = os.path.realpath(directory)
+        if real in entered:
+            directories.clear()
+            continue
+        entered.add(real)
+        yield from (Path(directory, name) for name in sorted((*directories, *files)))
 
 
 def inputs_digest(definition: Path) -> str:
@@ -46,7 +71,8 @@ def inputs_digest(definition: Path) -> str:
         with reading(path):
             if path.is_file() or path == definition:
                 name = "" if path == definition else str(path).removeprefix(f"{definition.parent}/")
-                digest.update(f"{name}\0{path.stat().st_mode & 0o777:o}\0{path.stat().st_size}\0".encode())
+                about = f"{name}\0{path.stat().st_mode & 0o777:o}\0{path.stat().st_size}\0"
+                digest.update(os.fsencode(about))
                 with path.open("rb") as file:
                     while chunk := file.read(_CHUNK):
                         digest.update(chunk)
