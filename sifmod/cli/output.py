@@ -51,7 +51,21 @@ def echo(text: object, *, nl: bool = True, err: bool = False) -> None:
     with ExitStack() as stack:
         for line in _below:
             stack.enter_context(line())
-        click.echo(harmless(str(text)), nl=nl, err=err)
+        if err:
+            click.echo(harmless(str(text)), nl=nl, err=True)
+        else:
+            _write(harmless(str(text)), nl=nl)
+
+
+def _write(text: str, *, nl: bool = True) -> None:
+    """Write on standard output. Raises SifmodError where that is full, which says nothing of the tree."""
+    try:
+        click.echo(text, nl=nl)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        hint = "what was done is done; `sifmod list` and `sifmod log` show it"
+        raise SifmodError(f"the output cannot be written: {reason(error)}", hint) from error
 
 
 def say(text: str) -> None:
@@ -73,8 +87,8 @@ def ask(about: str, question: str) -> bool | None:
 
 def print_json(data: object) -> None:
     """The answer for a program, on standard output: the only one, for an error is told there only without it."""
-    click.echo(json_text(data))
-    click.get_current_context().obj.answered = True
+    click.get_current_context().obj.answered = True  # a part of it may be there where it cannot be written
+    _write(json_text(data))
 
 
 def json_text(data: object) -> str:

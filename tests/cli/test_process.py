@@ -67,3 +67,12 @@ def test_a_terminal_that_is_closed(tmp_path: Path, silent_server: socket.socket,
     assert process.returncode == (143 if ignored else 129)
     assert errors == "error: terminated; repeat the command to go on where it stopped\n"
     assert list((tmp_path / "prefix").glob(".staging/*")) == []
+
+
+@pytest.mark.parametrize("words", [("site", "show"), ("site", "show", "--json")])
+def test_an_output_that_is_full_is_told_as_that(words: tuple[str, ...]) -> None:
+    """Of the tree it says nothing."""
+    with Path("/dev/full").open("wb") as full:
+        result = subprocess.run([SIFMOD, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, "Traceback" in result.stderr) == (1, False), result.stderr
+    assert result.stderr.startswith("error: the output cannot be written: No space left on device\n")
