@@ -74,10 +74,12 @@ def beside(read: Read, place: Place, name: str, notes: list[str]) -> dict[str, V
             if runtimes:
                 notes.append(f"{call.function}: the runtime is the one of the site")
         elif call.function == "family" and call.texts:
-            if re.fullmatch(r"[A-Za-z0-9]\w*", call.texts[0], re.ASCII):
-                family = family or call.texts[0]
-            else:
+            if not re.fullmatch(r"[A-Za-z0-9]\w*", call.texts[0], re.ASCII):
                 notes.append(f"family: {call.texts[0][:60].replace(HOLE, '?')!r} is no name of one here")
+            elif family and family != call.texts[0]:
+                notes.append(f"family: {call.texts[0][:60]} is not carried over, for a module here has one family")
+            else:
+                family = call.texts[0]
     keys = _listed("conflict", conflicts, notes) | _listed("depends_on", needed, notes)
     return keys | ({"family": family} if family else {})
 

@@ -66,7 +66,10 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
             "conflict: '?' is no module's name",
         ),
     ),
-    'family("tools") family("others")': ({"family": "tools"}, ()),
+    'family("tools") family("others") family("tools")': (
+        {"family": "tools"},
+        ("family: others is not carried over, for a module here has one family",),
+    ),
     'family("my-tools")': ({}, ("family: 'my-tools' is no name of one here",)),
     'load("singularity/3") depends_on("Apptainer")': (
         {},
@@ -154,6 +157,12 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
         {"default_env": {"R_LIBS_USER": "/a:/b"}},
         ("append_path R_LIBS_USER: set where you have none, not added to yours",),
     ),
+    'append_path("A", "a", ";") append_path{"A", "b", delim = ";"} append_path("A", "c")': (
+        {"default_env": {"A": "a;b:c"}},
+        ("append_path A: set where you have none, not added to yours",),
+    ),
+    'append_path("SINGULARITYENV_A", "a", ",") prepend_path("SINGULARITYENV_A", "b", " ")': ({"env": {"A": "b a"}}, ()),
+    'for name, value in pairs({A = "b", C = 2}) do setenv(name, value) end': ({"host_env": {"A": "b", "C": "2"}}, ()),
     # branches that are not taken
     'if isDir("/x") then\nprepend_path("PATH", "/x") else setenv("A", "b") end': (
         {"host_env": {"A": "b"}},
@@ -169,6 +178,7 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
             "another value of x is not carried over: B counts as not set",
         ),
     ),
+    'local x = "y" if isloaded("x") then local x = "z" for y in ipairs({}) do y = 1 end end': ({}, ()),
     'if mode() == "unload" then setenv("A", "b") elseif isFile("/x") then LmodError("y") end': ({}, ()),
     # one odd variable
     'setenv("SINGULARITYENV_HOME", "/x") setenv("LD_PRELOAD", "/y") setenv("APPTAINERENV_APPEND_PATH", "/z")': (
