@@ -59,7 +59,7 @@ def read_shpc(path: Path) -> Imported:
     for key in recipe:
         if key not in (*_CARRIED, "overrides", *(("gh",) if source.startswith("https:") else ())):
             notes.append(_WHY_NOT.get(key, f"{key[:60]} is no key that sifmod knows"))
-    return Imported(keys, tuple(notes), publisher=_publisher(recipe))
+    return Imported(keys, tuple(dict.fromkeys(notes)), publisher=_publisher(recipe))
 
 
 def _document(path: Path) -> dict[str, Node]:

@@ -152,7 +152,6 @@ ALIASES_OF: dict[str, tuple[Wrappers, tuple[str, ...]]] = {
             "alias c: other is not carried over",
             f"alias c: {'y' * 60} is not carried over",
             "alias '': cannot be a wrapper",
-            "alias '': cannot be a wrapper",
         ),
     ),
     "[{name: a, command: b, singularity_options: '--pid'}, {name: c, command: d, singularity_options: \"'\"}]": (
