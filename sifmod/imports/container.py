@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sifmod.config.easyconfig import variable_problem
 from sifmod.imports.budget import Value
 from sifmod.imports.command import binds_of
 
@@ -86,8 +85,6 @@ class Found:
     def _into(self, env: dict[str, str], name: str, value: str) -> None:
         if not _NAME.fullmatch(name) or len(name) > _LONGEST:
             self.notes.append(f"variable {name[:60]!r}: this cannot be a name")
-        elif problem := variable_problem(name, inside=env is self.env):
-            self.notes.append(f"variable {name[:60]}: {problem}")
         else:
             env[name] = value
 

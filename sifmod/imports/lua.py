@@ -7,7 +7,7 @@ ask, and `untaken` holds the branches that were left out.
 
 import re
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -26,6 +26,7 @@ from sifmod.imports.lua_syntax import (
     Name,
     Skipped,
     Statement,
+    effects,
     tokens,
 )
 from sifmod.imports.lua_value import (
@@ -165,7 +166,7 @@ class _File:
 
     def leave(self, body: tuple[Statement, ...], asked: tuple[Asked, ...]) -> None:
         functions, names = list[str](), list[str]()
-        for effect in _effects(body):
+        for effect in effects(body):
             self.budget.step()
             if isinstance(effect, Call):
                 functions.append(effect.function)
@@ -286,22 +287,3 @@ class _File:
                 items.insert(place - 1 if first and isinstance(place, int) else len(items), self.marked(given[-1]))
                 return None
         return HOLE
-
-
-def _effects(statements: tuple[Statement, ...]) -> Iterator[Call | str]:
-    """The calls in the statements and in their blocks, and the names that they set outside."""
-    own = set[str]()
-    for statement in statements:
-        inner: Iterator[Call | str] = iter(())
-        match statement:
-            case Call():
-                yield statement
-            case Assign(names=names, local=True):
-                own.update(names)
-            case Assign(names=names):
-                inner = iter(names)
-            case If(branches=branches, otherwise=otherwise):
-                inner = (one for body in (*(body for _, body in branches), otherwise) for one in _effects(body))
-            case ForEach(names=names, body=body):
-                inner = (one for one in _effects(body) if one not in names)
-        yield from (one for one in inner if not isinstance(one, str) or one not in own)

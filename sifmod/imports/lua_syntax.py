@@ -6,6 +6,7 @@ Lmod runs on Lua 5.1 to 5.4. Where they read a text differently, it 5.4's readin
 
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -176,3 +177,22 @@ def _escaped(found: re.Match[bytes]) -> bytes:
     if byte or hexadecimal:
         return bytes([int(byte or hexadecimal, 10 if byte else 16)])
     return _ESCAPES.get(sign, sign or b"")
+
+
+def effects(statements: tuple[Statement, ...]) -> Iterator[Call | str]:
+    """The calls in the statements and in their blocks, and the names that they set outside."""
+    own = set[str]()
+    for statement in statements:
+        inner: Iterator[Call | str] = iter(())
+        match statement:
+            case Call():
+                yield statement
+            case Assign(names=names, local=True):
+                own.update(names)
+            case Assign(names=names):
+                inner = iter(names)
+            case If(branches=branches, otherwise=otherwise):
+                inner = (one for body in (*(body for _, body in branches), otherwise) for one in effects(body))
+            case ForEach(names=names, body=body):
+                inner = (one for one in effects(body) if one not in names)
+        yield from (one for one in inner if not isinstance(one, str) or one not in own)

@@ -4,7 +4,6 @@ import re
 import shlex
 from pathlib import Path
 
-from sifmod.config.easyconfig import variable_problem
 from sifmod.config.yaml.node import Node
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError
@@ -156,8 +155,6 @@ def _env(recipe: dict[str, Node], notes: list[str]) -> dict[str, Value]:
             path = tuple(directory for directory in value.split(":")[:-1] if directory.startswith("/"))
         elif name == "PATH" or "$" in value or "`" in value or node.items or node.entries:
             notes.append(f"env.{name[:60]}: {shlex.quote(value[:80])} is for a shell to expand; write the value")
-        elif problem := variable_problem(name, inside=True):
-            notes.append(f"env.{name[:60]}: {problem}")
         else:
             env[name] = value
     keys: dict[str, Value] = {"env": env} if env else {}

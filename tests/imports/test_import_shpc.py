@@ -230,12 +230,6 @@ def test_a_file_that_is_called_by_its_digest_is_for_the_module_of_its_directory(
         assert f"{made.keys['name']} {made.keys['version']}" == name
 
 
-def test_one_odd_variable_does_not_refuse_the_file(tmp_path: Path) -> None:
-    made = read(tmp_path, f"{HEAD}{ALIASES}env: {{HOME: /x, A: b}}\n")
-    assert made.keys["env"] == {"A": "b"}
-    assert made.notes == ("env.HOME: HOME belongs to the runtime or its shell and cannot be set inside from outside",)
-
-
 @pytest.mark.parametrize(
     ("place", "accelerator"),
     [

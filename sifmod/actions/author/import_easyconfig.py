@@ -40,6 +40,7 @@ _READERS: Mapping[str, Callable[[Path, Naming], Imported]] = {
     ".yml": lambda path, _: read_shpc(path),
 }
 _NEEDED = ("name", "version", "versionsuffix", "image")
+_WHOLE = ("image", "conda", "sanity_check")  # whose entries belong together
 _PLACE = re.compile(r"^\w+(?:\[\d+\])?")  # a key, or an item of its list
 _SHPC = "container.yaml"
 _MOST_LETTERS = 1 << 20
@@ -173,7 +174,7 @@ def _without(imported: Imported, error: ConfigError) -> Imported:
         kept: Value = value
         if isinstance(value, tuple):
             kept = tuple(item for index, item in enumerate(value) if is_good(join_key(base, index), base, item))
-        elif isinstance(value, Mapping) and base.endswith("env"):
+        elif isinstance(value, Mapping) and base not in _WHOLE:
             kept = {name: item for name, item in value.items() if is_good(join_key(base, name), base, f"{name}={item}")}
         elif not is_good(base, base, value):
             continue
