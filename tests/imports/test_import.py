@@ -392,7 +392,7 @@ def test_what_a_check_refuses_is_left_out_alone(here: Path, capsys: pytest.Captu
         lines += [f'prepend_path("APPTAINERENV_PREPEND_PATH", "/d{number}{odd}")', f'whatis("E{number}: e{odd}e")']
         lines += [f'set_alias("f{number}", "singularity exec x.sif f\'{odd}\'")']
     lines += ['setenv("WITH_CONDA", "source /c/bin/activate ' + "e" * 101 + '")', 'help("\x1b[31mred")']
-    lines += ['setenv("APPTAINERENV_HOME", "/x")']
+    lines += ['setenv("APPTAINERENV_HOME", "/x") conflict("a b", "c", capture("x")) family("my-tools")']
     source = here / "tool" / "1.0.lua"
     source.parent.mkdir()
     source.write_text("\n".join(lines))
@@ -407,7 +407,9 @@ def test_what_a_check_refuses_is_left_out_alone(here: Path, capsys: pytest.Captu
             (note,) = (note for note in notes if note.startswith(item))
             assert f"{odd!r}"[1:] in note
             assert reason in note
-    assert sum(" is left out: " in note for note in notes) == 3 * 6 + 3 * 5 - 2 + 2
+    assert sum(" is left out: " in note for note in notes) == 3 * 6 + 3 * 5 - 2 + 5
+    assert (made.conflict, made.family) == (("c",), None)
+    assert "conflict: '?' is left out: '?' cannot be used: use a module's name" in err
     assert "HOME belongs to the runtime or its shell and cannot be set inside from outside" in err
     assert "\x1b" not in err + (here / "tool-1.0.yaml").read_text()
     assert run(["check", "tool-1.0.yaml"]) == 0
