@@ -27,6 +27,7 @@ from sifmod.imports.lua_syntax import (
     Skipped,
     Statement,
     effects,
+    sets,
     tokens,
 )
 from sifmod.imports.lua_value import (
@@ -105,7 +106,7 @@ class _File:
             case If(branches=branches, otherwise=otherwise):
                 self.conditional(branches, otherwise)
             case ForEach(names=names, over=over, body=body):
-                for pair in self.pairs(over):
+                for pair in self.pairs(over, statement):
                     self.budget.step()
                     self.block(body, dict(zip(names, pair, strict=False)))
             case Skipped(what=what, names=names, line=line, local=local):
@@ -177,10 +178,12 @@ class _File:
             line = min(lines, default=0)
             self.untaken.append(Untaken(asked, line, tuple(dict.fromkeys(functions)), tuple(dict.fromkeys(names))))
 
-    def pairs(self, over: Expression) -> list[tuple[Value, Value]]:
+    def pairs(self, over: Expression, loop: ForEach) -> list[tuple[Value, Value]]:
         table = self.value(over.arguments[0]) if isinstance(over, Call) and over.arguments else None
         if not isinstance(table, Table):
             self.skipped.append("a loop over something else than a list is not read")
+            for name in sets((loop,)):
+                self.scope(name, local=False)[name] = HOLE
             return []
         items: list[tuple[Value, Value]] = [*enumerate(table.items, 1)]
         return items if isinstance(over, Call) and over.function == "ipairs" else [*items, *table.named]

@@ -14,6 +14,7 @@ from sifmod.imports.lua_syntax import (
     Skipped,
     Statement,
     Token,
+    sets,
 )
 
 
@@ -109,18 +110,16 @@ class _Statements(Expressions):
             self.expect("in")
         over = self.expressions()
         self.expect("do")
-        body = self.block("end")
+        loop = ForEach(names, over[0], self.block("end"))
         self.expect("end")
-        if counted or len(over) != 1:
-            return Skipped("a loop", (), line)
-        return ForEach(names, over[0], body)
+        return Skipped("a loop", sets((loop,)), line) if counted or len(over) != 1 else loop
 
     def unbounded(self, word: str, line: int) -> Skipped:
         if word == "while":
             self.expression()
             self.expect("do")
-        self.block("end" if word == "while" else "until")
+        body = self.block("end" if word == "while" else "until")
         self.expect("end" if word == "while" else "until")
         if word == "repeat":
             self.expression()
-        return Skipped("a loop", (), line)
+        return Skipped("a loop", sets(body), line)

@@ -187,12 +187,17 @@ def effects(statements: tuple[Statement, ...]) -> Iterator[Call | str]:
         match statement:
             case Call():
                 yield statement
-            case Assign(names=names, local=True):
+            case Assign(names=names, local=True) | Skipped(names=names, local=True):
                 own.update(names)
-            case Assign(names=names):
+            case Assign(names=names) | Skipped(names=names):
                 inner = iter(names)
             case If(branches=branches, otherwise=otherwise):
                 inner = (one for body in (*(body for _, body in branches), otherwise) for one in effects(body))
             case ForEach(names=names, body=body):
                 inner = (one for one in effects(body) if one not in names)
         yield from (one for one in inner if not isinstance(one, str) or one not in own)
+
+
+def sets(statements: tuple[Statement, ...]) -> tuple[str, ...]:
+    """The names that the statements set outside, once each."""
+    return tuple(dict.fromkeys(one for one in effects(statements) if isinstance(one, str)))

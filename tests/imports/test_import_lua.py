@@ -153,6 +153,10 @@ CALLS: dict[str, list[tuple[Value, ...]]] = {
     "local a = 'x' for a in ipairs({'y'}) do local a = a .. a end f(a)": [("x",)],
     "local a = '' for _, v in ipairs({'y', 'z'}) do a = a .. v end f(a)": [("yz",)],
     "local a = 'x' do local a = a .. 'y' f(a) end f(a)": [("xy",), ("x",)],
+    "a = 'x' b = 'y' c = 'z' while d do a = 1 local b b = 2 for i = 1, 2 do i = 3 c = 4 end end f(a, b, c, i)": [
+        (HOLE, "y", HOLE, None)
+    ],
+    "a = 'x' b = 'y' for b in capture('x') do a, b = 1, 2 end f(a, b)": [(HOLE, "y")],
     "do local function g() end function h() end end f(g, h)": [(None, HOLE)],
     "local t = {} for _, v in pairs(t) do f(v) end": [],
     "local t = {'a'} for _, v in pairs(t) do table.insert(t, 'b') end f(t)": [(Table(["a", "b"]),)],
