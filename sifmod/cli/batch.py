@@ -73,7 +73,7 @@ def run_batch(
             continue
         try:
             ended: Ended = do(thing)
-        except (BrokenPipeError, click.ClickException):
+        except click.ClickException:
             raise
         except (Exception, KeyboardInterrupt, SystemExit) as problem:
             ended = last = _failed(problem)
