@@ -43,7 +43,9 @@ class _Words(click.types.StringParamType):
         given = ctx.params.get(param.name or "") or ()
         words: list[str] = []
         with suppress(SifmodError, OSError, ValueError):
-            words = [word for word in self.find(ctx, incomplete) if word.startswith(incomplete)]
+            # a name that nobody can type, or that a terminal would act on, is no offer
+            found = (word for word in self.find(ctx, incomplete) if word.isprintable())
+            words = [word for word in found if word.startswith(incomplete)]
             words = [word for word in dict.fromkeys(words) if isinstance(given, str) or word not in given]
         if not words and self.files:
             return [CompletionItem(incomplete, type="file")]

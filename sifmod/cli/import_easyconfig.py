@@ -53,6 +53,7 @@ def command(
     from sifmod.errors import OptionError
     from sifmod.imports.budget import CannotImportError
     from sifmod.imports.modulefile_name import Naming
+    from sifmod.system import one_line
 
     directory = Path(output)
     if directory.exists() and not directory.is_dir():
@@ -77,7 +78,7 @@ def command(
             worst = max(worst, error.exit_code)
             place = {"file": str(one.source), "line": error.line} if isinstance(error, CannotImportError) else {}
             results.append({**row, **error_data(error), **place})
-            show_error(f"{one.source}: {error.message}{f'; {error.hint}' if error.hint else ''}")
+            show_error(f"{one_line(str(one.source))}: {error.message}{f'; {error.hint}' if error.hint else ''}")
             continue
         results.append({**row, "path": str(path.absolute()), "module": one.module})
         for note in one.notes:

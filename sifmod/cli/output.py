@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.errors import ConfigError, InstallError, PermissionsError, SifmodError
-from sifmod.system import FILE_LIMIT, harmless, meaning, reason
+from sifmod.system import FILE_LIMIT, harmless, meaning, one_line, reason
 
 if TYPE_CHECKING:
     from sifmod.cli.outputs.error import Error
@@ -72,7 +72,7 @@ def lost_output() -> SifmodError | None:
 
 def say(text: str) -> None:
     """A line of what is being done, in EasyBuild's form, on standard error."""
-    echo(f"== {text}", err=True)
+    echo(f"== {one_line(text)}", err=True)
 
 
 def quiet(text: str) -> None:
@@ -196,7 +196,7 @@ def problems_data(problems: "Iterable[Problem]") -> "list[ProblemData]":
 
 def explained(error: OSError) -> SifmodError | None:
     """What the operating system refused, with what to do about it; None where that cannot be said: a bug."""
-    place = f"{error.filename}: " if error.filename else ""
+    place = f"{one_line(str(error.filename))}: " if error.filename else ""
     match meaning(error):
         case "denied":
             hint = "choose a place of your own with --prefix or SIFMOD_PREFIX"

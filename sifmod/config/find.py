@@ -7,6 +7,7 @@ from pathlib import Path
 from sifmod.config.prefix import has_settings, misspelt
 from sifmod.config.shown import shown
 from sifmod.errors import EasyconfigNotFoundError
+from sifmod.system import one_line
 
 SUFFIXES = (".yaml", ".yml")
 _NOT_EASYCONFIGS = ("presets", "sites", "quirks")
@@ -29,7 +30,7 @@ def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
     if is_path(name):
         if _exists(given):
             return given
-        raise EasyconfigNotFoundError(f"no such file: {shown(name)}")
+        raise EasyconfigNotFoundError(f"no such file: {one_line(shown(name))}")
     if name:
         for directory in robot_paths:
             for candidate in _candidates(directory, name):
