@@ -18,7 +18,7 @@ _MEANINGS: dict[int, Meaning] = {
     errno.EMFILE: "too many files",
     errno.ENFILE: "too many files",
 }
-# controls, half surrogates, and what is invisible or turns the direction of what follows (Unicode's Cf, line ends, fillers)
+# controls, half surrogates, and what is invisible or turns the direction of what follows
 _STEERING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
     "\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"

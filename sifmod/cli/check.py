@@ -41,7 +41,7 @@ def command(files: Words, variants: Words, as_json: bool, **site: str | None) ->
     from sifmod.cli.output import counted, echo, print_json, say
 
     context = load_context(site)
-    only = () if "all" in variants else tuple(dict.fromkeys(variants))
+    only = tuple(dict.fromkeys(variants))
     results: list[dict[str, object]] = []
     codes: list[int] = []
     shared: dict[str, int] = {}  # how many files each problem of another one is about

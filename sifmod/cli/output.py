@@ -212,7 +212,8 @@ def explained(error: OSError) -> SifmodError | None:
 
 
 def print_rows(rows: Sequence[Sequence[str]]) -> None:
-    """Columns of text on standard output, as wide as their widest cell; no trailing blanks."""
+    """Columns of text on standard output, as wide as their widest cell; no trailing blanks. A row is a line."""
+    rows = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
     for row in rows:
         echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -98,7 +98,11 @@ def parse_repository(kind: "SourceKind", source: str) -> Reference:
     rest = after_scheme(source)
     if shown(source) != source:
         hint = f"log in with `apptainer registry login` (docker's and podman's logins do as well), and write {kind.name}://"
-        raise refused(source, "a login (what stands before its @) does not belong in a source", f"{hint}REGISTRY/REPOSITORY without it")
+        raise refused(
+            source,
+            "a login (what stands before its @) does not belong in a source",
+            f"{hint}REGISTRY/REPOSITORY without it",
+        )
     name, at, digest = rest.removeprefix("//").partition("@")
     before, colon, tag = name.rpartition(":")
     if not colon or "/" in tag:
