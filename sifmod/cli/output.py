@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +13,8 @@ from sifmod.errors import ConfigError, InstallError, PermissionsError, SifmodErr
 from sifmod.system import FILE_LIMIT, harmless, meaning, one_line, reason
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sifmod.cli.outputs.error import Error
     from sifmod.cli.outputs.error import Problem as ProblemData
     from sifmod.cli.outputs.image import MadeFrom
@@ -54,7 +55,7 @@ def write(text: str, *, nl: bool = True, err: bool = False, color: bool | None =
         try:
             click.echo(text, nl=nl, err=err, color=color)
         except OSError as error:
-            with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 (no Path is needed for it)
+            with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 (pathlib would be imported for it)
                 os.dup2(nowhere.fileno(), (sys.stderr if err else sys.stdout).fileno())
             if not err:
                 _lost.append(error)
@@ -105,6 +106,8 @@ def json_text(data: object) -> str:
 
 def receipt_data(installation: "Installation") -> "Installed":
     """An installation as `--json` prints it: its receipt, with absolute paths, without what only sifmod can use."""
+    from pathlib import Path
+
     from sifmod.tree.layout import Layout
 
     made, image, root = installation.provenance, installation.image, Path(installation.root)
@@ -145,7 +148,7 @@ def receipt_data(installation: "Installation") -> "Installed":
     }
 
 
-def _file_data(directory: Path, record: "FileRecord") -> "File":
+def _file_data(directory: "Path", record: "FileRecord") -> "File":
     return {"path": f"{directory}/{record.path}", "sha256": record.sha256, "mode": record.mode}
 
 
