@@ -5,7 +5,6 @@ import io
 import os
 import signal
 import sys
-import traceback
 from types import FrameType
 
 import click
@@ -166,11 +165,13 @@ def _run(arguments: list[str], typed: CommandLine) -> int:
     except SifmodError as error:
         return _failed(error, typed)
     except Exception as error:
-        from sifmod.cli.output import explained
+        import traceback
+
+        from sifmod.cli.output import echo, explained
 
         if isinstance(error, OSError) and (known := explained(error)):
             return _failed(known, typed, file=error.filename)
-        traceback.print_exc()
+        echo(traceback.format_exc(), nl=False, err=True)
         show_error(BUG_REPORT)
         return _answer(_error(f"{type(error).__name__}: {error}", BUG_REPORT, BUG), typed)
     return result if isinstance(result, int) else 0
