@@ -13,8 +13,7 @@ from sifmod.config.version import is_meant, version_key
 
 _VERSION = re.compile(r"v?([0-9]+(?:\.[a-z0-9+]+)*)")
 _BOTH = re.compile(rf"([a-z][a-z0-9_+-]*?)[-=@/:]*{_VERSION.pattern}")  # cuda12.4, torch==2.4, PyTorch/2.2.0
-_EXPRESSION = re.compile(r"[\\^$|()]|\.[*+]")
-_PATTERN = "`*` stands for any letters of a whole name and `?` for one, as in `*torch*`"
+_EXPRESSION = re.compile(r"[\\^$|()?*\[]|\.\+")
 _CUDA, _ROCM = ("cuda",), ("rocm",)
 _ACCELERATORS = {"cuda": _CUDA, "nvidia": _CUDA, "rocm": _ROCM, "amd": _ROCM, "gpu": (*_CUDA, *_ROCM), "cpu": ("none",)}
 
@@ -166,9 +165,7 @@ def _nearest(everything: Iterable[Found], terms: tuple[Term, ...]) -> str:
         if left and len(terms) > 1
     ]
     if any(_EXPRESSION.search(term.word) for term in terms):
-        return f"a word is no regular expression; {_PATTERN}"
-    if not counts and any(sign in term.word for term in terms for sign in "*?["):
-        return _PATTERN
+        return "a word is no regular expression: `*` is any letters of a whole name, and `?` one, as in `*torch*`"
     return ", ".join(counts) or "`sifmod search` lists what there is"
 
 

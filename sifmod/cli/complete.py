@@ -99,8 +99,9 @@ def _variants(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: AR
 
 def _sites(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
     from sifmod.config.find import shipped
+    from sifmod.config.prefix import settings_directories
 
-    for directory in (*_settings_directories(), shipped()):
+    for directory in (*settings_directories(os.environ), shipped()):
         yield from sorted(path.stem for path in (directory / "sites").glob("*.yaml"))
 
 
@@ -141,7 +142,9 @@ def _robot_paths(ctx: click.Context) -> tuple[Path, ...]:
 
 def _settings(ctx: click.Context, key: str) -> tuple[str, ...]:
     """What the settings files say of one key, the user's first, and then the site file."""
-    machine, user = _settings_directories()
+    from sifmod.config.prefix import settings_directories
+
+    machine, user = settings_directories(os.environ)
     paths = [path for path in (user / "config.yaml", *sorted(machine.glob("*.yaml"), reverse=True)) if path.exists()]
     known = [path for directory in (user, machine) for path in sorted((directory / "sites").glob("*.yaml"))]
     if not paths and not known:
@@ -176,9 +179,3 @@ def _site(name: str, known: list[Path]) -> Path | None:
         if len(places) > best[0] and all(map(matches, places)):
             best = (len(places), path)
     return best[1]
-
-
-def _settings_directories() -> tuple[Path, Path]:
-    from sifmod.config.prefix import SITE_FILES, config_home
-
-    return Path(os.environ.get("SIFMOD_CONFIG_DIR") or SITE_FILES), config_home(os.environ) / "sifmod"

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _WHERE, _WHAT = 15, 16  # columns that are left for them, if names allow
 _ACCELERATORS = {"none": "cpu"}
+_AS_THEY_ARE = (
+    *("variant", "module", "accelerator", "name", "version", "versionsuffix", "description", "contents", "sources"),
+)
 
 
 class Row(NamedTuple):
@@ -83,15 +86,7 @@ def _as_json(found: "Found") -> dict[str, object]:
 
     variants = [
         {
-            "variant": each.variant,
-            "module": each.module,
-            "accelerator": each.accelerator,
-            "name": each.name,
-            "version": each.version,
-            "versionsuffix": each.versionsuffix,
-            "description": each.description,
-            "contents": each.contents,
-            "sources": each.sources,
+            **{key: getattr(each, key) for key in _AS_THEY_ARE},
             "public": each.public is not None,
             "available": each.available or None,
         }

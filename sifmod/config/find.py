@@ -124,12 +124,3 @@ def _easyconfigs(directory: Path) -> Iterator[Path]:
                 yield from sorted(path for path in entry.iterdir() if path.suffix in SUFFIXES and path.is_file())
             except OSError:
                 continue
-
-
-def known_names(robot_paths: tuple[Path, ...]) -> dict[str, Path]:
-    """The file of every name on the easyconfig path."""
-    found: dict[str, Path] = {}
-    for directory in robot_paths:
-        for path in _easyconfigs(directory):
-            found.setdefault(path.stem, path)
-    return found

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from sifmod.config.find import SUFFIXES, find_easyconfig, known_names
+from sifmod.config.find import SUFFIXES, easyconfigs, find_easyconfig
 from sifmod.config.index import read_index
 from sifmod.config.offered import Offered
 from sifmod.config.shown import LOCAL, REGISTRIES, shown
@@ -48,7 +48,7 @@ def wanted_easyconfig(word: str, site: Site) -> Path:
     try:
         return find_easyconfig(word, site.robot_paths)
     except EasyconfigNotFoundError as error:
-        known = {stem.lower(): path for stem, path in known_names(site.robot_paths).items()}
+        known = {path.stem.lower(): path for path in easyconfigs(site.robot_paths)}
         name, meant = _meant(word, known)
         if _REPOSITORY.fullmatch(word):
             if "/" in word or not meant:
