@@ -12,13 +12,14 @@ import pytest
 
 from sifmod.cli.main import run
 from sifmod.errors import FetchError, ImageError, SifmodError
+from sifmod.image.convert.layers.blob import Replaced
 from sifmod.image.convert.layers.malformed import Malformed
 from sifmod.image.convert.layers.merge_layers import merge_layers
 from sifmod.image.convert.layers.sparse import header_map
 from sifmod.image.convert.metadata.describe import _date, inspect_text
 from sifmod.image.convert.squashfs.listing import ListingWriter
 from sifmod.image.convert.squashfs.metadata import MetadataWriter
-from sifmod.image.download.arriving_file import ArrivingFile, Replaced, Shared
+from sifmod.image.download.arriving_file import ArrivingFile, Shared
 from sifmod.image.download.download_sif import _publish
 from sifmod.image.download.remote import Remote
 from sifmod.image.oci.content import LARGEST
