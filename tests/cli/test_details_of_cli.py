@@ -1,5 +1,6 @@
 """Small promises of the command line: each was once broken by fuzz/faults.py without a test that noticed."""
 
+import errno
 import hashlib
 import json
 import os
@@ -12,11 +13,12 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from sifmod.cli.log import _row, _told
-from sifmod.cli.main import VERBS, CommandLine, cli, run
+from sifmod.cli.main import VERBS, CommandLine, cli, run, show_error
 from sifmod.cli.outputs import words
 from sifmod.cli.progress import bar_line, figures
 from sifmod.cli.verb import option_groups
 from sifmod.config.name import ModuleName
+from sifmod.config.schema import easyconfig_schema
 from sifmod.tree.layout import Layout
 from sifmod.tree.log import Done, Entry, read_log
 from support.config import write
@@ -269,3 +271,59 @@ def test_new_says_how_to_go_on(prefix: Path, images: Images, capfd: pytest.Captu
     assert data["text"] == Path("Tiny-1.0.yaml").read_text()
     assert run([*words, "-q", "--json", "-o", "c.yaml"]) == 0
     assert json.loads(capfd.readouterr().out)["path"] == f"{prefix.parent}/c.yaml"
+
+
+def test_help_explains_the_options_of_a_site_once(capfd: pytest.CaptureFixture[str]) -> None:
+    for verb, short in (("fetch", True), ("install", False), ("config show", False), ("list", False)):
+        assert run([*verb.split(), "--help"]) == 0
+        row = "--robot-paths, --image-dirs, --accelerator, --runtime, --module-syntax"
+        shown = " ".join(capfd.readouterr().out.split())
+        assert (f"{row} As `sifmod config show --help` says." in shown) is short
+        assert ("Where easyconfigs are looked for" in shown) is (verb in ("install", "config show"))
+
+
+def test_what_the_examples_are_for_stands_in_one_column(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["verify", "--help"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    at = lines.index("Examples:")
+    assert [line.index(text) for line, text in zip(lines[at + 1 :], ("all modules", "who signed"), strict=False)] == [
+        2 + len("sifmod verify --signature my.sif") + 2
+    ] * 2
+
+
+def test_the_schema_of_an_easyconfig_is_in_order(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["schema"]) == 0
+    schema = json.loads(capfd.readouterr().out)
+    assert schema == easyconfig_schema()
+    assert list(schema["$defs"]) == sorted(schema["$defs"])
+    assert schema["properties"]["preset"]["examples"] == sorted(schema["properties"]["preset"]["examples"])
+
+
+def test_an_error_of_the_system_names_its_file_to_people_and_to_programs(
+    prefix: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    for number, code, hint in (
+        (errno.EACCES, 25, "choose a place of your own with --prefix or SIFMOD_PREFIX"),
+        (errno.ENOSPC, 18, "free space or choose another place with --prefix or SIFMOD_PREFIX"),
+        (errno.EIO, 18, "fix this, then run the command again"),
+    ):
+
+        def failing(*_: object, number: int = number) -> None:
+            raise OSError(number, os.strerror(number), str(prefix))
+
+        monkeypatch.setattr(Path, "exists", failing)
+        assert run(["list", "--json"]) == code
+        monkeypatch.undo()
+        out, err = capfd.readouterr()
+        data = json.loads(out)
+        assert (data["file"], data["exit_code"]) == (str(prefix), code)
+        assert err.startswith(f"error: {prefix}: {os.strerror(number)}")
+        assert f"\n\nhint: {hint}" in err
+
+
+def test_a_message_without_a_hint_has_none(capfd: pytest.CaptureFixture[str]) -> None:
+    show_error("what is wrong")
+    assert capfd.readouterr().err == "error: what is wrong\n"
+    show_error("what is \x1b[2J wrong", "what to \x07 do")
+    assert capfd.readouterr().err == "error: what is \\x1b[2J wrong\n\nhint: what to \\x07 do\n"
