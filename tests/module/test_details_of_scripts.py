@@ -20,14 +20,16 @@ def mine(script: Path) -> dict[str, str]:
     return dict.fromkeys(names, "7.5:mine")
 
 
-@pytest.mark.parametrize("faked", ["nothing", "cuda", "cuda without torch", "rocm", "no library", "wrong torch"])
+@pytest.mark.parametrize(
+    "faked", ["nothing", "cuda", "cuda without torch", "odd driver", "rocm", "no library", "wrong torch"]
+)
 def test_gpu_check_heeds_no_variable_that_is_called_like_its_own(tmp_path: Path, faked: str) -> None:
     machine = Machine(tmp_path, "rocm" if faked == "rocm" else "cuda")
     if faked == "rocm":
         machine.amd()
         machine.torch(hip="6.3", count=1)
     elif faked != "nothing":
-        machine.nvidia("550.54.15", devices=2)
+        machine.nvidia("odd" if faked == "odd driver" else "550.54.15", devices=2)
         if faked != "cuda without torch":
             machine.torch(cuda="12.4", count=0 if faked == "wrong torch" else 2)
         if faked == "no library":
@@ -44,8 +46,8 @@ def test_a_launcher_heeds_no_variable_that_is_called_like_its_own(tmp_path: Path
         (bin_ / program).write_text('#!/bin/sh\necho "$@"\nenv | grep "^[A-Z]" | grep -v "^OLDPWD=" | sort\n')
         (bin_ / program).chmod(0o755)
     scripts = Runscripts(tmp_path, plan(accelerator="rocm", runscript_env=(("A_B", "c d"),)))
-    for task in (None, 0, 2):
-        env = {"PATH": f"{bin_}:/usr/bin:/bin", "MASTER_PORT": "1234", **({} if task is None else step(task))}
+    for of_slurm in ({}, step(0), step(2), step(2, "2,1")):
+        env = {"PATH": f"{bin_}:/usr/bin:/bin", "MASTER_PORT": "1234", **of_slurm}
         if name == "torchrun-distributed":
             env["PET_RDZV_ID"] = "1"  # which is the number of the process else
         plain = scripts.run(name, "train.py", env=env).ok()
