@@ -132,6 +132,8 @@ def test_an_image_may_have_no_source_but_not_lose_all(configuration: Configurati
     made = configuration.load(write(configuration.root / "App-1.yaml", text % "'b.sif', '${UNSET}/a.sif'"))
     assert made.easyconfig.image.sources == ("b.sif",)
     assert [note for note in made.notes if "UNSET" in note]
+    none = configuration.load(write(configuration.root / "App-3.yaml", (text % "").replace("}", ", build: a.def}")))
+    assert none.easyconfig.image.sources == ()
     with pytest.raises(ConfigError, match="UNSET"):
         configuration.load(write(configuration.root / "App-2.yaml", text % "'${UNSET}/a.sif'"))
 
