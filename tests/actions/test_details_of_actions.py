@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.author.import_easyconfig import _letters
+from sifmod.actions.author.import_easyconfig import _letters, easyconfig_text
 from sifmod.actions.author.new import _of_artifact
 from sifmod.actions.garbage import _several, _too_young
 from sifmod.cli.main import run
+from sifmod.config.easyconfig import EasyconfigFile
 from sifmod.image.artifact import Artifact
 from sifmod.image.sources.kinds import parse
+from sifmod.imports.budget import Imported
 from sifmod.module.origin import ImageOrigin
 from sifmod.tree.jobs import NO_JOBS, Jobs
 from support.config import write
@@ -38,6 +40,15 @@ def test_a_draft_says_what_decides_which_image_it_is(
     assert made.source == (expected or f"{source}@{DIGEST}")
     assert made.why.startswith(why)
     assert (made.arch, made.sha256) == ("arm64", "ab" * 32 if source.startswith("https") else "")
+
+
+def test_an_importer_may_give_every_key_but_those_that_are_no_other_tools() -> None:
+    own = {"extends", "gpu_selection", "path", "preset", "runscript_env", "variants"}
+    keys = {field.alias or name for name, field in EasyconfigFile.model_fields.items()} - own | {"path+"}
+    text = easyconfig_text(Imported(dict.fromkeys(sorted(keys), "x"), ("a note",)), "some/file.eb")
+    assert text.startswith("# Made from some/file.eb by `sifmod import`")
+    assert "\n# Not carried over, or not exactly:\n# - a note\nname: x\nversion: 'x'\n" in text
+    assert {line.partition(":")[0] for line in text.splitlines() if line[0] != "#"} == keys
 
 
 def test_letters_of_an_easyconfig_are_counted_as_often_as_they_are_used() -> None:
