@@ -8,6 +8,7 @@ import pytest
 
 from sifmod.cli.main import run
 from sifmod.config.bind_paths import tops_of_links
+from sifmod.config.lint import _listed
 from sifmod.errors import ConfigError, OptionError, SifmodError
 from support.config import Configuration, lines, write
 
@@ -113,3 +114,30 @@ def test_what_a_mirror_may_be(configuration: Configuration, mirror: str, right: 
     else:
         with pytest.raises(ConfigError, match="expected a registry and perhaps a path"):
             configuration.site(site="generic")
+
+
+def test_what_is_wrong_in_a_preset_is_told_with_what_is_wrong_in_the_file(configuration: Configuration) -> None:
+    configuration.variables["SIFMOD_ROBOT_PATHS"] = str(configuration.root / "ec")
+    write(configuration.root / "ec" / "presets" / "odd.yaml", "a: [1, 2\n")
+    path = write(configuration.root / "ec" / "App-1.yaml", f"{EASYCONFIG}preset: odd\nwrong: 1\n")
+    with pytest.raises(ConfigError) as caught:
+        configuration.load(path)
+    told = lines(caught.value)
+    assert sorted(line.partition(": ")[0] for line in told) == ["App-1.yaml:5:1", "odd.yaml:2:1"], told
+
+
+def test_an_image_may_have_no_source_but_not_lose_all(configuration: Configuration) -> None:
+    """Of the variables in a source, one that is not set leaves that source out."""
+    text = "name: App\nversion: '1'\nimage: {filename: a.sif, sources: [%s]}\n"
+    made = configuration.load(write(configuration.root / "App-1.yaml", text % "'b.sif', '${UNSET}/a.sif'"))
+    assert made.easyconfig.image.sources == ("b.sif",)
+    assert [note for note in made.notes if "UNSET" in note]
+    none = configuration.load(write(configuration.root / "App-3.yaml", (text % "").replace("}", ", build: a.def}")))
+    assert none.easyconfig.image.sources == ()
+    with pytest.raises(ConfigError, match="UNSET"):
+        configuration.load(write(configuration.root / "App-2.yaml", text % "'${UNSET}/a.sif'"))
+
+
+def test_of_many_names_the_first_five_are_told() -> None:
+    assert _listed(list("abcde")) == "a, b, c, d, e"
+    assert _listed(list("abcdef")) == "a, b, c, d, e and 1 more"

@@ -297,7 +297,12 @@ def test_a_cache_of_lmod_hides_what_is_newer(
     environ = {"LMOD_VERSION": "8", "HOME": str(tmp_path / "a home")}
     cache = write(tmp_path / "a home" / folder / "spiderT.x86_64.lua", f'"{layout.modules}"\n')
     stub, now = layout.module_file(MODULE, "lua"), time.time()
-    for written, published, hides in ((-600, -60, True), (-60, -600, False), (-2 * 86400, -60, False)):
+    for written, published, hides in (
+        (-600, -60, True),
+        (-60, -600, False),
+        (-60, -60, False),
+        (-2 * 86400, -60, False),
+    ):
         os.utime(cache, (now + written,) * 2)
         os.utime(stub, (now + published,) * 2)
         assert (hidden_by(installation, environ) is not None) == hides

@@ -1,7 +1,9 @@
 """Small promises about images: each was once broken by fuzz/faults.py without a test that noticed."""
 
+import hashlib
 import json
 import os
+import resource
 import struct
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,18 +11,25 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
-from sifmod.errors import ImageError
+from sifmod.errors import FetchError, ImageError, SifmodError
+from sifmod.image.convert.layers.blob import Replaced
 from sifmod.image.convert.layers.malformed import Malformed
 from sifmod.image.convert.layers.merge_layers import merge_layers
 from sifmod.image.convert.layers.sparse import header_map
 from sifmod.image.convert.metadata.describe import _date, inspect_text
 from sifmod.image.convert.squashfs.listing import ListingWriter
 from sifmod.image.convert.squashfs.metadata import MetadataWriter
+from sifmod.image.download.arriving_file import ArrivingFile, Shared
+from sifmod.image.download.download_sif import _publish
 from sifmod.image.download.remote import Remote
 from sifmod.image.oci.content import LARGEST
 from sifmod.image.oci.files import Directory as Files
 from sifmod.image.oci.files import read_json
+from sifmod.image.program import ask
 from sifmod.image.registry.credentials import auth_files
+from sifmod.image.sink import Sink
+from sifmod.image.sources.definition import inputs
+from support.config import write
 from support.downloading import Place, content, getter, serving, sha256
 from support.images import Images
 from support.layers import EPOCH, Entry, Memory, Stored, directory, hard_link, seen, symlink, tar
@@ -152,3 +161,113 @@ def test_a_date_in_each_form() -> None:
     for month in range(1, 13):
         when = datetime(2024, month, 29, 23, 5, 59, tzinfo=UTC)
         assert _date(int(when.timestamp())) == when.strftime("%A_%-d_%B_%Y_23:5:59_UTC")
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_sink_is_closed_and_tells_what_could_not_be_written(tmp_path: Path, *, failing: bool) -> None:
+    """Its bytes may reach the file only when it is closed: a full disk is told then, but not in an error's place."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    expected: type[Exception] = KeyError if failing else SifmodError
+    sink = Sink(tmp_path / "new")
+    try:
+        with pytest.raises(expected), sink:
+            sink.write(b"x")
+            assert sink.size == 1
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+            if failing:
+                raise KeyError
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with pytest.raises(ValueError, match="closed file"):
+        sink.fileno()
+    with Sink(tmp_path / "other") as whole:
+        whole.write(b"ab")
+        whole.write(b"c")
+    assert (whole.size, whole.sha256) == (3, hashlib.sha256(b"abc").hexdigest())
+    assert (tmp_path / "other").read_bytes() == b"abc"
+
+
+def test_what_another_user_has_begun_to_download_is_copied_and_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = content(3, 3_000_000)
+    partial, incoming = tmp_path / "partial", tmp_path / "incoming"
+    digest = hashlib.sha256(data).hexdigest()
+    for other in (False, True):
+        if other:
+            monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        partial.write_bytes(data)
+        partial.chmod(0o600)
+        number = partial.stat().st_ino
+        old = os.umask(0o027)
+        try:
+            _publish(partial, incoming, digest)
+        finally:
+            os.umask(old)
+        assert (incoming.read_bytes(), incoming.stat().st_mode & 0o777) == (data, 0o640)
+        assert (incoming.stat().st_ino == number) is not other
+        assert not partial.exists()
+        incoming.unlink()
+    partial.write_bytes(data[:-1])
+    with pytest.raises(FetchError, match="partial was changed while it was copied"):
+        _publish(partial, incoming, digest)
+
+
+def test_a_directory_of_a_definition_that_leads_into_itself(tmp_path: Path) -> None:
+    """Each file is named once, by its own path, in whatever order the directory is read."""
+    for number in range(12):
+        write(tmp_path / f"tree/{number}/file", "")
+        if number == 6:
+            (tmp_path / "tree" / "loop").symlink_to(".")
+    definition = write(tmp_path / "image.def", "Bootstrap: docker\nFrom: debian\n%files\n  tree /tree\n")
+    paths = {definition, tmp_path / "tree", tmp_path / "tree" / "loop"}
+    paths |= {tmp_path / "tree" / f"{number}" for number in range(12)}
+    paths |= {tmp_path / "tree" / f"{number}" / "file" for number in range(12)}
+    assert set(inputs(definition)) == paths
+
+
+def test_a_runtime_is_asked_without_the_users_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\nenv > {tmp_path}/"$1"\necho apptainer version 1.4.0\n')
+    program.chmod(0o755)
+    for name in ("SINGULARITY_BIND", "APPTAINER_BIND", "SINGULARITYENV_X", "APPTAINERENV_X", "APPTAINER_CONFIGDIR"):
+        monkeypatch.setenv(name, "/mine")
+    monkeypatch.setenv("KEPT", "yes")
+    assert ask(str(program)) is not None
+    for word in ("--version", "buildcfg"):
+        lines = (tmp_path / word).read_text().splitlines()
+        seen_there = dict(line.split("=", 1) for line in lines if "=" in line)
+        own = {name: value for name, value in seen_there.items() if name.startswith(("SINGULARITY", "APPTAINER"))}
+        home = seen_there["HOME"]
+        assert own == {"SINGULARITY_CONFIGDIR": home, "APPTAINER_CONFIGDIR": home}
+        assert (seen_there["KEPT"], seen_there["PWD"]) == ("yes", home)
+        assert home != os.environ["HOME"] and not Path(home).exists()
+
+
+def test_a_file_that_arrives_is_read_in_any_order(tmp_path: Path) -> None:
+    path = tmp_path / "arriving"
+    path.write_bytes(b"--0123456789")
+    shared = Shared()
+    arriving = ArrivingFile(shared, "x.sif", path, 10, "", base=2)
+    arriving.front = 6
+    with arriving.seekable() as file:
+        assert (file.readable(), file.seekable(), file.seek(2)) == (True, True, 2)
+        assert (file.read(3), file.tell()) == (b"234", 5)
+        assert file.read(4) == b"5"  # what is there
+        assert (file.seek(-2, os.SEEK_CUR), file.read(1)) == (4, b"4")
+        assert (file.seek(-1, os.SEEK_END), file.seek(0)) == (9, 0)
+        for place, whence in ((-1, os.SEEK_SET), (-1, os.SEEK_CUR), (-11, os.SEEK_END)):
+            with pytest.raises(ValueError, match="is before the start"):
+                file.seek(place, whence)
+        arriving.front = 10
+        file.seek(8)
+        assert (file.read(9), file.read(9)) == (b"89", b"")
+        file.seek(0)
+        arriving.epoch = 1
+        with pytest.raises(Replaced):
+            file.read(1)
+    assert file.closed
+    assert (arriving.is_replaced(0), arriving.is_replaced(1)) == (True, False)
+    shared.stop()
+    with pytest.raises(FetchError, match=r"x\.sif: the download was stopped"):
+        arriving.seekable().read(1)

@@ -241,6 +241,7 @@ def of_pieces(*pieces: bytes | int) -> str:
         (b"x" * (UNIT // 2), UNIT // 2, b"y" * UNIT),
         (b"x" * (UNIT // 2), 2 * UNIT + UNIT // 2, b"y" * 9),
         (3 * UNIT, b"z"),
+        (5 * UNIT + UNIT // 2, b"y" * 9),
         (b"x" * UNIT, 5, 6, b"y"),
         (0, b"x"),
     ],

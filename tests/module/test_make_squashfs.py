@@ -83,6 +83,7 @@ def test_packed_and_unpacked(packer: Packer) -> None:
     before = disk_state(place.directory)
     made = packer.run("make-squashfs").ok()
     assert made.stderr == ""
+    assert made.stdout.splitlines()[:2] == [f"packing {place.directory}", f"packed into {place.squashfs}"]
     assert disk_state(place.directory) == before
     (place.directory / "a file").write_text("later\n")
     assert packer.look() == "directory\n"
@@ -95,6 +96,7 @@ def test_packed_and_unpacked(packer: Packer) -> None:
         (path.rmdir if path.is_dir() and not path.is_symlink() else path.unlink)()
     unmade = packer.run("unmake-squashfs").ok()
     assert unmade.stderr == ""
+    assert unmade.stdout.splitlines()[:2] == [f"unpacking {place.squashfs}", f"unpacked into {place.directory}"]
     assert unmade.stdout.splitlines()[-1].strip() == back
     assert place.squashfs.is_file()
     assert (place.directory / "a file").read_text() == "directory\n"

@@ -2,20 +2,26 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from plans import plan
-from sifmod.actions.author.draft_site import Survey, draft_site
+from sifmod.actions.author.draft_site import Survey, draft_site, survey
+from sifmod.actions.install.request import _digests
 from sifmod.cli.main import run
+from sifmod.module.origin import NO_ORIGIN
 from sifmod.module.render import render
 from sifmod.tree import jobs
 from sifmod.tree.change import Change
 from sifmod.tree.disk import move, take, write
+from sifmod.tree.generation import module_lock
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
+from sifmod.tree.log import logged_modules
 from sifmod.tree.remove import prune
+from support import tree
 from support.images import Images
 
 
@@ -181,3 +187,88 @@ def test_doctor_says_who_chose_the_prefix(
     monkeypatch.setenv("SIFMOD_PREFIX", str(own_home / "mine"))
     run(["doctor"])
     assert f"{own_home / 'mine'} (configured), " in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("left_behind", "there"), [(None, False), (("1.new",), True), (("1.going",), False)], ids=["none", "new", "going"]
+)
+def test_a_module_whose_run_died_is_whole_or_gone_and_another_ones_is_left(
+    tmp_path: Path, left_behind: tuple[str, ...] | None, *, there: bool
+) -> None:
+    """What is missing without a dead run is somebody's wish, which the next reinstall asks about."""
+    layout = Layout(tmp_path / "prefix")
+    tree.install(layout, "a")
+    stub = layout.modules / "Tiny" / "1.0.lua"
+    stub.unlink()
+    with lock(layout, str(tree.MODULE), 60, tree.nobody) as held:
+        directory = held.directory
+    for name in left_behind or ():
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / name).touch()
+    with module_lock(layout, tree.MODULE, 60, tree.nobody):
+        pass
+    assert stub.exists() is there
+    assert layout.switch(tree.MODULE).exists() is (left_behind != ("1.going",))
+
+
+def test_only_logs_of_modules_are_logs(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    for name in ("Tiny/1.0.log", "Tiny/2.0", "Tiny/.log", "Tiny/a b.log", "a b/1.0.log", "Big/3.log/x"):
+        (layout.module_logs / name).parent.mkdir(parents=True, exist_ok=True)
+        (layout.module_logs / name).touch()
+    found, problems = logged_modules(layout)
+    assert ([str(module) for module in found], problems) == (["Big/3", "Tiny/1.0"], ())
+
+
+def test_what_is_restored_is_said(easyconfig: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["install", "-q", "--module-syntax", "lua", str(easyconfig)]) == 0
+    stub = tmp_path / "prefix" / "modules" / "Tiny" / "1.0.lua"
+    text = stub.read_text()
+    stub.unlink()
+    capfd.readouterr()
+    assert run(["install", "--module-syntax", "lua", str(easyconfig)]) == 0
+    said = capfd.readouterr().err
+    assert "\n== restoring: " in said
+    assert f"{stub} is missing\n" in said
+    assert stub.read_text() == text
+    script = tmp_path / "prefix" / "software" / "Tiny" / "1.0" / "bin" / "sh"
+    script.resolve().parent.chmod(0o755)
+    script.unlink()
+    assert run(["install", "--module-syntax", "lua", str(easyconfig)]) == 0
+    said = capfd.readouterr().err
+    assert "/bin/sh was changed or removed; it is restored in a new generation\n" in said
+    assert "restoring" not in said
+
+
+def test_the_digests_of_an_image_are_those_that_it_has() -> None:
+    assert _digests("ab", NO_ORIGIN) == ("sha256:ab",)
+    assert _digests("ab", replace(NO_ORIGIN, manifest="m", index="i")) == ("sha256:ab", "m", "i")
+
+
+def test_file_systems_of_every_kind_that_machines_share(tmp_path: Path) -> None:
+    kinds = ("lustre", "gpfs", "beegfs", "wekafs", "ceph", "nfs", "nfs4", "fhgfs", "panfs", "afs")
+    others = ("ext4", "xfs", "tmpfs", "overlay", "proc")
+    (tmp_path / "mounts").write_text("".join(f"x /of/{kind} {kind} rw 0 0\n" for kind in (*kinds, *others)))
+    odd = "x /home/a nfs\nx /root/a nfs\nx / nfs\nx /a\\040b nfs\nx nfs\nx /homes nfs\n"
+    with (tmp_path / "mounts").open("a") as file:
+        file.write(odd)
+    assert survey(str(tmp_path / "mounts")).filesystems == tuple(sorted(f"/of/{kind}" for kind in kinds))
+    (tmp_path / "mounts").write_bytes(b"x /a nfs\n\xff\n")
+    assert survey(str(tmp_path / "mounts")).filesystems == ()
+
+
+def test_a_draft_of_a_site_in_which_nothing_was_found() -> None:
+    """Every group is there, with an example."""
+    text = draft_site("yes", ("none", "nothing was seen"), Survey((), (), (), (), ()))
+    assert text.startswith("# The site yes, written by `sifmod site new`.")
+    assert "\nname: 'yes'\ndescription: 'yes'\n\n# nothing was seen: auto looks on each machine;" in text
+    assert "\naccelerator: none\n" in text
+    for group, example in (
+        ("slurm", "/var/spool/slurmd"),
+        ("fabric", "/opt/cray"),
+        ("host-libs", "/usr/lib64/x.so*"),
+        ("filesystems", "/scratch"),
+    ):
+        assert f"\n  {group}: []  # e.g. [{{source: '{example}', optional: true}}]\n" in text
+    assert "\n# runscript_env: {NCCL_SOCKET_IFNAME: hsn0, NCCL_NET: AWS Libfabric}\n" in text
+    assert text.endswith("\ndetect:\n  paths: []\n")
