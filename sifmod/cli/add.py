@@ -47,8 +47,7 @@ def command(
     from pathlib import Path
 
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.actions.layer.requirements import read_requirements
-    from sifmod.actions.layer.resolve import Wanted
+    from sifmod.actions.layer.wanted import Wanted, looked_in, read_requirements
     from sifmod.cli.layers import changed
     from sifmod.errors import OptionError
 
@@ -58,7 +57,7 @@ def command(
     projects = tuple(str(Path(one).absolute()) for one in editable)
     if missing := [one for one in projects if not Path(one).is_dir()]:
         raise OptionError(f"--editable: there is no directory {missing[0]}")
-    options = (*(("--no-index",) if no_index else ()), *(("--no-build-isolation",) if no_build_isolation else ()))
-    links = tuple(one if "://" in one else str(Path(one).absolute()) for one in find_links)
-    change = LayerChange(layer, Wanted(asked, projects, links, options), upgrade=upgrade, unpacked=unpacked)
+    options = {"--no-index": no_index, "--no-build-isolation": no_build_isolation}
+    words = (*(name for name, given in options.items() if given), *looked_in(find_links))
+    change = LayerChange(layer, Wanted(asked, projects, words), upgrade=upgrade, unpacked=unpacked)
     changed(onto or module, change, directory, prefix, as_json=as_json, of=module if onto else None)

@@ -1,6 +1,6 @@
 """`sifmod layers`, and what the verbs that change one say."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 @prefix_option
 @json_option
 def command(module: str, prefix: str | None, as_json: bool) -> None:
-    """List the layers of packages: of which module, for which image, how large, and whether that image is still used."""
+    """List the layers of packages: of which module, how large, what for, and whether its image is still used."""
     import os
 
-    from sifmod.actions.layer.places import found_layers, known, layouts, searched
+    from sifmod.actions.layer.places import found_layers, known, layouts
     from sifmod.cli.context import layout_for
     from sifmod.cli.output import echo, print_json, print_rows
     from sifmod.system import size_text
@@ -29,7 +29,7 @@ def command(module: str, prefix: str | None, as_json: bool) -> None:
     trees = layouts(layout_for(prefix).prefix, os.environ)
     modules = known(trees)
     rows: list[LayerData] = []
-    for _, layer in found_layers(searched(trees, os.environ)):
+    for layer in found_layers(trees, os.environ):
         if not str(layer.module).startswith(module):
             continue
         tree = modules.get(layer.module)
@@ -56,7 +56,7 @@ def command(module: str, prefix: str | None, as_json: bool) -> None:
         echo(f"there is no layer{f' of {module}' if module else ''}; `sifmod add MODULE PACKAGE` makes one", err=True)
 
 
-def layer_data(layer: "Layer", state: str) -> "LayerData":
+def layer_data(layer: "Layer", state: Literal["live", "stale"]) -> "LayerData":
     """A layer as `--json` prints it."""
     return {
         "module": str(layer.module),
@@ -78,32 +78,29 @@ def layer_data(layer: "Layer", state: str) -> "LayerData":
 def changed(
     name: str, change: "LayerChange", directory: str | None, prefix: str | None, *, as_json: bool, of: str | None = None
 ) -> None:
-    """Change a layer of the module called `name`, and say what came of it; `of`: the one whose layer it is to be like."""
+    """Change a layer of the module called `name`, and say what came of it; `of`: whose layer it is to be like."""
     import os
+    from dataclasses import replace
 
     from sifmod.actions.changing_prefix import site_umask
-    from sifmod.actions.layer.add import change_layer, check_layer_name, check_takes_layers, like
-    from sifmod.actions.layer.places import found_layers, installed, known, layers_for, layouts, searched
+    from sifmod.actions.layer.add import change_layer, check, like
+    from sifmod.actions.layer.places import found_layers, installed, known, layers_for, layouts
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import load_facts, resolve, typed
     from sifmod.cli.output import print_json, say
     from sifmod.system import size_text
 
-    check_layer_name(change.name)
     site = load_facts({"prefix": prefix}).site
     trees = layouts(site.prefix, os.environ)
     modules = known(trees)
     module = resolve(name, modules)
     installation = installed(module, trees)
-    check_takes_layers(installation)
+    check(installation, change.name)
     layers = layers_for(installation, directory, os.environ)
     if of is not None:
-        change = like(
-            change,
-            resolve(of, {one.module for _, one in found_layers(searched(trees, os.environ))} | set(modules)),
-            tuple(found_layers(searched(trees, os.environ))),
-        )
-    with site_umask(site):
+        there = tuple(found_layers(trees, os.environ))
+        change = like(change, resolve(of, {one.module for one in there} | modules.keys()), there)
+    with site_umask(replace(site, prefix=layers.prefix)):
         layer, new = change_layer(installation, layers, change, site, Reporter(say, command=typed()))
     if as_json:
         print_json(layer_data(layer, "live") if layer else None)
@@ -117,5 +114,5 @@ def changed(
         key = f"_SIFMOD_LAYER_{module.name}"
         if f"_SIFMOD_GENERATION_{module.name}" in os.environ and key not in os.environ:
             say(
-                f"the module's commands have it at once; `module load {module}` again gives it to `singularity exec` too"
+                f"the module's commands have it at once; `singularity exec` has it after another `module load {module}`"
             )

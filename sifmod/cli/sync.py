@@ -29,12 +29,9 @@ def command(
     from pathlib import Path
 
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.actions.layer.requirements import read_lock
-    from sifmod.actions.layer.resolve import Wanted
+    from sifmod.actions.layer.wanted import Wanted, looked_in, read_lock
     from sifmod.cli.layers import changed
 
-    links = tuple(str(Path(one).absolute()) for one in find_links)
-    change = LayerChange(
-        layer, Wanted((), (), links, ("--no-index",) if no_index else ()), lock=read_lock(Path(lock)), unpacked=unpacked
-    )
+    words = (*(("--no-index",) if no_index else ()), *looked_in(find_links))
+    change = LayerChange(layer, Wanted(words=words), lock=read_lock(Path(lock)), unpacked=unpacked)
     changed(module, change, directory, prefix, as_json=as_json)

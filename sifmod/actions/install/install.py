@@ -14,8 +14,8 @@ from sifmod.actions.reporter import Reporter
 from sifmod.module.plan import File, Plan
 from sifmod.module.render import render, render_stub
 from sifmod.tree.generation import module_lock, note, publish, restore, staged_generation, tidy
-from sifmod.tree.layout import Layout
 from sifmod.tree.layer import image_key
+from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held
 from sifmod.tree.log import Done
 from sifmod.tree.receipt import Installation, live, live_number

@@ -32,7 +32,7 @@ PROTECTED = (
 
 @dataclass(frozen=True)
 class Distribution:
-    """One that the image holds: name and version as it says them, whether it is without compiled code, what it needs."""
+    """One that the image holds, as it says itself; `pure`: without compiled code."""
 
     name: str
     version: str

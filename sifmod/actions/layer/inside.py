@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.actions.layer.image_python import PROBE, ImagePython, image_python
-from sifmod.errors import ImageError, ModuleError
+from sifmod.actions.layer.wanted import Wanted
+from sifmod.errors import ImageError
 from sifmod.image.child import Ended, run_child
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.tree.receipt import Installation
@@ -72,15 +73,11 @@ class Inside:
         return environment
 
 
-def wrapper_of(installation: Installation) -> Path:
-    """The wrapper that starts the module's Python. Raises ModuleError where it has none."""
-    for name in _WRAPPERS:
-        if (found := Path(installation.root, "bin", name)).is_file():
-            return found
-    raise ModuleError(
-        f"{installation.module} has no Python to add packages to",
-        "`wrappers: [python]` in its easyconfig gives it one, if the image has a Python",
-    )
+def inside_of(installation: Installation, directory: Path, wanted: Wanted) -> Inside:
+    """The module's Python, with a directory that is made for a layer."""
+    (directory / "work").mkdir(parents=True)
+    wrapper = next(place for name in _WRAPPERS if (place := Path(installation.root, "bin", name)).is_file())
+    return Inside(wrapper, directory, (*wanted.editable, *wanted.places))
 
 
 def _cache_home() -> Path:

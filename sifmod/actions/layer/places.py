@@ -1,4 +1,4 @@
-"""Where layers are: which installation a name means, in which directory its layer is made, and what layers there are."""
+"""Where layers are: which installation a name means, where its layer is made, and which layers there are."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -37,25 +37,24 @@ def installed(module: ModuleName, trees: tuple[Layout, ...]) -> Installation:
 
 def layers_for(installation: Installation, directory: str | None, environ: Mapping[str, str]) -> Layers:
     """Where a layer is made: in `directory`, in the module's own prefix where that is this user's, else in his own."""
-    if directory:
-        return Layers(Path(directory).absolute())
     prefix = Path(installation.root).parents[4]
+    if directory:
+        return Layers(Path(directory).absolute(), prefix)
     if prefix.stat().st_uid == os.geteuid():
-        return Layers(prefix / "layers")
+        return Layers(prefix / "layers", prefix)
     own = environ.get("SIFMOD_PREFIX") or str(default_prefix(environ)[0])
-    return Layers(Path(own) / "layers")
+    return Layers(Path(own) / "layers", prefix)
 
 
-def searched(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> tuple[Layers, ...]:
+def searched(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> tuple[Path, ...]:
     """The directories in which the modules look for layers, the first one first."""
     own = [environ["SIFMOD_PREFIX"] + "/layers"] if environ.get("SIFMOD_PREFIX") else []
     named = [one for one in environ.get("SIFMOD_LAYERS", "").split(":") if one]
     places = (*named, *own, f"{default_prefix(environ)[0]}/layers", *(f"{tree.prefix}/layers" for tree in trees))
-    return tuple(Layers(Path(place)) for place in dict.fromkeys(places) if place.startswith("/"))
+    return tuple(Path(place) for place in dict.fromkeys(places) if place.startswith("/"))
 
 
-def found_layers(places: tuple[Layers, ...]) -> Iterator[tuple[Layers, Layer]]:
-    """Every live layer in these directories."""
-    for place in places:
-        for layer in all_layers(place):
-            yield place, layer
+def found_layers(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> Iterator[Layer]:
+    """Every live layer that the modules of these trees may find."""
+    for place in searched(trees, environ):
+        yield from all_layers(place)

@@ -5,6 +5,7 @@ distribution of the image is a wheel of metadata alone, in a directory for `--fi
 constraints, and the others preferences: an earlier lock, which uv keeps to where it can.
 """
 
+import json
 import re
 import tomllib
 import zipfile
@@ -14,15 +15,17 @@ from pathlib import Path
 
 from sifmod.actions.layer.image_python import Distribution, ImagePython
 from sifmod.actions.layer.inside import Inside
+from sifmod.actions.layer.wanted import Wanted
 from sifmod.errors import FetchError, OptionError
 from sifmod.image.inspect.python import normalized
 
 LOCK = "pylock.toml"  # PEP 751
 _NO_DIGEST = "0" * 64
 _NEEDS = re.compile(
-    r"(?P<who>[\w.-]+)==(?P<version>\S+) depends on (?P<needs>[\w.-]+)(?P<bound>[<>=!~][^\s,]*(?:,[<>=!~][^\s,]*)*)"
+    r"(?:all versions of )?(?P<who>[\w.-]+)(?P<version>[<>=!~]\S+)? depends? on"
+    r" (?P<needs>[\w.-]+)(?P<bound>[<>=!~][^\s,]*(?:,[<>=!~][^\s,]*)*)"
 )
-_UNKNOWN = re.compile(r"Because ([\w.-]+) was not found in the package registry")
+_UNKNOWN = re.compile(r"Because ([\w.-]+) was not found in the (?:package registry|provided package locations)")
 
 
 @dataclass(frozen=True)
@@ -31,26 +34,15 @@ class Resolved:
 
     lock: str
     added: Mapping[str, str]
+    requirements: tuple[str, ...]  # that it follows from
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What is asked for: requirements as people write them, directories of projects, and where wheels are found."""
-
-    requirements: tuple[str, ...]
-    editable: tuple[str, ...] = ()  # absolute paths
-    find_links: tuple[str, ...] = ()  # absolute paths, or URLs
-    options: tuple[str, ...] = ()  # for uv: --no-index, --no-build-isolation
-
-
-def resolve(
-    python: ImagePython, kept: Mapping[str, Distribution], wanted: Wanted, earlier: str, inside: Inside
-) -> Resolved:
+def resolve(python: ImagePython, wanted: Wanted, earlier: str, inside: Inside) -> Resolved:
     """The distributions to add, in versions that go with the image's own; `earlier` is a lock to keep to, or "".
 
     Raises OptionError where there are none, with the reason, and FetchError where an index cannot be asked.
     """
-    work = inside.directory / "work"
+    work, kept = inside.directory / "work", python.protected()
     _write_stubs(python, work / "held")
     (work / LOCK).write_text(_preferences(python, earlier))
     (work / "kept.txt").write_text("".join(f"{key}=={one.version}\n" for key, one in kept.items()))
@@ -66,11 +58,12 @@ def resolve(
         "--find-links",
         f"{place}/held",
     )
-    options = (*wanted.options, *(word for link in wanted.find_links for word in ("--find-links", link)))
-    ended = inside.uv(*words, *options, "--format", LOCK, "--output-file", f"{place}/{LOCK}", "--no-header", "--quiet")
+    ended = inside.uv(
+        *words, *wanted.words, "--format", LOCK, "--output-file", f"{place}/{LOCK}", "--no-header", "--quiet"
+    )
     if ended.code != 0:
         raise _explained(ended.lines, kept)
-    return _without(python, (work / LOCK).read_text())
+    return _without(python, (work / LOCK).read_text(), wanted.requirements)
 
 
 def _write_stubs(python: ImagePython, directory: Path) -> None:
@@ -113,8 +106,19 @@ def versions_of(lock: str) -> dict[str, str]:
         raise OptionError(f"this is no lock of PEP 751: {error}") from error
 
 
-def _without(python: ImagePython, lock: str) -> Resolved:
-    """The lock without what the image holds in the same version."""
+def pinned(lock: str) -> str:
+    """A lock as requirements with the digests of all files, which pip and uv hold what they find to."""
+    lines = []
+    for one in tomllib.loads(lock).get("packages", []):
+        files = [*one.get("wheels", []), *([one["sdist"]] if "sdist" in one else [])]
+        digests = sorted(f"{kind}:{value}" for file in files for kind, value in file.get("hashes", {}).items())
+        lines.append(" ".join((f"{one['name']}=={one['version']}", *(f"--hash={digest}" for digest in digests))))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _without(python: ImagePython, lock: str, requirements: tuple[str, ...]) -> Resolved:
+    """The lock without what the image holds in the same version, and with what was asked for in its table for tools."""
+    lock = lock.partition("\n[tool.sifmod]\n")[0].rstrip("\n") + "\n"
     head, *blocks = re.split(r"^(?=\[\[packages\]\])", lock, flags=re.MULTILINE)
     added: dict[str, str] = {}
     left = []
@@ -125,25 +129,42 @@ def _without(python: ImagePython, lock: str) -> Resolved:
         if (held is None or held.version != version) and "directory" not in package:
             added[key] = version
             left.append(block)
-    return Resolved("".join((head, *left)), added)
+    told = "".join(f"    {json.dumps(text)},\n" for text in requirements)
+    tail = f"\n[tool.sifmod]\nrequirements = [\n{told}]\n"
+    return Resolved("".join((head, *left)).rstrip("\n") + "\n" + tail, added, requirements)
+
+
+def followed(python: ImagePython, lock: str) -> Resolved:
+    """A lock that was made elsewhere. Raises OptionError where it has another version of what the image keeps."""
+    kept = python.protected()
+    for key, version in versions_of(lock).items():
+        if (held := kept.get(key)) and held.version != version:
+            raise OptionError(
+                f"the lock has {held.name} {version}; the image has {held.name} {held.version}, which stays",
+                "`sifmod add --onto` resolves what was asked for on this image",
+            )
+    told = tomllib.loads(lock).get("tool", {}).get("sifmod", {}).get("requirements", [])
+    pinned = (f"{key}=={version}" for key, version in versions_of(lock).items())
+    return _without(python, lock, tuple(map(str, told)) or tuple(pinned))
 
 
 def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> OptionError | FetchError:
     text = " ".join(line.strip() for line in lines)
     for found in _NEEDS.finditer(text):
         if held := kept.get(normalized(found["needs"])):
+            who = f"{found['who']} {_spoken(found['version'] or '')}".strip()
             return OptionError(
-                f"{found['who']} {found['version']} needs {found['needs']} {_spoken(found['bound'])};"
-                f" the image has {held.name} {held.version}",
-                f"ask for another version, or leave the version open: the newest that goes with {held.name}"
-                f" {held.version} is then taken",
+                f"{who} needs {found['needs']} {_spoken(found['bound'])}; the image has {held.name} {held.version}",
+                f"leave the version open for the newest one that goes with {held.name} {held.version}, if there is any",
             )
-    if found := _UNKNOWN.search(text):
-        return OptionError(f"there is no package {found[1]} on the index", "look at its spelling on https://pypi.org")
+    if unknown := _UNKNOWN.search(text):
+        return OptionError(
+            f"there is no package {unknown[1]} where packages are looked for", "is it spelled so on https://pypi.org?"
+        )
     for key, held in kept.items():
-        if found := re.search(rf"you require {re.escape(key)}(\S+)", text):
+        if asked := re.search(rf"you require {re.escape(key)}([<>=!~][^\s,]*)", text):
             return OptionError(
-                f"{held.name}{found[1]} is asked for; the image has {held.name} {held.version}, which stays"
+                f"{held.name}{asked[1]} is asked for; the image has {held.name} {held.version}, which stays"
             )
     told = "\n".join(lines[-12:])
     if "No solution found" in text:
@@ -153,15 +174,3 @@ def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> Option
 
 def _spoken(bound: str) -> str:
     return bound.removeprefix("==") if bound.startswith("==") else bound
-
-
-def given_lock(python: ImagePython, kept: Mapping[str, Distribution], lock: str, inside: Inside) -> Resolved:
-    """The lock that was made elsewhere. Raises OptionError where it names another version of what the image keeps."""
-    for key, version in versions_of(lock).items():
-        if (held := kept.get(key)) and held.version != version:
-            raise OptionError(
-                f"the lock has {held.name} {version}; the image has {held.name} {held.version}, which stays",
-                "`sifmod add --onto` resolves what was asked for on this image",
-            )
-    del inside
-    return _without(python, lock)

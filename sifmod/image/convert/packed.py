@@ -16,8 +16,8 @@ _PIECE = 1 << 20
 def pack(directory: Path, target: Path, compression: str, processors: int) -> tuple[int, int]:
     """Write the squashfs `target` of what is in `directory`: how many files it has, and its size in bytes.
 
-    Every file belongs to root, may be read by all, and run by all where its owner may. Raises ImageError for what is no file, link
-    or directory, OSError as the file system does.
+    Every file belongs to root, may be read by all, and run by all where its owner may. Raises ImageError for what is
+    no file, link or directory, OSError as the file system does.
     """
     count = [0]
     with (

@@ -248,8 +248,11 @@ sifmod_set_environment() {
   {% endif %}
   # both spellings and a value that every runtime takes for a yes, since plain values would run where it evaluates them
   if [ -n "$sifmod_as_is" ]; then export SINGULARITY_NO_EVAL=1 APPTAINER_NO_EVAL=1; fi
+  {% set layered = '"${sifmod_layer:+' ~ layer_target ~ '/bin:}"' if layers else "" %}
   {% if path %}
-  sifmod_set_path {{ path | shell }}{{ " " ~ plain_path | shell if plain_path != path }}
+  sifmod_set_path {{ layered }}{{ path | shell }}{{ " " ~ layered ~ plain_path | shell if plain_path != path }}
+  {% elif layers %}
+  if [ -n "$sifmod_layer" ]; then sifmod_set_path {{ layer_target }}/bin; fi
   {% endif %}
   {% for name, value, plain in env %}
   sifmod_set ENV_{{ name }} {{ value | shell }}{{ " " ~ plain | shell if plain != value }}
@@ -259,7 +262,6 @@ sifmod_set_environment() {
     sifmod_value=${APPTAINERENV_PYTHONPATH-${SINGULARITYENV_PYTHONPATH-}}
     sifmod_value={{ layer_target }}/start${sifmod_value:+:$sifmod_value}
     export SINGULARITYENV_PYTHONPATH="$sifmod_value" APPTAINERENV_PYTHONPATH="$sifmod_value"
-    sifmod_set_path {{ layer_target }}/bin
   fi
   {% endif %}
   # a runtime that is told of a GPU warns where there is none
