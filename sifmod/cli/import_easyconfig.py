@@ -61,9 +61,14 @@ def command(
         raise OptionError(f"--module-tree: there is no directory {module_tree}")
     naming = Naming(name_from == "whatis", Path(module_tree) if module_tree else None)
     results: list[dict[str, object]] = []
-    worst, repeated = 0, 0
+    failed: dict[Path, dict[str, object]] = {}
+    worst, repeated, left = 0, 0, 0
     for one in convert(find_sources(tuple(map(Path, files))), load_facts(site), naming):
         row = {"source": str(one.source), "notes": one.notes}
+        if one.same_as in failed:
+            left += 1
+            results.append({**row, **failed[one.same_as], "notes": [f"the same as {one.same_as}"]})
+            continue
         if one.same_as:
             repeated += 1
             told = {"path": str((directory / one.filename).absolute()), "module": one.module}
@@ -76,7 +81,8 @@ def command(
         except (CannotImportError, OptionError) as error:
             worst = max(worst, error.exit_code)
             place = {"file": str(one.source), "line": error.line} if isinstance(error, CannotImportError) else {}
-            results.append({**row, **error_data(error), **place})
+            failed[one.source] = {**error_data(error), **place}
+            results.append({**row, **failed[one.source]})
             show_error(f"{one.source}: {error.message}{f'; {error.hint}' if error.hint else ''}")
             continue
         results.append({**row, "path": str(path.absolute()), "module": one.module})
@@ -86,6 +92,8 @@ def command(
             echo(path)
     if repeated:
         say(f"{counted(repeated, 'file')} of the same content as another: imported once")
+    if left:
+        say(f"{counted(left, 'file')} of the same content as one that was not written: not imported either")
     if as_json:
         print_json(results)
     return worst

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sifmod.config.easyconfig import variable_problem
 from sifmod.imports.budget import Value
 from sifmod.imports.command import binds_of
 
@@ -12,6 +11,7 @@ _INSIDE = re.compile("(?:SINGULARITYENV|APPTAINERENV)_(.+)")
 _BINDS = re.compile("(?:SINGULARITY|APPTAINER)_BIND(?:PATH)?")
 _FLAGS = re.compile("(?:SINGULARITY|APPTAINER)_(NV|NVCCLI|ROCM)")
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_LONGEST = 255  # letters of a name; YAML reads keys of up to 1024
 _OWN = re.compile("(SIF|RUNSCRIPTS|EBROOT|EBVERSION|EBDEVEL)[A-Z0-9_]*|CONTAINERROOT")
 _ACTIVATES = re.compile(r"(?:source|\.) (/[A-Za-z0-9_./-]+)/bin/activate(?: ([A-Za-z0-9]+(?:[._-][A-Za-z0-9_]+)*))?")
 _EVALUATED = re.compile(r"[$`]")
@@ -83,12 +83,8 @@ class Found:
         self._into(self.default_env, name, value)
 
     def _into(self, env: dict[str, str], name: str, value: str) -> None:
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(name) or len(name) > _LONGEST:
             self.notes.append(f"variable {name[:60]!r}: this cannot be a name")
-        elif problem := variable_problem(name, inside=env is self.env):
-            self.notes.append(f"variable {name[:60]}: {problem}")
-        elif "\n" in value or value.startswith("~") or ":~" in value:
-            self.notes.append(f"variable {name}: a value of several lines, or with ~, is not carried over")
         else:
             env[name] = value
 

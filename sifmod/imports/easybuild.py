@@ -179,7 +179,9 @@ def _footer(file: _File, found: Found) -> tuple[str, ...]:
     if not isinstance(value, str):
         file.notes.append("modluafooter: its value is no text")
     conflicts: list[str] = []
-    for call in read_lua(text, file.templates["name"], file.templates["version"]).calls:
+    read = read_lua(text, file.templates["name"], file.templates["version"])
+    file.notes.extend(f"modluafooter: {what}" for what in read.skipped)
+    for call in read.calls:
         texts = tuple(text_of(value) for value in call.arguments)
         if call.function == "conflict":
             conflicts += [one for one in call.texts if HOLE not in one]

@@ -6,8 +6,10 @@ ask, and `untaken` holds the branches that were left out.
 """
 
 import re
-from collections.abc import Iterator
+from collections import ChainMap
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from sifmod.imports.budget import Budget, CannotImportError
 from sifmod.imports.lua_calls import Asked, Made, Read, Untaken
@@ -24,6 +26,9 @@ from sifmod.imports.lua_syntax import (
     Name,
     Skipped,
     Statement,
+    effects,
+    sets,
+    tokens,
 )
 from sifmod.imports.lua_value import (
     HOLE,
@@ -41,7 +46,8 @@ from sifmod.imports.lua_value import (
     truth,
 )
 
-_PRIVATE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ue000-\uf8ff]")
+_PRIVATE = re.compile("[\ue000-\uf8ff]")  # ours: HOLE and its like
+_NEWER = r"line {}: \x, \u and \z in a text are read as Lua 5.3 does; Lua 5.1 drops the backslash"
 _COMMANDS = ("set_shell_function", "set_alias")  # whose words may be there on a condition, each for itself
 
 
@@ -50,14 +56,14 @@ def read_lua(text: str, name: str, version: str, given: frozenset[str] = frozens
 
     The variables of the environment that are `given` count as set, to a directory that holds what is looked for.
     """
-    if bad := _PRIVATE.search(text):
-        raise CannotImportError(f"the character {bad.group()!r} is not expected in a modulefile")
     budget = Budget()
-    file = _File(budget, {"_name": name, "_version": version}, given)
+    file = _File(budget, ChainMap({"_name": name, "_version": version}), given)
+    found = tokens(_PRIVATE.sub(HOLE, text))
+    file.skipped += [_NEWER.format(token.line) for token in found if token.newer][:1]
     try:
-        file.block(parse(text, budget))
+        file.run(parse(found, budget))
         variables = {key: certain(value) for key, value in file.variables.items()}
-    except (RecursionError, OverflowError):
+    except RecursionError:
         raise CannotImportError("cannot be read: it is nested too deep") from None
     return Read(
         tuple(file.calls), variables, tuple(file.texts), tuple(dict.fromkeys(file.skipped)), tuple(file.untaken)
@@ -67,7 +73,7 @@ def read_lua(text: str, name: str, version: str, given: frozenset[str] = frozens
 @dataclass
 class _File:
     budget: Budget
-    variables: dict[str, Value]
+    variables: ChainMap[str, Value]  # of the innermost block first
     given: frozenset[str]
     calls: list[Made] = field(default_factory=list)
     texts: dict[str, None] = field(default_factory=dict)
@@ -77,35 +83,48 @@ class _File:
     under: tuple[Asked, ...] = ()
     asked: list[Asked] = field(default_factory=list)  # by the expression that is being evaluated
 
-    def block(self, statements: tuple[Statement, ...]) -> None:
+    def run(self, statements: tuple[Statement, ...]) -> None:
         for statement in statements:
             self.budget.step()
             self.statement(statement)
+
+    def block(self, statements: tuple[Statement, ...], names: Mapping[str, Value] | None = None) -> None:
+        """Statements with local variables of their own."""
+        outside = self.variables
+        self.variables = outside.new_child(dict(names or {}))
+        self.run(statements)
+        self.variables = outside
 
     def statement(self, statement: Statement) -> None:
         match statement:
             case Call():
                 self.call(statement)
-            case Assign(names=names, values=values):
+            case Assign(names=names, values=values, local=local):
                 found = [self.value(value) for value in values]
                 for index, name in enumerate(names):
-                    self.assign(name, found[index] if index < len(found) else None)
+                    self.assign(name, found[index] if index < len(found) else None, local)
             case If(branches=branches, otherwise=otherwise):
                 self.conditional(branches, otherwise)
             case ForEach(names=names, over=over, body=body):
-                for pair in self.pairs(over):
+                for pair in self.pairs(over, statement):
                     self.budget.step()
-                    self.variables |= zip(names, pair, strict=False)
-                    self.block(body)
-            case Skipped(what=what, names=names, line=line):
+                    self.block(body, dict(zip(names, pair, strict=False)))
+            case Skipped(what=what, names=names, line=line, local=local):
                 self.skipped.append(f"line {line}: {what} is not read")
-                self.variables |= dict.fromkeys(names, HOLE)
+                for name in names:
+                    self.scope(name, local)[name] = HOLE
 
-    def assign(self, name: str, value: Value) -> None:
+    def scope(self, name: str, local: bool) -> dict[str, Value]:
+        """Where a name is set: in this block, in the innermost that has it, or else everywhere."""
+        maps = self.variables.maps
+        there = maps[:1] if local else (one for one in maps if name in one)
+        return cast("dict[str, Value]", next(iter(there), maps[-1]))
+
+    def assign(self, name: str, value: Value, local: bool) -> None:
         if isinstance(value, str):
             self.texts[str(certain(value))] = None
             self.budget.letters(len(value))
-        self.variables[name] = self.marked(value)
+        self.scope(name, local)[name] = self.marked(value)
 
     def marked(self, value: Value) -> Value:
         """A text that is there only on the condition that is being read."""
@@ -148,23 +167,26 @@ class _File:
 
     def leave(self, body: tuple[Statement, ...], asked: tuple[Asked, ...]) -> None:
         functions, names = list[str](), list[str]()
-        for statement in within(body):
+        for effect in effects(body):
             self.budget.step()
-            if isinstance(statement, Call):
-                functions.append(statement.function)
-            elif isinstance(statement, Assign):
-                names += statement.names
+            if isinstance(effect, Call):
+                functions.append(effect.function)
+            else:
+                names.append(effect)
         lines = [statement.line for statement in body if isinstance(statement, Call)]
         if asked and (functions or names):
             line = min(lines, default=0)
             self.untaken.append(Untaken(asked, line, tuple(dict.fromkeys(functions)), tuple(dict.fromkeys(names))))
 
-    def pairs(self, over: Expression) -> list[tuple[Value, Value]]:
+    def pairs(self, over: Expression, loop: ForEach) -> list[tuple[Value, Value]]:
         table = self.value(over.arguments[0]) if isinstance(over, Call) and over.arguments else None
         if not isinstance(table, Table):
             self.skipped.append("a loop over something else than a list is not read")
+            for name in sets((loop,)):
+                self.scope(name, local=False)[name] = HOLE
             return []
-        return [(float(index), item) for index, item in enumerate(list(table.items), 1)]
+        items: list[tuple[Value, Value]] = [*enumerate(table.items, 1)]
+        return items if isinstance(over, Call) and over.function == "ipairs" else [*items, *table.named]
 
     def value(self, expression: Expression) -> Value:
         with self.budget.level():
@@ -177,10 +199,20 @@ class _File:
                 case Call():
                     return self.call(expression)
                 case Items(values=values):
-                    return Table([self.value(value) for value in values])
+                    return self.table(values)
                 case Chain(operator=operator, operands=operands):
                     return self.chain(operator, operands)
             return HOLE
+
+    def table(self, values: tuple[tuple[Expression | None, Expression], ...]) -> Table:
+        table = Table([])
+        for key, expression in values:
+            name, value = None if key is None else self.value(key), self.value(expression)
+            if key is None:
+                table.items.append(value)
+            elif value is not None:
+                table.named.append((name, value))
+        return table
 
     def seen(self, value: Value) -> Value:
         """A value that is used: of a variable of the environment it is noted."""
@@ -216,7 +248,8 @@ class _File:
         given = tuple(self.value(argument) for argument in call.arguments)
         lone = len(given) == 1 and isinstance(call.arguments[0], Items) and not call.function.startswith("table.")
         if lone and isinstance(given[0], Table):
-            given = tuple(given[0].items)  # prepend_path{"PATH", "/x"}
+            table = given[0]  # prepend_path{"PATH", "/x", delim=";"}
+            given = (*table.items, *(value for name, value in table.named if name == "delim"))
         arguments, sure = given, self.sure
         if call.function not in _COMMANDS:
             arguments = tuple(map(certain, given))
@@ -253,22 +286,7 @@ class _File:
             case "table.insert" if len(given) > 1 and isinstance(given[0], Table):
                 self.budget.step()
                 items, place = given[0].items, given[1]
-                first = len(given) > 2 and isinstance(place, float) and 1 <= place <= len(items)
-                items.insert(
-                    int(place) - 1 if first and isinstance(place, float) else len(items), self.marked(given[-1])
-                )
+                first = len(given) > 2 and isinstance(place, int) and 1 <= place <= len(items)
+                items.insert(place - 1 if first and isinstance(place, int) else len(items), self.marked(given[-1]))
                 return None
         return HOLE
-
-
-def within(statements: tuple[Statement, ...]) -> Iterator[Statement]:
-    """The statements, and those in their blocks."""
-    for statement in statements:
-        yield statement
-        match statement:
-            case If(branches=branches, otherwise=otherwise):
-                for _, body in branches:
-                    yield from within(body)
-                yield from within(otherwise)
-            case ForEach(body=body):
-                yield from within(body)

@@ -125,7 +125,7 @@ class Expressions(ABC):
             case "text":
                 return Constant(token.text)
             case "number":
-                return Constant(float(int(token.text, 16)) if token.text[:2] in ("0x", "0X") else float(token.text))
+                return Constant(_number(token.text.lower()))
             case "word" if token.text in _CONSTANTS:
                 return Constant(_CONSTANTS[token.text])
             case "word" if token.text == "function":
@@ -142,22 +142,26 @@ class Expressions(ABC):
         raise CannotImportError(f"line {token.line}: not Lua: unexpected {token.text[:40] or 'end'}")
 
     def table(self) -> Items:
-        values: list[Expression] = []
-        named: list[Expression] = []
+        values: list[tuple[Expression | None, Expression]] = []
         while not self.accept("}"):
             self.budget.step()
+            name: Expression | None = None
             if self.accept("["):
-                self.expression()
+                name = self.expression()
                 self.expect("]")
                 self.expect("=")
-                named.append(self.expression())
             elif self.peek().kind == "name" and self.tokens[self.at + 1][:2] == ("sign", "="):
+                name = Constant(self.next().text)
                 self.next()
-                self.next()
-                named.append(self.expression())
-            else:
-                values.append(self.expression())
+            values.append((name, self.expression()))
             if not self.accept(",", ";"):
                 self.expect("}")
                 break
-        return Items((*values, *named))
+        return Items(tuple(values))
+
+
+def _number(text: str) -> float:
+    """An integer as an int, of any size."""
+    if text.startswith("0x"):
+        return int(text, 16)
+    return int(text) if text.isdecimal() and len(text) < 19 else float(text)

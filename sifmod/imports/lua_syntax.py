@@ -1,21 +1,30 @@
-"""The tokens of Lua, and the few kinds of statements and expressions that a modulefile is made of."""
+r"""The tokens of Lua, and the few kinds of statements and expressions that a modulefile is made of.
+
+Lmod runs on Lua 5.1 to 5.4. Where they read a text differently, it 5.4's reading counts: of an escape that is new
+(`\x41`, `\u{41}`, `\z`) 5.1 just drops the backslash, as from one that 5.4 refuses (`\q`).
+"""
 
 import re
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from sifmod.imports.budget import CannotImportError
+from sifmod.imports.lua_value import HOLE
 
 _SPACE = re.compile(r"(?:\s+|--\[(=*)\[.*?\]\1\]|--(?!\[=*\[)[^\n]*)+", re.DOTALL)
 _LONG = re.compile(r"\[(=*)\[\r?\n?(.*?)\]\1\]", re.DOTALL)
 _OPENS = re.compile(r"(?:--)?\[=*\[")
 _TOKEN = re.compile(
     r"""(?P<name>[A-Za-z_]\w*)|(?P<number>0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE][+-]?\d+)?)"""
-    r"""|(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|(?P<sign>\.\.\.|\.\.|[=~<>]=|[-+*/%^#<>=(){}\[\];:,.])""",
+    r"""|(?P<text>"(?:[^"\\\r\n]|\\(?:z\s*+|\r\n|.))*+"|'(?:[^'\\\r\n]|\\(?:z\s*+|\r\n|.))*+')"""
+    r"""|(?P<sign>\.\.\.|\.\.|[=~<>]=|[-+*/%^#<>=(){}\[\];:,.])""",
     re.DOTALL,
 )
-_ESCAPE = re.compile(r"\\(\d{1,3}|.)", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "", "b": "", "f": "", "v": ""}
+_ESCAPE = re.compile(rb"\\(?:(\d{1,3})|x([0-9a-fA-F]{2})|u\{0*+([0-9a-fA-F]{1,8})\}|z\s*+|(\r\n|.))", re.DOTALL)
+_ESCAPES = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v", b"\r\n": b"\n"}
+_NO_LETTERS = re.compile("[\udc80-\udcff\ue000-\uf8ff]+")
 _WORDS = (
     *("and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local"),
     *("nil", "not", "or", "repeat", "return", "then", "true", "until", "while"),
@@ -23,16 +32,20 @@ _WORDS = (
 
 
 class Token(NamedTuple):
-    """A token: its kind (name, word, number, text, sign, end), its text (a string's value) and its line."""
+    """A token: its kind (name, word, number, text, sign, end), its text (a string's value) and its line.
+
+    A text is `newer` where Lua 5.1 reads another one.
+    """
 
     kind: str
     text: str
     line: int
+    newer: bool = False
 
 
 @dataclass(frozen=True)
 class Constant:
-    """nil, true, false, a number or a text."""
+    """nil, true, false, a number (an integer is an int) or a text."""
 
     value: str | float | bool | None
 
@@ -54,9 +67,9 @@ class Chain:
 
 @dataclass(frozen=True)
 class Items:
-    """A table: its positional values, then those with a name."""
+    """A table: its values, those with a name under an expression that is the name."""
 
-    values: tuple["Expression", ...]
+    values: tuple[tuple["Expression | None", "Expression"], ...]
 
 
 @dataclass(frozen=True)
@@ -84,6 +97,7 @@ class Assign:
 
     names: tuple[str, ...]
     values: tuple[Expression, ...]
+    local: bool
 
 
 @dataclass(frozen=True)
@@ -110,6 +124,7 @@ class Skipped:
     what: str
     names: tuple[str, ...]
     line: int
+    local: bool = False
 
 
 Statement = Assign | If | ForEach | Call | Skipped
@@ -125,7 +140,7 @@ def tokens(text: str) -> tuple[Token, ...]:
             position = space.end()
             continue
         if match := _LONG.match(text, position):
-            found.append(Token("text", match[2], line))
+            found.append(Token("text", match[2].replace("\r\n", "\n"), line))
         elif _OPENS.match(text, position):
             raise CannotImportError(f"line {line}: not Lua: a text or a comment in brackets is not closed")
         elif match := _TOKEN.match(text, position):
@@ -141,10 +156,48 @@ def _token(match: re.Match[str], line: int) -> Token:
     kind, text = str(match.lastgroup), match.group()
     if kind == "name" and text in _WORDS:
         kind = "word"
-    if kind == "text":
-        text = _ESCAPE.sub(lambda found: _escape(found[1]), text[1:-1])
-    return Token(kind, text, line)
+    if kind != "text":
+        return Token(kind, text, line)
+    newer = bool(re.search(r"(?<!\\)(?:\\\\)*+\\[xuz]", text))
+    try:
+        data = _ESCAPE.sub(_escaped, text[1:-1].encode())
+    except ValueError as error:
+        raise CannotImportError(f"line {line}: not Lua: the escape {error}") from None
+    return Token(kind, _NO_LETTERS.sub(HOLE, data.decode(errors="surrogateescape")), line, newer)
 
 
-def _escape(text: str) -> str:
-    return chr(int(text) % 256) if text.isdecimal() else _ESCAPES.get(text, text)
+def _escaped(found: re.Match[bytes]) -> bytes:
+    """The bytes that an escape stands for; raises ValueError for what no Lua reads."""
+    byte, hexadecimal, code, sign = found.groups()
+    if code:
+        number = int(code, 16)
+        return chr(number).encode(errors="surrogatepass") if number <= sys.maxunicode else b"\xff"
+    if byte and int(byte) > 255:
+        raise ValueError(found.group().decode())
+    if byte or hexadecimal:
+        return bytes([int(byte or hexadecimal, 10 if byte else 16)])
+    return _ESCAPES.get(sign, sign or b"")
+
+
+def effects(statements: tuple[Statement, ...]) -> Iterator[Call | str]:
+    """The calls in the statements and in their blocks, and the names that they set outside."""
+    own = set[str]()
+    for statement in statements:
+        inner: Iterator[Call | str] = iter(())
+        match statement:
+            case Call():
+                yield statement
+            case Assign(names=names, local=True) | Skipped(names=names, local=True):
+                own.update(names)
+            case Assign(names=names) | Skipped(names=names):
+                inner = iter(names)
+            case If(branches=branches, otherwise=otherwise):
+                inner = (one for body in (*(body for _, body in branches), otherwise) for one in effects(body))
+            case ForEach(names=names, body=body):
+                inner = (one for one in effects(body) if one not in names)
+        yield from (one for one in inner if not isinstance(one, str) or one not in own)
+
+
+def sets(statements: tuple[Statement, ...]) -> tuple[str, ...]:
+    """The names that the statements set outside, once each."""
+    return tuple(dict.fromkeys(one for one in effects(statements) if isinstance(one, str)))

@@ -5,7 +5,8 @@ file may hold.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 
 HOLE = "\ue000"
 MAYBE = "\ue001"  # in front of a text that stands there on a condition that only a run could decide
@@ -38,19 +39,26 @@ class Default(str):
 
 @dataclass
 class Table:
-    """A list."""
+    """A list, and the values that have a name, in the file's order."""
 
     items: list["Value"]
+    named: list[tuple["Value", "Value"]] = field(default_factory=list)
 
 
-Value = str | float | bool | None | Environment | Table
+Value = str | int | float | bool | None | Environment | Table
 
 
 def text_of(value: Value) -> str:
-    """A value as `..` joins it; a hole for what is not known."""
-    if isinstance(value, float):
-        return f"{value:.14g}"
-    return value if isinstance(value, str) else HOLE
+    """A value as `..` joins it; a hole for what is not known.
+
+    That is so of a number that Lua 5.1 and 5.3 write differently: 1.0 is 1 or 1.0, 10¹⁴ 1e+14 or its digits.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value) if value < 10**14 else HOLE
+    text = f"{value:.14g}" if isinstance(value, float) else ""
+    return HOLE if text.isdecimal() else text or HOLE
 
 
 def certain(value: Value, made: dict[int, Table] | None = None) -> Value:
@@ -61,8 +69,9 @@ def certain(value: Value, made: dict[int, Table] | None = None) -> Value:
         return value
     made = {} if made is None else made
     if id(value) not in made:
-        made[id(value)] = Table([])
-        made[id(value)].items = [certain(item, made) for item in value.items]
+        table = made[id(value)] = Table([])
+        table.items = [certain(item, made) for item in value.items]
+        table.named = [(certain(name, made), certain(item, made)) for name, item in value.named]
     return made[id(value)]
 
 
@@ -73,7 +82,7 @@ def is_certain(value: Value, seen: set[int] | None = None) -> bool:
         if id(value) in seen:
             return True
         seen.add(id(value))
-        return all(is_certain(item, seen) for item in value.items)
+        return all(is_certain(item, seen) for item in (*value.items, *chain.from_iterable(value.named)))
     return not (isinstance(value, str) and MAYBE in value)
 
 

@@ -14,7 +14,7 @@ from sifmod.imports.lua_value import HOLE, MAYBE, SOMEWHERE, Default, text_of
 from sifmod.imports.modulefile_command import SOURCE, Module, take_command
 from sifmod.imports.modulefile_name import BY_PATH, MODULES, Naming, Place, beside, described
 
-_IMAGE_FILE = re.compile(r"[A-Za-z0-9_][^\s/]*\.(?:sif|simg)")
+_IMAGE_FILE = re.compile(r"[A-Za-z0-9_][^\s/\x00-\x1f\x7f-\x9f\ue000-\uf8ff]*\.(?:sif|simg)")
 _FETCHED = re.compile(r"(?:docker|oras|library|https)://(?!\w+://).+|(?:oci|file):.+|/.+|[^:]+")
 _ENVIRONMENT = ("setenv", "pushenv", "prepend_path", "append_path")
 # what sets nothing, for itself
@@ -144,15 +144,7 @@ def _take(module: Module, call: Made) -> None:
                 return
             because += _set(module, texts[0], texts[1], unset)
         case "prepend_path" | "append_path" if len(texts) >= 2:
-            inside = re.match("(SINGULARITY|APPTAINER)(ENV_|_BIND)", texts[0])
-            if inside and HOLE not in texts[1]:
-                module.found.set(texts[0], texts[1])
-            elif call.function == "append_path" and HOLE not in "".join(texts) and not texts[0].endswith("PATH"):
-                before = module.found.default_env.get(texts[0])
-                module.found.default(texts[0], f"{before}:{texts[1]}" if before else texts[1])
-                module.note(f"append_path {texts[0]}: set where you have none, not added to yours")
-            else:
-                module.note(f"{call.function} {texts[0].replace(HOLE, '?')}: lists of the host are not changed")
+            _add(module, call.function, texts)
         case function if function not in (*_SILENT, *_TAKEN, *MODULES):
             module.note(f"line {call.line}: {function[:60]} is not carried over")
     if call.function in _TAKEN:
@@ -160,6 +152,24 @@ def _take(module: Module, call: Made) -> None:
             module.note(f"line {call.line}: {call.function} hangs on a condition, and is taken without it")
         elif because:
             module.note(f"line {call.line}: {call.function} is taken without its condition: {' and '.join(because)}")
+
+
+def _add(module: Module, function: str, texts: tuple[str, ...]) -> None:
+    """An item of a list: of one inside, or of one that is then a default; its separator may be named."""
+    name, value, separator = (*texts, ":")[:3]
+    inside = re.match("(?:SINGULARITY|APPTAINER)(?:ENV_(.*)|_BIND)", name)
+    appended = function == "append_path"
+    values = module.found.env if inside else module.found.default_env
+    before = values.get(inside[1] or "" if inside else name)
+    if before and HOLE not in value + separator:
+        value = f"{before}{separator}{value}" if appended else f"{value}{separator}{before}"
+    if inside and HOLE not in value:
+        module.found.set(name, value)
+    elif appended and HOLE not in "".join(texts) and not name.endswith("PATH"):
+        module.found.default(name, value)
+        module.note(f"append_path {name}: set where you have none, not added to yours")
+    else:
+        module.note(f"{function} {name.replace(HOLE, '?')}: lists of the host are not changed")
 
 
 def _set(module: Module, name: str, value: str, unset: set[str]) -> list[str]:

@@ -58,38 +58,27 @@ class Place:
 
 
 def beside(read: Read, place: Place, name: str, notes: list[str]) -> dict[str, Value]:
-    """The modules that it conflicts with, those that it needs, and its family."""
+    """The modules that it conflicts with, those that it needs, and its family; the check looks at their names."""
     own = (name, place.name, f"{place.name}/{place.version}")
-    conflicts, needed = list[str](), list[str]()
-    family = ""
+    conflicts, needed, families = list[str](), list[str](), list[str]()
     for call in read.calls:
+        texts = [text.replace(HOLE, "?") for text in call.texts]
         if call.function == "conflict":
-            conflicts += [one for one in map(place.ours, map(str.strip, call.texts)) if one not in own]
+            conflicts += [one for one in map(place.ours, map(str.strip, texts)) if one not in own]
         elif call.function in MODULES:
-            runtimes = [text for text in call.texts if re.search("singularity|apptainer", text, re.IGNORECASE)]
-            others = [place.ours(text) for text in map(str.strip, call.texts) if text not in runtimes]
+            runtimes = [text for text in texts if re.search("singularity|apptainer", text, re.IGNORECASE)]
+            others = [place.ours(text) for text in map(str.strip, texts) if text not in runtimes]
             needed += others
             if others and not call.sure:
                 notes.append(f"line {call.line}: {call.function} hangs on a condition, and is taken without it")
             if runtimes:
                 notes.append(f"{call.function}: the runtime is the one of the site")
-        elif call.function == "family" and call.texts:
-            if re.fullmatch(r"[A-Za-z0-9]\w*", call.texts[0], re.ASCII):
-                family = family or call.texts[0]
-            else:
-                notes.append(f"family: {call.texts[0][:60].replace(HOLE, '?')!r} is no name of one here")
-    keys = _listed("conflict", conflicts, notes) | _listed("depends_on", needed, notes)
-    return keys | ({"family": family} if family else {})
-
-
-def _listed(key: str, items: list[str], notes: list[str]) -> dict[str, Value]:
-    good = list[str]()
-    for item in dict.fromkeys(items):
-        if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+/-]*", item) and ".." not in item:
-            good.append(item)
-        else:
-            notes.append(f"{key}: {item[:60].replace(HOLE, '?')!r} is no module's name")
-    return {key: tuple(good)} if good else {}
+        elif call.function == "family":
+            families += texts[:1]
+    family, *others = dict.fromkeys(families) or [""]
+    notes += [f"family: {one[:60]} is not carried over, for a module here has one family" for one in others]
+    keys: dict[str, Value] = {"conflict": tuple(dict.fromkeys(conflicts)), "depends_on": tuple(dict.fromkeys(needed))}
+    return {key: value for key, value in (*keys.items(), ("family", family)) if value}
 
 
 def described(read: Read, place: Place, notes: list[str]) -> dict[str, Value]:

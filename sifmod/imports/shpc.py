@@ -4,7 +4,6 @@ import re
 import shlex
 from pathlib import Path
 
-from sifmod.config.easyconfig import variable_problem
 from sifmod.config.yaml.node import Node
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError
@@ -59,7 +58,7 @@ def read_shpc(path: Path) -> Imported:
     for key in recipe:
         if key not in (*_CARRIED, "overrides", *(("gh",) if source.startswith("https:") else ())):
             notes.append(_WHY_NOT.get(key, f"{key[:60]} is no key that sifmod knows"))
-    return Imported(keys, tuple(notes), publisher=_publisher(recipe))
+    return Imported(keys, tuple(dict.fromkeys(notes)), publisher=_publisher(recipe))
 
 
 def _document(path: Path) -> dict[str, Node]:
@@ -156,8 +155,6 @@ def _env(recipe: dict[str, Node], notes: list[str]) -> dict[str, Value]:
             path = tuple(directory for directory in value.split(":")[:-1] if directory.startswith("/"))
         elif name == "PATH" or "$" in value or "`" in value or node.items or node.entries:
             notes.append(f"env.{name[:60]}: {shlex.quote(value[:80])} is for a shell to expand; write the value")
-        elif problem := variable_problem(name, inside=True):
-            notes.append(f"env.{name[:60]}: {problem}")
         else:
             env[name] = value
     keys: dict[str, Value] = {"env": env} if env else {}

@@ -339,3 +339,77 @@ def test_the_same_file_gives_the_same_text(here: Path) -> None:
     first = (here / "seqtool-1.4.yaml").read_bytes()
     assert run(["import", "--force", source]) == 0
     assert (here / "seqtool-1.4.yaml").read_bytes() == first
+
+
+def test_what_repeats_a_file_that_was_not_written_was_not_either(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for tree in "abc":
+        path = here / tree / "tool" / "1.lua"
+        path.parent.mkdir(parents=True)
+        path.write_text('set_alias("tool", "singularity exec x.sif tool")')
+    (here / "tool-1.yaml").write_text("mine")
+    before = disk_state(here)
+    assert run(["import", "--json", *"abc"]) == 2
+    out, err = capsys.readouterr()
+    first, *others = json.loads(out)
+    assert disk_state(here) == before
+    for number, one in enumerate(others):
+        assert one == {**first, "source": f"{'bc'[number]}/tool/1.lua", "notes": ["the same as a/tool/1.lua"]}
+    assert err.count("exists already") == 1
+    assert "2 files of the same content as one that was not written: not imported either" in err
+    assert "imported once" not in err
+
+
+def test_what_repeats_the_second_of_a_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for place, publisher in (("a", "one"), ("b", "two"), ("c", "two"), ("d", "one")):
+        path = here / place / "container.yaml"
+        path.parent.mkdir()
+        path.write_text(f"docker: quay.io/{publisher}/tool\nlatest: {{'1.0': {DIGEST}}}\naliases: {{tool: tool}}\n")
+    assert run(["import", "--json", *"abcd"]) == 0
+    made = [(one["module"], one["notes"], Path(one["path"]).name) for one in json.loads(capsys.readouterr().out)]
+    assert made[1][::2] == ("tool/1.0-two", "tool-1.0-two.yaml")
+    assert made[2] == ("tool/1.0-two", ["the same as b/container.yaml, imported once"], "tool-1.0-two.yaml")
+    assert made[3] == ("tool/1.0", ["the same as a/container.yaml, imported once"], "tool-1.0.yaml")
+
+
+ODD = {
+    "\t": "the character '\\t' is not allowed here",
+    "\x1b[31m": "the character '\\x1b' is not allowed here",
+    "\x00": "the character '\\x00' is not allowed here",
+    "\x9b": "the character '\\x9b' is not allowed here",
+    "\u2028": "the character '\\u2028' is not allowed here",
+    ":~/x": "write the path in full",
+}
+
+
+def test_what_a_check_refuses_is_left_out_alone(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Odd values: each ends where it stands, with its reason; names and images cannot be left out."""
+    lines = ['set_alias("tool", "singularity exec x.sif tool")', 'setenv("GOOD", "x")', f'setenv("{"L" * 2000}", "x")']
+    for number, odd in enumerate(ODD):
+        lines += [f'{name}{number}", "{odd}")' for name in ('setenv("A', 'pushenv("APPTAINERENV_B', 'append_path("C')]
+    for number, odd in enumerate([*ODD][:-1]):
+        lines += [f'prepend_path("APPTAINERENV_PREPEND_PATH", "/d{number}{odd}")', f'whatis("E{number}: e{odd}e")']
+        lines += [f'set_alias("f{number}", "singularity exec x.sif f\'{odd}\'")']
+    lines += ['setenv("WITH_CONDA", "source /c/bin/activate ' + "e" * 101 + '")', 'help("\x1b[31mred")']
+    lines += ['setenv("APPTAINERENV_HOME", "/x") conflict("a b", "c", capture("x")) family("my-tools")']
+    source = here / "tool" / "1.0.lua"
+    source.parent.mkdir()
+    source.write_text("\n".join(lines))
+    assert run(["import", "--json", "tool"]) == 0
+    out, err = capsys.readouterr()
+    ((notes,),) = ([one["notes"]] for one in json.loads(out))
+    made = read(here / "tool-1.0.yaml")
+    assert (made.host_env, made.default_env, made.description) == ((("GOOD", "x"),), (), "[31mred")
+    assert (made.path, made.wrappers, made.whatis) == (("/runscripts",), ("tool",), ("E0: e e", "E4: e e"))
+    for number, (odd, reason) in enumerate(ODD.items()):
+        for item in (f"host_env: 'A{number}=", f"env: 'B{number}=", f"default_env: 'C{number}="):
+            (note,) = (note for note in notes if note.startswith(item))
+            assert f"{odd!r}"[1:] in note
+            assert reason in note
+    assert sum(" is left out: " in note for note in notes) == 3 * 6 + 3 * 5 - 2 + 5
+    assert (made.conflict, made.family) == (("c",), None)
+    assert "conflict: '?' is left out: '?' cannot be used: use a module's name" in err
+    assert "HOME belongs to the runtime or its shell and cannot be set inside from outside" in err
+    assert "\x1b" not in err + (here / "tool-1.0.yaml").read_text()
+    assert run(["check", "tool-1.0.yaml"]) == 0

@@ -145,6 +145,7 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
         {"host_env": {"C": ""}, "binds": ({"source": "/a", "optional": True},)},
         (OPTIONAL,),
     ),
+    "modluafooter = 'while x do end'": ({}, ("modluafooter: line 1: a loop is not read",)),
     "modluafooter = 'setenv(\"A\", capture(\"x\")) something()'": (
         {},
         (

@@ -58,16 +58,11 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
     # the modules beside it
     'conflict("tool", "other", "a/1.0") conflict("other")': ({"conflict": ("other", "a/1.0")}, ()),
     'conflict(" b ", myModuleName()) conflict(myModuleFullName())': ({"conflict": ("b",)}, ()),
-    'conflict("../x") conflict("a b", capture("x"))': (
-        {},
-        (
-            "conflict: '../x' is no module's name",
-            "conflict: 'a b' is no module's name",
-            "conflict: '?' is no module's name",
-        ),
+    'conflict("../x") conflict("a b", capture("x"))': ({"conflict": ("../x", "a b", "?")}, ()),
+    'family("tools") family("others") family("tools")': (
+        {"family": "tools"},
+        ("family: others is not carried over, for a module here has one family",),
     ),
-    'family("tools") family("others")': ({"family": "tools"}, ()),
-    'family("my-tools")': ({}, ("family: 'my-tools' is no name of one here",)),
     'load("singularity/3") depends_on("Apptainer")': (
         {},
         ("load: the runtime is the one of the site", "depends_on: the runtime is the one of the site"),
@@ -84,7 +79,7 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
         {"depends_on": ("y",)},
         ("load: the runtime is the one of the site", "line 1: load hangs on a condition, and is taken without it"),
     ),
-    'depends_on(capture("x"))': ({}, ("depends_on: '?' is no module's name",)),
+    'depends_on(capture("x"))': ({"depends_on": ("?",)}, ()),
     # variables
     'setenv("A", "b") pushenv("C", 3)': ({"host_env": {"A": "b", "C": "3"}}, ()),
     'setenv("A")': ({}, ()),
@@ -154,6 +149,12 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
         {"default_env": {"R_LIBS_USER": "/a:/b"}},
         ("append_path R_LIBS_USER: set where you have none, not added to yours",),
     ),
+    'append_path("A", "a", ";") append_path{"A", "b", delim = ";"} append_path("A", "c")': (
+        {"default_env": {"A": "a;b:c"}},
+        ("append_path A: set where you have none, not added to yours",),
+    ),
+    'append_path("SINGULARITYENV_A", "a", ",") prepend_path("SINGULARITYENV_A", "b", " ")': ({"env": {"A": "b a"}}, ()),
+    'for name, value in pairs({A = "b", C = 2}) do setenv(name, value) end': ({"host_env": {"A": "b", "C": "2"}}, ()),
     # branches that are not taken
     'if isDir("/x") then\nprepend_path("PATH", "/x") else setenv("A", "b") end': (
         {"host_env": {"A": "b"}},
@@ -169,14 +170,12 @@ LINES: dict[str, tuple[dict[str, Value], tuple[str, ...]]] = {
             "another value of x is not carried over: B counts as not set",
         ),
     ),
+    'local x = "y" if isloaded("x") then local x = "z" for y in ipairs({}) do y = 1 end end': ({}, ()),
     'if mode() == "unload" then setenv("A", "b") elseif isFile("/x") then LmodError("y") end': ({}, ()),
     # one odd variable
-    'setenv("SINGULARITYENV_HOME", "/x") setenv("LD_PRELOAD", "/y") setenv("APPTAINERENV_APPEND_PATH", "/z")': (
+    'setenv("LD_PRELOAD", "/y") setenv("APPTAINERENV_APPEND_PATH", "/z")': (
         {"host_env": {"LD_PRELOAD": "/y"}, "path+": ("/z",)},
-        (
-            "variable HOME: HOME belongs to the runtime or its shell and cannot be set inside from outside",
-            "PATH inside: '/z' goes in front of it here, not behind",
-        ),
+        ("PATH inside: '/z' goes in front of it here, not behind",),
     ),
     # what is not known
     "something(1)\nsomething_" + "x" * 80 + "()": (

@@ -152,7 +152,6 @@ ALIASES_OF: dict[str, tuple[Wrappers, tuple[str, ...]]] = {
             "alias c: other is not carried over",
             f"alias c: {'y' * 60} is not carried over",
             "alias '': cannot be a wrapper",
-            "alias '': cannot be a wrapper",
         ),
     ),
     "[{name: a, command: b, singularity_options: '--pid'}, {name: c, command: d, singularity_options: \"'\"}]": (
@@ -229,12 +228,6 @@ def test_a_file_that_is_called_by_its_digest_is_for_the_module_of_its_directory(
     for tag, name in (("latest", "alphafold 2.3.2"), ("v1", "2.3.2 v1")):
         made = read(directory, f"path: {DIGEST}.sif\nlatest: {{{tag}: y}}\n{ALIASES}")
         assert f"{made.keys['name']} {made.keys['version']}" == name
-
-
-def test_one_odd_variable_does_not_refuse_the_file(tmp_path: Path) -> None:
-    made = read(tmp_path, f"{HEAD}{ALIASES}env: {{HOME: /x, A: b}}\n")
-    assert made.keys["env"] == {"A": "b"}
-    assert made.notes == ("env.HOME: HOME belongs to the runtime or its shell and cannot be set inside from outside",)
 
 
 @pytest.mark.parametrize(

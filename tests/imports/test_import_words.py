@@ -130,7 +130,6 @@ def keys(**variables: str) -> tuple[dict[str, Value], list[str]]:
 
 OWN = ("SIF", "SIFTOOL", "RUNSCRIPTS", "RUNSCRIPTSX", "EBROOTX", "EBVERSIONX", "EBDEVELX", "CONTAINERROOT")
 AS_IT_WAS = "activate: WITH_CONDA as it was; `conda` or `venv` costs no start of a shell, if it is one"
-SEVERAL = "variable {}: a value of several lines, or with ~, is not carried over"
 
 
 @pytest.mark.parametrize(
@@ -142,8 +141,7 @@ SEVERAL = "variable {}: a value of several lines, or with ~, is not carried over
         ({"A B": "c"}, {}, ["variable 'A B': this cannot be a name"]),
         ({"1A": "c"}, {}, ["variable '1A': this cannot be a name"]),
         ({"-" * 70: ""}, {}, [f"variable '{'-' * 60}': this cannot be a name"]),
-        ({"A": "b\nc", "D": "~/x", "E": "/x:~/y"}, {}, [SEVERAL.format(name) for name in "ADE"]),
-        ({"A": "b~"}, {"host_env": {"A": "b~"}}, []),
+        ({"A" * 256: ""}, {}, [f"variable '{'A' * 60}': this cannot be a name"]),
         (
             {"SINGULARITYENV_A": "$B", "APPTAINERENV_C": "`d`"},
             {},

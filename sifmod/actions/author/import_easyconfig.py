@@ -14,6 +14,8 @@ from sifmod.actions.author.draft_easyconfig import quoted
 from sifmod.actions.author.new_file import write_text
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.shown import shown
+from sifmod.config.yaml.merge import base_key
+from sifmod.config.yaml.node import join_key
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError, SifmodError
 from sifmod.image.disk import writing
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
@@ -37,6 +39,9 @@ _READERS: Mapping[str, Callable[[Path, Naming], Imported]] = {
     ".yaml": lambda path, _: read_shpc(path),
     ".yml": lambda path, _: read_shpc(path),
 }
+_NEEDED = ("name", "version", "versionsuffix", "image")
+_WHOLE = ("image", "conda", "sanity_check")  # whose entries belong together
+_PLACE = re.compile(r"^\w+(?:\[\d+\])?")  # a key, or an item of its list
 _SHPC = "container.yaml"
 _MOST_LETTERS = 1 << 20
 
@@ -95,25 +100,25 @@ def _inside(directory: Path) -> Iterator[Path]:
 def convert(sources: tuple[Path, ...], site: LoadedSite, naming: Naming) -> Iterator[Converted]:
     """What each file gives, in order; no file is run, nothing is written.
 
-    Each easyconfig has been checked and rendered for this site. A file that gives what an earlier one gave is converted
-    once. Another easyconfig for the same module gets its publisher's name as (a part of) its versionsuffix, but a
-    modulefile is refused then: it keeps its name.
+    Each easyconfig has been checked and rendered for this site; a part that the check refuses is left out, with a note.
+    A file that gives what an earlier one gave is converted once. Another easyconfig for the same module gets its
+    publisher's name as (a part of) its versionsuffix, but a modulefile is refused then: it keeps its name.
     """
     taken: dict[str, Converted] = {}
-    made: dict[str, Imported] = {}
+    made: dict[str, list[tuple[Mapping[str, Value], Converted]]] = {}  # of each module as the files name it
     for source in sources:
         try:
             imported = _READERS[source.suffix](source, naming)
             module = _module(imported)
-            if module in made and made[module].keys == imported.keys:
-                yield replace(taken[module], source=source, same_as=taken[module].source)
+            if same := next((one for keys, one in made.get(module, ()) if keys == imported.keys), None):
+                yield replace(same, source=source, same_as=same.source)
                 continue
             converted = _convert(imported, source, site, taken)
         except (CannotImportError, ConfigError) as error:
             yield Converted(source, problem="; ".join(_reasons(error)))
             continue
         taken[converted.module] = converted
-        made.setdefault(module, imported)
+        made.setdefault(module, []).append((imported.keys, converted))
         yield converted
 
 
@@ -142,9 +147,41 @@ def _convert(imported: Imported, source: Path, site: LoadedSite, taken: Mapping[
     text = easyconfig_text(imported, str(source))
     with tempfile.TemporaryDirectory(prefix="sifmod-") as directory:
         path = Path(directory) / "imported.yaml"
-        path.write_text(text, encoding="utf-8")
-        check(path, site)
-    return Converted(source, module, text, imported.notes)
+        while True:
+            path.write_text(text, encoding="utf-8")
+            try:
+                check(path, site)
+            except ConfigError as error:
+                imported = _without(imported, error)
+                text = easyconfig_text(imported, str(source))
+            else:
+                return Converted(source, module, text, imported.notes)
+
+
+def _without(imported: Imported, error: ConfigError) -> Imported:
+    """Without the parts that a check refuses, each with a note; raises the error where the rest would be no module."""
+    wrong = {place: problem.message for problem in error.problems for place in _PLACE.findall(problem.key)[:1]}
+    wrong |= {problem.key: problem.message for problem in error.problems}
+    keys, notes = dict[str, Value](), list[str]()
+
+    def is_good(place: str, key: str, item: object) -> bool:
+        if reason := wrong.get(place):
+            notes.append(f"{key}: {str(item)[:80]!r} is left out: {reason}")
+        return not reason
+
+    for key, value in imported.keys.items():
+        base = base_key(key)
+        kept: Value = value
+        if isinstance(value, tuple):
+            kept = tuple(item for index, item in enumerate(value) if is_good(join_key(base, index), base, item))
+        elif isinstance(value, Mapping) and base not in _WHOLE:
+            kept = {name: item for name, item in value.items() if is_good(join_key(base, name), base, f"{name}={item}")}
+        elif not is_good(base, base, value):
+            continue
+        keys |= {key: kept} if kept or not value else {}
+    if not notes or {key: keys.get(key) for key in _NEEDED} != {key: imported.keys.get(key) for key in _NEEDED}:
+        raise error
+    return replace(imported, keys=keys, notes=(*imported.notes, *notes))
 
 
 def _letters(value: Value) -> int:
@@ -216,7 +253,7 @@ def _entry(key: str, value: Value, indent: str) -> Iterator[str]:
         yield f"{name} |2" if text.startswith(" ") else f"{name} |"
         yield from (f"{indent}  {text}".rstrip() for text in text.split("\n"))
     else:
-        text = " ".join(value.split()) if key == "description" else value
+        text = " ".join(_paragraphs(value).split()) if key == "description" else value
         yield f"{name} {_scalar(text, always=key == 'version' or indent != '')}"
 
 
