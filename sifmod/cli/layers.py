@@ -44,7 +44,7 @@ def command(module: str, prefix: str | None, as_json: bool) -> None:
                 row["module"],
                 row["layer"],
                 size_text(row["size"]),
-                f"{row['files']} files",
+                f"{row["file_count"]} files",
                 "for an image that is no longer installed"
                 if row["state"] == "stale"
                 else ", ".join(row["requirements"]),
@@ -63,13 +63,13 @@ def layer_data(layer: "Layer", state: Literal["live", "stale"]) -> "LayerData":
         "layer": layer.name,
         "state": state,
         "path": layer.root,
-        "image": layer.image,
+        "sha256": layer.image,
         "python": layer.version,
         "requirements": list(layer.requirements),
         "editable": list(layer.editable),
         "added": dict(layer.added),
         "kept": dict(layer.kept),
-        "files": layer.files,
+        "file_count": layer.files,
         "size": layer.size,
         "packed": layer.packed,
     }
@@ -82,7 +82,7 @@ def changed(
     import os
     from dataclasses import replace
 
-    from sifmod.actions.changing_prefix import site_umask
+    from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.layer.add import change_layer, check, like
     from sifmod.actions.layer.places import found_layers, installed, known, layers_for, layouts
     from sifmod.actions.reporter import Reporter
@@ -100,7 +100,7 @@ def changed(
     if of is not None:
         there = tuple(found_layers(trees, os.environ))
         change = like(change, resolve(of, {one.module for one in there} | modules.keys()), there)
-    with site_umask(replace(site, prefix=layers.prefix)):
+    with changing_prefix(replace(site, prefix=layers.prefix)):
         layer, new = change_layer(installation, layers, change, site, Reporter(say, command=typed()))
     if as_json:
         print_json(layer_data(layer, "live") if layer else None)

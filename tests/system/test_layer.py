@@ -158,7 +158,7 @@ def test_what_does_not_fit_the_image_changes_nothing(machine: Machine, images: I
         failed = pytorch.add(*words)
         assert failed.code == 2
         assert f"error: {reason}" in failed.stderr
-        assert listing(pytorch.prefix)[: len(before)] == before or not (pytorch.prefix / "layers" / "PyTorch").exists()
+        assert listing(pytorch.prefix) == before
     told = pytorch.add("harmless").ok()
     assert f"the image keeps torch {version}" in told.stderr
     assert "1 package is added" in told.stderr

@@ -17,12 +17,12 @@ class LayerData(TypedDict):
         Literal["live", "stale"], Field(description="stale: made for an image that is no longer installed")
     ]
     path: Path
-    image: Annotated[Sha256, Field(description="of the SIF that it was made for")]
+    sha256: Annotated[Sha256, Field(description="of the SIF that it was made for")]
     python: Annotated[str, Field(description="of the image: 3.11")]
     requirements: Annotated[list[str], Field(description="as they were asked for")]
     editable: Annotated[list[str], Field(description="directories of projects")]
     added: Annotated[dict[str, str], Field(description="distribution: version")]
     kept: Annotated[dict[str, str], Field(description="distributions of the image that stay as they are")]
-    files: int
+    file_count: int
     size: Annotated[Size, Field(description="bytes")]
     packed: Annotated[bool, Field(description="one file; false: a directory")]
