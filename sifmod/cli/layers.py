@@ -44,7 +44,7 @@ def command(module: str, prefix: str | None, as_json: bool) -> None:
                 row["module"],
                 row["layer"],
                 size_text(row["size"]),
-                f"{row["file_count"]} files",
+                f"{row['file_count']} files",
                 "for an image that is no longer installed"
                 if row["state"] == "stale"
                 else ", ".join(row["requirements"]),

@@ -164,7 +164,7 @@ sifmod_find_layer() {
   IFS=:
   for sifmod_directory in ${SIFMOD_LAYERS-} ${SIFMOD_PREFIX:+"$SIFMOD_PREFIX/layers"} \
     "${EBU_USER_PREFIX:-${XDG_DATA_HOME:-${HOME-}/.local/share}}/sifmod/layers" "$sifmod_prefix/layers"; do
-    sifmod_place=$sifmod_directory/{{ layers }}/$sifmod_name
+    sifmod_place=$sifmod_directory/{{ layers | shell }}/$sifmod_name
     case $sifmod_place in
       *,*) ;;
       *)
