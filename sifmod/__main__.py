@@ -8,8 +8,12 @@ def main() -> int:
     if sys.argv[1:] == ["--version"]:
         from sifmod import __version__
 
-        sys.stdout.write(f"sifmod {__version__}\n")
-        return 0
+        try:
+            sys.stdout.write(f"sifmod {__version__}\n")
+            sys.stdout.flush()
+            return 0
+        except (OSError, AttributeError):  # full, or closed: run says so
+            pass
     from sifmod.cli.main import run
 
     return run(sys.argv[1:])

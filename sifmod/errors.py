@@ -6,6 +6,8 @@ next command. Both are plain text, lower-case start, no full stop on a single se
 
 from dataclasses import dataclass
 
+from sifmod.system import one_line
+
 
 class SifmodError(Exception):
     """Anything that sifmod reports to its user: a message, and a hint for the next step."""
@@ -47,7 +49,7 @@ class Problem:
 
     def __str__(self) -> str:
         """`file:line:column: key.path: message`, the form that editors and `grep -n` understand."""
-        place = f"{self.file}:{self.line}:{self.column}: "
+        place = f"{one_line(self.file)}:{self.line}:{self.column}: "
         return f"{place}{self.key}: {self.message}" if self.key else f"{place}{self.message}"
 
 

@@ -1,7 +1,8 @@
-"""What the operating system says, for people: its errors by what they mean, sizes in bytes as text."""
+"""What the operating system says, for people: its errors by what they mean, sizes as text, names that others gave."""
 
 import errno
 import os
+import re
 from typing import Literal
 
 Meaning = Literal["full", "denied", "too many files", "other"]
@@ -17,6 +18,26 @@ _MEANINGS: dict[int, Meaning] = {
     errno.EMFILE: "too many files",
     errno.ENFILE: "too many files",
 }
+# controls, half surrogates, and what is invisible or turns the direction of what follows
+_STEERING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    "\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
+_BREAK = re.compile("[\t\n]")
+
+
+def harmless(text: str) -> str:
+    """The text with every character that could steer a terminal spelled out: others may have written it."""
+    return _STEERING.sub(_spelled, text)
+
+
+def one_line(name: str) -> str:
+    """A name in one line: as `harmless`, line breaks and tabs too."""
+    return _BREAK.sub(_spelled, harmless(name))
+
+
+def _spelled(found: re.Match[str]) -> str:
+    return ascii(found[0])[1:-1]
 
 
 def meaning(error: OSError) -> Meaning:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from sifmod.actions.author.check_settings import check_settings
-from sifmod.config.load_site import settings_directories
+from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
 from sifmod.errors import ConfigError
 from sifmod.image.program import ask, limits

@@ -13,7 +13,7 @@ from sifmod.config.version import is_meant, version_key
 
 _VERSION = re.compile(r"v?([0-9]+(?:\.[a-z0-9+]+)*)")
 _BOTH = re.compile(rf"([a-z][a-z0-9_+-]*?)[-=@/:]*{_VERSION.pattern}")  # cuda12.4, torch==2.4, PyTorch/2.2.0
-_EXPRESSION = re.compile(r"[\\^$|()]|\.[*+]")
+_EXPRESSION = re.compile(r"[\\^$|()?*\[]|\.\+")
 _CUDA, _ROCM = ("cuda",), ("rocm",)
 _ACCELERATORS = {"cuda": _CUDA, "nvidia": _CUDA, "rocm": _ROCM, "amd": _ROCM, "gpu": (*_CUDA, *_ROCM), "cpu": ("none",)}
 
@@ -159,9 +159,13 @@ def _nearest(everything: Iterable[Found], terms: tuple[Term, ...]) -> str:
             known = {version for each in named or others for version in _versions(each, term)}
             return f"the nearest versions: {', '.join(_around(term.version, known))}"
     fewer = [(term, hits(other for other in terms if other is not term)) for term in terms]
-    counts = [f"without `{shown(str(term))}` there are {len(left)}" for term, left in fewer if left and len(terms) > 1]
+    counts = [
+        f"without `{shown(str(term))}` there {'is 1 module' if len(left) == 1 else f'are {len(left)} modules'}"
+        for term, left in fewer
+        if left and len(terms) > 1
+    ]
     if any(_EXPRESSION.search(term.word) for term in terms):
-        return "a word is no regular expression; `*` and `?` stand for any letters"
+        return "a word is no regular expression: `*` is any letters of a whole name, and `?` one, as in `*torch*`"
     return ", ".join(counts) or "`sifmod search` lists what there is"
 
 

@@ -39,11 +39,15 @@ def find_all(
 
 
 def describe(path: Path, site: "LoadedSite", environ: Mapping[str, str]) -> Found:
-    """What one easyconfig offers; a file that cannot be used is told by its problems, not raised."""
+    """What one easyconfig offers; a file that `check` refuses is told by its problems, not raised."""
+    from sifmod.actions.sources import check_sources
     from sifmod.config.load_easyconfig import all_variants
 
     try:
-        return Found(path, tuple(map(offered, all_variants(path, site, environ))))
+        loaded = all_variants(path, site, environ)
+        for each in loaded:
+            check_sources(each)
+        return Found(path, tuple(map(offered, loaded)))
     except ConfigError as error:
         return Found(path, (), error.problems)
 
@@ -67,4 +71,5 @@ def offered(loaded: "LoadedEasyconfig") -> Offered:
         contents=dict(made.contents),
         sources=tuple(map(shown, sources)),
         available=made.image.available.strip(),
+        arch=made.image.arch if loaded.tree.entries["image"].entries["arch"].mark.line else "",
     )

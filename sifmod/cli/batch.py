@@ -1,6 +1,5 @@
 """A batch: the same for several things, one after the other, whatever becomes of one of them."""
 
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -73,7 +72,7 @@ def run_batch(
             continue
         try:
             ended: Ended = do(thing)
-        except (BrokenPipeError, click.ClickException):
+        except click.ClickException:
             raise
         except (Exception, KeyboardInterrupt, SystemExit) as problem:
             ended = last = _failed(problem)
@@ -98,8 +97,10 @@ def summary(ended: Sequence[tuple[object, Ended]]) -> Iterator[str]:
 
 
 def _failed(problem: BaseException) -> Failed:
+    import traceback
+
     from sifmod.cli.main import BUG, BUG_REPORT
-    from sifmod.cli.output import explained
+    from sifmod.cli.output import echo, explained
 
     if isinstance(problem, SifmodError):
         return Failed(problem)
@@ -109,7 +110,7 @@ def _failed(problem: BaseException) -> Failed:
         return _with_code("terminated; repeat the command to go on where it stopped", int(str(problem.code)), ends=True)
     if isinstance(problem, OSError) and (known := explained(problem)):
         return Failed(known)
-    traceback.print_exception(problem)
+    echo("".join(traceback.format_exception(problem)), nl=False, err=True)
     return _with_code(BUG_REPORT, BUG)
 
 

@@ -10,6 +10,7 @@ import click
 
 from sifmod.cli.options import json_option, site_options
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem, SifmodError
+from sifmod.system import one_line
 
 if TYPE_CHECKING:
     from sifmod.config.load_site import LoadedSite
@@ -40,7 +41,7 @@ def command(files: Words, variants: Words, as_json: bool, **site: str | None) ->
     from sifmod.cli.output import counted, echo, print_json, say
 
     context = load_context(site)
-    only = () if "all" in variants else tuple(dict.fromkeys(variants))
+    only = tuple(dict.fromkeys(variants))
     results: list[dict[str, object]] = []
     codes: list[int] = []
     shared: dict[str, int] = {}  # how many files each problem of another one is about
@@ -87,17 +88,18 @@ def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
         path = wanted_easyconfig(word, context.site)
         if kind := settings_kind(path):
             warnings = check_settings(path, kind, os.environ).warnings
-            return _fine(path, warnings, [], [f"{path}: ok: a {kind}"])
+            return _fine(path, warnings, [], [f"{one_line(str(path))}: ok: a {kind}"])
         checked = check(path, context, variants)
     except SifmodError as error:
         data = {"path": str(path.absolute()), "modules": [], "warnings": [], **error_data(error)}
         if isinstance(error, ConfigError):
             return Found(data, *_places(path, error.problems), error.exit_code)
         return Found(data, (str(error), *([f"hint: {error.hint}"] if error.hint else [])), (), error.exit_code)
+    name = one_line(str(path))
     modules: list[dict[str, object]] = [
         {"module": one.module, "variant": one.variant, "rendered": one.files} for one in checked
     ]
-    fine = [f"{path}: ok: {one.module}{f' (variant {one.variant})' if one.variant else ''}" for one in checked]
+    fine = [f"{name}: ok: {one.module}{f' (variant {one.variant})' if one.variant else ''}" for one in checked]
     return _fine(path, dict.fromkeys(problem for one in checked for problem in one.warnings), modules, fine)
 
 

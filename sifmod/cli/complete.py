@@ -1,22 +1,18 @@
 """What TAB offers: installed modules, easyconfigs, their variants, sites and files.
 
 It answers within a tenth of a second and never with an error: no pydantic is imported, receipts are not read, and
-settings are parsed only where there are some.
+settings and site files are parsed only where there are some.
 """
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 from sifmod.errors import SifmodError
-
-if TYPE_CHECKING:
-    from sifmod.config.site import Site
 
 
 def completing(command: click.Command, verb: str) -> click.Command:
@@ -43,7 +39,9 @@ class _Words(click.types.StringParamType):
         given = ctx.params.get(param.name or "") or ()
         words: list[str] = []
         with suppress(SifmodError, OSError, ValueError):
-            words = [word for word in self.find(ctx, incomplete) if word.startswith(incomplete)]
+            # a name that nobody can type, or that a terminal would act on, is no offer
+            found = (word for word in self.find(ctx, incomplete) if word.isprintable())
+            words = [word for word in found if word.startswith(incomplete)]
             words = [word for word in dict.fromkeys(words) if isinstance(given, str) or word not in given]
         if not words and self.files:
             return [CompletionItem(incomplete, type="file")]
@@ -101,8 +99,9 @@ def _variants(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: AR
 
 def _sites(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
     from sifmod.config.find import shipped
+    from sifmod.config.prefix import settings_directories
 
-    for directory in (*_settings_directories(), shipped()):
+    for directory in (*settings_directories(os.environ), shipped()):
         yield from sorted(path.stem for path in (directory / "sites").glob("*.yaml"))
 
 
@@ -123,49 +122,60 @@ _WORDS: dict[str, _Find] = {
 
 
 def _prefix(ctx: click.Context) -> Path:
-    """What the line, a variable or a settings file says; the site is made only where none of these does."""
-    from sifmod.config.prefix import quick_prefix
+    """What the line, a variable, a settings file or the site's says; the default where none of these does."""
+    from sifmod.config.prefix import default_prefix, quick_prefix
 
-    option = ctx.params.get("prefix")
-    if quick := quick_prefix(option, os.environ):
+    if quick := quick_prefix(ctx.params.get("prefix"), os.environ):
         return Path(quick)
-    if not os.environ.get("SIFMOD_PREFIX") and (said := _settings("prefix")):
-        return Path(said[0])
-    return _site(ctx).prefix
+    said = os.environ.get("SIFMOD_PREFIX") or next(iter(_settings(ctx, "prefix")), None)
+    return Path(said) if said else default_prefix(os.environ)[0]
 
 
 def _robot_paths(ctx: click.Context) -> tuple[Path, ...]:
-    """Where easyconfigs are looked for; a site file of one's own is read where there is one."""
+    """Where easyconfigs are looked for."""
     from sifmod.config.find import shipped
 
     said = ctx.params.get("robot_paths") or os.environ.get("SIFMOD_ROBOT_PATHS") or ""
-    if any((directory / "sites").is_dir() for directory in _settings_directories()):
-        return _site(ctx).robot_paths
-    texts = (*(part for part in said.split(":") if part), *_settings("robot_paths"))
+    texts = (*(part for part in said.split(":") if part), *_settings(ctx, "robot_paths"))
     return (*map(Path, texts), shipped())
 
 
-def _site(ctx: click.Context) -> "Site":
-    from sifmod.cli.context import load_context
+def _settings(ctx: click.Context, key: str) -> tuple[str, ...]:
+    """What the settings files say of one key, the user's first, and then the site file."""
+    from sifmod.config.prefix import settings_directories
 
-    return load_context({name: ctx.params.get(name) for name in ("site", "prefix", "robot_paths")}).site
-
-
-def _settings(key: str) -> tuple[str, ...]:
-    """What the settings files say of one key, the user's first."""
-    machine, user = _settings_directories()
+    machine, user = settings_directories(os.environ)
     paths = [path for path in (user / "config.yaml", *sorted(machine.glob("*.yaml"), reverse=True)) if path.exists()]
-    if not paths:
+    known = [path for directory in (user, machine) for path in sorted((directory / "sites").glob("*.yaml"))]
+    if not paths and not known:
         return ()
     from sifmod.config.variables import expand_paths, texts
     from sifmod.config.yaml.parse import load_yaml
 
-    entries = (load_yaml(path).node.entries for path in paths)
-    nodes = [node for each in entries for name in (key, f"{key}+") if (node := each.get(name))]
-    return tuple(str(text.value) for node in nodes for text in texts(expand_paths(node, os.environ)))
+    files = [expand_paths(load_yaml(path).node, os.environ).entries for path in paths]
+    named = next((str(each["site"].value) for each in files if "site" in each), "")
+    site = _site(ctx.params.get("site") or os.environ.get("SIFMOD_SITE") or named, known)
+    files += [expand_paths(load_yaml(site).node, os.environ).entries] if site else []
+    nodes = [node for each in files for name in (key, f"{key}+") if (node := each.get(name))]
+    return tuple(str(text.value) for node in nodes for text in texts(node))
 
 
-def _settings_directories() -> tuple[Path, Path]:
-    from sifmod.config.prefix import SITE_FILES, config_home
+def _site(name: str, known: list[Path]) -> Path | None:
+    """The site file of this name or path, else that with the most detection paths, all of which exist.
 
-    return Path(os.environ.get("SIFMOD_CONFIG_DIR") or SITE_FILES), config_home(os.environ) / "sifmod"
+    Only of one's own: those that ship say nothing that TAB asks.
+    """
+    if name:
+        return Path(name) if "/" in name else next((path for path in known if path.stem == name), None)
+    from sifmod.config.bind_paths import matches
+    from sifmod.config.variables import texts
+    from sifmod.config.yaml.parse import load_yaml
+
+    best: tuple[int, Path | None] = (0, None)
+    for path in known:
+        detect = load_yaml(path).node.entries.get("detect")
+        paths = detect.entries.get("paths") if detect else None
+        places = [text.text for text in texts(paths)] if paths else []
+        if len(places) > best[0] and all(map(matches, places)):
+            best = (len(places), path)
+    return best[1]

@@ -35,7 +35,7 @@ def command(
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import load_facts, typed
     from sifmod.cli.output import counted, echo, print_json, say
-    from sifmod.system import size_text
+    from sifmod.system import one_line, size_text
     from sifmod.tree.layout import Layout
 
     if not days >= 0:
@@ -47,7 +47,8 @@ def command(
     if not as_json:
         for row in rows:
             keep = row["keep"]
-            echo(f"{'keep  ' if keep else 'remove'}  {_what(row)}  {row['path']}{f'  ({keep})' if keep else ''}")
+            line = f"{'keep  ' if keep else 'remove'}  {_what(row)}  {row['path']}{f'  ({keep})' if keep else ''}"
+            echo(one_line(line))
     kept = [old.keep for old in plan.generations] + [old.keep for old in plan.images]
     kept += [old.keep for old in plan.partials]
     if any(kept) and not (now and rollbacks):

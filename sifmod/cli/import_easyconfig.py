@@ -53,6 +53,7 @@ def command(
     from sifmod.errors import OptionError
     from sifmod.imports.budget import CannotImportError
     from sifmod.imports.modulefile_name import Naming
+    from sifmod.system import one_line
 
     directory = Path(output)
     if directory.exists() and not directory.is_dir():
@@ -83,7 +84,7 @@ def command(
             place = {"file": str(one.source), "line": error.line} if isinstance(error, CannotImportError) else {}
             failed[one.source] = {**error_data(error), **place}
             results.append({**row, **failed[one.source]})
-            show_error(f"{one.source}: {error.message}{f'; {error.hint}' if error.hint else ''}")
+            show_error(f"{one_line(str(one.source))}: {error.message}{f'; {error.hint}' if error.hint else ''}")
             continue
         results.append({**row, "path": str(path.absolute()), "module": one.module})
         for note in one.notes:

@@ -21,12 +21,13 @@ def command(shell: str, prefix: str | None) -> None:
         eval "$(sifmod init bash)"
     """
     from sifmod.cli.context import layout_for
+    from sifmod.cli.output import write
     from sifmod.module.quote import shell as quoted
 
     modules = quoted(str(layout_for(prefix).modules))
     # a shell in which no module tool is set up yet has no `module`
     if shell == "fish":
-        click.echo(f"type -q module; and module use {modules}")
+        write(f"type -q module; and module use {modules}")
     else:
-        click.echo(f"if command -v module >/dev/null 2>&1; then module use {modules}; fi")
-    click.echo(COMPLETION[shell])
+        write(f"if command -v module >/dev/null 2>&1; then module use {modules}; fi")
+    write(COMPLETION[shell])

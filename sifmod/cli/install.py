@@ -13,6 +13,7 @@ from sifmod.cli.batch import Done, run_batch, summary, worst
 from sifmod.cli.options import conversion_options, in_full, json_option, keep_blobs_option, site_options, yes_option
 from sifmod.config.shown import shown
 from sifmod.errors import SifmodError
+from sifmod.system import one_line
 
 if TYPE_CHECKING:
     from sifmod.actions.install.options import InstallOptions
@@ -111,7 +112,8 @@ def _asked(name: str, variants: tuple[str, ...], given: Given) -> Iterator[Asked
         from sifmod.actions.install.request import variants_here
 
         with suppress(SifmodError):
-            names = variants_here(name, _site(given))
+            here = variants_here(name, _site(given))
+            names = tuple(dict.fromkeys((*here, *(one for one in names if one != "all"))))
     for variant in names:
         yield Asked(name, variant)
 
@@ -151,11 +153,15 @@ def _site(given: Given) -> "LoadedSite":
 
 
 def _request(asked: Asked, given: Given) -> "Request":
+    from sifmod.config.wanted import wanted_easyconfig
+
+    site = _site(given)
+    wanted_easyconfig(asked.easyconfig, site.site)  # a slip is told before all that an install needs is imported
     from sifmod.actions.install.request import decide, variants_here
 
     if asked.variant == "all":  # could not be answered before
-        variants_here(asked.easyconfig, _site(given))
-    return decide(asked.easyconfig, _site(given), _options(given, asked.variant))
+        variants_here(asked.easyconfig, site)
+    return decide(asked.easyconfig, site, _options(given, asked.variant))
 
 
 def _fetch(given: Given) -> Callable[[Asked], Done]:
@@ -210,13 +216,13 @@ def _install(given: Given) -> Callable[[Asked], Done]:
 
 
 def _installed(asked: Asked, given: Given) -> "tuple[Installation, bool]":
+    request = _request(asked, given)
     from sifmod.actions.install.install import install
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import typed
     from sifmod.cli.output import ask, quiet, say
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
-    request = _request(asked, given)
     show = not given["quiet"]
     speak = say if show else quiet
     for note in request.notes:
@@ -265,10 +271,10 @@ def _dry_run(given: Given) -> Callable[[Asked], Done]:
         done = Done(f"{row['module']} [{row['mark']}]", row)
         if given["as_json"]:
             return done
-        echo(f" * [{row['mark']}] {row['easyconfig']} (module: {row['module']})")
+        echo(one_line(f" * [{row['mark']}] {row['easyconfig']} (module: {row['module']})"))
         if not given["dry_run_short"]:
             for line in overview(request):
-                echo(f"       {line}")
+                echo(one_line(f"       {line}"))
         if given["extended_dry_run"]:
             for path, text in texts(request):
                 echo(f"\n--- {path}\n{text}")

@@ -1,15 +1,15 @@
 """The command `sifmod`: finds the verb, runs it, and turns what went wrong into a message and an exit code."""
 
 import importlib
+import io
 import os
 import signal
 import sys
-import traceback
-from contextlib import suppress
 from types import FrameType
 
 import click
 
+from sifmod.cli.verb import Helped, explained, write_examples
 from sifmod.errors import SifmodError
 
 # verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
@@ -60,7 +60,7 @@ class CommandLine:
         return "--json" in options
 
 
-class Verbs(click.Group):
+class Verbs(Helped, click.Group):
     """A group whose commands are imported when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -76,14 +76,10 @@ class Verbs(click.Group):
             from sifmod.cli.complete import completing
 
             return completing(command, cmd_name)
-        from sifmod.cli.verb import explained
-
         return explained(command)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """What sifmod is, and what to begin with."""
-        from sifmod.cli.verb import write_examples
-
         super().format_help_text(ctx, formatter)
         write_examples("", formatter, "Begin with")
 
@@ -112,48 +108,74 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from sifmod import __version__
+        from sifmod.cli.output import echo
+
+        echo(f"sifmod {__version__}")
+        ctx.exit()
+
+
 @click.group(
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="`sifmod VERB --help` explains a verb. Exit codes are EasyBuild 5's: 0 ok, 1 failure, 2 bad option,"
     " 5 bad easyconfig, 10 no image, 18 the tree could not be changed, 24 no such module, 25 permissions.",
 )
-@click.version_option(package_name="sifmod", message="sifmod %(version)s")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit."
+)
 def cli() -> None:
     """Install container images as environment modules, from one YAML file each."""
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line; returns its exit code (0 ok, 130 for ^C, 70 for a bug, else the error's own)."""
+    """Run one command line; returns its exit code (0 ok, 130 for ^C, 70 for a bug, else the error's own).
+
+    1 where all went well but for the output, which could not be written. A closed pipe (`| head`) is no error.
+    """
     _open_standard_streams()
     signal.signal(signal.SIGTERM, _terminated)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, _terminated)
-    typed = CommandLine(tuple(arguments))
+    code = _run(arguments, CommandLine(tuple(arguments)))
+    from sifmod.cli.output import lost_output
+
+    if lost := lost_output():
+        show_error(lost.text, lost.hint)
+        return code or lost.exit_code
+    return code
+
+
+def _run(arguments: list[str], typed: CommandLine) -> int:
     try:
         result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False, obj=typed)
     except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
         return _failed(_error("interrupted; repeat the command to go on where it stopped", "", 130), typed)
     except Terminated as end:
-        with suppress(OSError):  # the terminal may be gone
-            _failed(_error("terminated; repeat the command to go on where it stopped", "", int(str(end.code))), typed)
+        _failed(_error("terminated; repeat the command to go on where it stopped", "", int(str(end.code))), typed)
         raise
-    except click.ClickException as error:
-        error.show()
+    except click.ClickException as problem:
+        from sifmod.cli.output import echo
+
+        error = _likely(problem)
+        usage = io.StringIO()
+        error.show(usage)
+        echo(usage.getvalue(), nl=False, err=True)
         context = error.ctx if isinstance(error, click.UsageError) else None
         help_of = f"`{context.command_path} --help` explains it" if context else ""
         return _answer(_error(error.format_message(), help_of, error.exit_code), typed)
     except SifmodError as error:
         return _failed(error, typed)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
-        from sifmod.cli.output import explained
+        import traceback
+
+        from sifmod.cli.output import echo, explained
 
         if isinstance(error, OSError) and (known := explained(error)):
             return _failed(known, typed, file=error.filename)
-        traceback.print_exc()
+        echo(traceback.format_exc(), nl=False, err=True)
         show_error(BUG_REPORT)
         return _answer(_error(f"{type(error).__name__}: {error}", BUG_REPORT, BUG), typed)
     return result if isinstance(result, int) else 0
@@ -171,24 +193,36 @@ def _failed(error: SifmodError, typed: CommandLine, file: object = None) -> int:
     return _answer(error, typed, file)
 
 
+def _likely(error: click.ClickException) -> click.ClickException:
+    """The error; of the options that click finds similar only those that are a slip away (not --force for --source)."""
+    if not isinstance(error, click.NoSuchOption):
+        return error
+    import difflib
+
+    typed, known = error.option_name.lstrip("-"), [name.lstrip("-") for name in error.possibilities or ()]
+    close = [f"--{name}" for name in difflib.get_close_matches(typed, known, cutoff=0.8)]
+    return click.NoSuchOption(error.option_name, possibilities=close, ctx=error.ctx)
+
+
 def _answer(error: SifmodError, typed: CommandLine, file: object = None) -> int:
     """With `--json` print the error on standard output, unless the verb has printed its data; gives its exit code."""
     if typed.wants_json and not typed.answered:
-        from sifmod.cli.output import error_data, json_text
+        from sifmod.cli.output import error_data, json_text, write
 
         found = {"file": str(file)} if file is not None else {}
-        click.echo(json_text({**error_data(error), **found}))
+        write(json_text({**error_data(error), **found}))
     return error.exit_code
 
 
 def show_error(message: str, hint: str = "") -> None:
     """Print a message, and after a blank line its hint, to standard error; coloured on a terminal (NO_COLOR: not)."""
-    from sifmod.cli.output import harmless
+    from sifmod.cli.output import write
+    from sifmod.system import harmless
 
     color = False if os.environ.get("NO_COLOR") else None
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {harmless(message)}", err=True, color=color)
+    write(f"{click.style('error:', fg='red', bold=True)} {harmless(message)}", err=True, color=color)
     if hint:
-        click.echo(f"\n{click.style('hint:', fg='cyan')} {harmless(hint)}", err=True, color=color)
+        write(f"\n{click.style('hint:', fg='cyan')} {harmless(hint)}", err=True, color=color)
 
 
 def _open_standard_streams() -> None:

@@ -1,20 +1,20 @@
 """What the user sees: messages on standard error, data on standard output."""
 
 import errno
-import json
-import re
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from sifmod.errors import ConfigError, InstallError, PermissionsError, SifmodError
-from sifmod.system import FILE_LIMIT, meaning, reason
+from sifmod.system import FILE_LIMIT, harmless, meaning, one_line, reason
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sifmod.cli.outputs.error import Error
     from sifmod.cli.outputs.error import Problem as ProblemData
     from sifmod.cli.outputs.image import MadeFrom
@@ -25,15 +25,8 @@ if TYPE_CHECKING:
     from sifmod.module.origin import ImageOrigin
     from sifmod.tree.receipt import FileRecord, Installation
 
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def harmless(text: str) -> str:
-    """The text with every character that could steer a terminal spelled out: others may have written it."""
-    return _STEERING.sub(lambda found: repr(found[0])[1:-1], text)
-
-
 _below: list[Callable[[], AbstractContextManager[None]]] = []
+_lost: list[OSError] = []  # why standard output takes nothing any more
 
 
 @contextmanager
@@ -48,29 +41,39 @@ def texts_go_above(line: Callable[[], AbstractContextManager[None]]) -> Iterator
 
 def echo(text: object, *, nl: bool = True, err: bool = False) -> None:
     """A text on standard output, or on standard error, harmless."""
+    write(harmless(str(text)), nl=nl, err=err)
+
+
+def write(text: str, *, nl: bool = True, err: bool = False, color: bool | None = None) -> None:
+    """Write as it is. What cannot be written stops nothing that a verb does.
+
+    Of standard output `lost_output` tells it at the end, and what comes then goes nowhere.
+    """
     with ExitStack() as stack:
         for line in _below:
             stack.enter_context(line())
-        if err:
-            click.echo(harmless(str(text)), nl=nl, err=True)
-        else:
-            _write(harmless(str(text)), nl=nl)
+        try:
+            click.echo(text, nl=nl, err=err, color=color)
+        except OSError as error:
+            with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 (pathlib would be imported for it)
+                os.dup2(nowhere.fileno(), (sys.stderr if err else sys.stdout).fileno())
+            if not err:
+                _lost.append(error)
 
 
-def _write(text: str, *, nl: bool = True) -> None:
-    """Write on standard output. Raises SifmodError where that is full, which says nothing of the tree."""
-    try:
-        click.echo(text, nl=nl)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        hint = "what was done is done; `sifmod list` and `sifmod log` show it"
-        raise SifmodError(f"the output cannot be written: {reason(error)}", hint) from error
+def lost_output() -> SifmodError | None:
+    """Why a part of the output is missing; None where nothing is, and where its reader wanted no more (`| head`)."""
+    lost = [error for error in _lost if not isinstance(error, BrokenPipeError)]
+    _lost.clear()
+    if not lost:
+        return None
+    hint = "what was done is done, and `sifmod log` shows it"
+    return SifmodError(f"the output cannot be written: {reason(lost[0])}", hint)
 
 
 def say(text: str) -> None:
     """A line of what is being done, in EasyBuild's form, on standard error."""
-    echo(f"== {text}", err=True)
+    echo(f"== {one_line(text)}", err=True)
 
 
 def quiet(text: str) -> None:
@@ -82,22 +85,29 @@ def ask(about: str, question: str) -> bool | None:
     if not sys.stdin.isatty():
         return None
     say(about)
-    return click.confirm(question, default=False, err=True)
+    try:
+        return click.confirm(question, default=False, err=True)
+    except OSError:  # nobody sees the question
+        return None
 
 
 def print_json(data: object) -> None:
     """The answer for a program, on standard output: the only one, for an error is told there only without it."""
     click.get_current_context().obj.answered = True  # a part of it may be there where it cannot be written
-    _write(json_text(data))
+    write(json_text(data))
 
 
 def json_text(data: object) -> str:
     """The data as JSON, in the form that every verb prints."""
+    import json
+
     return json.dumps(data, indent=2, sort_keys=True)
 
 
 def receipt_data(installation: "Installation") -> "Installed":
     """An installation as `--json` prints it: its receipt, with absolute paths, without what only sifmod can use."""
+    from pathlib import Path
+
     from sifmod.tree.layout import Layout
 
     made, image, root = installation.provenance, installation.image, Path(installation.root)
@@ -138,7 +148,7 @@ def receipt_data(installation: "Installation") -> "Installed":
     }
 
 
-def _file_data(directory: Path, record: "FileRecord") -> "File":
+def _file_data(directory: "Path", record: "FileRecord") -> "File":
     return {"path": f"{directory}/{record.path}", "sha256": record.sha256, "mode": record.mode}
 
 
@@ -189,7 +199,7 @@ def problems_data(problems: "Iterable[Problem]") -> "list[ProblemData]":
 
 def explained(error: OSError) -> SifmodError | None:
     """What the operating system refused, with what to do about it; None where that cannot be said: a bug."""
-    place = f"{error.filename}: " if error.filename else ""
+    place = f"{one_line(str(error.filename))}: " if error.filename else ""
     match meaning(error):
         case "denied":
             hint = "choose a place of your own with --prefix or SIFMOD_PREFIX"
@@ -205,7 +215,8 @@ def explained(error: OSError) -> SifmodError | None:
 
 
 def print_rows(rows: Sequence[Sequence[str]]) -> None:
-    """Columns of text on standard output, as wide as their widest cell; no trailing blanks."""
+    """Columns of text on standard output, as wide as their widest cell; no trailing blanks. A row is a line."""
+    rows = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
     for row in rows:
         echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

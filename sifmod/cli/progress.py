@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sifmod.cli import output
-from sifmod.system import size_text
+from sifmod.system import harmless, size_text
 
 Show = Callable[[str, int, int | None], None]
 """Called as (what, bytes done, bytes in all or None)."""
@@ -93,9 +93,7 @@ def _clock(seconds: int) -> str:
 def bar_line(what: str, done: int, total: int | None, beside: str, columns: int) -> str:
     """One line of at most `columns` - 1 cells: what is done, a bar where there is room for one, and `beside` whole."""
     room = columns - 1 - len(beside) - 2 * bool(beside)
-    label = _cut(
-        " ".join(output.harmless(what).split()), room if room < 2 * _SHORTEST_BAR else room - _SHORTEST_BAR - 2
-    )
+    label = _cut(" ".join(harmless(what).split()), room if room < 2 * _SHORTEST_BAR else room - _SHORTEST_BAR - 2)
     length = min(room - _cells(label) - 2, _LONGEST_BAR)
     bar = ""
     if total and length >= _SHORTEST_BAR:

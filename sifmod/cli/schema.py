@@ -16,14 +16,16 @@ def command(verb: str | None) -> None:
     """Print the JSON Schema of an easyconfig, or of what a verb prints with --json."""
     import json
 
+    from sifmod.cli.output import write
+
     if verb is None:
         from sifmod.config.schema import easyconfig_schema
 
-        click.echo(json.dumps(easyconfig_schema(), indent=2))
+        write(json.dumps(easyconfig_schema(), indent=2))
         return
     from sifmod.cli.outputs.verbs import OUTPUTS, output_schema
 
     if verb and verb not in OUTPUTS:
         raise click.BadParameter(f"expected one of {', '.join(OUTPUTS)}, got {verb!r}", param_hint="--output")
     found = output_schema(verb) if verb else {name: output_schema(name) for name in OUTPUTS}
-    click.echo(json.dumps(found, indent=2))
+    write(json.dumps(found, indent=2))

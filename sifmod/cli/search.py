@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _WHERE, _WHAT = 15, 16  # columns that are left for them, if names allow
 _ACCELERATORS = {"none": "cpu"}
+_AS_THEY_ARE = (
+    *("variant", "module", "accelerator", "name", "version", "versionsuffix", "description", "contents", "sources"),
+)
 
 
 class Row(NamedTuple):
@@ -33,12 +36,16 @@ class Row(NamedTuple):
 @click.argument("words", nargs=-1)
 @site_options
 @json_option
-def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> int:
+def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> None:
     """List the modules that easyconfigs can install: those that match all WORDS.
 
     A word is looked for in the name, the description, what is in the image and where the image comes from; nvidia,
     cuda, amd, rocm and cpu are accelerators. A number is a version: of the word before it (cuda 12.4, python 3.12),
-    else of the module (2.2 is any 2.2.x). `*` and `?` stand for any letters of a name. --accelerator is one word more.
+    else of the module (2.2 is any 2.2.x). A word with `*` (any letters) or `?` (one) is a whole name.
+    --accelerator is one word more.
+
+    Easyconfigs ship with sifmod; those of your site and your own are found in the directories that --robot-paths, or
+    `robot_paths` in a site or settings file, names. `sifmod config show` has them all.
 
     A line is the module, what it is, its accelerator, and where its image comes from. "not public" is an image without
     a source on a network. On a terminal the lines fit its width; in a pipe nothing is shortened.
@@ -64,14 +71,13 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> int:
     answer = ask(find_all(paths, load, os.environ), words)
     if answer.note:
         say(answer.note)
-    if as_json:
-        print_json([_as_json(found) for found in answer.found])
-    elif answer.found:
-        _print(answer.found, paths)
-    else:
+    if not answer.found:
         typed = " ".join(map(shown, " ".join(words).split()))
         raise SifmodError(f"no module matches {typed!r}" if words else "there are no easyconfigs", answer.hint)
-    return 0 if answer.found else 1
+    if as_json:
+        print_json([_as_json(found) for found in answer.found])
+    else:
+        _print(answer.found, paths, {name: site[name] for name in ("site", "robot_paths")})
 
 
 def _as_json(found: "Found") -> dict[str, object]:
@@ -80,15 +86,7 @@ def _as_json(found: "Found") -> dict[str, object]:
 
     variants = [
         {
-            "variant": each.variant,
-            "module": each.module,
-            "accelerator": each.accelerator,
-            "name": each.name,
-            "version": each.version,
-            "versionsuffix": each.versionsuffix,
-            "description": each.description,
-            "contents": each.contents,
-            "sources": each.sources,
+            **{key: getattr(each, key) for key in _AS_THEY_ARE},
             "public": each.public is not None,
             "available": each.available or None,
         }
@@ -98,11 +96,15 @@ def _as_json(found: "Found") -> dict[str, object]:
     return {"path": str(found.path), "variants": variants, **problems}
 
 
-def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...]) -> None:
-    """A line for each module, in their order; and for each file that cannot be used, at the end. Then what to type."""
+def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...], given: Mapping[str, str | None]) -> None:
+    """A line for each module, in their order; and for each file that cannot be used, at the end. Then what to type.
+
+    `given` are the options that an install needs too, to find the same.
+    """
     from sifmod.actions.query import order
-    from sifmod.cli.output import echo, harmless, say
+    from sifmod.cli.output import echo, say
     from sifmod.config.find import name_of
+    from sifmod.system import one_line
 
     modules = sorted(
         ((each, found.path) for found in answers for each in found.variants), key=lambda one: order(one[0])
@@ -113,14 +115,17 @@ def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...]) -> None:
     ]
     broken = [found.path for found in answers if found.problems]
     rows += [Row(path.stem, "cannot be used", "?", f"sifmod check {shlex.quote(str(path))}") for path in broken]
-    lines = fitted([Row(*map(harmless, row)) for row in rows], _width())
+    rows = [Row(*map(one_line, row)) for row in rows]
+    lines = fitted(rows, _width())
     echo("\n".join(lines))
     if not all(line.startswith(row.name) for line, row in zip(lines, rows, strict=True)):
         say("names are shortened to the width of this terminal; in a pipe they are whole")
     if modules:
         each, path = next((one for one in reversed(modules) if one[0].public), modules[-1])
-        variant = () if each.variant is None else ("--variant", each.variant)
-        say(f"for example: {shlex.join(('sifmod', 'install', name_of(path, robot_paths), *variant))}")
+        words = ["sifmod", "install", name_of(path, robot_paths)]
+        for name, value in {"variant": each.variant, **given}.items():
+            words += [f"--{name.replace('_', '-')}", value] if value else []
+        say(f"for example: {shlex.join(words)}")
 
 
 def _width() -> int:

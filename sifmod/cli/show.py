@@ -95,6 +95,7 @@ def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None]
     from sifmod.cli.output import echo, origins_data, print_json, print_rows
     from sifmod.config.load_easyconfig import load_easyconfig
     from sifmod.config.wanted import wanted_easyconfig
+    from sifmod.system import one_line
 
     context = load_context(site)
     loaded = load_easyconfig(wanted_easyconfig(name, context.site), context, variant, {}, os.environ)
@@ -106,7 +107,7 @@ def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None]
     elif as_json:
         print_json({"path": str(loaded.path.absolute()), "variant": loaded.variant, "keys": data})
     else:
-        echo(f"# {loaded.path}{f', variant {loaded.variant}' if loaded.variant else ''}")
+        echo(one_line(f"# {loaded.path}{f', variant {loaded.variant}' if loaded.variant else ''}"))
         import yaml
 
         echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100).rstrip())

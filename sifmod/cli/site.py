@@ -22,7 +22,7 @@ def command() -> None:
 def detect(as_json: bool) -> None:
     """Print which site this machine is, by the paths and devices that it has; runs no program."""
     from sifmod.actions.author.site import detect as look
-    from sifmod.cli.output import print_json, problems_data, say
+    from sifmod.cli.output import echo, print_json, problems_data, say
 
     found = look(os.environ)
     if as_json:
@@ -31,7 +31,7 @@ def detect(as_json: bool) -> None:
     for problem in found.left_out:
         say(f"warning: {problem}")
     say(found.how)
-    click.echo(found.name)
+    echo(found.name)
 
 
 @command.command("show")

@@ -123,7 +123,25 @@ def words(ctx: click.Context) -> str:
     return ctx.command_path.partition(" ")[2]
 
 
-class Verb(click.Command):
+class Helped(click.Command):
+    """A command whose `--help` is printed as everything is."""
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """As click's."""
+        if option := super().get_help_option(ctx):
+            option.callback = _print_help
+        return option
+
+
+def _print_help(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from sifmod.cli.output import write
+
+        write(ctx.get_help())
+        ctx.exit()
+
+
+class Verb(Helped):
     """A command with its help in this form."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -41,6 +41,7 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
     from sifmod.cli.output import counted, echo, print_json, say
     from sifmod.config.shown import shown
     from sifmod.errors import ModuleError
+    from sifmod.system import one_line
     from sifmod.tree.receipt import live_modules
 
     if file := next((name for name in names if name.endswith(".sif")), None):
@@ -69,7 +70,8 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
             faults = sum(finding.fault for finding in findings)
             echo(f"{name}: {'ok' if not faults else counted(faults, 'fault')}")
             for finding in findings:
-                echo(f"  {finding.kind}: {finding.path}: expected {finding.expected}, found {finding.found}")
+                where = one_line(f"{finding.kind}: {finding.path}")
+                echo(f"  {where}: expected {finding.expected}, found {finding.found}")
         if any(finding.kind == "moved" for findings in report.values() for finding in findings):
             say("the tree was moved; `sifmod install --module-only --installed` makes its modules use this place")
         elif any(finding.fault for findings in report.values() for finding in findings):
@@ -85,6 +87,7 @@ def _verify_signatures(
     from sifmod.cli.context import load_context
     from sifmod.cli.output import echo, error_data, print_json
     from sifmod.errors import SifmodError
+    from sifmod.system import one_line
 
     known = (*map(Path, load_context(site).site.signatures.keys), *map(Path, keys))
     worst = 0
@@ -99,7 +102,7 @@ def _verify_signatures(
             report.append(row)
         if as_json:
             continue
-        name, text = module or str(path), outcome.problem or f"signed by {', '.join(outcome.signers)}"
+        name, text = module or one_line(str(path)), outcome.problem or f"signed by {', '.join(outcome.signers)}"
         echo(text if text.startswith(name) else f"{name}: {text}")
         if outcome.hint:
             echo(f"  {outcome.hint}")

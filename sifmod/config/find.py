@@ -7,6 +7,7 @@ from pathlib import Path
 from sifmod.config.prefix import has_settings, misspelt
 from sifmod.config.shown import shown
 from sifmod.errors import EasyconfigNotFoundError
+from sifmod.system import one_line
 
 SUFFIXES = (".yaml", ".yml")
 _NOT_EASYCONFIGS = ("presets", "sites", "quirks")
@@ -29,7 +30,7 @@ def find_easyconfig(name: str, robot_paths: tuple[Path, ...]) -> Path:
     if is_path(name):
         if _exists(given):
             return given
-        raise EasyconfigNotFoundError(f"no such file: {shown(name)}")
+        raise EasyconfigNotFoundError(f"no such file: {one_line(shown(name))}")
     if name:
         for directory in robot_paths:
             for candidate in _candidates(directory, name):
@@ -123,12 +124,3 @@ def _easyconfigs(directory: Path) -> Iterator[Path]:
                 yield from sorted(path for path in entry.iterdir() if path.suffix in SUFFIXES and path.is_file())
             except OSError:
                 continue
-
-
-def known_names(robot_paths: tuple[Path, ...]) -> dict[str, Path]:
-    """The file of every name on the easyconfig path."""
-    found: dict[str, Path] = {}
-    for directory in robot_paths:
-        for path in _easyconfigs(directory):
-            found.setdefault(path.stem, path)
-    return found

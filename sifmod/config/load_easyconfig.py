@@ -10,6 +10,7 @@ from sifmod.config.expand import expand
 from sifmod.config.input import Input, read_input
 from sifmod.config.layers import Layers, read_layers
 from sifmod.config.load_site import LoadedSite
+from sifmod.config.offered import Offered
 from sifmod.config.option import easyconfig_layer
 from sifmod.config.origin import Origin, of_tree
 from sifmod.config.quirk import Quirk, applicable
@@ -219,30 +220,22 @@ def variants_for(path: Path, site: Site) -> tuple[str | None, ...]:
     return fit or (None,)
 
 
-@dataclass(frozen=True)
-class Outline:
-    """One variant of an easyconfig as far as it can be told without checking it."""
+def outlines(path: Path, site: Site) -> tuple[Offered, ...]:
+    """The variants of an easyconfig, in their order, by name and machine alone, and without a check of the rest.
 
-    path: Path
-    variant: str | None
-    name: str
-    version: str
-    versionsuffix: str
-    fits: bool  # accelerator and architecture are the site's
-
-
-def outlines(path: Path, site: Site) -> tuple[Outline, ...]:
-    """The variants of an easyconfig, in their order; the easyconfig itself where it has none. Raises ConfigError."""
+    The easyconfig itself where it has none. Raises ConfigError.
+    """
     layers = _layers(path, site, {})
-    return tuple(_outline(path, layers, variant, site) for variant in layers.variants or (None,))
+    return tuple(_outline(layers, variant) for variant in layers.variants or (None,))
 
 
-def _outline(path: Path, layers: Layers, variant: str | None, site: Site) -> Outline:
+def _outline(layers: Layers, variant: str | None) -> Offered:
     entries = merge(layers.of(variant), _MARK).entries
     name, version, suffix = (
         entries[key].text if key in entries else "" for key in ("name", "version", "versionsuffix")
     )
-    return Outline(path, variant, name, version, suffix, _target(layers, variant) == (site.accelerator, site.arch))
+    accelerator, arch = _target(layers, variant)
+    return Offered(variant, name, version, suffix, accelerator, "", (), {}, (), "", arch)
 
 
 def _target(layers: Layers, variant: str | None) -> tuple[str, str]:

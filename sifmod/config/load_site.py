@@ -20,7 +20,7 @@ from sifmod.config.input import Input, current_facts, read_input
 from sifmod.config.kinds import RUNTIMES
 from sifmod.config.option import option_layers
 from sifmod.config.origin import Origin, of_default, of_tree
-from sifmod.config.prefix import SITE_FILES, config_home
+from sifmod.config.prefix import settings_directories
 from sifmod.config.quirk import Quirk, read_quirks
 from sifmod.config.resolve import Resolved, resolve
 from sifmod.config.site import Site, SiteFile
@@ -144,11 +144,6 @@ def _settings_files(environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple
     if problems:
         raise ConfigError(tuple(problems))
     return tuple(nodes), tuple(inputs)
-
-
-def settings_directories(environ: Mapping[str, str]) -> tuple[Path, Path]:
-    """Of the machine and of the user."""
-    return Path(environ.get("SIFMOD_CONFIG_DIR") or SITE_FILES), config_home(environ) / "sifmod"
 
 
 def _quirk_directories(environ: Mapping[str, str]) -> tuple[Path, ...]:

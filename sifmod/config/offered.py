@@ -24,11 +24,16 @@ class Offered:
     contents: dict[str, str]  # package → version
     sources: tuple[str, ...]  # without passwords; a definition file is `build:PATH`
     available: str  # where the image is, when it has no public source
+    arch: str  # empty where it is the machine's
 
     @property
     def module(self) -> str:
         """`<name>/<version><versionsuffix>`."""
         return f"{self.name}/{self.version}{self.versionsuffix}"
+
+    def fits(self, accelerator: str, arch: str) -> bool:
+        """Whether it is for a machine with these."""
+        return self.accelerator == accelerator and self.arch in ("", arch)
 
     @property
     def public(self) -> str | None:

@@ -66,5 +66,9 @@ def misspelt(environ: Mapping[str, str]) -> bool:
 
 def has_settings(environ: Mapping[str, str]) -> bool:
     """Tell whether the machine or the user may have settings files."""
-    machine = Path(environ.get("SIFMOD_CONFIG_DIR") or SITE_FILES)
-    return machine.exists() or (config_home(environ) / "sifmod").exists()
+    return any(directory.exists() for directory in settings_directories(environ))
+
+
+def settings_directories(environ: Mapping[str, str]) -> tuple[Path, Path]:
+    """Of the machine and of the user."""
+    return Path(environ.get("SIFMOD_CONFIG_DIR") or SITE_FILES), config_home(environ) / "sifmod"

@@ -147,7 +147,11 @@ SifName = Annotated[
     _matching(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]*\.sif", "use letters, digits and . _ + - @ =, with .sif at the end"),
 ]
 ModuleSpec = Annotated[
-    str, _matching(r"[A-Za-z0-9][A-Za-z0-9._+/-]*", "use a module's name: letters, digits and . _ + - /")
+    str,
+    _matching(
+        r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)*",
+        "use a module's name: letters, digits and . _ + -, a / between parts",
+    ),
 ]
 Family = Annotated[str, _matching(r"[A-Za-z0-9][A-Za-z0-9_]*", "use letters, digits and _")]
 Sha256 = Annotated[str, _matching("[0-9a-f]{64}", "expected 64 lower-case hexadecimal digits, as sha256sum prints")]

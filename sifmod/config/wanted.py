@@ -1,22 +1,27 @@
 """What a word on the command line means: the easyconfig of that path or name, or else what should be typed instead."""
 
 import difflib
+import os
 import re
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from sifmod.config.find import SUFFIXES, find_easyconfig, known_names
+from sifmod.config.find import SUFFIXES, easyconfigs, find_easyconfig
+from sifmod.config.index import read_index
+from sifmod.config.offered import Offered
 from sifmod.config.shown import LOCAL, REGISTRIES, shown
 from sifmod.config.site import Site
 from sifmod.config.version import version_key
 from sifmod.errors import ConfigError, EasyconfigNotFoundError
+from sifmod.system import one_line
 
 _IMAGE = re.compile(rf"({'|'.join((*LOCAL, *REGISTRIES, 'https?'))}):", re.IGNORECASE)
 _REPOSITORY = re.compile(
     r"[a-z0-9][a-z0-9._-]*(:[0-9]+)?(/[a-z0-9._-]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]+)"
 )
+_BETWEEN = re.compile(r"[\s/:=@]+|(?<![^/])[.~]+/")  # what stands between a name and its version, or before both
 _VERSION = re.compile("-v?[0-9]")
 _ENDINGS = (*SUFFIXES, ".eb", ".lua")
 _DATE = re.compile("[12][0-9]{7}")
@@ -36,16 +41,22 @@ def wanted_easyconfig(word: str, site: Site) -> Path:
     path = Path(word)
     if foreign := _IMPORTED.get(path.suffix) or _IMPORTED.get(path.name):
         if _is_file(path):
-            hint = f"`sifmod import {shlex.quote(word)}` makes an easyconfig of it"
-            raise EasyconfigNotFoundError(f"{word} is {foreign}, not an easyconfig of sifmod", hint)
+            hint = f"`sifmod import {shlex.quote(one_line(word))}` makes an easyconfig of it"
+            raise EasyconfigNotFoundError(f"{one_line(word)} is {foreign}, not an easyconfig of sifmod", hint)
     elif _IMAGE.match(word) or (path.suffix == ".sif" and _is_file(path)):
         raise _image(word, word)
     try:
         return find_easyconfig(word, site.robot_paths)
     except EasyconfigNotFoundError as error:
+        known = {path.stem.lower(): path for path in easyconfigs(site.robot_paths)}
+        name, meant = _meant(word, known)
         if _REPOSITORY.fullmatch(word):
-            raise _image(word, f"docker://{word}") from None
-        error.hint = _hint(word, site)
+            if "/" in word or not meant:
+                raise _image(word, f"docker://{word}") from None
+            image = f"\nfor the image of this name: `sifmod new docker://{word}`"
+        else:
+            image = ""
+        error.hint = _hint(word, name, meant, site) + image
         raise
 
 
@@ -58,28 +69,39 @@ def _is_file(path: Path) -> bool:
 
 def _image(word: str, reference: str) -> EasyconfigNotFoundError:
     return EasyconfigNotFoundError(
-        f"{shown(word)} is an image, not an easyconfig",
-        f"`sifmod new {shlex.quote(shown(reference))}` writes an easyconfig for it; install that",
+        f"{one_line(shown(word))} is an image, not an easyconfig",
+        f"`sifmod new {shlex.quote(one_line(shown(reference)))}` writes an easyconfig for it; install that",
     )
 
 
-def _hint(word: str, site: Site) -> str:
+def _meant(word: str, known: Mapping[str, Path]) -> tuple[str, list[Path]]:
+    """The name that is looked for, and the easyconfigs that it may be; A/1.0, A==1.0 and mods/A/1.0.lua mean A-1.0."""
     file = word.endswith(_ENDINGS) or word.startswith((".", "/", "~"))
-    name = word.rpartition("/")[2] if file else word.replace("/", "-")  # PyTorch/2.2.0 is a module's name
-    name = next((name.removesuffix(end) for end in _ENDINGS if name.endswith(end)), name).lower()
-    known = {stem.lower(): path for stem, path in known_names(site.robot_paths).items()}
-    meant = _begins(name, known)
-    if not meant and not _VERSION.search(name):
-        names = {_VERSION.split(stem)[0]: "" for stem in known}
-        name = "".join(difflib.get_close_matches(name, names, 1)) or name
-        meant = _begins(name, known)
-    rows = _offered(meant or [known[stem] for stem in difflib.get_close_matches(name, known, 3, 0.6)], name, site)
+    bare = next((word.removesuffix(end) for end in _ENDINGS if word.endswith(end)), word).lower()
+    parts = [part for part in _BETWEEN.split(bare) if part]
+    names = ["-".join(parts[-count:]) for count in ((1, 2) if file else (len(parts),))]
+    for name in names:
+        if found := _begins(name, known):
+            return name, found
+    name = names[0]
+    if close := difflib.get_close_matches(name, known, 3, 0.9):
+        return name, [known[stem] for stem in close]
+    modules = {_VERSION.split(stem)[0] for stem in known}
+    of = _VERSION.split(names[-1])[0]
+    if names[-1] == of or of not in modules:
+        of = "".join(difflib.get_close_matches(of, modules, 1))
+    return of or name, _begins(of, known)
+
+
+def _hint(word: str, name: str, meant: list[Path], site: Site) -> str:
+    rows = _offered(meant, name, site)
+    here = [one_line(f"./{path.name}") for path in _files_here() if name and _is_begun(path.stem.lower(), name)]
     lines = [text for fits, text in rows if fits][:_MOST] or [
         f"{text} (not for this machine)" for _, text in rows[:_MOST]
     ]
     if others := len(rows) - len(lines):
         lines.append(f"and {others} more: `sifmod search {shlex.quote(name)}`")
-    match lines:
+    match [*here, *lines]:
         case [] if word.endswith(tuple(_IMPORTED)):
             return "`sifmod import FILE` makes an easyconfig of a file of another tool, once it is here"
         case []:
@@ -90,28 +112,44 @@ def _hint(word: str, site: Site) -> str:
             return "did you mean one of these?\n  " + "\n  ".join(several)
 
 
+def _files_here() -> list[Path]:
+    """What a name does not find, for it is not on the easyconfig path: the YAML files of the working directory."""
+    try:
+        return sorted(path for path in Path().iterdir() if path.suffix in SUFFIXES)
+    except OSError:
+        return []
+
+
+def _is_begun(stem: str, name: str) -> bool:
+    return stem.startswith(name) and stem[len(name) :][:1] in ("", "-", ".", "_", "+")
+
+
 def _begins(name: str, known: Mapping[str, Path]) -> list[Path]:
     """The easyconfigs whose name begins so, else those that such a module can come of, which has a suffix more."""
     if not name:
         return []
-    ends = ("", "-", ".", "_", "+")
-    found = [path for stem, path in known.items() if stem.startswith(name) and stem[len(name) :][:1] in ends]
+    found = [path for stem, path in known.items() if _is_begun(stem, name)]
     return found or [path for stem, path in known.items() if name.startswith(f"{stem}-")]
 
 
 def _offered(paths: list[Path], module: str, site: Site) -> list[tuple[bool, str]]:
     """Whether each is for this machine, and what to type for it; the newest first, and of two the one that fits."""
-    from sifmod.config.load_easyconfig import outlines
-
+    index = read_index(site.robot_paths, os.environ) if paths else {}
     rows = []
     for path in sorted(paths):
-        version, fits, text = "", False, path.stem
+        version, fits, text = "", False, one_line(path.stem)
         with suppress(ConfigError):  # `check` tells
-            for one in outlines(path, site):
-                version, fits = one.version, fits or one.fits
+            for one in index.get(path) or _read(path, site):
+                version, fits = one.version, fits or one.fits(site.accelerator, site.arch)
                 if one.variant and f"{one.name}-{one.version}{one.versionsuffix}".lower() == module:
                     fits, text = True, f"{path.stem} --variant {one.variant}"
                     break
         # a build of a day (20240918) is not newer than 2.4 for its number
         rows.append(((not _DATE.match(version), version_key(version), fits), (fits, text)))
     return [row for _, row in sorted(rows, key=lambda row: row[0], reverse=True)]
+
+
+def _read(path: Path, site: Site) -> tuple[Offered, ...]:
+    from sifmod.config.load_easyconfig import outlines
+
+    return outlines(path, site)

@@ -137,6 +137,9 @@ def test_a_version_in_another_place_is_found_and_that_is_said(query: str, note: 
     assert (answer.note, modules(answer)) == (note, found)
 
 
+PATTERN = "a word is no regular expression: `*` is any letters of a whole name, and `?` one, as in `*torch*`"
+
+
 @pytest.mark.parametrize(
     ("query", "hint"),
     [
@@ -144,12 +147,14 @@ def test_a_version_in_another_place_is_found_and_that_is_said(query: str, note: 
         ("nvdia alphafld", "did you mean nvidia or AlphaFold?"),
         ("cuda 11.9 pytorch", "the nearest versions: 11.7, 12.1, 12.2"),
         ("alphafold rocm 2.12", "the nearest versions: 5.5.1"),
-        ("^PyTorch.*cuda$", "a word is no regular expression; `*` and `?` stand for any letters"),
+        ("^PyTorch.*cuda$", PATTERN),
+        ("?", PATTERN),
+        ("nvhpc 26.3 rocm", "without `nvhpc 26.3` there are 102 modules, without `rocm` there is 1 module"),
         ("zzzzzz", "`sifmod search` lists what there is"),
         ("9" * 5000, "`sifmod search` lists what there is"),
         ("pytorch==2.15", "the nearest versions: 2.13.0, 2.14.0, 20240801, 20240918"),
         ("pytorch 2.15", "the nearest versions: 2.13.0, 2.14.0, 20240801, 20240918"),
-        ("lumi-g2 alphafold", "without `lumi-g2` there are 2, without `alphafold` there are 15"),
+        ("lumi-g2 alphafold", "without `lumi-g2` there are 2 modules, without `alphafold` there are 15 modules"),
     ],
 )
 def test_where_nothing_is_found_what_is_nearest_is_told(query: str, hint: str) -> None:
@@ -160,7 +165,7 @@ def test_where_nothing_is_found_what_is_nearest_is_told(query: str, hint: str) -
 PROBLEM = Problem("/site/Bad-1.yaml", 1, 1, "", "wrong")
 
 
-APP = Offered(None, "App", "1", "", "none", "", (), {}, ("a.sif", "/b.sif"), "")
+APP = Offered(None, "App", "1", "", "none", "", (), {}, ("a.sif", "/b.sif"), "", "")
 
 
 def test_a_file_with_problems_answers_by_its_name() -> None:

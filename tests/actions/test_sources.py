@@ -4,11 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from sifmod.actions.sources import PLAIN
 from sifmod.cli.main import run
 from sifmod.errors import FetchError
 from sifmod.image import fetch
-from sifmod.image.sources.kinds import local_files
+from sifmod.image.sources.kinds import local_files, parse
 from sifmod.module.plan import ImagePlan
 from support.fetching import Prefix, plan
 from support.images import Images
@@ -36,6 +39,12 @@ def sif(tmp_path: Path) -> Path:
     path = tmp_path / "x.sif"
     path.write_bytes(b"x" * 1000)
     return path
+
+
+@settings(max_examples=40)
+@given(st.from_regex(PLAIN, fullmatch=True))
+def test_nothing_is_wrong_with_a_plain_source(source: str) -> None:
+    assert parse(source).source == source
 
 
 def test_the_size_is_that_of_the_first_source_that_can_work(

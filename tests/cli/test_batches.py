@@ -1,8 +1,10 @@
 """Several easyconfigs, variants or references on one command line: each has its turn, its line and its object."""
 
 import json
+import os
 import platform
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,26 @@ def test_an_install_of_several_goes_on_and_says_what_became_of_each(
     assert names(Layout(here / "prefix")) == before
 
 
+def test_a_reader_that_has_gone_ends_nothing(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`| true`: what is left is installed all the same, and the summary says so."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w", encoding="utf-8") as gone:
+        monkeypatch.setattr(sys, "stdout", gone)
+        assert run(["install", "--skip-sanity-check", "Good-1.yaml", "nope", "Many-1.yaml", "--variant", "a"]) == 5
+        assert run(["check", "Good-1.yaml", "Bad-1.yaml"]) == 5
+    assert capfd.readouterr().err.splitlines()[-5:] == [
+        "== 1 of 3 done, exit code 5",
+        "==   Good-1.yaml --variant a: failed (5): Good-1.yaml has no variants, so none is called 'a'",
+        "==   nope --variant a: failed (4): no easyconfig is called 'nope'",
+        "==   Many-1.yaml --variant a: Many/1-a installed, generation 1",
+        "== 1 of 2 files ok",
+    ]
+    assert (here / "prefix/modules/Many").is_dir()
+
+
 @pytest.mark.parametrize("option", [(), ("--fetch",), ("--dry-run-short",)])
 def test_fail_fast_leaves_the_others_and_says_which(
     here: Path, option: tuple[str, ...], capfd: pytest.CaptureFixture[str]
@@ -111,6 +133,14 @@ def test_each_variant_that_is_named_or_all_of_them(capfd: pytest.CaptureFixture[
     assert [row.get("changed") for row in rows] == [False, False, True, None]
     assert rows[2]["variant"] is None  # it has no variants
     assert rows[3]["error"].startswith("Bad-1.yaml:2:10: version: ")
+    assert run(["install", "-D", "Many-1.yaml", "--variant", "all", "--variant", "zz", "--variant", "a"]) == 5
+    out, err = capfd.readouterr()
+    assert [line.partition("module: ")[2] for line in out.splitlines()] == ["Many/1-a)", "Many/1-b)"]
+    assert "Many-1.yaml has no variant 'zz'" in err
+    assert run(["check", "Many-1.yaml", "--variant", "all", "--variant", "zz"]) == 5
+    assert "Many-1.yaml has no variant 'zz'" in capfd.readouterr().out
+    assert run(["check", "Many-1.yaml", "--variant", "all", "--variant", "arm"]) == 0
+    assert capfd.readouterr().out.count(": ok: ") == 3
 
 
 def test_all_where_none_is_for_this_architecture(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -155,6 +155,15 @@ def test_a_word_that_is_no_verb(word: str, said: str, capfd: pytest.CaptureFixtu
     assert said in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [("fetch --source x", ""), ("verify --yes", ""), ("install --dryrun", " Did you mean '--dry-run'?")],
+)
+def test_an_option_of_another_verb_is_no_slip(words: str, meant: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(words.split()) == 2
+    assert capfd.readouterr().err.endswith(f"Error: No such option '{words.split()[1]}'.{meant}\n")
+
+
 def test_the_help_lists_every_verb_in_the_order_of_use(capfd: pytest.CaptureFixture[str]) -> None:
     for option in ("--help", "-h"):
         assert run([option]) == 0

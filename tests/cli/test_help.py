@@ -121,6 +121,13 @@ def test_tab_reads_settings_and_survives_broken_ones(own_home: Path, installed: 
         (settings.parent / "sites" / "hill.yaml").write_text(f"name: hill\nrobot_paths: [{installed.parent}]\n")
         assert offered("sifmod check --site hill M") == ["Mine-1.yaml"]
         assert offered("sifmod install --site hi") == ["hill"]
+        for paths, found in (("/, '/[d]ev'", ["Mine-1.yaml"]), ("/, /no/such", ["file"])):
+            text = f"detect: {{paths: [{paths}]}}\nrobot_paths: [{installed.parent}]\n"
+            (settings.parent / "sites" / "hill.yaml").write_text(text)
+            settings.write_text(f"prefix: {installed}\n")
+            assert offered("sifmod check M") == found
+        (installed.parent / "Mine\n\u061c.yaml").touch()
+        assert offered("sifmod check --site hill M") == ["Mine-1.yaml"]
         settings.write_text("prefix: [")
         assert offered("sifmod list ") == []
 

@@ -15,11 +15,13 @@ import pytest
 from sifmod.cli.main import run
 from sifmod.cli.search import Row, fitted
 from sifmod.config.find import shipped
+from support.answer import held
 from support.collection import FILES
 from support.config import write
 from support.lumi import AS_VARIANT
 
 SOURCE = "docker://nvcr.io/nvidia/pytorch:24.01-py3"
+NOTHING = "error: no module matches 'pytoch'"
 NGC = "PyTorch/2.2.0-cuda-12.3-python-3.10-ngc-24.01"
 WHAT = "PyTorch, a machine learning framework, in a container."
 LUMI = (
@@ -126,9 +128,10 @@ def test_json_has_the_matching_variants_of_each_file(capfd: pytest.CaptureFixtur
 
 def test_nothing_found(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["search", "pytoch"]) == 1
-    assert capfd.readouterr() == ("", "error: no module matches 'pytoch'\n\nhint: did you mean PyTorch or torch?\n")
+    assert capfd.readouterr() == ("", f"{NOTHING}\n\nhint: did you mean PyTorch or torch?\n")
     assert run(["search", "--json", "pytoch"]) == 1
-    assert capfd.readouterr() == ("[]\n", "")
+    out, err = capfd.readouterr()
+    assert (held("search", out)["hint"], err.splitlines()[0]) == ("did you mean PyTorch or torch?", NOTHING)
 
 
 def test_easyconfigs_of_a_site_are_read_as_they_are(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -138,7 +141,7 @@ def test_easyconfigs_of_a_site_are_read_as_they_are(tmp_path: Path, capfd: pytes
     assert run(["search", "--robot-paths", str(site), "mine"]) == 0
     assert capfd.readouterr() == (
         f"Mine/1                  cuda  not public: x.sif\nMine-2  cannot be used  ?     sifmod check {bad}\n",
-        "== for example: sifmod install Mine-1\n",
+        f"== for example: sifmod install Mine-1 --robot-paths {site}\n",
     )
     assert run(["search", "--robot-paths", str(site), "--json", "mine 2"]) == 0
     (found,) = json.loads(capfd.readouterr().out)
@@ -146,6 +149,10 @@ def test_easyconfigs_of_a_site_are_read_as_they_are(tmp_path: Path, capfd: pytes
     assert [(one["file"], one["line"], one["column"], one["key"]) for one in found["problems"]] == [
         (str(bad), 2, 10, "version")
     ]
+    bad.write_text("name: Mine\nversion: '2'\nimage: {sources: ['gopher://x']}\n")  # which check refuses
+    assert run(["search", "--robot-paths", str(site), "--json", "mine 2"]) == 0
+    (found,) = json.loads(capfd.readouterr().out)
+    assert (found["variants"], found["problems"][0]["key"]) == ([], "image.sources[0]")
 
 
 def test_an_accelerator_is_one_word_more(capfd: pytest.CaptureFixture[str]) -> None:
@@ -159,8 +166,13 @@ def test_an_accelerator_is_one_word_more(capfd: pytest.CaptureFixture[str]) -> N
 def test_text_of_others_does_not_steer_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text = 'name: Odd\nversion: "1"\naccelerator: none\ndescription: "a\u202eb"\nimage: {sources: [x.sif]}\n'
     write(tmp_path / "Odd-1.yaml", text)
+    write(tmp_path / "Odd\n\u061c-2.yaml", "name: Odd\n")
     assert run(["search", "--robot-paths", str(tmp_path), "odd"]) == 0
-    assert capfd.readouterr().out == "Odd/1  a\\u202eb  cpu  not public: x.sif\n"
+    out, err = capfd.readouterr()
+    assert out.splitlines()[0].split("  ")[-2:] == ["cpu", "not public: x.sif"]
+    assert [line.split()[0] for line in out.splitlines()] == ["Odd/1", "Odd\\n\\u061c-2"]
+    assert "a\\u202eb" in out
+    assert "names are shortened" not in err
     assert run(["search", "\x1b[2J"]) == 1
     assert "\x1b" not in capfd.readouterr().err
 

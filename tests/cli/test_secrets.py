@@ -86,7 +86,8 @@ def test_credentials_in_a_source_are_refused_and_not_repeated(
 ) -> None:
     for arguments in (("fetch", source), ("fetch", "--json", source), ("show", source), ("show", "--json", source)):
         assert "host.invalid/x" in said(*arguments, code=10)
-    said("new", source, code=10)
+    told = said("new", source, code=10)
+    assert "expected " not in told  # what is shown of it would be right
     for verb in ("install", "check", "search", "verify", "uninstall", "import"):
         said(verb, source, code=None)
     path = easyconfig(tmp_path, source)

@@ -306,6 +306,7 @@ def test_a_digest_is_64_hexadecimal_digits(digest: str) -> None:
 def test_conflict_and_family_hold_names_only(name: str) -> None:
     assert refused(conflict=(name,)).startswith("conflict[0]: ")
     assert refused(family=name).startswith("family: ")
+    assert refused(depends_on=("a/1", f"a/{name}/1")).startswith("depends_on[1]: ")
 
 
 def test_many_conflicts_are_taken() -> None:

@@ -10,6 +10,7 @@ import pytest
 from sifmod.actions.search import describe, find_all
 from sifmod.config.find import shipped
 from sifmod.config.index import NAME, read_index
+from sifmod.config.load_easyconfig import outlines
 from sifmod.config.load_site import LoadedSite
 from support.collection import FILES
 from support.config import Configuration, write
@@ -53,6 +54,16 @@ def no_site() -> LoadedSite:
 
 def test_what_has_not_changed_is_not_read(copy: Path) -> None:
     assert {found.path for found in find_all((copy,), no_site, {})} == {copy / file for file in (CPU, BASE, EXTENDS)}
+
+
+@pytest.mark.parametrize("arch", ["amd64", "arm64"])
+def test_what_a_hint_asks_is_the_same_without_the_index(copy: Path, tmp_path: Path, arch: str) -> None:
+    site = Configuration(tmp_path, {"SIFMOD_ARCH": arch}).site(site="generic").site
+    index = read_index((copy,), {})
+    assert len(index) == 3
+    for path, offers in index.items():
+        asked = [[(e.variant, e.module, e.fits("rocm", arch)) for e in each] for each in (offers, outlines(path, site))]
+        assert asked[0] == asked[1]
 
 
 @pytest.mark.parametrize(

@@ -65,11 +65,37 @@ def test_a_name_alone_offers_the_newest_for_this_machine_first(site: Site) -> No
         ("App/2.11.0-cpu", "App-2.11.0 --variant cpu"),
         ("App/2.12.0", "App-2.12.0-rocm-7 (not for this machine)"),
         ("MY/TOOL", "my-tool-1.0-cuda (not for this machine)"),
+        ("App:2.9.1", "App-2.9.1"),
+        ("App==2.9", "App-2.9.1"),
+        ("App 2.9", "App-2.9.1"),
+        ("App@2.9.1", "App-2.9.1"),
+        ("App/2.9.1.lua", "App-2.9.1"),
+        ("/some/tree/App/2.9.1.lua", "App-2.9.1"),
+        ("own-1.0", "./Own-1.0.yaml"),
+        ("own", "./Own-1.0.yaml"),
         ("my-tool-1.0-cude", "my-tool-1.0-cuda (not for this machine)"),
     ],
 )
-def test_a_modules_name_gives_the_easyconfig_it_comes_of(word: str, meant: str, site: Site) -> None:
+def test_a_modules_name_gives_the_easyconfig_it_comes_of(word: str, meant: str, site: Site, tmp_path: Path) -> None:
+    """As other tools write it, too; and a file here, which a name does not find, by its path."""
+    write(tmp_path / "Own-1.0.yaml", "")
     assert missing(word, site)[1] == f"did you mean {meant}?"
+
+
+def test_a_version_that_is_not_there_offers_the_others(site: Site) -> None:
+    for word in ("App:9.9", "App/9.9.lua", "Apq-9.9"):
+        assert missing(word, site)[1].startswith("did you mean one of these?\n  App-2.11.0\n")
+    message, hint = missing("app:2.9.1", site)  # or is it an image?
+    assert message.startswith(f"no easyconfig is called 'app:2.9.1'; looked in\n  {site.robot_paths[0]}\n")
+    assert hint == "did you mean App-2.9.1?\nfor the image of this name: `sifmod new docker://app:2.9.1`"
+
+
+def test_what_ships_is_told_without_reading_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(path: Path, _site: Site) -> None:
+        raise AssertionError(f"{path} is in the index")
+
+    monkeypatch.setattr("sifmod.config.load_easyconfig.outlines", read)
+    assert missing("PyTorch==2.13", site)[1].startswith("did you mean one of these?\n  PyTorch-2.13.0\n")
 
 
 def test_what_resembles_nothing(site: Site) -> None:

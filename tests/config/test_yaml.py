@@ -13,6 +13,7 @@ from sifmod.config.yaml.compose import MAX_DEPTH, MAX_NODES
 from sifmod.config.yaml.node import Mark, Node, Number
 from sifmod.config.yaml.parse import MAX_BYTES, load_yaml, parse_yaml
 from sifmod.errors import ConfigError
+from sifmod.system import one_line
 
 
 def refusal(text: str | bytes) -> str:
@@ -269,7 +270,7 @@ def test_a_file_is_read_with_its_digest(tmp_path: Path) -> None:
 def file_refusal(path: Path) -> str:
     with pytest.raises(ConfigError) as caught:
         load_yaml(path)
-    return caught.value.message.removeprefix(f"{path}:1:1: ")
+    return caught.value.message.removeprefix(f"{one_line(str(path))}:1:1: ")
 
 
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import sifmod
 PACKAGE = Path(sifmod.__file__).parent
 # each room may import the rooms below it, and itself
 BELOW: dict[str, set[str]] = {
-    "errors": set(),
+    "errors": {"system"},
     "system": set(),
     "digest": set(),
     "config": {"errors", "system", "digest"},

@@ -40,14 +40,12 @@ def files_below(directory: Path) -> tuple[str, ...]:
 
 
 def check(path: Path, site: LoadedSite, variants: tuple[str, ...] = ()) -> tuple[Checked, ...]:
-    """Every variant of an easyconfig, or those named, validated and rendered.
+    """Every variant of an easyconfig, or those named (`all`: every one and those), validated and rendered.
 
     Raises ConfigError with every problem of the file, VariantError for a variant that it does not have.
     """
-    if variants:
-        loaded = tuple(load_easyconfig(path, site, variant, {}, os.environ) for variant in variants)
-    else:
-        loaded = all_variants(path, site, os.environ)
+    named = tuple(load_easyconfig(path, site, variant, {}, os.environ) for variant in variants if variant != "all")
+    loaded = all_variants(path, site, os.environ) if "all" in variants or not variants else named
     problems: dict[Problem, None] = {}
     for one in loaded:
         try:

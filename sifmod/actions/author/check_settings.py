@@ -8,7 +8,7 @@ from typing import Literal
 from sifmod.config.detect import read_site_file, site_directories, site_names
 from sifmod.config.easyconfig import EasyconfigFile
 from sifmod.config.lint import lint_binds
-from sifmod.config.load_site import settings_directories
+from sifmod.config.prefix import settings_directories
 from sifmod.config.quirk import QuirkFile, read_quirk
 from sifmod.config.site import SiteFile
 from sifmod.config.variables import texts

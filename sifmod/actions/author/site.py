@@ -9,9 +9,10 @@ from sifmod.actions.author.draft_site import draft_site, survey
 from sifmod.actions.author.new_file import check_target, write_text
 from sifmod.config.detect import detected_site, site_directories
 from sifmod.config.lint import bind_items, ends
-from sifmod.config.load_site import LoadedSite, load_site, settings_directories
+from sifmod.config.load_site import LoadedSite, load_site
 from sifmod.config.option import refuse_unknown
 from sifmod.config.origin import Origin
+from sifmod.config.prefix import settings_directories
 from sifmod.config.site import SiteFile
 from sifmod.config.yaml.check import check_layer
 from sifmod.config.yaml.node import Mark, tree
