@@ -56,7 +56,7 @@ def command(module: str, prefix: str | None, as_json: bool) -> None:
         echo(f"there is no layer{f' of {module}' if module else ''}; `sifmod add MODULE PACKAGE` makes one", err=True)
 
 
-def layer_data(layer: "Layer", state: Literal["live", "stale"]) -> "LayerData":
+def layer_data(layer: "Layer", state: Literal["live", "stale", "removed"]) -> "LayerData":
     """A layer as `--json` prints it."""
     return {
         "module": str(layer.module),
@@ -101,12 +101,12 @@ def changed(
         there = tuple(found_layers(trees, os.environ))
         change = like(change, resolve(of, {one.module for one in there} | modules.keys()), there)
     with changing_prefix(replace(site, prefix=layers.prefix)):
-        layer, new = change_layer(installation, layers, change, site, Reporter(say, command=typed()))
+        layer, became = change_layer(installation, layers, change, site, Reporter(say, command=typed()))
     if as_json:
-        print_json(layer_data(layer, "live") if layer else None)
-    elif layer is None:
-        say(f"the layer {change.name} of {module} is removed" if new else f"{module} has no layer {change.name}")
-    elif not new:
+        print_json(layer_data(layer, "removed" if became == "removed" else "live"))
+    elif became == "removed":
+        say(f"layer {layer.name} of {module}: removed; what runs with it keeps it")
+    elif became == "unchanged":
         say(f"layer {layer.name}: nothing to do, it is as asked for")
     else:
         form = f"one file of {size_text(layer.size)}" if layer.packed else f"a directory of {size_text(layer.size)}"

@@ -38,7 +38,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "layers": (("sifmod layers", "all layers"), ("sifmod layers PyTorch/2.2.0", "those of a module")),
     "sync": (
         ("sifmod sync PyTorch/2.2.0 pylock.toml", "from the index that the lock names"),
-        ("sifmod sync PyTorch/2.2.0 pylock.toml --no-index --find-links wheels", "without a network"),
+        ("sifmod sync PyTorch/2.2.0 pylock.toml --name tuned", "as a layer of another name"),
     ),
     "list": (("sifmod list", "all modules"), ("sifmod list pytorch", "those with this in their name")),
     "show": (

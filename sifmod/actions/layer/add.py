@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from sifmod.actions.layer.image_python import ImagePython, is_protected
 from sifmod.actions.layer.inside import inside_of
@@ -28,6 +29,7 @@ from sifmod.tree.layer import (
 )
 from sifmod.tree.receipt import Installation
 
+Became = Literal["made", "unchanged", "removed"]
 _KEPT_GENERATIONS = 3  # for what still runs with an earlier one
 
 
@@ -46,20 +48,22 @@ class LayerChange:
 
 def change_layer(
     installation: Installation, layers: Layers, change: LayerChange, site: Site, reporter: Reporter
-) -> tuple[Layer | None, bool]:
-    """Make the layer what is asked for: the layer in use (None where nothing is left of it), and whether it changed.
+) -> tuple[Layer, Became]:
+    """Make the layer what is asked for: the layer, and what became of it. Of an empty one nothing is left.
 
-    It is there whole or as it was before. Raises OptionError for what does not fit the image, FetchError where an
-    index cannot be asked, InstallError, PermissionsError or LockError where it cannot be written.
+    It is there whole or as it was before. Raises ModuleError where there is none to remove, OptionError for what does
+    not fit the image, FetchError where an index cannot be asked, InstallError, PermissionsError or LockError where it
+    cannot be written.
     """
     module, key = installation.module, image_key(installation.image.sha256)
     with layers_lock(layers, module, site.lock_lease, reporter.waiting(f"the layers of {module}")) as held:
         before = live_layer(layers, module, change.name, key)
         wanted = _wanted(before, change)
         if not (wanted.requirements or wanted.editable or change.lock):
-            if before is not None:
-                withdraw_layer(layers, before, held)
-            return None, before is not None
+            if before is None:
+                raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layers` lists those that there are")
+            withdraw_layer(layers, before, held)
+            return before, "removed"
         with held.changing(f"cannot make the layer {change.name} of {module}"):
             inside = inside_of(installation, held.path("layer"), wanted)
             python = inside.look()
@@ -82,11 +86,11 @@ def change_layer(
                 layer.editable,
                 layer.packed,
             ):
-                return before, False
+                return before, "unchanged"
             layer = make(layer, resolved.lock, inside, wanted, (python, program, site))
         layer = publish_layer(layers, layer, inside.directory, held)
         remove_old(layers, layer, _KEPT_GENERATIONS, held)
-        return layer, True
+        return layer, "made"
 
 
 def check(installation: Installation, layer: str) -> None:

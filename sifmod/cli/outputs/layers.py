@@ -9,12 +9,12 @@ from sifmod.cli.outputs.words import ModuleName, Path, Sha256, Size
 
 
 class LayerData(TypedDict):
-    """A layer in use."""
+    """A layer."""
 
     module: ModuleName
     layer: str
     state: Annotated[
-        Literal["live", "stale"], Field(description="stale: made for an image that is no longer installed")
+        Literal["live", "stale", "removed"], Field(description="stale: made for an image that is no longer installed")
     ]
     path: Path
     sha256: Annotated[Sha256, Field(description="of the SIF that it was made for")]

@@ -44,7 +44,7 @@ OUTPUTS: dict[str, Any] = {
     "show": Installed | ShownEasyconfig | list[OriginOfKey] | ShownImage,
     "search": list[Found],
     "add": LayerData,
-    "remove": LayerData | None,
+    "remove": LayerData,
     "layers": list[LayerData],
     "sync": LayerData,
     "verify": list[Verified] | list[Signed | SignatureError],
