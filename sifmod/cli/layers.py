@@ -114,5 +114,6 @@ def changed(
         key = f"_SIFMOD_LAYER_{module.name}"
         if f"_SIFMOD_GENERATION_{module.name}" in os.environ and key not in os.environ:
             say(
-                f"the module's commands have it at once; `singularity exec` has it after another `module load {module}`"
+                f"the module's commands have it at once; `{site.runtime_kind} exec` has it after another"
+                f" `module load {module}`"
             )

@@ -69,7 +69,7 @@ def scripts(plan: Plan, number: int) -> tuple[File, ...]:
 def _wrapper(plan: Plan, name: str, command: tuple[str, ...]) -> File:
     words = plan.activation.activated(command)
     text = _TEMPLATES.get_template("scripts/wrapper").render(
-        launcher=LAUNCHER, command=words, installs=name in _INSTALLERS, start=f"{plan.runtime.kind} {plan.verb}"
+        launcher=LAUNCHER, command=words, installs=name in _INSTALLERS
     )
     return File(f"bin/{name}", text, executable=True)
 

@@ -135,7 +135,7 @@ def test_what_is_added_is_there_for_everything_that_the_module_starts(
     machine.sifmod("remove", NAME, "demo").ok()
     assert machine.python("import pip; print(pip.__version__)").ok().stdout == "99.0\n"
     assert "No module named 'helper'" in machine.python("import helper").stderr
-    assert "is removed" in machine.sifmod("remove", NAME, "--all").ok().stderr
+    assert "default of Python/3.11: removed" in machine.sifmod("remove", NAME, "--all").ok().stderr
     assert machine.python("import pip; print(pip.__version__)").ok().stdout != "99.0\n"
     assert machine.sifmod("layers").stdout == ""
 

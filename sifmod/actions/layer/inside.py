@@ -1,6 +1,7 @@
 """Inside: a module's own Python, and uv beside it, with a directory in the place that a layer will have."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,8 @@ class Inside:
             f"{find_uv_bin()}:{self.target}/work/uv:ro",
             f"{cache}:{self.target}/work/cache",
         ]
-        binds += [path for path in self.visible if path.startswith("/")]
+        places = (*self.visible, *re.split("[ ,]", os.environ.get("UV_FIND_LINKS", "")))
+        binds += [path for path in dict.fromkeys(places) if path.startswith("/")]
         environment = {k: v for k, v in os.environ.items() if not k.startswith(_LEFT_OUT)}
         if (certificates := environment.get("SSL_CERT_FILE")) and Path(certificates).is_file():
             (work / "certificates.pem").touch()

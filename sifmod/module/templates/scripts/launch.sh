@@ -158,8 +158,8 @@ sifmod_set_binds() {
 sifmod_find_layer() {
   sifmod_layer=
   sifmod_name=${SIFMOD_LAYER-default}
-  sifmod_key=
-  if [ -z "$sifmod_name" ] || ! read -r sifmod_key <"$sifmod_root/share/image"; then return 0; fi
+  if [ -z "$sifmod_name" ] || [ ! -r "$sifmod_root/share/image" ]; then return; fi
+  read -r sifmod_key <"$sifmod_root/share/image"
   sifmod_other=
   IFS=:
   for sifmod_directory in ${SIFMOD_LAYERS-} ${SIFMOD_PREFIX:+"$SIFMOD_PREFIX/layers"} \
