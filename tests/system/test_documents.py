@@ -80,7 +80,9 @@ def test_the_tutorial(lmod: ModuleTool, images: Images, shared_tmp: Path) -> Non
     wheels = shared_tmp / "wheels"
     wheels.mkdir()
     wheel(wheels, "humanize", "99.0")
-    uv = {"UV_OFFLINE": "1", "UV_FIND_LINKS": str(wheels), "UV_CACHE_DIR": str(shared_tmp / "uv")}
+    settings = shared_tmp / "uv.toml"  # no index: the wheel in the place of what PyPI has
+    settings.write_text(f'no-index = true\nfind-links = ["{wheels}"]\n')
+    uv = {"UV_CONFIG_FILE": str(settings), "UV_CACHE_DIR": str(shared_tmp / "uv")}
     environment = {**os.environ, **uv, "HOME": str(lmod.home), "SIFMOD_COMPRESSION": "lz4"}
     step = run(("bash", "--norc", "-c", script), env=environment)
     assert step.code == 0, step.stdout + step.stderr
