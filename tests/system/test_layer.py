@@ -3,101 +3,30 @@
 import json
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from sifmod.cli.main import run as sifmod
-from support.command import SIFMOD, Result, User, run
+from support.command import Result, run
 from support.identity import call_as
 from support.images import Images
+from support.layered import NAME, Machine, make_machine, old_or_new
 from support.module_tool import ModuleTool
 from support.runtime import RUNTIME
 from support.user import OrdinaryUser
 from support.wheels import wheel
 
-NAME = "Python/3.11"
-EASYCONFIG = """
-name: Python
-version: '3.11'
-description: Python
-preset: pytorch
-path+: [/opt/miniconda3/envs/pytorch/bin]
-wrappers: [python, pip]
-runscripts: []
-sanity_check: {{}}
-image: {{sources: [{image}]}}
-"""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A prefix with a module, and a directory of wheels."""
-
-    top: Path
-
-    @property
-    def prefix(self) -> Path:
-        return self.top / "prefix"
-
-    @property
-    def wheels(self) -> Path:
-        return self.top / "wheels"
-
-    @property
-    def commands(self) -> Path:
-        return self.prefix / "software" / NAME / "bin"
-
-    def env(self) -> dict[str, str]:
-        names = ("HOME", "SIFMOD_CONFIG_DIR", *RUNTIME.userns)
-        kept = {name: os.environ[name] for name in names if name in os.environ}
-        return {
-            **kept,
-            "PATH": RUNTIME.search_path,
-            "SIFMOD_PREFIX": str(self.prefix),
-            "UV_CACHE_DIR": str(self.top / "uv"),
-        }
-
-    def sifmod(self, *words: str, user: User | None = None, env: dict[str, str] | None = None) -> Result:
-        return run((*SIFMOD, *words), env={**self.env(), **(env or {})}, user=user, cwd=self.top)
-
-    def add(self, *words: str, env: dict[str, str] | None = None) -> Result:
-        return self.sifmod("add", NAME, *words, "--no-index", "--find-links", str(self.wheels), env=env)
-
-    def python(self, code: str, command: str = "python", env: dict[str, str] | None = None) -> Result:
-        return run((self.commands / command, "-c", code), env={**self.env(), **(env or {})}, cwd=self.top)
-
-    def install(self, image: Path, *words: str) -> Result:
-        easyconfig = self.top / "Python-3.11.yaml"
-        easyconfig.write_text(EASYCONFIG.format(image=image))
-        return self.sifmod("install", str(easyconfig), "--skip-sanity-check", "--module-syntax", "both", *words).ok()
-
-    def live(self, layer: str = "default") -> Path:
-        (found,) = (self.prefix / "layers" / NAME / layer).glob("*/live")
-        return found
-
 
 @pytest.fixture
 def machine(shared_tmp: Path, images: Images) -> Machine:
-    made = Machine(shared_tmp)
-    made.wheels.mkdir()
-    wheel(made.wheels, "demo", "1.0", requires=("helper>=2",), scripts=("demo-says",))
-    wheel(made.wheels, "helper", "1.0")
-    wheel(made.wheels, "helper", "2.5")
-    made.install(images.python_sif)
-    return made
+    return make_machine(shared_tmp, images)
 
 
 def outlook(environment: dict[str, str]) -> dict[str, str]:
     """What is not the module tool's own."""
     ours = ("SIF", "_SIFMOD", "SINGULARITY", "APPTAINER", "PATH", "EB", "RUNSCRIPTS", "CONTAINERROOT", "WITH_CONDA")
     return {name: value for name, value in environment.items() if name.startswith(ours)}
-
-
-def listing(directory: Path) -> tuple[str, ...]:
-    """Every name below, but for locks."""
-    return tuple(sorted(str(path) for path in directory.rglob("*") if ".locks" not in path.parts))
 
 
 def test_what_is_added_is_there_for_everything_that_the_module_starts(
@@ -147,7 +76,7 @@ def test_what_does_not_fit_the_image_changes_nothing(machine: Machine, images: I
     pytorch.install(images.pytorch_sif)
     wheel(pytorch.wheels, "torchaudio", "2.5.1", requires=("torch==2.5.1",))
     wheel(pytorch.wheels, "harmless", requires=("torch", "numpy"))
-    before = listing(pytorch.prefix)
+    before = pytorch.listing()
     version = pytorch.python("import importlib.metadata as m; print(m.version('torch'))").ok().stdout.strip()
     for words, reason in (
         (("torchaudio==2.5.1",), f"torchaudio needs torch 2.5.1; the image has torch {version}"),
@@ -158,7 +87,7 @@ def test_what_does_not_fit_the_image_changes_nothing(machine: Machine, images: I
         failed = pytorch.add(*words)
         assert failed.code == 2
         assert f"error: {reason}" in failed.stderr
-        assert listing(pytorch.prefix) == before
+        assert pytorch.listing() == before
     told = pytorch.add("harmless").ok()
     assert f"the image keeps torch {version}" in told.stderr
     assert "1 package is added" in told.stderr
@@ -274,3 +203,8 @@ def test_a_module_of_somebody_else_and_a_layer_of_a_project(
     project.chmod(0)
     if os.geteuid() == 0:
         assert "No module named 'ours'" in python(others, shared).stderr
+
+
+def test_a_killed_change_leaves_the_old_layer_or_the_new_one(machine: Machine) -> None:
+    """Some random instants; tests/fuzz/layer_kills.py takes as many as one likes."""
+    old_or_new(machine, 6, seed=20261122)
