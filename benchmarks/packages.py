@@ -75,8 +75,8 @@ def started(machine: Machine, pairs: int) -> None:
     wheel(machine.wheels, "small")
     machine.add("small").ok()
 
-    def start(layer: str) -> Callable[[], None]:
-        return lambda: machine.python("pass", env={"SIFMOD_LAYER": layer}) and None
+    def start(layer: str) -> Callable[[], object]:
+        return lambda: machine.python("pass", env={"SIFMOD_LAYER": layer})
 
     report("python -c pass with a layer", "without", start("default"), start(""), pairs)
 
@@ -89,13 +89,13 @@ def imported(machine: Machine, pairs: int) -> None:
     machine.add("many", "--name", "unpacked", "--unpacked").ok()
     code = f"import importlib\nfor n in range({MODULES}): importlib.import_module(f'many.m{{n}}')"
 
-    def load(layer: str) -> Callable[[], None]:
-        return lambda: machine.python(code, env={"SIFMOD_LAYER": layer}).ok() and None
+    def load(layer: str) -> Callable[[], object]:
+        return lambda: machine.python(code, env={"SIFMOD_LAYER": layer}).ok()
 
     report(f"import of {MODULES} modules from one file", "from a directory", load("packed"), load("unpacked"), pairs)
 
 
-def report(ours: str, theirs: str, do: Callable[[], None], other: Callable[[], None], pairs: int) -> None:
+def report(ours: str, theirs: str, do: Callable[[], object], other: Callable[[], object], pairs: int) -> None:
     """Alternate the two, and print the medians, their ratio and their difference."""
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(pairs):
