@@ -1,6 +1,7 @@
 """uninstall: a module out of sight; its files stay until gc, the user's own for ever."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from typing import NamedTuple
 
 from sifmod.actions.garbage import GcPlan, plan_gc
@@ -8,7 +9,7 @@ from sifmod.actions.gc import Collected, apply_gc
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
-from sifmod.errors import InstallError, ModuleError
+from sifmod.errors import InstallError, ModuleError, SifmodError
 from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.history import recorded
 from sifmod.tree.layout import Layout
@@ -60,11 +61,14 @@ def purge(
         closed=(),
     )
     try:
-        return plan, apply_gc(layout, plan, lease, reporter)
+        collected = apply_gc(layout, plan, lease, reporter)
     except InstallError as error:  # a second purge does not know a module of which only the image is left
         raise type(error)(
             error.message, f"`sifmod gc --now` frees what is left{error.hint and f'; {error.hint}'}"
         ) from error
+    with suppress(SifmodError, OSError):  # what the disk has just refused to remove; a second purge would not get here
+        tidy(layout, lease, reporter.waiting("what is left"))
+    return plan, collected
 
 
 def _check(layout: Layout, module: ModuleName) -> None:

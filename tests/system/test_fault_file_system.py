@@ -63,6 +63,14 @@ def test_a_call_that_fails(bench: Bench, verb: str, name: str) -> None:
     assert set(ends) <= {0, 10, 18}
 
 
+def test_what_a_purge_could_not_remove_at_first_is_removed(bench: Bench) -> None:
+    """The module is gone then, so that a second purge would not come so far."""
+    calls = bench.calls("purge")
+    removals = [number for number, call in enumerate(calls, 1) if call.startswith("rmdir /tree/.staging/")]
+    for number in removals[-2:]:
+        assert bench.attempt("purge", Rules(number, errno.EIO)).code == 0
+
+
 @pytest.mark.parametrize(
     ("verb", "decisive"),
     [
