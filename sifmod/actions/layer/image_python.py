@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
 
 from sifmod.errors import ImageError
 from sifmod.image.inspect.python import normalized
@@ -111,7 +112,6 @@ def image_python(text: str) -> ImagePython:
 
 
 _NAME = re.compile("[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
-_VERSION = re.compile("[A-Za-z0-9.!+_-]+")
 
 
 def _distribution(name: str, version: str, pure: bool, requires: list[Any], extras: list[Any]) -> Distribution:
@@ -119,8 +119,11 @@ def _distribution(name: str, version: str, pure: bool, requires: list[Any], extr
 
 
 def _is_named(name: Any, version: Any) -> bool:
-    """Whether a file can bear the name and the version: those of an image can be anything."""
-    return bool(_NAME.fullmatch(str(name)) and _VERSION.fullmatch(str(version)))
+    """Whether the name and the version are such: those of an image can be anything."""
+    try:
+        return bool(_NAME.fullmatch(str(name)) and Version(str(version)))
+    except InvalidVersion:
+        return False
 
 
 def _requirement(text: str) -> Requirement | None:

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.version import Version
+
 from sifmod.actions.layer.image_python import Distribution, ImagePython
 from sifmod.actions.layer.inside import Inside
 from sifmod.actions.layer.wanted import Wanted
@@ -49,18 +51,9 @@ def resolve(python: ImagePython, wanted: Wanted, earlier: str, inside: Inside) -
     lines = (*wanted.requirements, *(f"-e {path}" for path in wanted.editable))
     (work / "wanted.in").write_text("".join(f"{line}\n" for line in lines))
     place = f"{inside.target}/work"
-    words = (
-        "pip",
-        "compile",
-        f"{place}/wanted.in",
-        "--constraints",
-        f"{place}/kept.txt",
-        "--find-links",
-        f"{place}/held",
-    )
-    ended = inside.uv(
-        *words, *wanted.words, "--format", LOCK, "--output-file", f"{place}/{LOCK}", "--no-header", "--quiet"
-    )
+    words = ("pip", "compile", f"{place}/wanted.in", *wanted.words, "--no-header", "--quiet")
+    words += ("--constraints", f"{place}/kept.txt", "--find-links", f"{place}/held")
+    ended = inside.uv(*words, "--format", LOCK, "--output-file", f"{place}/{LOCK}")
     if ended.code != 0:
         raise _explained(ended.lines, kept)
     return _without(python, (work / LOCK).read_text(), wanted.requirements)
@@ -72,9 +65,8 @@ def _write_stubs(python: ImagePython, directory: Path) -> None:
     for key, one in python.distributions.items():
         stem = f"{key.replace('-', '_')}-{one.version}"
         metadata = [("Metadata-Version", "2.1"), ("Name", one.name), ("Version", one.version)]
-        metadata += [("Provides-Extra", name) for name in one.extras] + [
-            ("Requires-Dist", need) for need in one.requires
-        ]
+        metadata += [("Provides-Extra", name) for name in one.extras]
+        metadata += [("Requires-Dist", need) for need in one.requires]
         with zipfile.ZipFile(directory / f"{stem}-py3-none-any.whl", "w") as wheel:
             text = "".join(f"{name}: {' '.join(value.split())}\n" for name, value in metadata)
             wheel.writestr(f"{stem}.dist-info/METADATA", text)
@@ -126,7 +118,7 @@ def _without(python: ImagePython, lock: str, requirements: tuple[str, ...]) -> R
         (package,) = tomllib.loads(block)["packages"]
         key, version = normalized(package["name"]), package.get("version", "")
         held = python.distributions.get(key)
-        if (held is None or held.version != version) and "directory" not in package:
+        if "directory" not in package and not (held and Version(held.version) == Version(version)):
             added[key] = version
             left.append(block)
     told = "".join(f"    {json.dumps(text)},\n" for text in requirements)
@@ -138,7 +130,7 @@ def followed(python: ImagePython, lock: str) -> Resolved:
     """A lock that was made elsewhere. Raises OptionError where it has another version of what the image keeps."""
     kept = python.protected()
     for key, version in versions_of(lock).items():
-        if (held := kept.get(key)) and held.version != version:
+        if (held := kept.get(key)) and Version(held.version) != Version(version):
             raise OptionError(
                 f"the lock has {held.name} {version}; the image has {held.name} {held.version}, which stays",
                 "`sifmod add --onto` resolves what was asked for on this image",
