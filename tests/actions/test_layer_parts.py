@@ -9,6 +9,7 @@ import pytest
 from sifmod.actions.layer.image_python import image_python
 from sifmod.actions.layer.resolve import followed, pinned, versions_of
 from sifmod.actions.layer.wanted import name_of, read_requirements
+from sifmod.config.site import PROTECTED
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.convert.packed import pack
 
@@ -45,16 +46,16 @@ sdist = { url = "https://x/new.tar.gz", hashes = { sha256 = "bb" } }
 
 
 def test_what_is_built_around_torch_stays() -> None:
-    python = image_python(HELD)
+    python = image_python(HELD, PROTECTED)
     assert (python.short, python.prefix) == ("3.11", "/opt")
-    assert sorted(python.protected()) == ["built-on-torch", "far", "torch"]
-    assert sorted(python.protected(("plain",))) == ["plain"]
+    assert sorted(python.protected) == ["built-on-torch", "far", "torch"]
+    assert sorted(image_python(HELD, ("pl*", "far")).protected) == ["far", "plain"]
     assert "odd" not in python.distributions
     assert not any("evil" in name for name in python.distributions)
 
 
 def test_what_the_image_asks_of_what_is_added() -> None:
-    python = image_python(HELD)
+    python = image_python(HELD, PROTECTED)
     assert python.broken_by({"fsspec": "2026.1"}) == ("torch 2.14.0a0+4fdf77b940 of the image needs fsspec<2026",)
     assert python.broken_by({"fsspec": "2025.9", "sympy": "1"}) == ()
 
@@ -64,11 +65,11 @@ def test_what_the_image_asks_of_what_is_added() -> None:
 )
 def test_what_an_image_says_amiss(text: str) -> None:
     with pytest.raises(ImageError, match="does not say what it holds"):
-        image_python(text)
+        image_python(text, PROTECTED)
 
 
 def test_a_lock_without_what_the_image_holds() -> None:
-    python = image_python(HELD)
+    python = image_python(HELD, PROTECTED)
     resolved = followed(python, LOCK)
     assert dict(resolved.added) == {"new": "1.0"}
     assert resolved.requirements == ("certifi==2024.7.4", "new==1.0")

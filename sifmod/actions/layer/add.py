@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from sifmod.actions.layer.image_python import ImagePython, is_protected
+from sifmod.actions.layer.image_python import ImagePython
 from sifmod.actions.layer.inside import inside_of
 from sifmod.actions.layer.make import make
 from sifmod.actions.layer.resolve import Resolved, followed, resolve
@@ -66,7 +66,7 @@ def change_layer(
             return before, "removed"
         with held.changing(f"cannot make the layer {change.name} of {module}"):
             inside = inside_of(installation, held.path("layer"), wanted)
-            python = inside.look()
+            python = inside.look(site.protected)
             if change.lock:
                 resolved = followed(python, change.lock)
             else:
@@ -75,7 +75,7 @@ def change_layer(
             _tell(python, resolved, reporter)
             program = ask(site.runtime_path)
             binds = not (program and any(limit.subject == "image bind" for limit in limits(program)))
-            kept = tuple((one.name, one.version) for one in python.protected().values())
+            kept = tuple((one.name, one.version) for one in python.protected.values())
             layer = Layer(
                 module, change.name, installation.image.sha256, next_number(layers, module, change.name, key),
                 python.prefix, python.short, resolved.requirements, wanted.editable, wanted.words,
@@ -150,7 +150,7 @@ def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> Lay
 
 
 def _tell(python: ImagePython, resolved: Resolved, reporter: Reporter) -> None:
-    kept = python.protected()
+    kept = python.protected
     first = kept.get("torch") or next(iter(kept.values()), None)
     others = f" and {len(kept) - 1} more that go with it" if len(kept) > 1 else ""
     stays = f"the image keeps {first.name} {first.version}{others}; " if first else ""
@@ -159,7 +159,7 @@ def _tell(python: ImagePython, resolved: Resolved, reporter: Reporter) -> None:
     for key, version in resolved.added.items():
         if held := python.distributions.get(key):
             reporter.say(f"{key} {version} is used in the place of the image's {held.version}")
-        elif is_protected(key):
+        elif python.is_named(key):
             reporter.say(f"warning: {key} {version} is not in the image; it may be built for another torch")
     for told in python.broken_by(dict(resolved.added)):
         reporter.say(f"warning: {told}")

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -24,11 +25,6 @@ for one in importlib.metadata.distributions():
 with open(sys.argv[1], "w") as file:
     json.dump([sys.executable, sys.prefix, list(sys.version_info[:3]), list(found.values())], file)
 """
-# what an image is chosen for, and what must fit its drivers; `*` at the end: all that begin so
-PROTECTED = (
-    *("torch", "torchvision", "torchaudio", "triton", "pytorch-triton*", "apex", "flash-attn*", "nvidia-*", "jaxlib"),
-    *("jax-cuda*", "jax-rocm*", "tensorflow*", "transformer-engine*", "mpi4py", "cupy*"),
-)
 
 
 @dataclass(frozen=True)
@@ -61,15 +57,21 @@ class ImagePython:
     prefix: str
     version: tuple[int, int, int]
     distributions: dict[str, Distribution]
+    names: tuple[str, ...]  # of what stays as it is, `*` at the end for all that begin so
 
     @property
     def short(self) -> str:
         """Its version as directories spell it: 3.11."""
         return ".".join(map(str, self.version[:2]))
 
-    def protected(self, names: tuple[str, ...] = PROTECTED) -> dict[str, Distribution]:
-        """The distributions with one of these names, and all compiled ones that need one of them."""
-        kept = {key: one for key, one in self.distributions.items() if is_protected(key, names)}
+    def is_named(self, key: str) -> bool:
+        """Whether a normalized name is one of those that stay."""
+        return any(key.startswith(one[:-1]) if one.endswith("*") else key == one for one in self.names)
+
+    @cached_property
+    def protected(self) -> dict[str, Distribution]:
+        """The distributions that stay: those with one of the names, and all compiled ones that need one of them."""
+        kept = {key: one for key, one in self.distributions.items() if self.is_named(key)}
         while more := {
             key: one
             for key, one in self.distributions.items()
@@ -94,12 +96,7 @@ class ImagePython:
         return tuple(told)
 
 
-def is_protected(name: str, names: tuple[str, ...] = PROTECTED) -> bool:
-    """Whether a normalized name is one of those."""
-    return any(name.startswith(one[:-1]) if one.endswith("*") else name == one for one in names)
-
-
-def image_python(text: str) -> ImagePython:
+def image_python(text: str, names: tuple[str, ...]) -> ImagePython:
     """What PROBE wrote. Raises ImageError for anything else: it comes from a program of the image."""
     try:
         executable, prefix, version, found = json.loads(text)
@@ -108,7 +105,7 @@ def image_python(text: str) -> ImagePython:
     except (ValueError, TypeError, RecursionError) as error:
         raise ImageError("the image's Python does not say what it holds") from error
     by_key = {one.key: one for one in reversed(distributions)}
-    return ImagePython(str(executable), str(prefix), (major, minor, micro), dict(sorted(by_key.items())))
+    return ImagePython(str(executable), str(prefix), (major, minor, micro), dict(sorted(by_key.items())), names)
 
 
 _NAME = re.compile("[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")

@@ -39,13 +39,13 @@ class Inside:
         """Run uv with the image's Python."""
         return self.python("-I", "-c", _EXEC, f"{self.target}/work/uv", *words, "--color", "never", "--no-progress")
 
-    def look(self) -> ImagePython:
-        """What the image's Python is and holds. Raises ImageError where it cannot be started."""
+    def look(self, names: tuple[str, ...]) -> ImagePython:
+        """The image's Python and what it holds; `names`: what of it stays. Raises ImageError where it cannot be started."""
         answer = self.directory / "work" / "held.json"
         ended = self.python("-c", PROBE, f"{self.target}/work/{answer.name}")
         if ended.code != 0 or not answer.is_file():
             raise ImageError(f"the Python of the image cannot be started: {' '.join(ended.lines[-3:])}")
-        return image_python(answer.read_text())
+        return image_python(answer.read_text(), names)
 
     def _environment(self) -> Mapping[str, str]:
         from uv import find_uv_bin

@@ -44,7 +44,7 @@ def resolve(python: ImagePython, wanted: Wanted, earlier: str, inside: Inside) -
 
     Raises OptionError where there are none, with the reason, and FetchError where an index cannot be asked.
     """
-    work, kept = inside.directory / "work", python.protected()
+    work, kept = inside.directory / "work", python.protected
     _write_stubs(python, work / "held")
     (work / LOCK).write_text(_preferences(python, earlier))
     (work / "kept.txt").write_text("".join(f"{key}=={one.version}\n" for key, one in kept.items()))
@@ -128,7 +128,7 @@ def _without(python: ImagePython, lock: str, requirements: tuple[str, ...]) -> R
 
 def followed(python: ImagePython, lock: str) -> Resolved:
     """A lock that was made elsewhere. Raises OptionError where it has another version of what the image keeps."""
-    kept = python.protected()
+    kept = python.protected
     for key, version in versions_of(lock).items():
         if (held := kept.get(key)) and Version(held.version) != Version(version):
             raise OptionError(
