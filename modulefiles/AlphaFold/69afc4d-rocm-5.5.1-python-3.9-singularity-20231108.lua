@@ -76,6 +76,8 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          { "/flash", optional = true },
          { "/appl", optional = true },
       },
+      layers = "AlphaFold/69afc4d-rocm-5.5.1-python-3.9-singularity-20231108", -- below a directory of layers, which `sifmod add` makes
+      layer_target = "/user-layer",
       flags = {},
       path_inside = {
          "/runscripts",

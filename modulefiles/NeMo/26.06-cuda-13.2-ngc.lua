@@ -64,6 +64,8 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },
+      layers = "NeMo/26.06-cuda-13.2-ngc", -- below a directory of layers, which `sifmod add` makes
+      layer_target = "/user-layer",
       flags = { "NV" },
       path_inside = {
          "/runscripts",

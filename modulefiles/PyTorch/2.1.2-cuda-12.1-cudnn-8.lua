@@ -64,6 +64,8 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },
+      layers = "PyTorch/2.1.2-cuda-12.1-cudnn-8", -- below a directory of layers, which `sifmod add` makes
+      layer_target = "/user-layer",
       flags = { "NV" },
       path_inside = {
          "/runscripts",

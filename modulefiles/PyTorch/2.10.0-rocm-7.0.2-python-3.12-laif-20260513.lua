@@ -86,6 +86,8 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/user-software.squashfs:/user-software:ro,image-src=/",
          root .. "/user-software:/user-software",
       },
+      layers = "PyTorch/2.10.0-rocm-7.0.2-python-3.12-laif-20260513", -- below a directory of layers, which `sifmod add` makes
+      layer_target = "/user-layer",
       flags = {},
       path_inside = {
          "/runscripts",

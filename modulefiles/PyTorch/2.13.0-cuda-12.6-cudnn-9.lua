@@ -64,6 +64,8 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },
+      layers = "PyTorch/2.13.0-cuda-12.6-cudnn-9", -- below a directory of layers, which `sifmod add` makes
+      layer_target = "/user-layer",
       flags = { "NV" },
       path_inside = {
          "/runscripts",

@@ -83,6 +83,8 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/user-software.squashfs:/user-software:ro,image-src=/",
          root .. "/user-software:/user-software",
       },
+      layers = "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315", -- below a directory of layers, which `sifmod add` makes
+      layer_target = "/user-layer",
       flags = {},
       path_inside = {
          "/runscripts",

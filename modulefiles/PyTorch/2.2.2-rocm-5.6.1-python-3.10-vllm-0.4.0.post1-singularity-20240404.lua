@@ -86,6 +86,8 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/user-software.squashfs:/user-software:ro,image-src=/",
          root .. "/user-software:/user-software",
       },
+      layers = "PyTorch/2.2.2-rocm-5.6.1-python-3.10-vllm-0.4.0.post1-singularity-20240404", -- below a directory of layers, which `sifmod add` makes
+      layer_target = "/user-layer",
       flags = {},
       path_inside = {
          "/runscripts",

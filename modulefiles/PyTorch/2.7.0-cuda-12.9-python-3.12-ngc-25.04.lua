@@ -65,6 +65,8 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
       binds = {
          { root .. "/runscripts:/runscripts:ro" },
       },
+      layers = "PyTorch/2.7.0-cuda-12.9-python-3.12-ngc-25.04", -- below a directory of layers, which `sifmod add` makes
+      layer_target = "/user-layer",
       flags = { "NV" },
       path_inside = {
          "/runscripts",

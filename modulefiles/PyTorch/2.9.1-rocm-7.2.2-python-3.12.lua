@@ -77,6 +77,8 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          { "/flash", optional = true },
          { "/appl", optional = true },
       },
+      layers = "PyTorch/2.9.1-rocm-7.2.2-python-3.12", -- below a directory of layers, which `sifmod add` makes
+      layer_target = "/user-layer",
       flags = {},
       path_inside = {
          "/runscripts",

@@ -83,6 +83,8 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/user-software.squashfs:/user-software:ro,image-src=/",
          root .. "/user-software:/user-software",
       },
+      layers = "PyTorch/20240918-rocm-6.2.1-python-3.12-vllm-4075b35-singularity-20241007", -- below a directory of layers, which `sifmod add` makes
+      layer_target = "/user-layer",
       flags = {},
       path_inside = {
          "/runscripts",

@@ -82,6 +82,8 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          root .. "/user-software.squashfs:/user-software:ro,image-src=/",
          root .. "/user-software:/user-software",
       },
+      layers = "jax/community-0.5.0-rocm-6.2.4-python-3.12-singularity-20250404", -- below a directory of layers, which `sifmod add` makes
+      layer_target = "/user-layer",
       flags = {},
       path_inside = {
          "/runscripts",

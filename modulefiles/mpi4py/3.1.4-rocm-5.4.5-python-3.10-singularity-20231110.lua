@@ -75,6 +75,8 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          { "/flash", optional = true },
          { "/appl", optional = true },
       },
+      layers = "mpi4py/3.1.4-rocm-5.4.5-python-3.10-singularity-20231110", -- below a directory of layers, which `sifmod add` makes
+      layer_target = "/user-layer",
       flags = {},
       path_inside = {
          "/runscripts",

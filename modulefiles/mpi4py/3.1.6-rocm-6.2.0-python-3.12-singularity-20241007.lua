@@ -74,6 +74,8 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          { "/flash", optional = true },
          { "/appl", optional = true },
       },
+      layers = "mpi4py/3.1.6-rocm-6.2.0-python-3.12-singularity-20241007", -- below a directory of layers, which `sifmod add` makes
+      layer_target = "/user-layer",
       flags = {},
       path_inside = {
          "/runscripts",

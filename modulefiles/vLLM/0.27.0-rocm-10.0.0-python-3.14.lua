@@ -74,6 +74,8 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
          { "/flash", optional = true },
          { "/appl", optional = true },
       },
+      layers = "vLLM/0.27.0-rocm-10.0.0-python-3.14", -- below a directory of layers, which `sifmod add` makes
+      layer_target = "/user-layer",
       flags = {},
       path_inside = {
          "/runscripts",

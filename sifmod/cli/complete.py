@@ -116,6 +116,11 @@ _WORDS: dict[str, _Find] = {
     "list pattern": _live,
     "verify names": _live,
     "uninstall names": _live,
+    "add module": _live,
+    "add onto": _live,
+    "remove module": _live,
+    "sync module": _live,
+    "layers module": _live,
     "rollback name": _known,
     "log modules": _known,
 }

@@ -76,6 +76,18 @@ def yes_option(function: Decorated) -> Decorated:
     return click.option("-y", "--yes", is_flag=True, help=text)(function)
 
 
+def layer_options(function: Decorated) -> Decorated:
+    """Which layer of a module: its name, and where it is made."""
+    for option in (
+        click.option(
+            "--dir", "directory", metavar="DIRECTORY", help="Keep it here: of a project, named by SIFMOD_LAYERS."
+        ),
+        click.option("--name", "layer", metavar="LAYER", default="default", help="Another one than `default`."),
+    ):
+        function = option(function)
+    return function
+
+
 def json_option(function: Decorated) -> Decorated:
     """`--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print data for programs.")(function)

@@ -27,6 +27,19 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sifmod import PyTorch-2.7.1-rocm.eb", "one file of another tool"),
         ("sifmod import registry -o easyconfigs", "all that are below a directory"),
     ),
+    "add": (
+        ("sifmod add PyTorch/2.2.0 transformers==4.57.1 lightning", "packages, with what they need"),
+        ("sifmod add PyTorch/2.2.0 -r requirements.txt", "as a file lists them"),
+    ),
+    "remove": (
+        ("sifmod remove PyTorch/2.2.0 lightning", "a package, and what only it needed"),
+        ("sifmod remove PyTorch/2.2.0 --all", "the whole layer"),
+    ),
+    "layers": (("sifmod layers", "all layers"), ("sifmod layers PyTorch/2.2.0", "those of a module")),
+    "sync": (
+        ("sifmod sync PyTorch/2.2.0 pylock.toml", "from the index that the lock names"),
+        ("sifmod sync PyTorch/2.2.0 pylock.toml --name tuned", "as a layer of another name"),
+    ),
     "list": (("sifmod list", "all modules"), ("sifmod list pytorch", "those with this in their name")),
     "show": (
         ("sifmod show PyTorch/2.2.0", "an installed module"),
@@ -94,8 +107,9 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 # an option's parameter → what it is about; any other one is about how something is done
 _BY_TITLE = {
     "What": "variant variants source fetch module_only installed arch sha256 version origins signature verb name"
-    " name_from to days now rollbacks purge keys",
-    "Where": "prefix site output module_tree robot_paths image_dirs accelerator runtime module_syntax",
+    " name_from to days now rollbacks purge keys files editable onto upgrade everything layer",
+    "Where": "prefix directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
+    " module_syntax",
     "Output": "dry_run_short dry_run extended_dry_run quiet as_json",
 }
 TITLES = {name: title for title, names in _BY_TITLE.items() for name in names.split()}

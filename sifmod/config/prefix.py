@@ -13,7 +13,7 @@ OPTION_KEYS = (
     *("lock_lease", "umask", "group", "arch", "compression", "connections", "processors", "memory"),
 )
 """The keys that `SIFMOD_<KEY>` and an option of the command line can give; lists are separated by `:`."""
-VARIABLES = ("SIFMOD_CONFIG_DIR", *(f"SIFMOD_{key.upper()}" for key in OPTION_KEYS))
+VARIABLES = ("SIFMOD_CONFIG_DIR", "SIFMOD_LAYER", "SIFMOD_LAYERS", *(f"SIFMOD_{key.upper()}" for key in OPTION_KEYS))
 
 
 def home(environ: Mapping[str, str]) -> str:

@@ -74,6 +74,7 @@ def resolve(
         mirrors=file.mirrors,
         insecure_registries=file.insecure_registries,
         token_servers=file.token_servers,
+        protected=file.protected,
         striping=file.striping,
         signatures=file.signatures,
     )

@@ -22,6 +22,12 @@ def _off(value: object) -> object:
     return "off" if value is False else value
 
 
+# what an image is chosen for, and what must fit its drivers; `*` at the end: all that begin so
+PROTECTED = (
+    *("torch", "torchvision", "torchaudio", "triton", "pytorch-triton*", "apex", "flash-attn*", "nvidia-*", "jaxlib"),
+    *("jax-cuda*", "jax-rocm*", "tensorflow*", "transformer-engine*", "mpi4py", "cupy*"),
+)
+_PACKAGE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*-?\*?")  # as PEP 503 spells it
 _SIZE = re.compile(r"([0-9]+)\s*([kMGT]i?B?|B)?")
 _UNITS = {"": 1, "B": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -108,6 +114,7 @@ class Site:
     mirrors: tuple[tuple[str, tuple[str, ...]], ...]
     insecure_registries: tuple[str, ...]
     token_servers: tuple[tuple[str, tuple[str, ...]], ...]  # of a registry, which may have a login for it
+    protected: tuple[str, ...]  # packages that no layer replaces, `*` at the end for all that begin so
     striping: StripingKeys | None
     signatures: Signatures
 
@@ -170,6 +177,15 @@ def _host(text: str) -> str:
 
 
 Place = Annotated[str, AfterValidator(_place)]
+
+
+def _package(text: str) -> str:
+    if not _PACKAGE.fullmatch(text):
+        raise ValueError(f"expected a package's name in small letters with `-`, `*` at its end at most, got {text!r}")
+    return text
+
+
+Package = Annotated[str, AfterValidator(_package)]
 Host = Annotated[str, AfterValidator(_host)]
 Umask = Annotated[str, BeforeValidator(_octal, json_schema_input_type=str | int), AfterValidator(_umask)]
 
@@ -206,6 +222,7 @@ class SiteFile(Model):
     mirrors: Annotated[tuple[tuple[str, tuple[Place, ...]], ...], Items(Place, tuple[Place, ...])] = ()
     insecure_registries: tuple[Place, ...] = ()
     token_servers: Annotated[tuple[tuple[str, tuple[Host, ...]], ...], Items(Host, tuple[Host, ...])] = ()
+    protected: tuple[Package, ...] = PROTECTED
     striping: StripingKeys | None = None
     signatures: Signatures = Signatures()
     detect: Detect = Detect()

@@ -13,6 +13,7 @@ GpuSelection = Literal["slurm", "localid", "none"]
 
 RUNSCRIPTS_TARGET = "/runscripts"
 USER_SOFTWARE_TARGET = "/user-software"
+LAYER_TARGET = "/user-layer"  # what `sifmod add` has put over the image
 VENVS = ("/user-software/venv/*", "/user-software/venv", "/user-software/*", "/user-software")  # the first is taken
 # inside, where a squashfs can be looked into too
 _USERS_VENV = (
@@ -206,6 +207,12 @@ class Plan:
     def images_of(self, root: str) -> tuple[str, ...]:
         """Where the image is looked for: the generation's own link, then the copies in image_dirs."""
         return tuple(f"{directory}/{self.image.filename}" for directory in (root, *self.image.image_dirs))
+
+    @property
+    def layers(self) -> str:
+        """Where below a directory of layers this module's are; "" for one without a Python to add packages to."""
+        names = {wrapper.name for wrapper in self.wrappers}
+        return str(self.module) if names & {"python", "python3"} else ""
 
     @property
     def packers(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from sifmod.config.kinds import Syntax, stub_path
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.module import quote
-from sifmod.module.plan import MODULES, PREFIX, ROOT, RUNSCRIPTS_TARGET, File, Plan
+from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, RUNSCRIPTS_TARGET, File, Plan
 from sifmod.module.scripts import scripts
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
@@ -123,6 +123,8 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
         "images": plan.images_of(ROOT),
         "binds": plan.binds_of(ROOT),
         "user_software": plan.user_software_of(ROOT),
+        "layers": plan.layers,
+        "layer_target": LAYER_TARGET,
         "flags": tuple(flag.upper() for flag in plan.gpu_flags),
         "path_inside": plan.prepend_path,
         "env_inside": plan.container_env,

@@ -7,7 +7,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ModuleError
-from sifmod.module.plan import PREFIX, ROOT, USER_SOFTWARE_TARGET, VENVS, File, Plan
+from sifmod.module.plan import LAYER_TARGET, PREFIX, ROOT, USER_SOFTWARE_TARGET, VENVS, File, Plan
 from sifmod.module.quote import shell
 
 LAUNCHER = "share/launch.sh"
@@ -69,7 +69,7 @@ def scripts(plan: Plan, number: int) -> tuple[File, ...]:
 def _wrapper(plan: Plan, name: str, command: tuple[str, ...]) -> File:
     words = plan.activation.activated(command)
     text = _TEMPLATES.get_template("scripts/wrapper").render(
-        launcher=LAUNCHER, command=words, installs=name in _INSTALLERS, start=f"{plan.runtime.kind} {plan.verb}"
+        launcher=LAUNCHER, command=words, installs=name in _INSTALLERS
     )
     return File(f"bin/{name}", text, executable=True)
 
@@ -105,6 +105,8 @@ def _launcher(plan: Plan, number: int) -> str:
         plain_path=":".join(plan.path),
         kept_out=tuple(name for name in _KEPT_OUT if name in plain),
         env=tuple((name, value, plain[name]) for name, value in plan.container_env),
+        layers=plan.layers,
+        layer_target=LAYER_TARGET,
         gpus=tuple((flag.upper(), _DEVICES[flag]) for flag in plan.gpu_flags),
     )
 

@@ -170,8 +170,21 @@ def test_the_help_lists_every_verb_in_the_order_of_use(capfd: pytest.CaptureFixt
         lines = capfd.readouterr().out.partition("Commands:\n")[2].splitlines()
         listed = [line.split()[0] for line in lines if line.startswith("  ") and not line.startswith("   ")]
         assert listed[: len(VERBS)] == [
-            *("install", "fetch", "new", "import", "list", "show", "search", "verify", "uninstall", "rollback", "log"),
-            *("gc", "check", "schema", "config", "site", "doctor", "init"),
+            *(
+                "install",
+                "fetch",
+                "new",
+                "import",
+                "add",
+                "remove",
+                "layers",
+                "sync",
+                "list",
+                "show",
+                "search",
+                "verify",
+            ),
+            *("uninstall", "rollback", "log", "gc", "check", "schema", "config", "site", "doctor", "init"),
         ]
         assert lines[0].split(maxsplit=1) == ["install", "Install the modules of one or more easyconfigs."]
 

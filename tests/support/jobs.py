@@ -9,9 +9,11 @@ from pathlib import Path
 from support import module_tool as tools
 from support.command import ROOT, run
 from support.images import Images
+from support.wheels import wheel
 
 DDP = """
 import os, sys, time, pathlib
+import extra  # of a layer over the image
 import torch, torch.distributed as dist
 
 own, *others = sys.argv[1:]  # numbers: the one that this job sums, and jobs that must run at the same time
@@ -38,7 +40,7 @@ SHIPPED = ROOT / "easyconfigs" / "PyTorch" / "PyTorch-2.13.0.yaml"
 def load(images: Images, directory: Path, accelerator: str = "none") -> dict[str, str]:
     """The environment of a shell that has loaded, with Lmod, what `sifmod install` made of the shipped easyconfig.
 
-    With every runscript, and told that its image is for `accelerator`.
+    With every runscript, a layer with the package `extra`, and told that its image is for `accelerator`.
     """
     prefix, home = directory / "pre fix", directory / "home"
     home.mkdir()
@@ -51,6 +53,19 @@ def load(images: Images, directory: Path, accelerator: str = "none") -> dict[str
     install = (sys.executable, "-m", "sifmod", "install", "-q", easyconfig, "--variant", "cpu")
     own = ("--source", images.pytorch_sif, "--link", "reference", "--prefix", prefix)
     run((*install, *own), env=shell.clean_environment()).ok()
+    wheel(directory, "extra")
+    add = (
+        sys.executable,
+        "-m",
+        "sifmod",
+        "add",
+        "PyTorch/2.13.0-cpu",
+        "extra",
+        "--no-index",
+        "--find-links",
+        directory,
+    )
+    run((*add, "--prefix", prefix), env=shell.clean_environment()).ok()
     loaded = shell.run("module load PyTorch/2.13.0-cpu", prefix / "modules")
     assert (loaded.code, loaded.stderr) == (0, "")
     return {**os.environ, **loaded.environment, "OMP_NUM_THREADS": "1"}

@@ -15,6 +15,7 @@ from support.images import Images, made
 from support.module_tool import ModuleTool
 from support.oci import Entry, layer, write_layout
 from support.registry import Registry
+from support.wheels import wheel
 
 PAGES = sorted(path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
 BLOCK = re.compile(
@@ -76,12 +77,19 @@ def test_the_tutorial(lmod: ModuleTool, images: Images, shared_tmp: Path) -> Non
     (clone / ".venv").symlink_to(ROOT / ".venv")
     (clone / "build" / "pytorch-2.13.0-oci").symlink_to(made(BUILD / "tutorial.oci", partial(_layout, images)))
     script = "\n".join((lmod.initialise, f"cd {clone}", "set -e", *blocks(TUTORIAL)))
-    environment = {**os.environ, "HOME": str(lmod.home), "SIFMOD_COMPRESSION": "lz4"}
+    wheels = shared_tmp / "wheels"
+    wheels.mkdir()
+    wheel(wheels, "humanize", "99.0")
+    settings = shared_tmp / "uv.toml"  # no index: the wheel in the place of what PyPI has
+    settings.write_text(f'no-index = true\nfind-links = ["{wheels}"]\n')
+    uv = {"UV_CONFIG_FILE": str(settings), "UV_CACHE_DIR": str(shared_tmp / "uv")}
+    environment = {**os.environ, **uv, "HOME": str(lmod.home), "SIFMOD_COMPRESSION": "lz4"}
     step = run(("bash", "--norc", "-c", script), env=environment)
     assert step.code == 0, step.stdout + step.stderr
     assert "PyTorch/2.13.0-cpu: installed, generation 1" in step.stderr
     assert [line for line in step.stdout.splitlines() if line in ("2", "4")] == ["2", "4"]
     assert "MyTorch/1.0-cpu: generation 1 is live" in step.stderr
+    assert "99.0" in step.stdout.splitlines()
     assert sorted(path.name for path in clone.iterdir()) == [".venv", "build"]
 
 

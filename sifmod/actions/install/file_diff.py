@@ -14,7 +14,7 @@ def difference(installation: Installation, plan: Plan) -> str:
     root = Path(installation.root)
     after = {file.path: file.text for file in render(plan, installation.generation)}
     ours = [file.path for file in installation.files if not file.path.startswith(f"{STUBS}/")]
-    before = {path: _text(root / path) for path in ours if path != "easyconfig.yaml"}
+    before = {path: _text(root / path) for path in ours if path not in ("easyconfig.yaml", "share/image")}
     lines: list[str] = []
     for path in sorted(before.keys() | after.keys()):
         name = f"{installation.module}/{path}"

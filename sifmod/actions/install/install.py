@@ -11,9 +11,10 @@ from sifmod.actions.install.sanity import sanity_check
 from sifmod.actions.install.wrappers import with_found_wrappers
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
-from sifmod.module.plan import File
+from sifmod.module.plan import File, Plan
 from sifmod.module.render import render, render_stub
 from sifmod.tree.generation import module_lock, note, publish, restore, staged_generation, tidy
+from sifmod.tree.layer import image_key
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held
 from sifmod.tree.log import Done
@@ -79,7 +80,7 @@ def _new_generation(
     # where its user released the image (see image.kept_image) the site's copy stays in use
     own = image.artifact.path.is_file() and not (options.module_only and before and released(before, plan))
     with staged_generation(layout, plan.module, held) as stage:
-        stage.write((*render(plan, stage.number), _easyconfig(request)))
+        stage.write((*render(plan, stage.number), _easyconfig(request), *_image_key(plan, image.artifact.sha256)))
         stage.write_stubs(render_stub(plan))
         stage.link(plan.image.filename, image.artifact.path)
         stage.link_user_software()
@@ -99,6 +100,11 @@ def _new_generation(
 
 def _easyconfig(request: Request) -> File:
     return File("easyconfig.yaml", request.loaded.path.read_text(encoding="utf-8"))
+
+
+def _image_key(plan: Plan, sha256: str) -> tuple[File, ...]:
+    """By which the module's layers are found: they are made for one image."""
+    return (File("share/image", f"{image_key(sha256)}\n"),) if plan.layers else ()
 
 
 def _carry_over(stage: Stage, reporter: Reporter) -> None:

@@ -25,6 +25,7 @@ from sifmod.cli.outputs.installed import (
     Reapplied,
     ReappliedError,
 )
+from sifmod.cli.outputs.layers import LayerData
 from sifmod.cli.outputs.machine import DetectedSite, Diagnosis, NewSite, OriginOfKey, ShownSite
 from sifmod.cli.outputs.tree import Collected, Logged, SignatureError, Signed, Uninstalled, Verified
 
@@ -42,6 +43,10 @@ OUTPUTS: dict[str, Any] = {
     "list": list[Listed],
     "show": Installed | ShownEasyconfig | list[OriginOfKey] | ShownImage,
     "search": list[Found],
+    "add": LayerData,
+    "remove": LayerData,
+    "layers": list[LayerData],
+    "sync": LayerData,
     "verify": list[Verified] | list[Signed | SignatureError],
     "uninstall": Uninstalled,
     "rollback": Installed,

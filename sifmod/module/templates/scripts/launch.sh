@@ -141,10 +141,53 @@ sifmod_set_binds() {
   {% endfor %}
   fi
   {% endif %}
+  {% if layers %}
+  sifmod_find_layer
+  if [ -e "$sifmod_layer/layer.squashfs" ]; then
+    sifmod_add_bind "$sifmod_layer/layer.squashfs:{{ layer_target }}:ro,image-src=/"
+  elif [ -n "$sifmod_layer" ]; then
+    sifmod_add_bind "$sifmod_layer/tree:{{ layer_target }}:ro"
+  fi
+  {% endif %}
   unset SINGULARITY_BIND APPTAINER_BIND
   export SINGULARITY_BINDPATH="${sifmod_binds#,}" APPTAINER_BINDPATH="${sifmod_binds#,}"
 }
 
+{% if layers %}
+# The layer that `sifmod add` has made for this image, in sifmod_layer: of the places where it may be the first.
+sifmod_find_layer() {
+  sifmod_layer=
+  sifmod_name=${SIFMOD_LAYER-default}
+  if [ -z "$sifmod_name" ] || [ ! -r "$sifmod_root/share/image" ]; then return; fi
+  read -r sifmod_key <"$sifmod_root/share/image"
+  sifmod_other=
+  IFS=:
+  for sifmod_directory in ${SIFMOD_LAYERS-} ${SIFMOD_PREFIX:+"$SIFMOD_PREFIX/layers"} \
+    "${EBU_USER_PREFIX:-${XDG_DATA_HOME:-${HOME-}/.local/share}}/sifmod/layers" "$sifmod_prefix/layers"; do
+    sifmod_place=$sifmod_directory/{{ layers | shell }}/$sifmod_name
+    case $sifmod_place in
+      *,*) ;;
+      *)
+        if [ -e "$sifmod_place/$sifmod_key/live/pylock.toml" ]; then
+          sifmod_layer=$sifmod_place/$sifmod_key/live
+          break
+        fi
+        if [ -z "$sifmod_other" ] && [ -d "$sifmod_place" ]; then sifmod_other=$sifmod_place; fi
+        ;;
+    esac
+  done
+  unset IFS
+  if [ -z "$sifmod_layer$sifmod_other" ] && [ -n "${SIFMOD_LAYER-}" ]; then
+    sifmod_fail "there is no layer $sifmod_name of it" 'sifmod layers lists those that there are'
+  fi
+  # who has no terminal has loaded the module, which says it too
+  if [ -z "$sifmod_layer" ] && [ -n "$sifmod_other" ] && [ -t 2 ]; then
+    printf '%s: the layer %s was made for another image, and is not used; `sifmod add --onto` makes it for this one\n' \
+      "$sifmod_module" "$sifmod_name" >&2
+  fi
+}
+
+{% endif %}
 # sifmod_take_binds LIST: the user's part of a list, without what a loaded module has put there.
 sifmod_take_binds() {
   sifmod_entry=
@@ -205,12 +248,22 @@ sifmod_set_environment() {
   {% endif %}
   # both spellings and a value that every runtime takes for a yes, since plain values would run where it evaluates them
   if [ -n "$sifmod_as_is" ]; then export SINGULARITY_NO_EVAL=1 APPTAINER_NO_EVAL=1; fi
+  {% set layered = '"${sifmod_layer:+' ~ layer_target ~ '/bin:}"' if layers else "" %}
   {% if path %}
-  sifmod_set_path {{ path | shell }}{{ " " ~ plain_path | shell if plain_path != path }}
+  sifmod_set_path {{ layered }}{{ path | shell }}{{ " " ~ layered ~ plain_path | shell if plain_path != path }}
+  {% elif layers %}
+  if [ -n "$sifmod_layer" ]; then sifmod_set_path {{ layer_target }}/bin; fi
   {% endif %}
   {% for name, value, plain in env %}
   sifmod_set ENV_{{ name }} {{ value | shell }}{{ " " ~ plain | shell if plain != value }}
   {% endfor %}
+  {% if layers %}
+  if [ -n "$sifmod_layer" ]; then
+    sifmod_value=${APPTAINERENV_PYTHONPATH-${SINGULARITYENV_PYTHONPATH-}}
+    sifmod_value={{ layer_target }}/start${sifmod_value:+:$sifmod_value}
+    export SINGULARITYENV_PYTHONPATH="$sifmod_value" APPTAINERENV_PYTHONPATH="$sifmod_value"
+  fi
+  {% endif %}
   # a runtime that is told of a GPU warns where there is none
   if [ ! -e /dev/nvidiactl ]; then unset SINGULARITY_NV APPTAINER_NV SINGULARITY_NVCCLI APPTAINER_NVCCLI; fi
   if [ ! -e /dev/kfd ]; then unset SINGULARITY_ROCM APPTAINER_ROCM; fi

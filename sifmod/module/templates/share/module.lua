@@ -33,6 +33,63 @@ local function existing(module)
    return there, missing
 end
 
+local function join(...)
+   return table.concat({ ... }, "/")
+end
+
+-- The places where layers may be, the first one first; the same as in launch.sh.
+local function layer_directories(module)
+   local found = {}
+   for directory in (os.getenv("SIFMOD_LAYERS") or ""):gmatch("[^:]+") do found[#found + 1] = directory end
+   local prefix, data = os.getenv("SIFMOD_PREFIX") or "", os.getenv("XDG_DATA_HOME") or ""
+   local own = os.getenv("EBU_USER_PREFIX") or ""
+   if prefix ~= "" then found[#found + 1] = prefix .. "/layers" end
+   if own == "" then own = data ~= "" and data or (os.getenv("HOME") or "") .. "/.local/share" end
+   found[#found + 1] = own .. "/sifmod/layers"
+   found[#found + 1] = module.root:gsub("/software/[^/]+/%.generations/[^/]+/[^/]+$", "") .. "/layers"
+   return found
+end
+
+-- The layer that `sifmod add` has made for this image, and else whether there is one for another image.
+local function find_layer(module)
+   local name = os.getenv("SIFMOD_LAYER") or "default"
+   local file = module.layers and name ~= "" and io.open(module.root .. "/share/image")
+   if not file then return nil, false end
+   local key, other = file:read("*l"), false
+   file:close()
+   for _, directory in ipairs(layer_directories(module)) do
+      local place = join(directory, module.layers, name)
+      local live = join(place, key or "", "live")
+      if not place:find(",") and lfs.attributes(live .. "/pylock.toml", "mode") then return live, false end
+      other = other or lfs.attributes(place, "mode") == "directory"
+   end
+   return nil, other
+end
+
+-- The same module with its layer in it, where there is one.
+local function with_layer(module)
+   local live, other = find_layer(module)
+   if other and mode() == "load" then
+      LmodMessage(("%s: the layer %s was made for another image, and is not used; `sifmod add --onto` makes it for this one"):format(
+         myModuleFullName(), os.getenv("SIFMOD_LAYER") or "default"))
+   end
+   if not live then return module end
+   local made = { layer = live, binds = {}, path_inside = { module.layer_target .. "/bin" }, env_inside = {}, env = {} }
+   for _, bind in ipairs(module.binds) do made.binds[#made.binds + 1] = bind end
+   for _, directory in ipairs(module.path_inside) do made.path_inside[#made.path_inside + 1] = directory end
+   for _, part in ipairs({ "env_inside", "env" }) do
+      for name, text in pairs(module[part]) do made[part][name] = text end
+   end
+   local packed = lfs.attributes(live .. "/layer.squashfs", "mode")
+   local bind = packed and "/layer.squashfs:" .. module.layer_target .. ":ro,image-src=/"
+      or "/tree:" .. module.layer_target .. ":ro"
+   made.binds[#made.binds + 1] = { live .. bind }
+   local python = made.env_inside.PYTHONPATH or ""
+   made.env_inside.PYTHONPATH = module.layer_target .. "/start" .. (python ~= "" and ":" .. python or "")
+   made.env["_SIFMOD_LAYER_" .. module.key] = live
+   return setmetatable(made, { __index = module })
+end
+
 local function prefixes(module)
    return module.runtime == "apptainer" and { "SINGULARITY", "APPTAINER" } or { "SINGULARITY" }
 end
@@ -58,6 +115,7 @@ local function load(module)
       LmodError(("%s holds a comma or a colon, which bind paths cannot express; nothing was changed; move the tree"):format(
          module.root))
    end
+   module = with_layer(module)
    local image = first_file(module.image)
    if not image then
       LmodError(("the image of %s is missing; looked for %s; nothing was changed; `%s` brings it back"):format(
@@ -71,17 +129,21 @@ local function load(module)
    environment(module).load(module.key, { runtime = module.runtime, binds = binds, path_inside = module.path_inside,
                                           set = variables(module, image), default = module.default_env,
                                           generation = module.root })
+   if module.layer then prepend_path("PATH", module.layer .. "/bin") end
    prepend_path("PATH", module.root .. "/bin")
 end
 
 local function unload(module)
    local generation = os.getenv("_SIFMOD_GENERATION_" .. module.key) or module.root
+   local layer = os.getenv("_SIFMOD_LAYER_" .. module.key)
    environment(module).unload(module.key)
+   if layer then prepend_path("PATH", layer .. "/bin") end
    prepend_path("PATH", generation .. "/bin")
 end
 
 -- What a load would do, in Lmod's own words.
 local function show(module)
+   module = with_layer(module)
    local values, names = variables(module, first_file(module.image) or module.image[1]), {}
    local users = user_software(module)
    for name, text in pairs(module.default_env or {}) do
@@ -95,6 +157,7 @@ local function show(module)
       if users then append_path(prefix .. "_BINDPATH", users, ",") end
       for _, directory in ipairs(module.path_inside) do append_path(prefix .. "ENV_PREPEND_PATH", directory) end
    end
+   if module.layer then prepend_path("PATH", module.layer .. "/bin") end
    prepend_path("PATH", module.root .. "/bin")
 end
 

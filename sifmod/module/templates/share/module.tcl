@@ -36,6 +36,64 @@ proc sifmod_user_software {module} {
     }
 }
 
+# The places where layers may be, the first one first; the same as in launch.sh.
+proc sifmod_layer_directories {module} {
+    array set have [array get ::env]
+    set found {}
+    if {[info exists have(SIFMOD_LAYERS)]} {
+        foreach directory [split $have(SIFMOD_LAYERS) :] {if {$directory ne {}} {lappend found $directory}}
+    }
+    foreach name {SIFMOD_PREFIX EBU_USER_PREFIX XDG_DATA_HOME HOME} {
+        if {![info exists have($name)]} {set have($name) {}}
+    }
+    if {$have(SIFMOD_PREFIX) ne {}} {lappend found $have(SIFMOD_PREFIX)/layers}
+    set own $have(EBU_USER_PREFIX)
+    if {$own eq {}} {set own $have(XDG_DATA_HOME)}
+    if {$own eq {}} {set own $have(HOME)/.local/share}
+    lappend found $own/sifmod/layers
+    regsub {/software/[^/]+/\.generations/[^/]+/[^/]+$} [dict get $module root] {} prefix
+    return [lappend found $prefix/layers]
+}
+
+# The layer that `sifmod add` has made for this image, else nothing; says where there is one for another image.
+proc sifmod_find_layer {module} {
+    set name default
+    if {[info exists ::env(SIFMOD_LAYER)]} {set name $::env(SIFMOD_LAYER)}
+    if {![dict exists $module layers] || $name eq {}} {return}
+    if {[catch {open [dict get $module root]/share/image} file]} {return}
+    set key [gets $file]
+    close $file
+    set other {}
+    foreach directory [sifmod_layer_directories $module] {
+        set place $directory/[dict get $module layers]/$name
+        if {[string first , $place] >= 0} {continue}
+        if {[file exists $place/$key/live/pylock.toml]} {return $place/$key/live}
+        if {[file isdirectory $place]} {set other $place}
+    }
+    if {$other ne {} && [module-info mode load]} {
+        puts stderr "[module-info name]: the layer $name was made for another image, and is not used;\
+            `sifmod add --onto` makes it for this one"
+    }
+}
+
+# The same module with its layer in it, where there is one.
+proc sifmod_with_layer {module} {
+    set live [sifmod_find_layer $module]
+    if {$live eq {}} {return $module}
+    set target [dict get $module layer_target]
+    if {[file exists $live/layer.squashfs]} {set bind $live/layer.squashfs:$target:ro,image-src=/} \
+        else {set bind $live/tree:$target:ro}
+    dict lappend module binds $bind required
+    dict set module path_inside [linsert [dict get $module path_inside] 0 $target/bin]
+    set python {}
+    if {[dict exists $module env_inside PYTHONPATH]} {set python [dict get $module env_inside PYTHONPATH]}
+    if {$python ne {}} {set python :$python}
+    dict set module env_inside PYTHONPATH $target/start$python
+    dict set module env _SIFMOD_LAYER_[dict get $module key] $live
+    dict set module layer $live
+    return $module
+}
+
 # What is wanted of a module as it is on this machine now; fails when something is missing.
 proc sifmod_want {module} {
     if {[regexp {[,:]} [dict get $module root]]} {
@@ -63,19 +121,29 @@ proc sifmod_want {module} {
         set $variables default [sifmod_or $module {} default_env] generation [dict get $module root]]
 }
 
+# The layer's commands, behind those of the module.
+proc sifmod_layer_path {layer} {
+    if {$layer ne {}} {prepend-path PATH $layer/bin}
+}
+
 proc sifmod_load {module} {
+    set module [sifmod_with_layer $module]
     sifmod_environment_load [dict get $module key] [sifmod_want $module]
+    sifmod_layer_path [sifmod_or $module {} layer]
     prepend-path PATH [dict get $module root]/bin
 }
 
 proc sifmod_unload {module} {
     set key [dict get $module key]
     set generation [getenv _SIFMOD_GENERATION_$key [dict get $module root]]
+    set layer [getenv _SIFMOD_LAYER_$key]
     sifmod_environment_unload $key
+    sifmod_layer_path $layer
     prepend-path PATH $generation/bin
 }
 
 proc sifmod_show {module} {
+    set module [sifmod_with_layer $module]
     set image [sifmod_first_file [dict get $module image]]
     if {$image eq {}} {set image [lindex [dict get $module image] 0]}
     set values [sifmod_variables $module $image]
@@ -93,6 +161,7 @@ proc sifmod_show {module} {
             }
         }
     }
+    sifmod_layer_path [sifmod_or $module {} layer]
     prepend-path PATH [dict get $module root]/bin
 }
 
@@ -116,7 +185,10 @@ proc sifmod_lmod {module} {
     if {[string first {"} $root] >= 0} {
         sifmod_fail "Lmod reads no Tcl modulefile below a path with quotes: $root"
     }
+    set layer [sifmod_or [array get ::env] {} _SIFMOD_LAYER_[dict get $module key]]
     if {[module-info mode load]} {
+        set module [sifmod_with_layer $module]
+        set layer [sifmod_or $module {} layer]
         set want [sifmod_want $module]
         dict for {name text} [dict get $want default] {
             if {![info exists ::env($name)] && ![dict exists $want set $name]} {
@@ -127,7 +199,8 @@ proc sifmod_lmod {module} {
     } else {
         set want [dict create binds {} path_inside {} set {}]
         set defaults [sifmod_or [array get ::env] {} _SIFMOD_DEFAULTS_[dict get $module key]]
-        foreach name [concat [dict keys [sifmod_variables $module {}]] $defaults] {dict set want set $name {}}
+        set layered [expr {$layer eq {} ? {} : "_SIFMOD_LAYER_[dict get $module key]"}]
+        foreach name [concat [dict keys [sifmod_variables $module {}]] $defaults $layered] {dict set want set $name {}}
     }
     if {[llength $defaults]} {sifmod_push _SIFMOD_DEFAULTS_[dict get $module key] $defaults}
     sifmod_push _SIFMOD_GENERATION_[dict get $module key] $root
@@ -144,6 +217,7 @@ proc sifmod_lmod {module} {
             if {${-} ne {}} {sifmod_push $name [join $entries $separator]}
         }
     }
+    sifmod_layer_path $layer
     prepend-path PATH $root/bin
 }
 

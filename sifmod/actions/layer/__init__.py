@@ -1,0 +1,1 @@
+"""Layers: packages over a module's image."""

@@ -1,0 +1,165 @@
+"""add, remove and sync: what a layer is to hold, resolved against its image, made, and switched to."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from sifmod.actions.layer.image_python import ImagePython
+from sifmod.actions.layer.inside import inside_of
+from sifmod.actions.layer.make import make
+from sifmod.actions.layer.resolve import Resolved, followed, resolve
+from sifmod.actions.layer.wanted import Wanted, name_of
+from sifmod.actions.reporter import Reporter
+from sifmod.config.name import ModuleName, is_part
+from sifmod.config.site import Site
+from sifmod.errors import ModuleError, OptionError
+from sifmod.image.inspect.python import normalized
+from sifmod.image.program import ask, limits
+from sifmod.tree.layer import (
+    Layer,
+    Layers,
+    image_key,
+    layers_lock,
+    live_layer,
+    next_number,
+    publish_layer,
+    remove_old,
+    withdraw_layer,
+)
+from sifmod.tree.receipt import Installation
+
+Became = Literal["made", "unchanged", "removed"]
+_KEPT_GENERATIONS = 3  # for what still runs with an earlier one
+
+
+@dataclass(frozen=True)
+class LayerChange:
+    """What the command line asks of a layer."""
+
+    name: str
+    add: Wanted = field(default_factory=Wanted)
+    remove: tuple[str, ...] = ()
+    everything: bool = False  # is removed
+    lock: str | None = None  # the text of a lock to follow, in the place of a resolution
+    upgrade: bool = False  # take newer versions than those of the layer
+    unpacked: bool = False
+
+
+def change_layer(
+    installation: Installation, layers: Layers, change: LayerChange, site: Site, reporter: Reporter
+) -> tuple[Layer, Became]:
+    """Make the layer what is asked for: the layer, and what became of it. Of an empty one nothing is left.
+
+    It is there whole or as it was before. Raises ModuleError where there is none to remove, OptionError for what does
+    not fit the image, FetchError where an index cannot be asked, InstallError, PermissionsError or LockError where it
+    cannot be written.
+    """
+    module, key = installation.module, image_key(installation.image.sha256)
+    with layers_lock(layers, module, site.lock_lease, reporter.waiting(f"the layers of {module}")) as held:
+        before = live_layer(layers, module, change.name, key)
+        wanted = _wanted(before, change)
+        if not (wanted.requirements or wanted.editable or change.lock):
+            if before is None:
+                raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layers` lists those that there are")
+            withdraw_layer(layers, before, held)
+            return before, "removed"
+        with held.changing(f"cannot make the layer {change.name} of {module}"):
+            inside = inside_of(installation, held.path("layer"), wanted)
+            python = inside.look(site.protected)
+            if change.lock:
+                resolved = followed(python, change.lock)
+            else:
+                earlier = "" if before is None or change.upgrade else before.lock
+                resolved = resolve(python, wanted, earlier, inside)
+            _tell(python, resolved, reporter)
+            program = ask(site.runtime_path)
+            binds = not (program and any(limit.subject == "image bind" for limit in limits(program)))
+            kept = tuple((one.name, one.version) for one in python.protected.values())
+            layer = Layer(
+                module, change.name, installation.image.sha256, next_number(layers, module, change.name, key),
+                python.prefix, python.short, resolved.requirements, wanted.editable, wanted.words,
+                tuple(sorted(resolved.added.items())), kept, packed=binds and not (change.unpacked or wanted.editable),
+            )  # fmt: skip
+            if before and (before.lock, before.editable, before.packed) == (
+                resolved.lock,
+                layer.editable,
+                layer.packed,
+            ):
+                return before, "unchanged"
+            layer = make(layer, resolved.lock, inside, wanted, (python, program, site))
+        layer = publish_layer(layers, layer, inside.directory, held)
+        remove_old(layers, layer, _KEPT_GENERATIONS, held)
+        return layer, "made"
+
+
+def check(installation: Installation, layer: str) -> None:
+    """Raise OptionError for what cannot be a layer's name, ModuleError for a module whose commands know no layers."""
+    if not is_part(layer):
+        raise OptionError(f"{layer!r} cannot be the name of a layer", "use letters, digits, `.`, `_`, `+` and `-`")
+    if not Path(installation.root, "share", "image").is_file():
+        names = {one.path for one in installation.files}
+        if not names & {"bin/python", "bin/python3"}:
+            raise ModuleError(
+                f"{installation.module} has no Python to add packages to",
+                "`wrappers: [python]` in its easyconfig gives it one, if the image has a Python",
+            )
+        raise ModuleError(
+            f"{installation.module} was installed by an earlier sifmod, whose commands know no layers",
+            "`sifmod install --module-only --installed` renders it anew",
+        )
+
+
+def _wanted(before: Layer | None, change: LayerChange) -> Wanted:
+    """What the layer is asked to hold: as before, without what is removed, and with what is added in its place.
+
+    Raises OptionError for a name to remove that was not added.
+    """
+    if change.everything or change.lock:
+        return change.add
+    requirements = before.requirements if before else ()
+    projects = before.editable if before else ()
+    names = {name_of(text) for text in requirements} | {Path(path).name for path in projects}
+    for name in change.remove:
+        if not {name, normalized(name)} & names:
+            there = f"it holds {', '.join(sorted(names))}, and what these need" if names else "there is no such layer"
+            raise OptionError(f"{name} was not added to the layer {change.name}", there)
+    gone = {normalized(name) for name in change.remove} | {name_of(text) for text in change.add.requirements}
+    projects = tuple(path for path in projects if Path(path).name not in change.remove)
+    return replace(
+        change.add,
+        words=tuple(dict.fromkeys((*(before.sources if before else ()), *change.add.words))),
+        requirements=(*(text for text in requirements if name_of(text) not in gone), *change.add.requirements),
+        editable=tuple(dict.fromkeys((*projects, *change.add.editable))),
+    )
+
+
+def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> LayerChange:
+    """The change that asks for what the layer of another module, or of another image, was asked to hold.
+
+    Raises ModuleError where there is none.
+    """
+    models = [layer for layer in there if (layer.module, layer.name) == (module, change.name)]
+    if not models:
+        raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layers` lists those that there are")
+    model = max(models, key=lambda one: Path(one.root).stat().st_mtime)
+    added = {name_of(text) for text in change.add.requirements}
+    requirements = (*(text for text in model.requirements if name_of(text) not in added), *change.add.requirements)
+    projects = tuple(dict.fromkeys((*model.editable, *change.add.editable)))
+    return replace(change, add=replace(change.add, requirements=requirements, editable=projects))
+
+
+def _tell(python: ImagePython, resolved: Resolved, reporter: Reporter) -> None:
+    kept = python.protected
+    first = kept.get("torch") or next(iter(kept.values()), None)
+    others = f" and {len(kept) - 1} more that go with it" if len(kept) > 1 else ""
+    stays = f"the image keeps {first.name} {first.version}{others}; " if first else ""
+    count = len(resolved.added)
+    reporter.say(f"{stays}{count} package{' is' if count == 1 else 's are'} added")
+    for key, version in resolved.added.items():
+        if held := python.distributions.get(key):
+            reporter.say(f"{key} {version} is used in the place of the image's {held.version}")
+        elif python.is_named(key):
+            reporter.say(f"warning: {key} {version} is not in the image; it may be built for another torch")
+    for told in python.broken_by(dict(resolved.added)):
+        reporter.say(f"warning: {told}")

@@ -1,0 +1,87 @@
+"""Inside: a module's own Python, and uv beside it, with a directory in the place that a layer will have."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod.actions.layer.image_python import PROBE, ImagePython, image_python
+from sifmod.actions.layer.wanted import Wanted
+from sifmod.errors import ImageError
+from sifmod.image.child import Ended, run_child
+from sifmod.module.plan import LAYER_TARGET
+from sifmod.tree.receipt import Installation
+
+_WRAPPERS = ("python", "python3")
+_EXEC = "import os, sys; os.execv(sys.argv[1], sys.argv[1:])"
+_LEFT_OUT = ("PIP_", "PYTHON", "VIRTUAL_ENV", "CONDA_", "UV_PYTHON", "UV_PROJECT", "UV_TARGET", "SIFMOD_LAYER")
+
+
+@dataclass(frozen=True)
+class Inside:
+    """Starts the wrapper of a module's Python, as its user does, so that the environment is the module's own.
+
+    `directory` of the host is `target` inside, and may be written there.
+    """
+
+    wrapper: Path
+    directory: Path
+    visible: tuple[str, ...] = ()  # other absolute paths of the host that must be there inside
+
+    target = LAYER_TARGET
+
+    def python(self, *words: str) -> Ended:
+        """Run the image's Python."""
+        return run_child((str(self.wrapper), *words), cwd=self.directory, env=self._environment())
+
+    def uv(self, *words: str) -> Ended:
+        """Run uv with the image's Python."""
+        return self.python("-I", "-c", _EXEC, f"{self.target}/work/uv", *words, "--color", "never", "--no-progress")
+
+    def look(self, names: tuple[str, ...]) -> ImagePython:
+        """What the image's Python is and holds; `names`: what of it stays. Raises ImageError where it does not start."""
+        answer = self.directory / "work" / "held.json"
+        ended = self.python("-c", PROBE, f"{self.target}/work/{answer.name}")
+        if ended.code != 0 or not answer.is_file():
+            raise ImageError(f"the Python of the image cannot be started: {' '.join(ended.lines[-3:])}")
+        return image_python(answer.read_text(), names)
+
+    def _environment(self) -> Mapping[str, str]:
+        from uv import find_uv_bin
+
+        work = self.directory / "work"
+        cache = Path(os.environ.get("UV_CACHE_DIR") or _cache_home() / "uv")
+        cache.mkdir(parents=True, exist_ok=True)
+        (work / "uv").touch()
+        (work / "cache").mkdir(exist_ok=True)
+        binds = [
+            f"{self.directory}:{self.target}",
+            f"{find_uv_bin()}:{self.target}/work/uv:ro",
+            f"{cache}:{self.target}/work/cache",
+        ]
+        places = (*self.visible, *re.split("[ ,]", os.environ.get("UV_FIND_LINKS", "")))
+        binds += [path for path in dict.fromkeys(places) if path.startswith("/")]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(_LEFT_OUT)}
+        if (certificates := environment.get("SSL_CERT_FILE")) and Path(certificates).is_file():
+            (work / "certificates.pem").touch()
+            binds.append(f"{certificates}:{self.target}/work/certificates.pem:ro")
+            environment["SSL_CERT_FILE"] = f"{self.target}/work/certificates.pem"
+        environment.pop("SSL_CERT_DIR", None)
+        environment |= {"UV_CACHE_DIR": f"{self.target}/work/cache", "UV_LINK_MODE": "copy", "SIFMOD_LAYER": ""}
+        for prefix in ("SINGULARITY", "APPTAINER"):
+            users = environment.get(f"{prefix}_BIND", "")
+            environment[f"{prefix}_BIND"] = ",".join(filter(None, (users, *binds)))
+        return environment
+
+
+def inside_of(installation: Installation, directory: Path, wanted: Wanted) -> Inside:
+    """The module's Python, with a directory that is made for a layer."""
+    (directory / "work").mkdir(parents=True)
+    wrapper = next(place for name in _WRAPPERS if (place := Path(installation.root, "bin", name)).is_file())
+    return Inside(wrapper, directory, (*wanted.editable, *wanted.places))
+
+
+def _cache_home() -> Path:
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(given) if given.startswith("/") else Path.home() / ".cache"

@@ -1,0 +1,100 @@
+"""make: the packages of a layer installed by uv, compiled, and packed into one file, in a directory of its own."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from sifmod.actions.layer.image_python import ImagePython
+from sifmod.actions.layer.inside import Inside
+from sifmod.actions.layer.resolve import pinned
+from sifmod.actions.layer.start import command, start_file
+from sifmod.actions.layer.wanted import Wanted
+from sifmod.config.site import Site
+from sifmod.errors import InstallError
+from sifmod.image.convert.budget import threads
+from sifmod.image.convert.packed import pack
+from sifmod.image.inspect.host_commands import HOST_COMMANDS
+from sifmod.image.program import Program
+from sifmod.image.startable import reads
+from sifmod.tree.layer import IMAGE, LOCK, TREE, Layer
+
+_LEFT_BY_UV = (".lock", ".gitignore", "CACHEDIR.TAG", "*.dist-info/uv_cache.json", "*.dist-info/uv_build.json")
+
+
+def make(
+    layer: Layer, lock: str, inside: Inside, wanted: Wanted, here: tuple[ImagePython, Program | None, Site]
+) -> Layer:
+    """Fill the directory of `inside` with a generation of the layer; gives the layer with its size.
+
+    Raises InstallError with what uv said where it cannot install, OSError as the file system does.
+    """
+    python, program, site = here
+    jobs = threads(site.processors, site.memory)
+    directory, tree = inside.directory, inside.directory / TREE
+    _install(inside, python, layer, lock, wanted)
+    # nobody could write bytecode later; what does not compile is left to who imports it
+    options = ("-q", "-j", str(jobs), "--invalidation-mode", "unchecked-hash")
+    inside.python("-m", "compileall", *options, f"{inside.target}/lib")
+    shutil.rmtree(directory / "work")
+    tree.mkdir()
+    for pattern in _LEFT_BY_UV:  # which say when and where it was
+        for left in (directory / "lib").glob(pattern):
+            _forget(left)
+    if (directory / "lib" / "bin").is_dir():
+        (directory / "lib" / "bin").rename(tree / "bin")
+    (directory / "lib").rename(tree / "lib")
+    (tree / "start").mkdir()
+    (tree / "start" / "sitecustomize.py").write_text(start_file(python.prefix, python.version[:2]))
+    _commands(directory, tree, layer)
+    (directory / LOCK).write_text(lock)
+    if layer.packed:
+        compression = site.compression if site.compression != "auto" else "zstd" if reads("zstd", program) else "gzip"
+        files, size = pack(tree, directory / IMAGE, compression, jobs)
+        shutil.rmtree(tree)
+    else:
+        found = [Path(top, name) for top, _, names in os.walk(tree) for name in names]
+        files, size = len(found), sum(path.lstat().st_size for path in found)
+    return replace(layer, files=files, size=size)
+
+
+def _install(inside: Inside, python: ImagePython, layer: Layer, lock: str, wanted: Wanted) -> None:
+    # a lock says where each file is, and uv goes there; where other places are named only the digests count
+    name, text = ("pinned.txt", pinned(lock)) if wanted.places else (LOCK, lock)
+    (inside.directory / "work" / name).write_text(text)
+    (inside.directory / "lib").mkdir()
+    words = (
+        "pip",
+        "install",
+        "--python",
+        python.executable,
+        "--target",
+        f"{inside.target}/lib",
+        "--no-deps",
+        "--quiet",
+    )
+    calls = [("--requirements", f"{inside.target}/work/{name}")] if layer.added else []
+    calls += [("--editable", path) for path in layer.editable]
+    for call in calls:
+        ended = inside.uv(*words, *wanted.words, *call)
+        if ended.code != 0:
+            raise InstallError("the packages could not be installed:\n" + "\n".join(ended.lines[-12:]))
+
+
+def _forget(left: Path) -> None:
+    """Remove a file of uv's own, and the line about it in its distribution's RECORD."""
+    left.unlink()
+    if (record := left.parent / "RECORD").is_file():
+        lines = record.read_text("utf-8").splitlines(keepends=True)
+        record.write_text("".join(line for line in lines if f"/{left.name}," not in line), "utf-8")
+
+
+def _commands(directory: Path, tree: Path, layer: Layer) -> None:
+    """The layer's commands for the host, but for those that would hide a command of the host."""
+    (directory / "bin").mkdir()
+    programs = sorted((tree / "bin").iterdir()) if (tree / "bin").is_dir() else []
+    for program in programs:
+        if program.name not in HOST_COMMANDS and program.is_file() and os.access(program, os.X_OK):
+            place = directory / "bin" / program.name
+            place.write_text(command(program.name, layer.name))
+            place.chmod(0o755)

@@ -1,0 +1,60 @@
+"""Where layers are: which installation a name means, where its layer is made, and which layers there are."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sifmod.config.name import ModuleName
+from sifmod.config.prefix import default_prefix
+from sifmod.errors import ModuleError
+from sifmod.tree.layer import Layer, Layers, all_layers
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import Installation, live, live_modules
+
+
+def layouts(prefix: Path, environ: Mapping[str, str]) -> tuple[Layout, ...]:
+    """The trees whose modules this user can load: that of the prefix, then those of MODULEPATH."""
+    found = [prefix]
+    for directory in map(Path, filter(None, environ.get("MODULEPATH", "").split(":"))):
+        above = directory.parent
+        if directory.name == "modules" and directory.is_absolute() and (above / "software").is_dir():
+            found.append(above)
+    return tuple(Layout(one) for one in dict.fromkeys(found))
+
+
+def known(trees: tuple[Layout, ...]) -> dict[ModuleName, Layout]:
+    """Every module that is installed in one of the trees, with the first that has it."""
+    return {module: tree for tree in reversed(trees) for module, _ in live_modules(tree)}
+
+
+def installed(module: ModuleName, trees: tuple[Layout, ...]) -> Installation:
+    """What is installed as `module`. Raises ModuleError for a receipt that cannot be read."""
+    tree = known(trees)[module]
+    if (found := live(tree, module)) is None:
+        raise ModuleError(f"the receipt of {module} in {tree.prefix} cannot be read", "install it anew with --rebuild")
+    return found
+
+
+def layers_for(installation: Installation, directory: str | None, environ: Mapping[str, str]) -> Layers:
+    """Where a layer is made: in `directory`, in the module's own prefix where that is this user's, else in his own."""
+    prefix = Path(installation.root).parents[4]
+    if directory:
+        return Layers(Path(directory).absolute(), prefix)
+    if prefix.stat().st_uid == os.geteuid():
+        return Layers(prefix / "layers", prefix)
+    own = environ.get("SIFMOD_PREFIX") or str(default_prefix(environ)[0])
+    return Layers(Path(own) / "layers", prefix)
+
+
+def searched(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """The directories in which the modules look for layers, the first one first."""
+    own = [environ["SIFMOD_PREFIX"] + "/layers"] if environ.get("SIFMOD_PREFIX") else []
+    named = [one for one in environ.get("SIFMOD_LAYERS", "").split(":") if one]
+    places = (*named, *own, f"{default_prefix(environ)[0]}/layers", *(f"{tree.prefix}/layers" for tree in trees))
+    return tuple(Path(place) for place in dict.fromkeys(places) if place.startswith("/"))
+
+
+def found_layers(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> Iterator[Layer]:
+    """Every live layer that the modules of these trees may find."""
+    for place in searched(trees, environ):
+        yield from all_layers(place)

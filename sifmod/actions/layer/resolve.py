@@ -1,0 +1,168 @@
+"""What must be added to an image for some requirements: resolved by uv, which is told what the image holds.
+
+uv does not look at what is installed elsewhere (astral-sh/uv#2500), and the image's torch may be on no index. So each
+distribution of the image is a wheel of metadata alone, in a directory for `--find-links`; the protected ones are
+constraints, and the others preferences: an earlier lock, which uv keeps to where it can.
+"""
+
+import json
+import re
+import tomllib
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import Version
+
+from sifmod.actions.layer.image_python import Distribution, ImagePython
+from sifmod.actions.layer.inside import Inside
+from sifmod.actions.layer.wanted import Wanted
+from sifmod.errors import FetchError, OptionError
+from sifmod.image.inspect.python import normalized
+
+LOCK = "pylock.toml"  # PEP 751
+_NO_DIGEST = "0" * 64
+_NEEDS = re.compile(
+    r"(?:all versions of )?(?P<who>[\w.-]+)(?P<version>[<>=!~]\S+)? depends? on"
+    r" (?P<needs>[\w.-]+)(?P<bound>[<>=!~][^\s,]*(?:,[<>=!~][^\s,]*)*)"
+)
+_UNKNOWN = re.compile(r"Because ([\w.-]+) was not found in the (?:package registry|provided package locations)")
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What is added: the lock of it as text, and its versions by normalized name."""
+
+    lock: str
+    added: Mapping[str, str]
+    requirements: tuple[str, ...]  # that it follows from
+
+
+def resolve(python: ImagePython, wanted: Wanted, earlier: str, inside: Inside) -> Resolved:
+    """The distributions to add, in versions that go with the image's own; `earlier` is a lock to keep to, or "".
+
+    Raises OptionError where there are none, with the reason, and FetchError where an index cannot be asked.
+    """
+    work, kept = inside.directory / "work", python.protected
+    _write_stubs(python, work / "held")
+    (work / LOCK).write_text(_preferences(python, earlier))
+    (work / "kept.txt").write_text("".join(f"{key}=={one.version}\n" for key, one in kept.items()))
+    lines = (*wanted.requirements, *(f"-e {path}" for path in wanted.editable))
+    (work / "wanted.in").write_text("".join(f"{line}\n" for line in lines))
+    place = f"{inside.target}/work"
+    words = ("pip", "compile", f"{place}/wanted.in", *wanted.words, "--no-header", "--quiet")
+    words += ("--constraints", f"{place}/kept.txt", "--find-links", f"{place}/held")
+    ended = inside.uv(*words, "--format", LOCK, "--output-file", f"{place}/{LOCK}")
+    if ended.code != 0:
+        raise _explained(ended.lines, kept)
+    return _without(python, (work / LOCK).read_text(), wanted.requirements)
+
+
+def _write_stubs(python: ImagePython, directory: Path) -> None:
+    """A wheel of metadata for each distribution of the image."""
+    directory.mkdir()
+    for key, one in python.distributions.items():
+        stem = f"{key.replace('-', '_')}-{one.version}"
+        metadata = [("Metadata-Version", "2.1"), ("Name", one.name), ("Version", one.version)]
+        metadata += [("Provides-Extra", name) for name in one.extras]
+        metadata += [("Requires-Dist", need) for need in one.requires]
+        with zipfile.ZipFile(directory / f"{stem}-py3-none-any.whl", "w") as wheel:
+            text = "".join(f"{name}: {' '.join(value.split())}\n" for name, value in metadata)
+            wheel.writestr(f"{stem}.dist-info/METADATA", text)
+            wheel.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{stem}.dist-info/RECORD", "")
+
+
+def _preferences(python: ImagePython, earlier: str) -> str:
+    """A lock of what the image holds, and of what an earlier lock names."""
+    versions = {key: one.version for key, one in python.distributions.items()} | versions_of(earlier)
+    blocks = (
+        f'[[packages]]\nname = "{name}"\nversion = "{version}"\n'
+        f'wheels = [{{ url = "https://held.invalid/{name.replace("-", "_")}-{version}-py3-none-any.whl",'
+        f' hashes = {{ sha256 = "{_NO_DIGEST}" }} }}]\n'
+        for name, version in versions.items()
+    )
+    return "\n".join(('lock-version = "1.0"\ncreated-by = "sifmod"\n', *blocks))
+
+
+def versions_of(lock: str) -> dict[str, str]:
+    """The versions that a lock names, by normalized name; those of directories have none and are left out.
+
+    Raises OptionError for a text that is no lock.
+    """
+    try:
+        packages = tomllib.loads(lock).get("packages", [])
+        return {normalized(one["name"]): one["version"] for one in packages if "version" in one}
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise OptionError(f"this is no lock of PEP 751: {error}") from error
+
+
+def pinned(lock: str) -> str:
+    """A lock as requirements with the digests of all files, which pip and uv hold what they find to."""
+    lines = []
+    for one in tomllib.loads(lock).get("packages", []):
+        files = [*one.get("wheels", []), *([one["sdist"]] if "sdist" in one else [])]
+        digests = sorted(f"{kind}:{value}" for file in files for kind, value in file.get("hashes", {}).items())
+        lines.append(" ".join((f"{one['name']}=={one['version']}", *(f"--hash={digest}" for digest in digests))))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _without(python: ImagePython, lock: str, requirements: tuple[str, ...]) -> Resolved:
+    """The lock without what the image holds in the same version, and with what was asked for in its table for tools."""
+    lock = lock.partition("\n[tool.sifmod]\n")[0].rstrip("\n") + "\n"
+    head, *blocks = re.split(r"^(?=\[\[packages\]\])", lock, flags=re.MULTILINE)
+    added: dict[str, str] = {}
+    left = []
+    for block in blocks:
+        (package,) = tomllib.loads(block)["packages"]
+        key, version = normalized(package["name"]), package.get("version", "")
+        held = python.distributions.get(key)
+        if "directory" not in package and not (held and Version(held.version) == Version(version)):
+            added[key] = version
+            left.append(block)
+    told = "".join(f"    {json.dumps(text)},\n" for text in requirements)
+    tail = f"\n[tool.sifmod]\nrequirements = [\n{told}]\n"
+    return Resolved("".join((head, *left)).rstrip("\n") + "\n" + tail, added, requirements)
+
+
+def followed(python: ImagePython, lock: str) -> Resolved:
+    """A lock that was made elsewhere. Raises OptionError where it has another version of what the image keeps."""
+    kept = python.protected
+    for key, version in versions_of(lock).items():
+        if (held := kept.get(key)) and Version(held.version) != Version(version):
+            raise OptionError(
+                f"the lock has {held.name} {version}; the image has {held.name} {held.version}, which stays",
+                "`sifmod add --onto` resolves what was asked for on this image",
+            )
+    told = tomllib.loads(lock).get("tool", {}).get("sifmod", {}).get("requirements", [])
+    pinned = (f"{key}=={version}" for key, version in versions_of(lock).items())
+    return _without(python, lock, tuple(map(str, told)) or tuple(pinned))
+
+
+def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> OptionError | FetchError:
+    text = " ".join(line.strip() for line in lines)
+    for found in _NEEDS.finditer(text):
+        if held := kept.get(normalized(found["needs"])):
+            who = f"{found['who']} {_spoken(found['version'] or '')}".strip()
+            return OptionError(
+                f"{who} needs {found['needs']} {_spoken(found['bound'])}; the image has {held.name} {held.version}",
+                f"leave the version open for the newest one that goes with {held.name} {held.version}, if there is any",
+            )
+    if unknown := _UNKNOWN.search(text):
+        return OptionError(
+            f"there is no package {unknown[1]} where packages are looked for", "is it spelled so on https://pypi.org?"
+        )
+    for key, held in kept.items():
+        if asked := re.search(rf"you require {re.escape(key)}([<>=!~][^\s,]*)", text):
+            return OptionError(
+                f"{held.name}{asked[1]} is asked for; the image has {held.name} {held.version}, which stays"
+            )
+    told = "\n".join(lines[-12:])
+    if "No solution found" in text:
+        return OptionError(f"no versions fit together:\n{told}")
+    return FetchError(f"uv could not resolve this:\n{told}")
+
+
+def _spoken(bound: str) -> str:
+    return bound.removeprefix("==") if bound.startswith("==") else bound

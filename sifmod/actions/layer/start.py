@@ -1,0 +1,50 @@
+"""What a layer starts with: the file by which the image's Python finds it, and its commands on the host."""
+
+from sifmod.module.plan import LAYER_TARGET
+from sifmod.module.quote import shell
+
+_START = '''"""Puts a layer in front of the image's own packages, for the one Python that it was made for."""
+
+import os
+import sys
+
+
+def _layer():
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [place for place in sys.path if place != here]
+    if sys.prefix == {prefix!r} and sys.version_info[:2] == {version!r}:
+        import site
+
+        before = list(sys.path)
+        site.addsitedir(os.path.join(os.path.dirname(here), "lib"))
+        added = [place for place in sys.path if place not in before]
+        packages = [index for index, place in enumerate(before) if place.endswith(("site-packages", "dist-packages"))]
+        first = packages[0] if packages else len(before)
+        sys.path[:] = before[:first] + added + before[first:]
+
+
+_layer()
+del sys.modules["sitecustomize"]
+try:  # the image's own, which this one hides
+    import sitecustomize  # noqa: F401
+except ImportError:
+    sys.modules["sitecustomize"] = type(sys)("sitecustomize")
+'''
+_COMMAND = """#!/bin/sh
+# Runs a command of a layer, in the container of the module that it was made for.
+here=$0
+if [ -L "$here" ]; then here=$(readlink -f "$here"); fi
+SIFMOD_LAYER={layer}
+export SIFMOD_LAYER
+exec "${{here%/*}}/../module/bin/python" {path} "$@"
+"""
+
+
+def start_file(prefix: str, version: tuple[int, ...]) -> str:
+    """The sitecustomize.py of a layer. `.pth` files work in it, as they do not in a directory of PYTHONPATH."""
+    return _START.format(prefix=prefix, version=version)
+
+
+def command(name: str, layer: str) -> str:
+    """The script that starts the layer's command `name` from the host."""
+    return _COMMAND.format(layer=shell(layer), path=shell(f"{LAYER_TARGET}/bin/{name}"))

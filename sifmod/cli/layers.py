@@ -1,0 +1,119 @@
+"""`sifmod layers`, and what the verbs that change one say."""
+
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from sifmod.cli.options import json_option, prefix_option
+
+if TYPE_CHECKING:
+    from sifmod.actions.layer.add import LayerChange
+    from sifmod.cli.outputs.layers import LayerData
+    from sifmod.tree.layer import Layer
+
+
+@click.command("layers")
+@click.argument("module", default="")
+@prefix_option
+@json_option
+def command(module: str, prefix: str | None, as_json: bool) -> None:
+    """List the layers of packages: of which module, how large, what for, and whether its image is still used."""
+    import os
+
+    from sifmod.actions.layer.places import found_layers, known, layouts
+    from sifmod.cli.context import layout_for
+    from sifmod.cli.output import echo, print_json, print_rows
+    from sifmod.system import size_text
+    from sifmod.tree.receipt import live
+
+    trees = layouts(layout_for(prefix).prefix, os.environ)
+    modules = known(trees)
+    rows: list[LayerData] = []
+    for layer in found_layers(trees, os.environ):
+        if not str(layer.module).startswith(module):
+            continue
+        tree = modules.get(layer.module)
+        there = live(tree, layer.module) if tree else None
+        rows.append(layer_data(layer, "stale" if there is None or there.image.sha256 != layer.image else "live"))
+    if as_json:
+        print_json(rows)
+        return
+    print_rows(
+        [
+            (
+                row["module"],
+                row["layer"],
+                size_text(row["size"]),
+                f"{row['file_count']} files",
+                "for an image that is no longer installed"
+                if row["state"] == "stale"
+                else ", ".join(row["requirements"]),
+            )
+            for row in rows
+        ]
+    )
+    if not rows:
+        echo(f"there is no layer{f' of {module}' if module else ''}; `sifmod add MODULE PACKAGE` makes one", err=True)
+
+
+def layer_data(layer: "Layer", state: Literal["live", "stale", "removed"]) -> "LayerData":
+    """A layer as `--json` prints it."""
+    return {
+        "module": str(layer.module),
+        "layer": layer.name,
+        "state": state,
+        "path": layer.root,
+        "sha256": layer.image,
+        "python": layer.version,
+        "requirements": list(layer.requirements),
+        "editable": list(layer.editable),
+        "added": dict(layer.added),
+        "kept": dict(layer.kept),
+        "file_count": layer.files,
+        "size": layer.size,
+        "packed": layer.packed,
+    }
+
+
+def changed(
+    name: str, change: "LayerChange", directory: str | None, prefix: str | None, *, as_json: bool, of: str | None = None
+) -> None:
+    """Change a layer of the module called `name`, and say what came of it; `of`: whose layer it is to be like."""
+    import os
+    from dataclasses import replace
+
+    from sifmod.actions.changing_prefix import changing_prefix
+    from sifmod.actions.layer.add import change_layer, check, like
+    from sifmod.actions.layer.places import found_layers, installed, known, layers_for, layouts
+    from sifmod.actions.reporter import Reporter
+    from sifmod.cli.context import load_facts, resolve, typed
+    from sifmod.cli.output import print_json, say
+    from sifmod.system import size_text
+
+    site = load_facts({"prefix": prefix}).site
+    trees = layouts(site.prefix, os.environ)
+    modules = known(trees)
+    module = resolve(name, modules)
+    installation = installed(module, trees)
+    check(installation, change.name)
+    layers = layers_for(installation, directory, os.environ)
+    if of is not None:
+        there = tuple(found_layers(trees, os.environ))
+        change = like(change, resolve(of, {one.module for one in there} | modules.keys()), there)
+    with changing_prefix(replace(site, prefix=layers.prefix)):
+        layer, became = change_layer(installation, layers, change, site, Reporter(say, command=typed()))
+    if as_json:
+        print_json(layer_data(layer, "removed" if became == "removed" else "live"))
+    elif became == "removed":
+        say(f"layer {layer.name} of {module}: removed; what runs with it keeps it")
+    elif became == "unchanged":
+        say(f"layer {layer.name}: nothing to do, it is as asked for")
+    else:
+        form = f"one file of {size_text(layer.size)}" if layer.packed else f"a directory of {size_text(layer.size)}"
+        say(f"layer {layer.name}: {layer.files} files, {form}; the lock is beside it, in {layer.root}")
+        key = f"_SIFMOD_LAYER_{module.name}"
+        if f"_SIFMOD_GENERATION_{module.name}" in os.environ and key not in os.environ:
+            say(
+                f"the module's commands have it at once; `{site.runtime_kind} exec` has it after another"
+                f" `module load {module}`"
+            )

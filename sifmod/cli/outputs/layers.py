@@ -1,0 +1,28 @@
+"""The layers of packages over a module's image."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from sifmod.cli.outputs.words import ModuleName, Path, Sha256, Size
+
+
+class LayerData(TypedDict):
+    """A layer."""
+
+    module: ModuleName
+    layer: str
+    state: Annotated[
+        Literal["live", "stale", "removed"], Field(description="stale: made for an image that is no longer installed")
+    ]
+    path: Path
+    sha256: Annotated[Sha256, Field(description="of the SIF that it was made for")]
+    python: Annotated[str, Field(description="of the image: 3.11")]
+    requirements: Annotated[list[str], Field(description="as they were asked for")]
+    editable: Annotated[list[str], Field(description="directories of projects")]
+    added: Annotated[dict[str, str], Field(description="distribution: version")]
+    kept: Annotated[dict[str, str], Field(description="distributions of the image that stay as they are")]
+    file_count: int
+    size: Annotated[Size, Field(description="bytes")]
+    packed: Annotated[bool, Field(description="one file; false: a directory")]

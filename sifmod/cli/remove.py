@@ -1,0 +1,32 @@
+"""`sifmod remove`."""
+
+import click
+
+from sifmod.cli.options import json_option, layer_options, prefix_option
+
+
+@click.command("remove")
+@click.argument("module", metavar="MODULE")
+@click.argument("names", nargs=-1, metavar="NAME...")
+@click.option("--all", "everything", is_flag=True, help="The whole layer.")
+@layer_options
+@prefix_option
+@json_option
+def command(
+    module: str,
+    names: tuple[str, ...],
+    everything: bool,
+    layer: str,
+    directory: str | None,
+    prefix: str | None,
+    as_json: bool,
+) -> None:
+    """Take packages out of a module's layer, and what only they needed; what the image holds is there again."""
+    from sifmod.actions.layer.add import LayerChange
+    from sifmod.cli.layers import changed
+    from sifmod.errors import OptionError
+
+    if not names and not everything:
+        raise OptionError("there is nothing to remove", "name packages, or --all for the whole layer")
+    change = LayerChange(layer, remove=names, everything=everything)
+    changed(module, change, directory, prefix, as_json=as_json)

@@ -1,0 +1,205 @@
+"""Layers: the packages that a user has put over a module's image, one file each, switched like a generation.
+
+    <layers>/<Name>/<version>/<layer>/<image>/live → <number>
+    <layers>/<Name>/<version>/<layer>/<image>/<number>/   layer.squashfs, or the directory `tree`; layer.json;
+        pylock.toml, the lock; bin/, the commands of the layer on the host; module, a link to the module's stable path
+
+`<image>` is the beginning of the digest of the SIF that it was made for: a module with another image never takes it.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from sifmod.config.name import ModuleName, is_part
+from sifmod.tree.change import Change
+from sifmod.tree.disk import is_directory, is_refused, move, read, sync_directory, sync_file, write
+from sifmod.tree.layout import Workplace
+from sifmod.tree.lock import Held, lock
+from sifmod.tree.receipt import is_number
+
+DEFAULT = "default"
+IMAGE = "layer.squashfs"
+TREE = "tree"
+LOCK = "pylock.toml"
+LIVE = "live"
+MODULE = "module"
+_RECEIPT = "layer.json"
+_FORMAT = 1
+_KEY = re.compile("[0-9a-f]{16}")
+
+
+def image_key(sha256: str) -> str:
+    """What stands for an image in paths."""
+    return sha256[:16]
+
+
+@dataclass(frozen=True)
+class Layers(Workplace):
+    """The layers in one directory, and the locks of those who change them; `tree`: the prefix of their modules."""
+
+    tree: Path
+
+    def place(self, module: ModuleName, layer: str, key: str) -> Path:
+        """Where the generations of a layer for one image are."""
+        return self.prefix / module.name / module.version / layer / key
+
+    def switch(self, module: ModuleName) -> Path:
+        """The module's stable path; relative where the layers are within its prefix, which can then be moved whole."""
+        inside = self.prefix.is_relative_to(self.tree)
+        above = Path(os.path.relpath(self.tree, self.prefix)) if inside else self.tree
+        return above / "software" / module.name / module.version
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One generation of a layer, as its receipt tells it. Sizes in bytes."""
+
+    module: ModuleName
+    name: str
+    image: str  # SHA-256 of the SIF that it was made for
+    number: int
+    python: str  # its prefix inside
+    version: str  # of Python, as 3.11
+    requirements: tuple[str, ...]  # as they were asked for
+    editable: tuple[str, ...]  # directories of projects on the host
+    sources: tuple[str, ...]  # where packages are looked for beside the index: words for uv
+    added: tuple[tuple[str, str], ...]  # distribution, version
+    kept: tuple[tuple[str, str], ...]  # of the image, which stay as they are
+    packed: bool
+    files: int = 0
+    size: int = 0
+    root: str = ""
+
+    @property
+    def lock(self) -> str:
+        """Its lock of PEP 751, "" where it cannot be read."""
+        with suppress(OSError, UnicodeDecodeError):
+            return read(Path(self.root, LOCK)).decode()
+        return ""
+
+
+def live_layer(layers: Layers, module: ModuleName, name: str, key: str) -> Layer | None:
+    """The layer in use; None where there is none, or none that can be read. Raises OSError of a failing disk."""
+    return _live(layers.place(module, name, key))
+
+
+def _live(place: Path) -> Layer | None:
+    try:
+        number = os.readlink(place / LIVE)  # noqa: PTH115 (a number)
+        if not is_number(number):
+            return None
+        return _layer(place / number, json.loads(read(place / number / _RECEIPT)))
+    except OSError as error:
+        if not is_refused(error):
+            raise
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    return None
+
+
+def _layer(root: Path, fields: dict[str, object]) -> Layer:
+    """Of a receipt, which others may have written: what its place says is taken from there, the rest has its type."""
+    module, name, key = ModuleName(*root.parts[-5:-3]), root.parts[-3], root.parts[-2]
+    image, files, size = fields["image"], fields["files"], fields["size"]
+    if fields["format"] != _FORMAT or not isinstance(image, str) or image_key(image) != key:
+        raise ValueError("the receipt of another layer")
+    if type(files) is not int or type(size) is not int or type(fields["packed"]) is not bool:
+        raise TypeError("no number")
+    pairs = {name: tuple((str(a), str(b)) for a, b in _list(fields[name])) for name in ("added", "kept")}
+    texts = {name: tuple(map(str, _list(fields[name]))) for name in ("requirements", "editable", "sources")}
+    python, version = str(fields["python"]), str(fields["version"])
+    return Layer(
+        module, name, image, int(root.name), python, version,
+        texts["requirements"], texts["editable"], texts["sources"],
+        pairs["added"], pairs["kept"], fields["packed"], files, size, str(root),
+    )  # fmt: skip
+
+
+def _list(value: object) -> list[tuple[object, object]]:
+    if not isinstance(value, list):
+        raise TypeError("no list")
+    return value
+
+
+def all_layers(top: Path) -> Iterator[Layer]:
+    """Every live layer in a directory of layers, sorted by module, name and image."""
+    for name in _parts(top):
+        for version in _parts(top / name):
+            for layer in _parts(top / name / version):
+                for key in _parts(top / name / version / layer):
+                    if _KEY.fullmatch(key) and (found := _live(top / name / version / layer / key)):
+                        yield found
+
+
+def _parts(directory: Path) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(directory) if is_part(name) and is_directory(directory / name))  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+@contextmanager
+def layers_lock(layers: Layers, module: ModuleName, lease: float, on_wait: Callable[[str], None]) -> Iterator[Held]:
+    """Hold the lock of a module's layers; what a dead run has left is removed."""
+    with lock(layers, str(module), lease, on_wait) as held:
+        yield held
+
+
+def next_number(layers: Layers, module: ModuleName, name: str, key: str) -> int:
+    """The number of a new generation."""
+    place = layers.place(module, name, key)
+    return 1 + max((int(one) for one in _parts(place) if is_number(one)), default=0)
+
+
+def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> Layer:
+    """Give a complete directory its place, and switch to it: durable, the old layer or the new one at any time.
+
+    Gives the layer in its place. Raises LockError, InstallError or PermissionsError; the live one is then as before.
+    """
+    place = layers.place(layer.module, layer.name, image_key(layer.image))
+    root = place / str(layer.number)
+    switch = layers.switch(layer.module)
+    fields = asdict(layer) | {"format": _FORMAT}
+    for told_by_place in ("module", "name", "number", "root"):
+        del fields[told_by_place]
+    with held.changing(f"cannot publish the layer {layer.name} of {layer.module}"):
+        text = json.dumps(fields, ensure_ascii=False, indent=1) + "\n"
+        write(directory / _RECEIPT, text.encode(), layers.prefix)
+        (directory / MODULE).symlink_to(
+            switch if switch.is_absolute() else os.path.relpath(layers.prefix / switch, root)
+        )
+        sync_file(directory / (IMAGE if layer.packed else _RECEIPT))
+        sync_directory(directory)
+        held.check()
+        move(directory, root, layers.prefix)
+        change = Change(held, layers.prefix)
+        change.link(place / LIVE, str(layer.number))
+        change.apply()
+    return replace(layer, root=str(root))
+
+
+def withdraw_layer(layers: Layers, layer: Layer, held: Held) -> None:
+    """Take a layer out of use; its generations stay for what still runs, until `gc`."""
+    place = layers.place(layer.module, layer.name, image_key(layer.image))
+    with held.changing(f"cannot remove the layer {layer.name} of {layer.module}"):
+        change = Change(held, layers.prefix)
+        change.remove(place / LIVE)
+        change.apply()
+
+
+def remove_old(layers: Layers, layer: Layer, keep: int, held: Held) -> None:
+    """Remove the generations of a layer but the `keep` newest and the live one. What cannot be removed stays."""
+    place = layers.place(layer.module, layer.name, image_key(layer.image))
+    numbers = sorted((int(one) for one in _parts(place) if is_number(one)), reverse=True)
+    for number in numbers[keep:]:
+        if number != layer.number:
+            gone = held.path("removed")
+            with suppress(OSError):
+                move(place / str(number), gone, layers.prefix)
+                shutil.rmtree(gone)

@@ -1,0 +1,120 @@
+"""What a layer keeps, asks and packs: the parts that need no container."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from sifmod.actions.layer.image_python import image_python
+from sifmod.actions.layer.resolve import followed, pinned, versions_of
+from sifmod.actions.layer.wanted import name_of, read_requirements
+from sifmod.config.site import PROTECTED
+from sifmod.errors import ImageError, OptionError
+from sifmod.image.convert.packed import pack
+
+HELD = json.dumps(
+    [
+        "/opt/bin/python",
+        "/opt",
+        [3, 11, 2],
+        [
+            ["torch", "2.14.0a0+4fdf77b940", False, ["fsspec<2026", "sympy; extra == 'all'"], []],
+            ["Built_On.Torch", "1.0", False, ["torch"], []],
+            ["plain", "1.0", True, ["torch"], []],
+            ["far", "1", False, ["built-on-torch"], []],
+            ["fsspec", "2025.03.0", True, [], ["http"]],
+            ["certifi", "2024.07.04", True, [], []],
+            ["../evil", "1.0", True, [], []],
+            ["odd", "no version", True, [], []],
+        ],
+    ]
+)
+LOCK = """lock-version = "1.0"
+created-by = "uv"
+
+[[packages]]
+name = "certifi"
+version = "2024.7.4"
+
+[[packages]]
+name = "new"
+version = "1.0"
+wheels = [{ url = "https://x/new.whl", hashes = { sha256 = "aa" } }]
+sdist = { url = "https://x/new.tar.gz", hashes = { sha256 = "bb" } }
+"""
+
+
+def test_what_is_built_around_torch_stays() -> None:
+    python = image_python(HELD, PROTECTED)
+    assert (python.short, python.prefix) == ("3.11", "/opt")
+    assert sorted(python.protected) == ["built-on-torch", "far", "torch"]
+    assert sorted(image_python(HELD, ("pl*", "far")).protected) == ["far", "plain"]
+    assert "odd" not in python.distributions
+    assert not any("evil" in name for name in python.distributions)
+
+
+def test_what_the_image_asks_of_what_is_added() -> None:
+    python = image_python(HELD, PROTECTED)
+    assert python.broken_by({"fsspec": "2026.1"}) == ("torch 2.14.0a0+4fdf77b940 of the image needs fsspec<2026",)
+    assert python.broken_by({"fsspec": "2025.9", "sympy": "1"}) == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '["a", "b", [3], []]', '["a", "b", [3, 11, 2], [["x", "1"]]]', "[" * 100_000]
+)
+def test_what_an_image_says_amiss(text: str) -> None:
+    with pytest.raises(ImageError, match="does not say what it holds"):
+        image_python(text, PROTECTED)
+
+
+def test_a_lock_without_what_the_image_holds() -> None:
+    python = image_python(HELD, PROTECTED)
+    resolved = followed(python, LOCK)
+    assert dict(resolved.added) == {"new": "1.0"}
+    assert resolved.requirements == ("certifi==2024.7.4", "new==1.0")
+    assert versions_of(resolved.lock) == {"new": "1.0"}
+    assert followed(python, resolved.lock).lock == resolved.lock
+    assert pinned(resolved.lock) == "new==1.0 --hash=sha256:aa --hash=sha256:bb\n"
+    with pytest.raises(OptionError, match=r"the lock has torch 2.5; the image has torch 2.14.0a0\+4fdf77b940, which"):
+        followed(python, LOCK.replace('"certifi"', '"torch"').replace("2024.7.4", "2.5"))
+    for text in ("no toml", "packages = 1", "packages = [1]", '[[packages]]\nversion = "1"'):
+        with pytest.raises(OptionError, match="no lock of PEP 751"):
+            versions_of(text)
+
+
+def test_files_of_requirements(tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text("c @ https://host/c.whl # why\n")
+    file = tmp_path / "requirements.txt"
+    file.write_text("# these\nA==1 ; python_version > '3'\n\nb[x]>=2 \\\n  --hash=sha256:aa\n-r more.txt\n")
+    assert read_requirements(file) == ("A==1 ; python_version > '3'", "b[x]>=2", "c @ https://host/c.whl")
+    assert [name_of(text) for text in read_requirements(file)] == ["a", "b", "c"]
+    file.write_text("a\n--index-url https://host\n")
+    with pytest.raises(OptionError, match=r"requirements.txt:2: --index-url is not read here"):
+        read_requirements(file)
+    file.write_text(f"-r {file}\n")
+    with pytest.raises(OptionError, match="name each other"):
+        read_requirements(file)
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(OptionError, match=r"there is no file|cannot be read"):
+            read_requirements(path)
+
+
+def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
+    images = []
+    for number, umask in enumerate((0o022, 0o077)):
+        top = tmp_path / str(number)
+        (top / "a" / "b").mkdir(parents=True)
+        for name, text in (("a/b/x", b"x" * 300_000), ("a/y", b""), ("z", b"z")):
+            (top / name).write_bytes(text)
+            (top / name).chmod(0o666 & ~umask)
+            os.utime(top / name, (number, number))
+        (top / "a" / "link").symlink_to("y")
+        (top / "z").chmod(0o700)
+        target = tmp_path / f"{number}.squashfs"
+        assert pack(top, target, "gzip", 1 + number) == (3, target.stat().st_size)
+        images.append(target.read_bytes())
+    assert images[0] == images[1]
+    os.mkfifo(tmp_path / "1" / "fifo")
+    with pytest.raises(ImageError, match="neither a file nor a directory nor a link"):
+        pack(tmp_path / "1", tmp_path / "none", "gzip", 1)

@@ -1,0 +1,210 @@
+"""Packages over an image: `add`, `remove`, `layers`, `sync`, and who sees them. The wheels are local."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run as sifmod
+from support.command import Result, run
+from support.identity import call_as
+from support.images import Images
+from support.layered import NAME, Machine, make_machine, old_or_new
+from support.module_tool import ModuleTool
+from support.runtime import RUNTIME
+from support.user import OrdinaryUser
+from support.wheels import wheel
+
+
+@pytest.fixture
+def machine(shared_tmp: Path, images: Images) -> Machine:
+    return make_machine(shared_tmp, images)
+
+
+def outlook(environment: dict[str, str]) -> dict[str, str]:
+    """What is not the module tool's own."""
+    ours = ("SIF", "_SIFMOD", "SINGULARITY", "APPTAINER", "PATH", "EB", "RUNSCRIPTS", "CONTAINERROOT", "WITH_CONDA")
+    return {name: value for name, value in environment.items() if name.startswith(ours)}
+
+
+def test_what_is_added_is_there_for_everything_that_the_module_starts(
+    machine: Machine, module_tool: ModuleTool
+) -> None:
+    modules = machine.prefix / "modules"
+    wheel(
+        machine.wheels, "pip", "99.0", files={"lonely.pth": "import sys; sys.lonely = True\n"}
+    )  # newer than the image's
+    told = machine.add("demo", "pip==99.0").ok()
+    assert "== 3 packages are added" in told.stderr.replace("the image keeps", "==")
+    assert "pip 99.0 is used in the place of the image's" in told.stderr
+
+    shown = "import demo, helper, pip, sys; print(demo.__version__, helper.__version__, pip.__version__, sys.lonely)"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {shown!r}], check=True)"
+    assert machine.python(shown).ok().stdout == "1.0 2.5 99.0 True\n"
+    assert machine.python(child).ok().stdout == "1.0 2.5 99.0 True\n"
+    says = run((machine.live() / "bin" / "demo-says",), env=machine.env()).ok()
+    assert says.stdout == "demo-says 1.0 /opt/miniconda3/envs/pytorch\n"
+    other = "/usr/bin/python3"  # of the image: not the one that the layer is for
+    start = f"{RUNTIME.path} exec $SIF"
+    loaded = module_tool.run(
+        f"module load Python; demo-says; {start} demo-says; {start} python -c {shown!r};"
+        f' {start} {other} -c \'import importlib.util as u, sys; print(u.find_spec("demo"), sys.path[0] == "")\'',
+        modules,
+        env=machine.env(),
+    )
+    said = "demo-says 1.0 /opt/miniconda3/envs/pytorch\n"
+    assert loaded.stdout == f"{said}{said}1.0 2.5 99.0 True\nNone True\n", loaded.stderr
+    steps = module_tool.session(("true", "module load Python", "module unload Python"), modules, env=machine.env())
+    before, during, after = (dict(step.environment) for step in steps)
+    assert f"{machine.live()}/bin" in during["PATH"].split(":")
+    assert outlook(after) == outlook(before)
+
+    machine.sifmod("remove", NAME, "demo").ok()
+    assert machine.python("import pip; print(pip.__version__)").ok().stdout == "99.0\n"
+    assert "No module named 'helper'" in machine.python("import helper").stderr
+    assert "default of Python/3.11: removed" in machine.sifmod("remove", NAME, "--all").ok().stderr
+    assert machine.python("import pip; print(pip.__version__)").ok().stdout != "99.0\n"
+    assert machine.sifmod("layers").stdout == ""
+
+
+def test_what_does_not_fit_the_image_changes_nothing(machine: Machine, images: Images) -> None:
+    pytorch = Machine(machine.top / "pytorch")
+    pytorch.top.mkdir()
+    pytorch.wheels.mkdir()
+    pytorch.install(images.pytorch_sif)
+    wheel(pytorch.wheels, "torchaudio", "2.5.1", requires=("torch==2.5.1",))
+    wheel(pytorch.wheels, "harmless", requires=("torch", "numpy"))
+    before = pytorch.listing()
+    version = pytorch.python("import importlib.metadata as m; print(m.version('torch'))").ok().stdout.strip()
+    for words, reason in (
+        (("torchaudio==2.5.1",), f"torchaudio needs torch 2.5.1; the image has torch {version}"),
+        (("torch==2.5.1",), f"torch==2.5.1 is asked for; the image has torch {version}, which stays"),
+        (("no-such-package",), "there is no package no-such-package where packages are looked for"),
+        (("not a requirement",), "'not a requirement' is no requirement"),
+    ):
+        failed = pytorch.add(*words)
+        assert failed.code == 2
+        assert f"error: {reason}" in failed.stderr
+        assert pytorch.listing() == before
+    told = pytorch.add("harmless").ok()
+    assert f"the image keeps torch {version}" in told.stderr
+    assert "1 package is added" in told.stderr
+    where = "import harmless, torch; print(torch.__file__)"
+    assert pytorch.python(where).ok().stdout.startswith("/opt/miniconda3/envs/pytorch/")
+
+
+def test_a_lock_gives_the_same_bytes_elsewhere_without_an_index(
+    machine: Machine, shared_tmp: Path, images: Images
+) -> None:
+    machine.add("demo").ok()
+    elsewhere = Machine(shared_tmp / "elsewhere")
+    elsewhere.top.mkdir()
+    shutil.copytree(machine.wheels, elsewhere.wheels)
+    elsewhere.install(images.python_sif)
+    lock = shared_tmp / "pylock.toml"
+    shutil.copyfile(machine.live() / "pylock.toml", lock)
+    words = ("sync", NAME, str(lock), "--no-index", "--find-links", str(elsewhere.wheels))
+    elsewhere.sifmod(*words).ok()
+    first, second = (one.live() / "layer.squashfs" for one in (machine, elsewhere))
+    assert first.read_bytes() == second.read_bytes()
+    assert json.loads(elsewhere.sifmod("layers", "--json").ok().stdout)[0]["requirements"] == ["demo"]
+    assert "nothing to do" in elsewhere.sifmod(*words).ok().stderr
+
+    (elsewhere.wheels / "helper-2.5-py3-none-any.whl").write_bytes(b"another")
+    again = elsewhere.sifmod(*words, "--name", "other", env={"UV_CACHE_DIR": str(shared_tmp / "empty")})
+    assert again.code == 18
+    assert not (elsewhere.prefix / "layers" / NAME / "other").exists()
+
+
+def test_a_project_that_is_being_edited(machine: Machine) -> None:
+    project = machine.top / "home" / "project"
+    (project / "edited").mkdir(parents=True)
+    (project / "edited" / "__init__.py").write_text("VALUE = 1\n")
+    (project / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+        '[project]\nname = "edited"\nversion = "0.1"\n'
+    )
+    (project / "backend.py").write_text(BACKEND)
+    env = {"HOME": str(project.parent)}
+    machine.add("-e", str(project), env=env).ok()
+    code = "import edited; print(edited.VALUE)"
+    assert machine.python(code, env=env).ok().stdout == "1\n"
+    (project / "edited" / "__init__.py").write_text("VALUE = 2\n")
+    assert machine.python(code, env=env).ok().stdout == "2\n"
+
+
+BACKEND = """
+import pathlib, zipfile
+
+METADATA = "Metadata-Version: 2.1\\nName: edited\\nVersion: 0.1\\n"
+WHEEL = "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+
+
+def build_editable(directory, settings=None, metadata=None):
+    name = "edited-0.1-py3-none-any.whl"
+    with zipfile.ZipFile(pathlib.Path(directory, name), "w") as file:
+        file.writestr("edited.pth", str(pathlib.Path.cwd()) + "\\n")
+        file.writestr("edited-0.1.dist-info/METADATA", METADATA)
+        file.writestr("edited-0.1.dist-info/WHEEL", WHEEL)
+        file.writestr("edited-0.1.dist-info/RECORD", "")
+    return name
+
+
+build_wheel = build_editable
+"""
+
+
+def test_a_layer_of_another_image_is_not_used_and_that_is_said(
+    machine: Machine, images: Images, lmod: ModuleTool
+) -> None:
+    machine.add("demo").ok()
+    machine.install(images.pytorch_sif)
+    assert "No module named 'demo'" in machine.python("import demo").stderr
+    (row,) = json.loads(machine.sifmod("layers", "--json").ok().stdout)
+    assert row["state"] == "stale"
+    loaded = lmod.run("module load Python", machine.prefix / "modules", env=machine.env())
+    assert "the layer default was made for another image, and is not used" in loaded.stderr
+    machine.add("--onto", NAME).ok()
+    assert machine.python("import demo; print(demo.__version__)").ok().stdout == "1.0\n"
+
+
+def test_a_module_of_somebody_else_and_a_layer_of_a_project(
+    machine: Machine, ordinary_user: OrdinaryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, project = ordinary_user.home, machine.top / "project"
+    env = {**ordinary_user.environment(), "MODULEPATH": f"{machine.prefix}/modules", "UV_CACHE_DIR": f"{home}/uv"}
+    wheel(machine.wheels, "ours")
+
+    def add(*words: str) -> int:
+        return sifmod(["add", NAME, *words, "--no-index", "--find-links", str(machine.wheels)])
+
+    def add_as_user() -> int:
+        os.environ.clear()
+        os.environ |= env
+        os.chdir(home)
+        return add("demo")
+
+    def python(code: str, more: dict[str, str] | None = None) -> Result:
+        return ordinary_user.run((machine.commands / "python", "-c", code), env={**env, **(more or {})})
+
+    for name, value in machine.env().items():
+        monkeypatch.setenv(name, value)
+    assert add("ours", "--dir", str(project)) == 0  # and all of Python is read that the user may be unable to read
+    assert call_as(ordinary_user.user, add_as_user) == 0
+    assert (home / ".local/share/sifmod/layers" / NAME).is_dir() == (os.geteuid() == 0)  # else the module is the user's
+    shown, others = "import demo; print(demo.__version__)", "import ours; print(ours.__version__)"
+    assert python(shown).ok().stdout == "1.0\n"
+    if os.geteuid() == 0:
+        assert "No module named 'demo'" in machine.python(shown).stderr
+    shared = {"SIFMOD_LAYERS": str(project)}
+    assert python(others, shared).ok().stdout == "1.0\n"
+    project.chmod(0)
+    if os.geteuid() == 0:
+        assert "No module named 'ours'" in python(others, shared).stderr
+
+
+def test_a_killed_change_leaves_the_old_layer_or_the_new_one(machine: Machine) -> None:
+    """Some random instants; tests/fuzz/layer_kills.py takes as many as one likes."""
+    old_or_new(machine, 6, seed=20261122)
