@@ -175,10 +175,11 @@ def test_verify_says_what_to_do_about_a_moved_tree_and_about_a_changed_file(
 
 
 HEADINGS = {
-    "What": "--arch --days --fetch --installed --keys --module-only --name --name-from --now --origins --output --purge"
-    " --rollbacks --sha256 --signature --source --to --variant --version",
-    "Where": "--accelerator --image-dirs --module-syntax --module-tree --output --prefix --robot-paths --runtime"
-    " --site",
+    "What": "--all --arch --days --editable --fetch --installed --keys --module-only --name --name-from --now --onto"
+    " --origins --output --purge --requirement --rollbacks --sha256 --signature --source --to --upgrade --variant"
+    " --version",
+    "Where": "--accelerator --dir --find-links --image-dirs --module-syntax --module-tree --output --prefix"
+    " --robot-paths --runtime --site",
     "Output": "--dry-run --dry-run-short --extended-dry-run --help --json --quiet",
 }
 
@@ -233,7 +234,7 @@ def test_an_output_that_is_full(
         monkeypatch.setattr(sys, "stdout", full)
         assert run(["list", "--json"]) == 1
         said = "error: the output cannot be written: No space left on device\n\n"
-        assert capfd.readouterr().err.startswith(f"{said}hint: what was done is done; `sifmod list` and `sifmod log`")
+        assert capfd.readouterr().err.startswith(f"{said}hint: what was done is done, and `sifmod log` shows it")
         os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())  # what is left in the buffer goes there
     assert not prefix.exists()
 

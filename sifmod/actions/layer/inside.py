@@ -40,7 +40,7 @@ class Inside:
         return self.python("-I", "-c", _EXEC, f"{self.target}/work/uv", *words, "--color", "never", "--no-progress")
 
     def look(self, names: tuple[str, ...]) -> ImagePython:
-        """What the image's Python is and holds; `names`: what of it stays. Raises ImageError where it does not start."""
+        """What the image's Python is and holds; `names`: what of it stays. Raises ImageError where it cannot start."""
         answer = self.directory / "work" / "held.json"
         ended = self.python("-c", PROBE, f"{self.target}/work/{answer.name}")
         if ended.code != 0 or not answer.is_file():
