@@ -46,7 +46,7 @@ class Machine:
         return self.prefix / "software" / NAME / "bin"
 
     def env(self) -> dict[str, str]:
-        names = ("HOME", "SIFMOD_CONFIG_DIR", *RUNTIME.userns)
+        names = ("HOME", "SIFMOD_CONFIG_DIR", "SIFMOD_RUNTIME", *RUNTIME.userns)
         kept = {name: os.environ[name] for name in names if name in os.environ}
         return {
             **kept,

@@ -103,8 +103,8 @@ def _easyconfig(request: Request) -> File:
 
 
 def _image_key(plan: Plan, sha256: str) -> tuple[File, ...]:
-    """By which the module's layers are found: they are made for one image."""
-    return (File("share/image", f"{image_key(sha256)}\n"),) if plan.layers else ()
+    """By which the module's layers are found, since they are made for one image; and the runtime that takes them."""
+    return (File("share/image", f"{image_key(sha256)}\n{plan.runtime.path}\n"),) if plan.layers else ()
 
 
 def _carry_over(stage: Stage, reporter: Reporter) -> None:

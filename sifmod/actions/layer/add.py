@@ -73,7 +73,7 @@ def change_layer(
                 earlier = "" if before is None or change.upgrade else before.lock
                 resolved = resolve(python, wanted, earlier, inside)
             _tell(python, resolved, reporter)
-            program = ask(site.runtime_path)
+            program = ask(_runtime(installation) or site.runtime_path)
             binds = not (program and any(limit.subject == "image bind" for limit in limits(program)))
             kept = tuple((one.name, one.version) for one in python.protected.values())
             layer = Layer(
@@ -108,6 +108,11 @@ def check(installation: Installation, layer: str) -> None:
             f"{installation.module} was installed by an earlier sifmod, whose commands know no layers",
             "`sifmod install --module-only --installed` renders it anew",
         )
+
+
+def _runtime(installation: Installation) -> str:
+    """The path of the runtime that the module's commands start, which need not be that of this user's settings."""
+    return next(iter(Path(installation.root, "share", "image").read_text().splitlines()[1:]), "")
 
 
 def _wanted(before: Layer | None, change: LayerChange) -> Wanted:
