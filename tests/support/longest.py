@@ -11,6 +11,7 @@ LONGEST = (
     "slurm_torchrun",
     "slurm_nodes",
     "documents",
+    "layer",
     "storm",
     "environment_sequences",
     "slurm",
