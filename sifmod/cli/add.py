@@ -48,15 +48,14 @@ def command(
 
     from sifmod.actions.layer.add import LayerChange
     from sifmod.actions.layer.wanted import Wanted, looked_in, read_requirements
+    from sifmod.actions.layer.wanted import directory as directory_of
     from sifmod.cli.layers import changed
     from sifmod.errors import OptionError
 
     asked = (*requirements, *(line for file in files for line in read_requirements(Path(file))))
     if not (asked or editable or onto or upgrade):
         raise OptionError("there is nothing to add", f"name packages: sifmod add {module} transformers")
-    projects = tuple(str(Path(one).absolute()) for one in editable)
-    if missing := [one for one in projects if not Path(one).is_dir()]:
-        raise OptionError(f"--editable: there is no directory {missing[0]}")
+    projects = tuple(directory_of(one, "--editable") for one in editable)
     options = {"--no-index": no_index, "--no-build-isolation": no_build_isolation}
     words = (*(name for name, given in options.items() if given), *looked_in(find_links))
     change = LayerChange(layer, Wanted(asked, projects, words), upgrade=upgrade, unpacked=unpacked)

@@ -7,8 +7,11 @@ import click
 from sifmod.cli.options import json_option, prefix_option
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sifmod.actions.layer.add import LayerChange
     from sifmod.cli.outputs.layers import LayerData
+    from sifmod.config.name import ModuleName
     from sifmod.tree.layer import Layer
 
 
@@ -111,9 +114,25 @@ def changed(
     else:
         form = f"one file of {size_text(layer.size)}" if layer.packed else f"a directory of {size_text(layer.size)}"
         say(f"layer {layer.name}: {layer.files} files, {form}; the lock is beside it, in {layer.root}")
-        key = f"_SIFMOD_LAYER_{module.name}"
-        if f"_SIFMOD_GENERATION_{module.name}" in os.environ and key not in os.environ:
-            say(
-                f"the module's commands have it at once; `{site.runtime_kind} exec` has it after another"
-                f" `module load {module}`"
-            )
+    if not as_json:
+        for told in _shells(module, layer, became, site.runtime_kind):
+            say(told)
+        if directory and became == "made":
+            say(f"who wants it sets SIFMOD_LAYERS={layers.prefix}")
+
+
+def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> "Iterator[str]":
+    """What this shell, which has loaded the module, has to do; nothing for one that has not."""
+    import os
+
+    from sifmod.module.render import state_key
+
+    key = state_key(module)
+    bound = f"_SIFMOD_LAYER_{key}" in os.environ
+    names = ("SINGULARITY_BINDPATH", "APPTAINER_BINDPATH")
+    packed = any(f"{layer.name}/" in text and "/layer.squashfs:" in text for text in map(os.environ.get, names) if text)
+    if f"_SIFMOD_GENERATION_{key}" in os.environ and became != "unchanged":
+        if not bound and became == "made":
+            yield f"the module's commands have it at once, `{runtime} exec` after another `module load {module}`"
+        elif bound and (became == "removed" or packed != layer.packed):
+            yield f"`{runtime} exec` needs another `module load {module}`; the module's commands do not"

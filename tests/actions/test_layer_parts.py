@@ -78,7 +78,21 @@ def test_a_lock_without_what_the_image_holds() -> None:
     assert pinned(resolved.lock) == "new==1.0 --hash=sha256:aa --hash=sha256:bb\n"
     with pytest.raises(OptionError, match=r"the lock has torch 2.5; the image has torch 2.14.0a0\+4fdf77b940, which"):
         followed(python, LOCK.replace('"certifi"', '"torch"').replace("2024.7.4", "2.5"))
-    for text in ("no toml", "packages = 1", "packages = [1]", '[[packages]]\nversion = "1"'):
+    archive = LOCK.replace("sdist", "archive").replace('version = "1.0"\n', "")
+    assert pinned(archive.partition("[[packages]]")[2].partition("\n\n")[2]) == (
+        "new @ https://x/new.tar.gz --hash=sha256:aa --hash=sha256:bb\n"
+    )
+    inline = 'packages = [{name = "new", version = "1.0"}]'
+    for text, reason in ((inline, "one after the other"), ("", "names no packages"), ("packages = []", "no packages")):
+        with pytest.raises(OptionError, match=reason):
+            followed(python, text)
+    for text in (
+        "no toml",
+        "packages = 1",
+        "packages = [1]",
+        '[[packages]]\nname = "a"\nversion = "?"',
+        '[[packages]]\nversion = "1"',
+    ):
         with pytest.raises(OptionError, match="no lock of PEP 751"):
             versions_of(text)
 
@@ -86,11 +100,14 @@ def test_a_lock_without_what_the_image_holds() -> None:
 def test_files_of_requirements(tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text("c @ https://host/c.whl # why\n")
     file = tmp_path / "requirements.txt"
-    file.write_text("# these\nA==1 ; python_version > '3'\n\nb[x]>=2 \\\n  --hash=sha256:aa\n-r more.txt\n")
-    assert read_requirements(file) == ("A==1 ; python_version > '3'", "b[x]>=2", "c @ https://host/c.whl")
+    file.write_text("# these\nA==1 ; python_version > '3'\n\nb[x] \\\n  >=2\t# why\n-r more.txt\n")
+    assert read_requirements(file) == ("A==1 ; python_version > '3'", "b[x]    >=2", "c @ https://host/c.whl")
     assert [name_of(text) for text in read_requirements(file)] == ["a", "b", "c"]
     file.write_text("a\n--index-url https://host\n")
     with pytest.raises(OptionError, match=r"requirements.txt:2: --index-url is not read here"):
+        read_requirements(file)
+    file.write_text("a==1 --hash=sha256:aa\n")
+    with pytest.raises(OptionError, match=r"requirements.txt:1: digests are not read here"):
         read_requirements(file)
     file.write_text(f"-r {file}\n")
     with pytest.raises(OptionError, match="name each other"):

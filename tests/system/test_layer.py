@@ -61,12 +61,14 @@ def test_what_is_added_is_there_for_everything_that_the_module_starts(
     assert f"{machine.live()}/bin" in during["PATH"].split(":")
     assert outlook(after) == outlook(before)
 
-    machine.sifmod("remove", NAME, "demo").ok()
+    machine.sifmod("remove", NAME, "demo", "--no-index").ok()
     assert machine.python("import pip; print(pip.__version__)").ok().stdout == "99.0\n"
     assert "No module named 'helper'" in machine.python("import helper").stderr
     assert "default of Python/3.11: removed" in machine.sifmod("remove", NAME, "--all").ok().stderr
     assert machine.python("import pip; print(pip.__version__)").ok().stdout != "99.0\n"
     assert machine.sifmod("layers").stdout == ""
+    unloaded = module_tool.run("module load Python", modules, env=machine.env())
+    assert "another image" not in unloaded.stderr
 
 
 def test_what_does_not_fit_the_image_changes_nothing(machine: Machine, images: Images) -> None:

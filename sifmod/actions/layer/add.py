@@ -9,7 +9,7 @@ from sifmod.actions.layer.image_python import ImagePython
 from sifmod.actions.layer.inside import inside_of
 from sifmod.actions.layer.make import make
 from sifmod.actions.layer.resolve import Resolved, followed, resolve
-from sifmod.actions.layer.wanted import Wanted, name_of
+from sifmod.actions.layer.wanted import Wanted, looked_in, name_of
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName, is_part
 from sifmod.config.site import Site
@@ -59,7 +59,7 @@ def change_layer(
     with layers_lock(layers, module, site.lock_lease, reporter.waiting(f"the layers of {module}")) as held:
         before = live_layer(layers, module, change.name, key)
         wanted = _wanted(before, change)
-        if not (wanted.requirements or wanted.editable or change.lock):
+        if not (wanted.requirements or wanted.editable or change.lock is not None):
             if before is None:
                 raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layers` lists those that there are")
             withdraw_layer(layers, before, held)
@@ -67,7 +67,8 @@ def change_layer(
         with held.changing(f"cannot make the layer {change.name} of {module}"):
             inside = inside_of(installation, held.path("layer"), wanted)
             python = inside.look(site.protected)
-            if change.lock:
+            inside.check_seen(wanted.editable)
+            if change.lock is not None:
                 resolved = followed(python, change.lock)
             else:
                 earlier = "" if before is None or change.upgrade else before.lock
@@ -78,7 +79,7 @@ def change_layer(
             kept = tuple((one.name, one.version) for one in python.protected.values())
             layer = Layer(
                 module, change.name, installation.image.sha256, next_number(layers, module, change.name, key),
-                python.prefix, python.short, resolved.requirements, wanted.editable, wanted.words,
+                python.prefix, python.short, resolved.requirements, wanted.editable, tuple(looked_in(wanted.places)),
                 tuple(sorted(resolved.added.items())), kept, packed=binds and not (change.unpacked or wanted.editable),
             )  # fmt: skip
             if before and (before.lock, before.editable, before.packed) == (
@@ -120,7 +121,7 @@ def _wanted(before: Layer | None, change: LayerChange) -> Wanted:
 
     Raises OptionError for a name to remove that was not added.
     """
-    if change.everything or change.lock:
+    if change.everything or change.lock is not None:
         return change.add
     requirements = before.requirements if before else ()
     projects = before.editable if before else ()
@@ -133,8 +134,8 @@ def _wanted(before: Layer | None, change: LayerChange) -> Wanted:
     projects = tuple(path for path in projects if Path(path).name not in change.remove)
     return replace(
         change.add,
-        words=tuple(dict.fromkeys((*(before.sources if before else ()), *change.add.words))),
-        requirements=(*(text for text in requirements if name_of(text) not in gone), *change.add.requirements),
+        words=_with_places(before, change.add.words),
+        requirements=_sorted((*(text for text in requirements if name_of(text) not in gone), *change.add.requirements)),
         editable=tuple(dict.fromkeys((*projects, *change.add.editable))),
     )
 
@@ -151,7 +152,20 @@ def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> Lay
     added = {name_of(text) for text in change.add.requirements}
     requirements = (*(text for text in model.requirements if name_of(text) not in added), *change.add.requirements)
     projects = tuple(dict.fromkeys((*model.editable, *change.add.editable)))
-    return replace(change, add=replace(change.add, requirements=requirements, editable=projects))
+    words = _with_places(model, change.add.words)
+    return replace(change, add=Wanted(_sorted(requirements), projects, words))
+
+
+def _sorted(requirements: Iterable[str]) -> tuple[str, ...]:
+    """In one order, so that the same requirements make the same lock."""
+    return tuple(sorted(dict.fromkeys(requirements), key=name_of))
+
+
+def _with_places(layer: Layer | None, words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words for uv, and the places of the layer as far as they are still there."""
+    places = Wanted(words=layer.sources).places if layer else ()
+    there = (place for place in places if "://" in place or Path(place).is_dir())
+    return tuple(dict.fromkeys((*words, *looked_in(there))))
 
 
 def _tell(python: ImagePython, resolved: Resolved, reporter: Reporter) -> None:

@@ -3,12 +3,12 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.actions.layer.image_python import PROBE, ImagePython, image_python
 from sifmod.actions.layer.wanted import Wanted
-from sifmod.errors import ImageError
+from sifmod.errors import ImageError, OptionError
 from sifmod.image.child import Ended, run_child
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.tree.receipt import Installation
@@ -46,6 +46,15 @@ class Inside:
         if ended.code != 0 or not answer.is_file():
             raise ImageError(f"the Python of the image cannot be started: {' '.join(ended.lines[-3:])}")
         return image_python(answer.read_text(), names)
+
+    def check_seen(self, projects: tuple[str, ...]) -> None:
+        """Raise OptionError for a directory that is there inside only because it is bound now."""
+        code = "import os, sys; sys.exit(not all(map(os.path.isdir, sys.argv[1:])))"
+        if projects and replace(self, visible=()).python("-c", code, *projects).code != 0:
+            raise OptionError(
+                f"{' or '.join(projects)} is not there in the container",
+                "keep projects below your home directory, or bind their place: `binds` in the easyconfig or the site",
+            )
 
     def _environment(self) -> Mapping[str, str]:
         from uv import find_uv_bin

@@ -1,23 +1,25 @@
 """What must be added to an image for some requirements: resolved by uv, which is told what the image holds.
 
-uv does not look at what is installed elsewhere (astral-sh/uv#2500), and the image's torch may be on no index. So each
-distribution of the image is a wheel of metadata alone, in a directory for `--find-links`; the protected ones are
-constraints, and the others preferences: an earlier lock, which uv keeps to where it can.
+uv does not look at what is installed elsewhere (astral-sh/uv#2500), and the image's torch may be on no index. So the
+protected distributions, and those in a version of the image's own, are wheels of metadata alone, in a directory for
+`--find-links`. The protected ones are constraints, all others preferences: an earlier lock, which uv keeps to where it
+can. The rest comes from an index, because uv builds with what is in that directory too: a setuptools that is metadata
+alone would break each build. Without an index it is all of them.
 """
 
 import json
 import re
 import tomllib
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from sifmod.actions.layer.image_python import Distribution, ImagePython
 from sifmod.actions.layer.inside import Inside
-from sifmod.actions.layer.wanted import Wanted
+from sifmod.actions.layer.wanted import Wanted, name_of
 from sifmod.errors import FetchError, OptionError
 from sifmod.image.inspect.python import normalized
 
@@ -45,7 +47,9 @@ def resolve(python: ImagePython, wanted: Wanted, earlier: str, inside: Inside) -
     Raises OptionError where there are none, with the reason, and FetchError where an index cannot be asked.
     """
     work, kept = inside.directory / "work", python.protected
-    _write_stubs(python, work / "held")
+    held = python.distributions.values()
+    alone = "--no-index" in wanted.words
+    _write_stubs([one for one in held if alone or one.key in kept or "+" in one.version], work / "held")
     (work / LOCK).write_text(_preferences(python, earlier))
     (work / "kept.txt").write_text("".join(f"{key}=={one.version}\n" for key, one in kept.items()))
     lines = (*wanted.requirements, *(f"-e {path}" for path in wanted.editable))
@@ -59,11 +63,11 @@ def resolve(python: ImagePython, wanted: Wanted, earlier: str, inside: Inside) -
     return _without(python, (work / LOCK).read_text(), wanted.requirements)
 
 
-def _write_stubs(python: ImagePython, directory: Path) -> None:
-    """A wheel of metadata for each distribution of the image."""
+def _write_stubs(distributions: Iterable[Distribution], directory: Path) -> None:
+    """A wheel of metadata for each of these."""
     directory.mkdir()
-    for key, one in python.distributions.items():
-        stem = f"{key.replace('-', '_')}-{one.version}"
+    for one in distributions:
+        stem = f"{one.key.replace('-', '_')}-{one.version}"
         metadata = [("Metadata-Version", "2.1"), ("Name", one.name), ("Version", one.version)]
         metadata += [("Provides-Extra", name) for name in one.extras]
         metadata += [("Requires-Dist", need) for need in one.requires]
@@ -93,8 +97,8 @@ def versions_of(lock: str) -> dict[str, str]:
     """
     try:
         packages = tomllib.loads(lock).get("packages", [])
-        return {normalized(one["name"]): one["version"] for one in packages if "version" in one}
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
+        return {normalized(one["name"]): str(Version(one["version"])) for one in packages if "version" in one}
+    except (tomllib.TOMLDecodeError, InvalidVersion, KeyError, TypeError, AttributeError) as error:
         raise OptionError(f"this is no lock of PEP 751: {error}") from error
 
 
@@ -102,9 +106,10 @@ def pinned(lock: str) -> str:
     """A lock as requirements with the digests of all files, which pip and uv hold what they find to."""
     lines = []
     for one in tomllib.loads(lock).get("packages", []):
-        files = [*one.get("wheels", []), *([one["sdist"]] if "sdist" in one else [])]
+        files = [*one.get("wheels", []), *(one[kind] for kind in ("sdist", "archive") if kind in one)]
         digests = sorted(f"{kind}:{value}" for file in files for kind, value in file.get("hashes", {}).items())
-        lines.append(" ".join((f"{one['name']}=={one['version']}", *(f"--hash={digest}" for digest in digests))))
+        what = f"{one['name']} @ {one['archive']['url']}" if "archive" in one else f"{one['name']}=={one['version']}"
+        lines.append(" ".join((what, *(f"--hash={digest}" for digest in digests))))
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -112,14 +117,15 @@ def _without(python: ImagePython, lock: str, requirements: tuple[str, ...]) -> R
     """The lock without what the image holds in the same version, and with what was asked for in its table for tools."""
     lock = lock.partition("\n[tool.sifmod]\n")[0].rstrip("\n") + "\n"
     head, *blocks = re.split(r"^(?=\[\[packages\]\])", lock, flags=re.MULTILINE)
-    added: dict[str, str] = {}
-    left = []
+    versions, added, left = versions_of(lock), dict[str, str](), []
+    if len(blocks) != len(tomllib.loads(lock).get("packages", [])):
+        raise OptionError("the lock does not have its packages as [[packages]], one after the other, as uv writes them")
     for block in blocks:
         (package,) = tomllib.loads(block)["packages"]
-        key, version = normalized(package["name"]), package.get("version", "")
+        key = normalized(package["name"])
         held = python.distributions.get(key)
-        if "directory" not in package and not (held and Version(held.version) == Version(version)):
-            added[key] = version
+        if "directory" not in package and not (held and key in versions and _same(held.version, versions[key])):
+            added[key] = versions.get(key, "")
             left.append(block)
     told = "".join(f"    {json.dumps(text)},\n" for text in requirements)
     tail = f"\n[tool.sifmod]\nrequirements = [\n{told}]\n"
@@ -129,15 +135,23 @@ def _without(python: ImagePython, lock: str, requirements: tuple[str, ...]) -> R
 def followed(python: ImagePython, lock: str) -> Resolved:
     """A lock that was made elsewhere. Raises OptionError where it has another version of what the image keeps."""
     kept = python.protected
-    for key, version in versions_of(lock).items():
-        if (held := kept.get(key)) and Version(held.version) != Version(version):
+    if not (versions := versions_of(lock)) or "\ndirectory = " in lock:
+        raise OptionError("the lock names no packages, or one by its directory", "`sifmod add -e` adds a directory")
+    for key, version in versions.items():
+        if (held := kept.get(key)) and not _same(held.version, version):
             raise OptionError(
                 f"the lock has {held.name} {version}; the image has {held.name} {held.version}, which stays",
                 "`sifmod add --onto` resolves what was asked for on this image",
             )
-    told = tomllib.loads(lock).get("tool", {}).get("sifmod", {}).get("requirements", [])
-    pinned = (f"{key}=={version}" for key, version in versions_of(lock).items())
-    return _without(python, lock, tuple(map(str, told)) or tuple(pinned))
+    try:
+        told = [name_of(text) and text for text in tomllib.loads(lock)["tool"]["sifmod"]["requirements"]]
+    except (KeyError, TypeError):
+        told = [f"{key}=={version}" for key, version in versions.items()]
+    return _without(python, lock, tuple(told))
+
+
+def _same(one: str, other: str) -> bool:
+    return Version(one) == Version(other)
 
 
 def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> OptionError | FetchError:

@@ -34,9 +34,9 @@ _COMMAND = """#!/bin/sh
 # Runs a command of a layer, in the container of the module that it was made for.
 here=$0
 if [ -L "$here" ]; then here=$(readlink -f "$here"); fi
-SIFMOD_LAYER={layer}
-export SIFMOD_LAYER
-exec "${{here%/*}}/../module/bin/python" {path} "$@"
+export SIFMOD_LAYER={layer} SIFMOD_LAYERS="${{here%/*}}/../../../../../..${{SIFMOD_LAYERS:+:$SIFMOD_LAYERS}}"
+# it need not be Python's
+exec "${{here%/*}}/../module/bin/python" -ISc 'import os, sys; os.execv(sys.argv[1], sys.argv[1:])' {path} "$@"
 """
 
 

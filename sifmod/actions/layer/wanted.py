@@ -1,5 +1,6 @@
 """What is wanted of a layer: requirements and locks, as people write them."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,17 @@ class Wanted:
 def looked_in(places: Iterable[str]) -> Iterator[str]:
     """The words for directories and pages to look in, as they were typed."""
     for place in places:
-        yield f"{FIND_LINKS}{place if '://' in place else Path(place).absolute()}"
+        yield f"{FIND_LINKS}{place if '://' in place else directory(place, '--find-links')}"
+
+
+def directory(text: str, option: str) -> str:
+    """The absolute path of a directory that is there, and can be bound. Raises OptionError."""
+    path = Path(text).absolute()
+    if not path.is_dir():
+        raise OptionError(f"{option}: there is no directory {path}")
+    if set(str(path)) & set(",:"):
+        raise OptionError(f"{option}: {path} holds a comma or a colon, which bind paths cannot express")
+    return str(path)
 
 
 def name_of(requirement: str) -> str:
@@ -57,7 +68,7 @@ def _take(path: Path, found: list[str], depth: int) -> None:
     if depth > 10:
         raise OptionError(f"{path}: files of requirements name each other")
     for number, line in enumerate(_read(path).replace("\\\n", " ").splitlines(), 1):
-        text = line.partition(" #")[0].strip()
+        text = re.split(r"\s#", line)[0].strip()
         if not text or text.startswith("#"):
             continue
         option, _, rest = text.partition(" ")
@@ -65,10 +76,15 @@ def _take(path: Path, found: list[str], depth: int) -> None:
             _take(path.parent / rest.strip(), found, depth + 1)
         elif option.startswith("-"):
             raise OptionError(
-                f"{path}:{number}: {option} is not read here", "give it to `sifmod add` itself, if it has it"
+                f"{path}:{number}: {option} is not read here",
+                "uv's own settings (uv.toml, UV_…) say where to look",
             )
         else:
-            found.append(text.partition(" --hash")[0].strip())
+            if "--hash" in text:
+                raise OptionError(
+                    f"{path}:{number}: digests are not read here", "`sifmod sync` takes a lock, which has them"
+                )
+            found.append(text)
 
 
 def read_lock(path: Path) -> str:
@@ -80,7 +96,7 @@ def _read(path: Path) -> str:
     try:
         if path.stat().st_size > _LARGEST:
             raise OptionError(f"{path} has more than {_LARGEST} bytes")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise OptionError(f"there is no file {path}") from error
     except (OSError, UnicodeDecodeError) as error:

@@ -172,7 +172,7 @@ sifmod_find_layer() {
           sifmod_layer=$sifmod_place/$sifmod_key/live
           break
         fi
-        if [ -z "$sifmod_other" ] && [ -d "$sifmod_place" ]; then sifmod_other=$sifmod_place; fi
+        if [ -d "$sifmod_place" ]; then sifmod_find_other "$sifmod_place"; fi
         ;;
     esac
   done
@@ -185,6 +185,18 @@ sifmod_find_layer() {
     printf '%s: the layer %s was made for another image, and is not used; `sifmod add --onto` makes it for this one\n' \
       "$sifmod_module" "$sifmod_name" >&2
   fi
+}
+
+{% endif %}
+{% if layers %}
+# sifmod_find_other PLACE: whether there is a layer for another image, in sifmod_other.
+sifmod_find_other() {
+  set +f
+  unset IFS
+  for sifmod_live in "$1"/*/live/pylock.toml; do
+    if [ -e "$sifmod_live" ]; then sifmod_other=$1; fi
+  done
+  set -f
 }
 
 {% endif %}

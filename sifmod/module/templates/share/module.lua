@@ -61,7 +61,12 @@ local function find_layer(module)
       local place = join(directory, module.layers, name)
       local live = join(place, key or "", "live")
       if not place:find(",") and lfs.attributes(live .. "/pylock.toml", "mode") then return live, false end
-      other = other or lfs.attributes(place, "mode") == "directory"
+      local readable, images, state = pcall(lfs.dir, place) -- which fails where there is no such directory
+      while readable do
+         local image = images(state)
+         if not image then break end
+         other = other or lfs.attributes(join(place, image, "live/pylock.toml"), "mode") ~= nil
+      end
    end
    return nil, other
 end

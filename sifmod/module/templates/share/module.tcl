@@ -68,7 +68,7 @@ proc sifmod_find_layer {module} {
         set place $directory/[dict get $module layers]/$name
         if {[string first , $place] >= 0} {continue}
         if {[file exists $place/$key/live/pylock.toml]} {return $place/$key/live}
-        if {[file isdirectory $place]} {set other $place}
+        if {[llength [glob -nocomplain -directory $place */live/pylock.toml]]} {set other $place}
     }
     if {$other ne {} && [module-info mode load]} {
         puts stderr "[module-info name]: the layer $name was made for another image, and is not used;\
