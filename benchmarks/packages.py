@@ -57,13 +57,15 @@ def added(machine: Machine, packages: list[str], pairs: int) -> None:
     python = ("--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28")
     bare = (find_uv_bin(), "pip", "install", "--quiet", "--target", str(target), *python, *packages)
 
+    certificates = {name: os.environ[name] for name in ("SSL_CERT_FILE",) if name in os.environ}
+
     def install() -> None:
         shutil.rmtree(target, ignore_errors=True)
-        subprocess.run(bare, env=machine.env(), check=True)
+        subprocess.run(bare, env={**os.environ, "UV_CACHE_DIR": str(machine.top / "uv")}, check=True)
 
     def add() -> None:
         shutil.rmtree(machine.prefix / "layers", ignore_errors=True)
-        machine.sifmod("add", NAME, *packages).ok()
+        machine.sifmod("add", NAME, *packages, env=certificates).ok()
 
     install()
     add()
@@ -72,6 +74,7 @@ def added(machine: Machine, packages: list[str], pairs: int) -> None:
 
 def started(machine: Machine, pairs: int) -> None:
     """The start of Python with a layer and without."""
+    shutil.rmtree(machine.prefix / "layers", ignore_errors=True)
     wheel(machine.wheels, "small")
     machine.add("small").ok()
 
