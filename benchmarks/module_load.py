@@ -26,7 +26,7 @@ description: a module
 image: {{filename: bench.sif, sources: ['{image}']}}
 binds: [/usr, /etc, {{source: /nowhere, optional: true}}]
 env: {{NCCL_DEBUG: WARN}}
-wrappers: [sh]
+wrappers: [sh, python]
 """
 OURS = ("SIF", "RUNSCRIPTS", "SINGULARITY", "APPTAINER", "WITH_CONDA", "CONTAINERROOT", "EBROOT", "EBVERSION")
 
@@ -51,7 +51,14 @@ def main() -> None:
         shutil.copyfile(small_image(), root / "bench.sif")
         easyconfig = root / "Bench-1.yaml"
         easyconfig.write_text(EASYCONFIG.format(image=root / "bench.sif"))
-        install = [str(Path(sys.executable).with_name("sifmod")), "install", "-q", "--module-syntax", "both"]
+        install = [
+            str(Path(sys.executable).with_name("sifmod")),
+            "install",
+            "--skip-sanity-check",
+            "-q",
+            "--module-syntax",
+            "both",
+        ]
         clean = {"HOME": folder, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "SIFMOD_PREFIX": str(root / "tree")}
         subprocess.run([*install, "--skip-sanity-check", str(easyconfig)], env={**os.environ, **clean}, check=True)
         environment = {**clean, "MODULEPATH": f"{root / 'tree' / 'modules'}:{root / 'hand'}"}

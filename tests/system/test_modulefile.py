@@ -287,7 +287,8 @@ def test_generated_lua_is_clean(prefix: str) -> None:
     made = publish(plan(prefix=prefix, conflict=("a",), family="b", user_software=True, **more))
     files = [*made.root.rglob("*.lua"), *made.modules.rglob("*.lua")]
     assert len(files) == 4
-    known = "mode setenv unsetenv prepend_path append_path help whatis extensions conflict family LmodError LmodMessage LmodVersion"
+    known = "mode setenv unsetenv prepend_path append_path help whatis extensions conflict family "
+    known += "LmodError LmodMessage LmodVersion"
     known += " depends_on"
     run(("luac5.3", "-p", *files), cwd=prefix).ok()
     globals_ = (
