@@ -133,6 +133,7 @@ def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> 
     packed = any(f"{layer.name}/" in text and "/layer.squashfs:" in text for text in map(os.environ.get, names) if text)
     if f"_SIFMOD_GENERATION_{key}" in os.environ and became != "unchanged":
         if not bound and became == "made":
-            yield f"the module's commands have it at once, `{runtime} exec` after another `module load {module}`"
+            yield "the module's commands have it at once"
+            yield f"`{runtime} exec` and new commands need another `module load {module}`"
         elif bound and (became == "removed" or packed != layer.packed):
             yield f"`{runtime} exec` needs another `module load {module}`; the module's commands do not"
