@@ -2,7 +2,7 @@
 
 import click
 
-from sifmod.cli.options import json_option, layer_options, prefix_option
+from sifmod.cli.options import json_option, layer_options, places_options, prefix_option
 
 
 @click.command("add")
@@ -17,8 +17,7 @@ from sifmod.cli.options import json_option, layer_options, prefix_option
 @click.option("--onto", metavar="MODULE", help="Make the layer of MODULE anew for this module or its new image.")
 @click.option("--upgrade", is_flag=True, help="Take newer versions of all that the layer holds.")
 @click.option("--unpacked", is_flag=True, help="Keep a directory, which can be edited, and not one file.")
-@click.option("--find-links", multiple=True, metavar="PLACE", help="Look for wheels in this directory or page too.")
-@click.option("--no-index", is_flag=True, help="Ask no index: only the places of --find-links.")
+@places_options
 @click.option("--no-build-isolation", is_flag=True, help="Compile with what the image and the layer hold (flash-attn).")
 @layer_options
 @prefix_option
@@ -47,7 +46,7 @@ def command(
     from pathlib import Path
 
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.actions.layer.wanted import Wanted, looked_in, read_requirements
+    from sifmod.actions.layer.wanted import Wanted, read_requirements, words_of
     from sifmod.actions.layer.wanted import directory as directory_of
     from sifmod.cli.layers import changed
     from sifmod.errors import OptionError
@@ -56,7 +55,6 @@ def command(
     if not (asked or editable or onto or upgrade):
         raise OptionError("there is nothing to add", f"name packages: sifmod add {module} transformers")
     projects = tuple(directory_of(one, "--editable") for one in editable)
-    options = {"--no-index": no_index, "--no-build-isolation": no_build_isolation}
-    words = (*(name for name, given in options.items() if given), *looked_in(find_links))
+    words = words_of(find_links, no_index=no_index, no_build_isolation=no_build_isolation)
     change = LayerChange(layer, Wanted(asked, projects, words), upgrade=upgrade, unpacked=unpacked)
     changed(onto or module, change, directory, prefix, as_json=as_json, of=module if onto else None)

@@ -76,6 +76,18 @@ def yes_option(function: Decorated) -> Decorated:
     return click.option("-y", "--yes", is_flag=True, help=text)(function)
 
 
+def places_options(function: Decorated) -> Decorated:
+    """Where packages are looked for."""
+    for option in (
+        click.option("--no-index", is_flag=True, help="Ask no index: only the places of --find-links."),
+        click.option(
+            "--find-links", multiple=True, metavar="PLACE", help="Look for wheels in this directory or page too."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
 def layer_options(function: Decorated) -> Decorated:
     """Which layer of a module: its name, and where it is made."""
     for option in (

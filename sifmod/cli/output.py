@@ -47,7 +47,7 @@ def echo(text: object, *, nl: bool = True, err: bool = False) -> None:
 def write(text: str, *, nl: bool = True, err: bool = False, color: bool | None = None) -> None:
     """Write as it is. What cannot be written stops nothing that a verb does.
 
-    Of standard output `lost_output` tells it at the end, and what comes then goes nowhere.
+    What comes after a failed write is dropped. `lost_output` tells at the end that standard output failed.
     """
     with ExitStack() as stack:
         for line in _below:
@@ -55,8 +55,8 @@ def write(text: str, *, nl: bool = True, err: bool = False, color: bool | None =
         try:
             click.echo(text, nl=nl, err=err, color=color)
         except OSError as error:
-            with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 (pathlib would be imported for it)
-                os.dup2(nowhere.fileno(), (sys.stderr if err else sys.stdout).fileno())
+            with open(os.devnull, "wb") as null:  # noqa: PTH123 (pathlib would be imported for it)
+                os.dup2(null.fileno(), (sys.stderr if err else sys.stdout).fileno())
             if not err:
                 _lost.append(error)
 

@@ -2,15 +2,14 @@
 
 import click
 
-from sifmod.cli.options import json_option, layer_options, prefix_option
+from sifmod.cli.options import json_option, layer_options, places_options, prefix_option
 
 
 @click.command("remove")
 @click.argument("module", metavar="MODULE")
 @click.argument("names", nargs=-1, metavar="NAME...")
 @click.option("--all", "everything", is_flag=True, help="The whole layer.")
-@click.option("--find-links", multiple=True, metavar="PLACE", help="Look for wheels in this directory or page too.")
-@click.option("--no-index", is_flag=True, help="Ask no index: only the places of --find-links.")
+@places_options
 @layer_options
 @prefix_option
 @json_option
@@ -27,12 +26,12 @@ def command(
 ) -> None:
     """Take packages out of a module's layer, and what only they needed; what the image holds is there again."""
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.actions.layer.wanted import Wanted, looked_in
+    from sifmod.actions.layer.wanted import Wanted, words_of
     from sifmod.cli.layers import changed
     from sifmod.errors import OptionError
 
     if not names and not everything:
         raise OptionError("there is nothing to remove", "name packages, or --all for the whole layer")
-    words = (*(("--no-index",) if no_index else ()), *looked_in(find_links))
+    words = words_of(find_links, no_index=no_index)
     change = LayerChange(layer, Wanted(words=words), remove=names, everything=everything)
     changed(module, change, directory, prefix, as_json=as_json)

@@ -2,14 +2,13 @@
 
 import click
 
-from sifmod.cli.options import json_option, layer_options, prefix_option
+from sifmod.cli.options import json_option, layer_options, places_options, prefix_option
 
 
 @click.command("sync")
 @click.argument("module", metavar="MODULE")
 @click.argument("lock", metavar="LOCK")
-@click.option("--find-links", multiple=True, metavar="DIRECTORY", help="Take wheels from this directory.")
-@click.option("--no-index", is_flag=True, help="Fetch nothing: every wheel is in a directory of --find-links.")
+@places_options
 @click.option("--unpacked", is_flag=True, help="Keep a directory and not one file.")
 @layer_options
 @prefix_option
@@ -29,9 +28,9 @@ def command(
     from pathlib import Path
 
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.actions.layer.wanted import Wanted, looked_in, read_lock
+    from sifmod.actions.layer.wanted import Wanted, read_lock, words_of
     from sifmod.cli.layers import changed
 
-    words = (*(("--no-index",) if no_index else ()), *looked_in(find_links))
+    words = words_of(find_links, no_index=no_index)
     change = LayerChange(layer, Wanted(words=words), lock=read_lock(Path(lock)), unpacked=unpacked)
     changed(module, change, directory, prefix, as_json=as_json)

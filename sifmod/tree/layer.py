@@ -11,8 +11,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from sifmod.config.name import ModuleName, is_part
 from sifmod.tree.change import Change
 from sifmod.tree.disk import is_directory, is_refused, move, read, sync_directory, sync_file, write
 from sifmod.tree.layout import Workplace
-from sifmod.tree.lock import Held, lock
+from sifmod.tree.lock import Held
 from sifmod.tree.receipt import is_number
 
 DEFAULT = "default"
@@ -68,7 +68,7 @@ class Layer:
     version: str  # of Python, as 3.11
     requirements: tuple[str, ...]  # as they were asked for
     editable: tuple[str, ...]  # directories of projects on the host
-    sources: tuple[str, ...]  # where packages are looked for beside the index: words for uv
+    places: tuple[str, ...]  # where packages are looked for beside the index
     added: tuple[tuple[str, str], ...]  # distribution, version
     kept: tuple[tuple[str, str], ...]  # of the image, which stay as they are
     packed: bool
@@ -112,11 +112,11 @@ def _layer(root: Path, fields: dict[str, object]) -> Layer:
     if type(files) is not int or type(size) is not int or type(fields["packed"]) is not bool:
         raise TypeError("no number")
     pairs = {name: tuple((str(a), str(b)) for a, b in _list(fields[name])) for name in ("added", "kept")}
-    texts = {name: tuple(map(str, _list(fields[name]))) for name in ("requirements", "editable", "sources")}
+    texts = {name: tuple(map(str, _list(fields[name]))) for name in ("requirements", "editable", "places")}
     python, version = str(fields["python"]), str(fields["version"])
     return Layer(
         module, name, image, int(root.name), python, version,
-        texts["requirements"], texts["editable"], texts["sources"],
+        texts["requirements"], texts["editable"], texts["places"],
         pairs["added"], pairs["kept"], fields["packed"], files, size, str(root),
     )  # fmt: skip
 
@@ -144,13 +144,6 @@ def _parts(directory: Path) -> list[str]:
         return []
 
 
-@contextmanager
-def layers_lock(layers: Layers, module: ModuleName, lease: float, on_wait: Callable[[str], None]) -> Iterator[Held]:
-    """Hold the lock of a module's layers; what a dead run has left is removed."""
-    with lock(layers, str(module), lease, on_wait) as held:
-        yield held
-
-
 def next_number(layers: Layers, module: ModuleName, name: str, key: str) -> int:
     """The number of a new generation."""
     place = layers.place(module, name, key)
@@ -174,7 +167,8 @@ def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> 
         (directory / MODULE).symlink_to(
             switch if switch.is_absolute() else os.path.relpath(layers.prefix / switch, root)
         )
-        sync_file(directory / (IMAGE if layer.packed else _RECEIPT))
+        for name in (LOCK, *((IMAGE,) if layer.packed else ())):
+            sync_file(directory / name)
         sync_directory(directory)
         held.check()
         move(directory, root, layers.prefix)

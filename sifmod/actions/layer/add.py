@@ -9,7 +9,7 @@ from sifmod.actions.layer.image_python import ImagePython
 from sifmod.actions.layer.inside import inside_of
 from sifmod.actions.layer.make import make
 from sifmod.actions.layer.resolve import Resolved, followed, resolve
-from sifmod.actions.layer.wanted import Wanted, looked_in, name_of
+from sifmod.actions.layer.wanted import Wanted, name_of, words_of
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName, is_part
 from sifmod.config.site import Site
@@ -20,13 +20,13 @@ from sifmod.tree.layer import (
     Layer,
     Layers,
     image_key,
-    layers_lock,
     live_layer,
     next_number,
     publish_layer,
     remove_old,
     withdraw_layer,
 )
+from sifmod.tree.lock import lock
 from sifmod.tree.receipt import Installation
 
 Became = Literal["made", "unchanged", "removed"]
@@ -56,7 +56,7 @@ def change_layer(
     cannot be written.
     """
     module, key = installation.module, image_key(installation.image.sha256)
-    with layers_lock(layers, module, site.lock_lease, reporter.waiting(f"the layers of {module}")) as held:
+    with lock(layers, str(module), site.lock_lease, reporter.waiting(f"the layers of {module}")) as held:
         before = live_layer(layers, module, change.name, key)
         wanted = _wanted(before, change)
         if not (wanted.requirements or wanted.editable or change.lock is not None):
@@ -79,7 +79,7 @@ def change_layer(
             kept = tuple((one.name, one.version) for one in python.protected.values())
             layer = Layer(
                 module, change.name, installation.image.sha256, next_number(layers, module, change.name, key),
-                python.prefix, python.short, resolved.requirements, wanted.editable, tuple(looked_in(wanted.places)),
+                python.prefix, python.short, resolved.requirements, wanted.editable, wanted.places,
                 tuple(sorted(resolved.added.items())), kept, packed=binds and not (change.unpacked or wanted.editable),
             )  # fmt: skip
             if before and (before.lock, before.editable, before.packed) == (
@@ -163,9 +163,8 @@ def _sorted(requirements: Iterable[str]) -> tuple[str, ...]:
 
 def _with_places(layer: Layer | None, words: tuple[str, ...]) -> tuple[str, ...]:
     """The words for uv, and the places of the layer as far as they are still there."""
-    places = Wanted(words=layer.sources).places if layer else ()
-    there = (place for place in places if "://" in place or Path(place).is_dir())
-    return tuple(dict.fromkeys((*words, *looked_in(there))))
+    there = (place for place in (layer.places if layer else ()) if "://" in place or Path(place).is_dir())
+    return tuple(dict.fromkeys((*words, *words_of(there))))
 
 
 def _tell(python: ImagePython, resolved: Resolved, reporter: Reporter) -> None:

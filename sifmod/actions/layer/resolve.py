@@ -165,7 +165,8 @@ def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> Option
             )
     if unknown := _UNKNOWN.search(text):
         return OptionError(
-            f"there is no package {unknown[1]} where packages are looked for", "is it spelled so on https://pypi.org?"
+            f"there is no package {unknown[1]} where packages are looked for",
+            "look at its spelling; --find-links names more places",
         )
     for key, held in kept.items():
         if asked := re.search(rf"you require {re.escape(key)}([<>=!~][^\s,]*)", text):

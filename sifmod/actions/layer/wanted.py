@@ -1,7 +1,7 @@
 """What is wanted of a layer: requirements and locks, as people write them."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,10 +31,11 @@ class Wanted:
         return tuple(word.removeprefix(FIND_LINKS) for word in self.words if word.startswith(FIND_LINKS))
 
 
-def looked_in(places: Iterable[str]) -> Iterator[str]:
-    """The words for directories and pages to look in, as they were typed."""
-    for place in places:
-        yield f"{FIND_LINKS}{place if '://' in place else directory(place, '--find-links')}"
+def words_of(find_links: Iterable[str] = (), **options: bool) -> tuple[str, ...]:
+    """The words of uv for places to look in, as they were typed, and for the options that are set (`no_index`)."""
+    named = (f"--{name.replace('_', '-')}" for name, given in options.items() if given)
+    places = (place if "://" in place else directory(place, "--find-links") for place in find_links)
+    return (*named, *(f"{FIND_LINKS}{place}" for place in places))
 
 
 def directory(text: str, option: str) -> str:
