@@ -17,7 +17,7 @@ _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _ARGUMENT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _LOCAL = ("localimage", "oci", "oci-archive", "docker-archive")
 _CHUNK = 1 << 20  # bytes
-_MOST = 100_000  # files of one directory
+_MOST = 100_000  # files of one directory, and words of one pattern
 
 
 def inputs(definition: Path) -> tuple[Path, ...]:
@@ -28,7 +28,7 @@ def inputs(definition: Path) -> tuple[Path, ...]:
     found = {definition}
     for named in _named(definition):
         own = os.path.expanduser(named)  # noqa: PTH111 (which leaves the home of nobody as it is)
-        for word in _expanded(os.path.expandvars(own)):
+        for word in islice(_expanded(os.path.expandvars(own)), _MOST):
             pattern = Path(definition.parent, word)
             if re.search(r"[*?\[]", word):
                 found.add(pattern.parent)
