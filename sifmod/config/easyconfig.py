@@ -31,6 +31,7 @@ Accelerator = Literal["rocm", "cuda", "none"]
 Arch = Literal["amd64", "arm64"]
 Verb = Literal["exec", "run"]
 GpuSelection = Literal["slurm", "localid", "none"]
+MpiUse = Literal["image", "host", "auto"]
 Runscript = Literal[
     "conda-python-simple",
     "conda-python-distributed",
@@ -224,6 +225,8 @@ class Easyconfig(Model):
     """Bind what the user has added to the module, a directory or a squashfs, at /user-software."""
     gpu_selection: GpuSelection | None = None
     """Who picks the GPU of each task: Slurm, the task's number on its node, or neither; default: the site's."""
+    mpi: MpiUse | None = None
+    """Whose MPI: the image's, the host's by the site's profile, or the host's where that fits; default: the site's."""
     runscripts: tuple[Runscript, ...] = ()
     """Scripts in the directory that is bound at /runscripts."""
     conflict: tuple[ModuleSpec, ...] = ()

@@ -51,6 +51,20 @@ class FoundCommands(NamedTuple):
     commands: str  # names, each with `=` and its path where PATH does not lead there
 
 
+class FoundMpi(NamedTuple):
+    """The MPI that was found in an image, all as text; `kind` is "" where there is none that can be told."""
+
+    question: str  # the image's digest, and how it was looked for
+    kind: str = ""
+    version: str = ""
+    path: str = ""
+    soname: str = ""
+    pmi: str = ""
+    glibc: str = ""  # the N of the image's glibc 2.N
+    library_path: str = ""  # the image's own LD_LIBRARY_PATH
+    told: str = ""  # what the module says of it
+
+
 class ImageChoice(NamedTuple):
     """How the image of an installation was chosen."""
 
@@ -59,6 +73,7 @@ class ImageChoice(NamedTuple):
     states: tuple[FileState, ...] = ()  # of the local files that it can come from, before it was fetched
     directories: tuple[str, ...] = ()  # where the generation looks for a copy of it
     commands: FoundCommands | None = None
+    mpi: FoundMpi | None = None
 
 
 class Provenance(NamedTuple):
@@ -90,11 +105,12 @@ def from_data(fields: Mapping[str, Any]) -> Provenance:
     asked, image = fields["asked"], fields["image"]
     if type(asked["checked"]) is not bool or type(image["kept"]) is not bool:
         raise TypeError("neither true nor false")
-    commands = image["commands"]
+    commands, mpi = image["commands"], image.get("mpi")
     image = image | {
         "states": tuple([FileState(*state) for state in image["states"]]),
         "directories": tuple(image["directories"]),
         "commands": None if commands is None else FoundCommands(*commands),
+        "mpi": None if mpi is None else FoundMpi(*mpi),
     }
     typed = {
         "inputs": tuple([Input(path, sha256) for path, sha256 in fields["inputs"]]),
@@ -110,7 +126,7 @@ def texts(made: Provenance) -> list[str]:
     asked, image = made.asked, made.image
     variant = "" if made.variant is None else made.variant
     found = [made.sifmod, made.easyconfig, made.version, variant, made.site, made.accelerator, made.plan_digest]
-    found += [asked.name, image.request, *image.directories, *(image.commands or ())]
+    found += [asked.name, image.request, *image.directories, *(image.commands or ()), *(image.mpi or ())]
     found += [text for pair in (*made.facts, *asked.options, *image.states) for text in pair]
     return found + [text for seen in made.inputs for text in (seen.path, "" if seen.sha256 is None else seen.sha256)]
 
