@@ -66,7 +66,7 @@ class Profile:
 
     def __str__(self) -> str:
         """For people."""
-        return f"the host's MPI of profile {self.name} ({self.abi}, version {self.version})"
+        return f"the host's MPI of profile {self.name} ({self.abi.partition(' ')[0]} {self.version})"
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def read_dynamic(data: bytes) -> Dynamic | None:
         names = start + table - address
         soname = [_text(data, names + value) for tag, value in tags if tag == _SONAME]
         needed = tuple(_text(data, names + value) for tag, value in tags if tag == _NEEDED)
-    except (struct.error, StopIteration):
+    except (struct.error, OverflowError, StopIteration):
         return None
     return Dynamic(soname[0] if soname else "", needed)
 
