@@ -69,8 +69,9 @@ def modulefile(tmp_path: Path) -> str:
 
 
 def test_the_images_own_is_said(
-    tmp_path: Path, images: Images, settings: object, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, images: Images, settings: Callable[..., None], capfd: pytest.CaptureFixture[str]
 ) -> None:
+    settings("image")
     assert sifmod(["install", mpich(tmp_path, images)]) == 0
     assert f"MPI: {OWN}" in capfd.readouterr().err
     assert f"MPI: {OWN}" in modulefile(tmp_path)
@@ -155,7 +156,7 @@ def test_what_the_profile_names_is_looked_at(
 
 
 def test_a_profile_is_switched_without_touching_images(
-    tmp_path: Path, images: Images, settings: Callable[..., None], capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, images: Images, settings: Callable[..., None]
 ) -> None:
     """The image is not read again for it: what is in it is in the receipt."""
     path = mpich(tmp_path, images)

@@ -90,7 +90,7 @@ def test_the_first_that_a_program_would_find(images: Images) -> None:
     system = found_in(images, *entries)
     assert system == Mpi("openmpi", "4.1", f"/{top}/libmpi.so.40.30.4", "libmpi.so.40", "pmix")
     for where in ({"path": ("/opt/conda/envs/a/bin",)}, {"env": (f"LD_LIBRARY_PATH=:/nowhere:/{conda}",)}):
-        own = found_in(images, *entries, **where)  # type: ignore[arg-type]
+        own = found_in(images, *entries, **where)
         assert own is not None
         assert str(own) == "MPICH"
     sif = images.tiny("mpi", entries=entries)

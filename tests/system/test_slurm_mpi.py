@@ -4,6 +4,7 @@ Each rank says which library it has from which file. Both nodes are one machine:
 two containers of different nodes do not have in common anywhere, though these would try.
 """
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -24,11 +25,12 @@ PROFILES = {
     "mpich": f"version: '4.0.2'\nabi: mpich\nlibrary: {HOST}/libmpich.so.12\n"
     f"libraries: ['{HOST}/libuc?.so.0', {HOST}/libhwloc.so.15, {HOST}/libnuma.so.1, {HOST}/libudev.so.1]\n",
     "openmpi": f"version: '4.1.4'\nabi: openmpi\nlibrary: {HOST}/libmpi.so.40\n"
-    f"libraries: ['{HOST}/libopen-*.so.40', '{HOST}/libevent*-2.1.so.7', {HOST}/libhwloc.so.15]\nbinds: [/etc/openmpi]\n",
+    f"libraries: ['{HOST}/libopen-*.so.40', '{HOST}/libevent*-2.1.so.7', {HOST}/libhwloc.so.15]\n",
 }
 FROM_PYTHON = (
     "from mpi4py import MPI; world = MPI.COMM_WORLD; "
-    "file = next(line.split()[-1] for line in open('/proc/self/maps') if '/libmpi.so' in line or '/libmpich.so' in line); "
+    "maps = (line.split()[-1] for line in open('/proc/self/maps')); "
+    "file = next(name for name in maps if '/libmpi.so' in name or '/libmpich.so' in name); "
     "print(f'rank {world.rank} of {world.size}, sum {world.allreduce(world.rank + 1)}, "
     "{MPI.Get_library_version().splitlines()[0].split(chr(44))[0]}, {file}', flush=True)"
 )
@@ -57,7 +59,9 @@ def install(shell: ModuleTool, directory: Path, images: Images, kind: str, etc: 
 
 
 def loaded(shell: ModuleTool, directory: Path, kind: str) -> dict[str, str]:
-    return {**shell.environment(f"module use {directory}/prefix/modules && module load {kind}"), **QUIET}
+    step = shell.run(f"module load {kind}", directory / "prefix" / "modules")
+    assert (step.code, step.stderr) == (0, "")
+    return {**os.environ, **step.environment, **QUIET}
 
 
 def ranks(kind: str, file: str) -> list[str]:
