@@ -80,6 +80,7 @@ def test_the_images_own_is_said(
     assert sifmod(["show", "Solver/1.0", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["provenance"]["mpi"] == OWN
     assert "/host-mpi" not in modulefile(tmp_path)
+    assert 'UCX_POSIX_USE_PROC_LINK = "n"' in modulefile(tmp_path)
 
 
 def test_an_image_without_an_mpi_says_nothing(
@@ -92,6 +93,7 @@ def test_an_image_without_an_mpi_says_nothing(
     assert sifmod(["show", "Solver/1.0"]) == 0
     said = capfd.readouterr()
     assert "MPI" not in said.err + modulefile(tmp_path)
+    assert "UCX" not in modulefile(tmp_path)
     assert "mpi  " not in said.out
     before = disk_state(tmp_path / "prefix" / "software", tmp_path / "prefix" / "modules")
     assert sifmod(["install", easyconfig(tmp_path, images, more="mpi: host\n")]) == 18

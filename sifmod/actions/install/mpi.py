@@ -17,6 +17,9 @@ from sifmod.tree.provenance import FoundMpi
 from sifmod.tree.receipt import Installation
 
 _RULES = 1  # one more when what is found changes
+# Without setuid each rank has a user namespace of its own, and UCX's way into another's memory is shut to it: the start
+# of two ranks on one node then fails. By the names in /dev/shm it works with and without.
+_SHARED_MEMORY = {"UCX_POSIX_USE_PROC_LINK": "n"}
 _INSTEAD = "`mpi: image` in the easyconfig uses the image's own; `mpi: auto` takes the host's only where it fits"
 
 
@@ -90,8 +93,10 @@ def _completed(plan: Plan, known: FoundMpi) -> Plan:
     return _with_host(plan, mpi, wanted.profile, known.library_path)
 
 
-def _told(plan: Plan, text: str) -> Plan:
-    return replace(plan, help=replace(plan.help, mpi=text))
+def _told(plan: Plan, text: str, chosen: str = "") -> Plan:
+    """The plan that says so, with the variables that a load sets where the user has none."""
+    defaults = {**_SHARED_MEMORY, **({"SLURM_MPI_TYPE": chosen} if chosen else {}), **dict(plan.default_env)}
+    return replace(plan, help=replace(plan.help, mpi=text), default_env=tuple(sorted(defaults.items())))
 
 
 def _unfit(mpi: Mpi, libc: int, profile: Profile) -> str:
@@ -119,11 +124,9 @@ def _with_host(plan: Plan, mpi: Mpi, profile: Profile, own_path: str) -> Plan:
     behind = env.get("LD_LIBRARY_PATH", own_path)
     env["LD_LIBRARY_PATH"] = ":".join((*profile.library_path, *([behind] if behind else ())))
     binds = [Bind(bind.source, bind.target, bind.options, bind.optional) for bind in profile.binds]
-    chosen = {"SLURM_MPI_TYPE": profile.srun} if profile.srun else {}
     how = f"; srun --mpi={profile.srun}, which is set" if profile.srun else ""
     return replace(
-        _told(plan, f"{profile}, in the place of {mpi} of the image{how}"),
+        _told(plan, f"{profile}, in the place of {mpi} of the image{how}", profile.srun),
         env=tuple(sorted(env.items())),
         binds=(*plan.binds, *(bind for bind in binds if bind.target not in bound)),
-        default_env=tuple(sorted({**chosen, **dict(plan.default_env)}.items())),
     )
