@@ -21,6 +21,7 @@ LIB = "usr/lib/x86_64-linux-gnu"
 LIBC = Entry(f"{LIB}/libc.so.6", library("libc.so.6", text=b"GLIBC_2.36"))
 MPICH = library("libmpi.so.12", ("libc.so.6",), b"MPICH Version GLIBC_2.34")
 OPEN_MPI = library("libmpi.so.40", ("libopen-pal.so.40",), b"Open MPI v%d GLIBC_2.34")
+QUICK = ("--skip-sanity-check",)  # nothing in the images is started here
 OWN = "MPICH of the image; srun --mpi=pmi2 starts what uses it"
 
 
@@ -72,7 +73,7 @@ def test_the_images_own_is_said(
     tmp_path: Path, images: Images, settings: Callable[..., None], capfd: pytest.CaptureFixture[str]
 ) -> None:
     settings("image")
-    assert sifmod(["install", mpich(tmp_path, images)]) == 0
+    assert sifmod(["install", *QUICK, mpich(tmp_path, images)]) == 0
     assert f"MPI: {OWN}" in capfd.readouterr().err
     assert f"MPI: {OWN}" in modulefile(tmp_path)
     assert sifmod(["show", "Solver/1.0"]) == 0
@@ -89,21 +90,21 @@ def test_an_image_without_an_mpi_says_nothing(
     """Whatever the site says of images with one; an easyconfig that demands the host's is wrong there."""
     settings("host")
     path = easyconfig(tmp_path, images)
-    assert sifmod(["install", path]) == 0
+    assert sifmod(["install", *QUICK, path]) == 0
     assert sifmod(["show", "Solver/1.0"]) == 0
     said = capfd.readouterr()
     assert "MPI" not in said.err + modulefile(tmp_path)
     assert "UCX" not in modulefile(tmp_path)
     assert "mpi  " not in said.out
     before = disk_state(tmp_path / "prefix" / "software", tmp_path / "prefix" / "modules")
-    assert sifmod(["install", easyconfig(tmp_path, images, more="mpi: host\n")]) == 18
+    assert sifmod(["install", *QUICK, easyconfig(tmp_path, images, more="mpi: host\n")]) == 18
     assert "no MPI is found in its image" in capfd.readouterr().err
     assert disk_state(tmp_path / "prefix" / "software", tmp_path / "prefix" / "modules") == before
 
 
 def test_the_hosts_is_bound_and_found_first(tmp_path: Path, images: Images, settings: Callable[..., None]) -> None:
     settings("host")
-    assert sifmod(["install", mpich(tmp_path, images)]) == 0
+    assert sifmod(["install", *QUICK, mpich(tmp_path, images)]) == 0
     text = modulefile(tmp_path)
     for name in ("libmpi.so.12", "libmpich.so.12"):  # a program of Debian's looks for the second
         assert f'{{ "{tmp_path}/host/libmpi.so.12:/host-mpi/{name}" }}' in text
@@ -121,13 +122,13 @@ def test_another_abi_is_refused_or_told(
     settings("host")
     entry = Entry(f"{LIB}/libmpi.so.40.30.4", OPEN_MPI)
     own = (entry, Entry(f"{LIB}/libmpi.so.40", link="libmpi.so.40.30.4"))
-    assert sifmod(["install", easyconfig(tmp_path, images, *own)]) == 18
+    assert sifmod(["install", *QUICK, easyconfig(tmp_path, images, *own)]) == 18
     said = capfd.readouterr().err
     assert "the image has Open MPI 4.1 (openmpi 4), and the host's MPI of profile here (mpich 8.1.29) cannot" in said
     assert "`mpi: auto`" in said
     assert installations(Layout(tmp_path / "prefix")) == ()
     assert not list((tmp_path / "prefix" / "modules").rglob("*.lua"))
-    assert sifmod(["install", easyconfig(tmp_path, images, *own, more="mpi: auto\n")]) == 0
+    assert sifmod(["install", *QUICK, easyconfig(tmp_path, images, *own, more="mpi: auto\n")]) == 0
     assert (
         "Open MPI 4.1 of the image; srun --mpi=pmix starts what uses it (not the host's: the" in capfd.readouterr().err
     )
@@ -152,7 +153,7 @@ def test_what_the_profile_names_is_looked_at(
 ) -> None:
     settings("host")
     (tmp_path / "host" / "libmpi.so.12").write_bytes(host)
-    assert sifmod(["install", mpich(tmp_path, images)]) == 18
+    assert sifmod(["install", *QUICK, mpich(tmp_path, images)]) == 18
     assert f"{tmp_path}/host/libmpi.so.12 {why}" in capfd.readouterr().err
     assert installations(Layout(tmp_path / "prefix")) == ()
 
@@ -162,13 +163,13 @@ def test_a_profile_is_switched_without_touching_images(
 ) -> None:
     """The image is not read again for it: what is in it is in the receipt."""
     path = mpich(tmp_path, images)
-    assert sifmod(["install", path]) == 0
+    assert sifmod(["install", *QUICK, path]) == 0
     stored = disk_state(tmp_path / "prefix" / "images")
     for generation, version in ((2, "8.1.29"), (3, "8.1.32")):
         settings("host", f"cray-{version}", version)
         assert sifmod(["install", "--module-only", "--installed", "--yes"]) == 0
         assert f"profile cray-{version} (mpich {version})" in modulefile(tmp_path)
-        assert sifmod(["install", path]) == 0
+        assert sifmod(["install", *QUICK, path]) == 0
         assert installed(tmp_path).generation == generation, "nothing is left to do"
     assert disk_state(tmp_path / "prefix" / "images") == stored
 
@@ -176,12 +177,12 @@ def test_a_profile_is_switched_without_touching_images(
 def test_an_edited_profile_is_noticed(tmp_path: Path, images: Images, settings: Callable[..., None]) -> None:
     path = mpich(tmp_path, images)
     settings("auto")
-    assert sifmod(["install", path]) == 0
+    assert sifmod(["install", *QUICK, path]) == 0
     settings("auto", more="# a word more\n")
-    assert sifmod(["install", path]) == 0
+    assert sifmod(["install", *QUICK, path]) == 0
     assert installed(tmp_path).generation == 1
     settings("auto", version="9.0")
-    assert sifmod(["install", path]) == 0
+    assert sifmod(["install", *QUICK, path]) == 0
     assert installed(tmp_path).generation == 2
 
 
@@ -190,7 +191,7 @@ def test_an_easyconfig_that_binds_the_hosts_itself(
 ) -> None:
     settings("host")
     path = mpich(tmp_path, images, more=f"binds: [{tmp_path}/host]\nenv: {{LD_LIBRARY_PATH: {tmp_path}/host}}\n")
-    assert sifmod(["install", path]) == 0
+    assert sifmod(["install", *QUICK, path]) == 0
     assert "/host-mpi" not in modulefile(tmp_path)
 
 
@@ -199,11 +200,11 @@ def test_no_profile(
 ) -> None:
     path = mpich(tmp_path, images, more="mpi: host\n")
     before = disk_state(tmp_path)
-    assert sifmod(["install", path]) == 2
+    assert sifmod(["install", *QUICK, path]) == 2
     assert "Solver/1.0: mpi: host in the easyconfig, but site generic has no profile" in capfd.readouterr().err
     assert disk_state(tmp_path) == before
     settings("auto")
     (tmp_path / "etc-sifmod.d" / "mpi" / "here.yaml").unlink()
-    assert sifmod(["install", path]) == 2
+    assert sifmod(["install", *QUICK, path]) == 2
     assert "mpi_profile: no profile is called here; looked in" in capfd.readouterr().err
     assert not (tmp_path / "prefix").exists()

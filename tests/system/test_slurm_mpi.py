@@ -7,17 +7,18 @@ the ranks of two such nodes would take segments of one name.
 
 import os
 import re
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from sifmod.cli.main import run as sifmod
 from support import module_tool as tools
-from support.command import run
 from support.images import Images
 from support.module_tool import ModuleTool
 from support.slurm import Slurm
 
+Install = Callable[[str, str], tuple[int, str]]
 KINDS = ("mpich", "openmpi")
 PMI = {"mpich": "pmi2", "openmpi": "pmix"}
 CALLED = {"mpich": "MPICH Version:\t4.0.2", "openmpi": "Open MPI v4.1.4"}
@@ -49,15 +50,22 @@ def settings(directory: Path, mpi: str) -> None:
         (etc / "mpi" / f"host-{kind}.yaml").write_text(text)
 
 
-def install(shell: ModuleTool, directory: Path, images: Images, kind: str, etc: str) -> str:
-    """Install the module of one kind, with the settings of one kind; what it said."""
-    easyconfig = directory / f"{kind}-1.yaml"
-    sources = f"image: {{sources: ['{images.mpi_sif(kind)}']}}"
-    easyconfig.write_text(f"name: {kind}\nversion: '1'\n{sources}\nwrappers: [mpi-hello, python3]\n")
-    words = (sys.executable, "-m", "sifmod", "install", easyconfig, "--link", "reference", "--rebuild")
-    own = {"SIFMOD_CONFIG_DIR": str(directory / f"etc-{etc}"), "SIFMOD_PREFIX": str(directory / "prefix")}
-    result = run(words, env={**shell.clean_environment(), **own})
-    return result.stderr if result.code == 0 else f"{result.code}: {result.stderr}"
+@pytest.fixture
+def install(
+    directory: Path, images: Images, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Install:
+    """Install the module of one kind with the settings of one kind: the exit code, and what was said."""
+
+    def installed(kind: str, etc: str) -> tuple[int, str]:
+        monkeypatch.setenv("SIFMOD_CONFIG_DIR", str(directory / f"etc-{etc}"))
+        monkeypatch.setenv("SIFMOD_PREFIX", str(directory / "prefix"))
+        easyconfig = directory / f"{kind}-1.yaml"
+        sources = f"image: {{sources: ['{images.mpi_sif(kind)}']}}"
+        easyconfig.write_text(f"name: {kind}\nversion: '1'\n{sources}\nwrappers: [mpi-hello, python3]\n")
+        code = sifmod(["install", str(easyconfig), "--link", "reference", "--rebuild"])
+        return code, capfd.readouterr().err
+
+    return installed
 
 
 def loaded(shell: ModuleTool, directory: Path, kind: str) -> dict[str, str]:
@@ -84,12 +92,13 @@ def shell(directory: Path) -> ModuleTool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_images_own(slurm: Slurm, directory: Path, shell: ModuleTool, images: Images, kind: str) -> None:
+def test_the_images_own(slurm: Slurm, directory: Path, shell: ModuleTool, install: Install, kind: str) -> None:
     """With what the module says that srun needs; by the wrapper, and by a bare `apptainer exec`."""
     settings(directory, "image")
-    said = install(shell, directory, images, kind, kind)
+    code, said = install(kind, kind)
     pmi = re.search(r"of the image; srun --mpi=(\w+) starts what uses it", said)
     assert pmi is not None, said
+    assert code == 0
     assert pmi[1] == PMI[kind]
     env = loaded(shell, directory, kind)
     assert "SLURM_MPI_TYPE" not in env, "what the site's Slurm has is the site's to say"
@@ -102,10 +111,11 @@ def test_the_images_own(slurm: Slurm, directory: Path, shell: ModuleTool, images
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_hosts_in_its_place(slurm: Slurm, directory: Path, shell: ModuleTool, images: Images, kind: str) -> None:
+def test_the_hosts_in_its_place(slurm: Slurm, directory: Path, shell: ModuleTool, install: Install, kind: str) -> None:
     """No `--mpi` is typed: the profile says it. The image is the same, and the files are the host's."""
     settings(directory, "host")
-    said = install(shell, directory, images, kind, kind)
+    code, said = install(kind, kind)
+    assert code == 0
     assert f"the host's MPI of profile host-{kind} ({kind} " in said
     env = loaded(shell, directory, kind)
     assert env["SLURM_MPI_TYPE"] == PMI[kind]
@@ -118,9 +128,9 @@ def test_the_hosts_in_its_place(slurm: Slurm, directory: Path, shell: ModuleTool
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_others_is_refused(directory: Path, shell: ModuleTool, images: Images, kind: str) -> None:
+def test_the_others_is_refused(directory: Path, install: Install, kind: str) -> None:
     settings(directory, "host")
     other = KINDS[1 - KINDS.index(kind)]
-    said = install(shell, directory, images, kind, other)
-    assert said.startswith("18: ")
+    code, said = install(kind, other)
+    assert code == 18
     assert "cannot serve it" in said
