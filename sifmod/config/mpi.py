@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from sifmod.config.bind import BindItem, BindSpec
-from sifmod.config.easyconfig import ContainerEnv, Easyconfig, MpiUse, Pairs
+from sifmod.config.easyconfig import ContainerEnv, Easyconfig, MpiUse
 from sifmod.config.expand import expand
 from sifmod.config.find import shipped
 from sifmod.config.input import Input, read_input
@@ -53,20 +53,20 @@ class ProfileFile(Model):
 
 @dataclass(frozen=True)
 class Profile:
-    """The host's MPI, as it is bound on this machine."""
+    """The host's MPI: its file, and all that is bound, as this machine has it."""
 
     name: str
-    version: str
-    abi: str  # mpich, or openmpi and its major version
-    library: str
+    file: ProfileFile
     binds: tuple[BindSpec, ...]
-    library_path: tuple[str, ...]
-    env: Pairs
-    srun: str  # "" where Slurm's default is right
+
+    @property
+    def abi(self) -> str:
+        """mpich, or openmpi and its major version."""
+        return self.file.abi if self.file.abi == "mpich" else f"openmpi {self.file.version.partition('.')[0]}"
 
     def __str__(self) -> str:
         """For people."""
-        return f"the host's MPI of profile {self.name} ({self.abi.partition(' ')[0]} {self.version})"
+        return f"the host's MPI of profile {self.name} ({self.file.abi} {self.file.version})"
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def wanted_mpi(easyconfig: Easyconfig, site: Site, environ: Mapping[str, str]) -
         )
     directories = (shipped(), *settings_directories(environ))
     profile, inputs = read_profile(site.mpi_profile, tuple(place / "mpi" for place in directories), environ)
-    if any(Path(profile.library).is_relative_to(bind.source) for bind in easyconfig.binds):
+    if any(Path(profile.file.library).is_relative_to(bind.source) for bind in easyconfig.binds):
         return IMAGES_OWN, inputs
     return WantedMpi(use, easyconfig.mpi is not None, profile), inputs
 
@@ -136,15 +136,5 @@ def profile_of(path: Path, environ: Mapping[str, str]) -> tuple[Profile, tuple[I
         for source in file.libraries
     ]
     expanded = expand((*own, *beside, *file.binds), environ)
-    major = f" {file.version.split('.')[0]}" if file.abi == "openmpi" else ""
-    profile = Profile(
-        name=path.stem,
-        version=file.version,
-        abi=f"{file.abi}{major}",
-        library=file.library,
-        binds=expanded.binds,
-        library_path=(HOST_MPI, *file.library_path),
-        env=file.env,
-        srun=file.srun or "",
-    )
+    profile = Profile(path.stem, file, expanded.binds)
     return profile, (document.input, *expanded.inputs, read_input(f"?{file.library}", environ))

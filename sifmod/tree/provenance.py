@@ -52,16 +52,10 @@ class FoundCommands(NamedTuple):
 
 
 class FoundMpi(NamedTuple):
-    """The MPI that was found in an image, all as text; `kind` is "" where there is none that can be told."""
+    """The MPI that was found in an image. The same question gives the same answer."""
 
-    question: str  # the image's digest, and how it was looked for
-    kind: str = ""
-    version: str = ""
-    path: str = ""
-    soname: str = ""
-    pmi: str = ""
-    glibc: str = ""  # the N of the image's glibc 2.N
-    library_path: str = ""  # the image's own LD_LIBRARY_PATH
+    question: str  # the image's digest, and where it was looked for
+    found: tuple[str, ...] = ()  # the fields of an Mpi of image/inspect; () where there is none that can be told
     told: str = ""  # what the module says of it
 
 
@@ -110,7 +104,7 @@ def from_data(fields: Mapping[str, Any]) -> Provenance:
         "states": tuple([FileState(*state) for state in image["states"]]),
         "directories": tuple(image["directories"]),
         "commands": None if commands is None else FoundCommands(*commands),
-        "mpi": None if mpi is None else FoundMpi(*mpi),
+        "mpi": None if mpi is None else FoundMpi(mpi[0], tuple(mpi[1]), mpi[2]),
     }
     typed = {
         "inputs": tuple([Input(path, sha256) for path, sha256 in fields["inputs"]]),
@@ -126,7 +120,9 @@ def texts(made: Provenance) -> list[str]:
     asked, image = made.asked, made.image
     variant = "" if made.variant is None else made.variant
     found = [made.sifmod, made.easyconfig, made.version, variant, made.site, made.accelerator, made.plan_digest]
-    found += [asked.name, image.request, *image.directories, *(image.commands or ()), *(image.mpi or ())]
+    found += [asked.name, image.request, *image.directories, *(image.commands or ())]
+    if image.mpi:
+        found += [image.mpi.question, *image.mpi.found, image.mpi.told]
     found += [text for pair in (*made.facts, *asked.options, *image.states) for text in pair]
     return found + [text for seen in made.inputs for text in (seen.path, "" if seen.sha256 is None else seen.sha256)]
 

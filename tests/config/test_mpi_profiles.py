@@ -23,11 +23,11 @@ def test_the_nearest_file_counts(tmp_path: Path) -> None:
     for place, version in zip(places, ("3.1", "4.1", "5.0"), strict=True):
         path = write(place / "here.yaml", TEXT.replace("4.1.4", version))
         profile, inputs = read_profile("here", places, {})
-        assert (profile.version, profile.abi) == (version, f"openmpi {version[0]}")
+        assert (profile.file.version, profile.abi) == (version, f"openmpi {version[0]}")
         assert str(path) in [seen.path for seen in inputs]
     path.unlink()
     profile, inputs = read_profile("here", places, {})
-    assert profile.version == "4.1"
+    assert profile.file.version == "4.1"
     assert (str(path), None) in [(seen.path, seen.sha256) for seen in inputs], "a file there would be seen"
 
 
@@ -63,7 +63,7 @@ def test_check_and_doctor_know_profiles(tmp_path: Path, capfd: pytest.CaptureFix
 @pytest.mark.parametrize("path", sorted((shipped() / "mpi").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_profile_that_ships(path: Path) -> None:
     profile, _ = profile_of(path, {})
-    assert profile.version in profile.name
+    assert profile.file.version in profile.name
     named = [
         site.name for site in (shipped() / "sites").glob("*.yaml") if f"mpi_profile: {path.stem}" in site.read_text()
     ]

@@ -119,7 +119,7 @@ class Images:
                 packed, layout = Path(work) / "root.tar", Path(work) / "image.oci"
                 run((script, kind, packed)).ok()
                 write_layout(layout, (packed.read_bytes(),))
-                _convert(to, layout)
+                converted(to, layout)
 
         return made(BUILD / f"{kind}-{key}.sif", build)
 

@@ -8,7 +8,7 @@ from sifmod.config.mpi import HOST_MPI, Profile
 from sifmod.errors import ImageError, InstallError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.inspect.mpi import KINDS, LARGEST, Mpi, find_mpi, glibc, glibc_of, read_mpi
+from sifmod.image.inspect.mpi import KINDS, LARGEST, Mpi, find_mpi, glibc, read_mpi
 from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.printable import line
@@ -29,55 +29,40 @@ def with_found_mpi(plan: Plan, before: Installation | None, image: ChosenImage) 
     The image is read only where `before` does not say what is in it. The note and the plan of an image without MPI are
     empty and as before. Raises InstallError where the host's is demanded and cannot serve the image.
     """
-    known = _recorded(before, image.artifact.sha256)
-    if known is None:
-        known = _search(plan, image.artifact)
+    known = _recorded(plan, before, image.artifact.sha256) or _search(plan, image.artifact)
     plan = _completed(plan, known)
     return plan, image._replace(choice=image.choice._replace(mpi=known._replace(told=plan.help.mpi))), plan.help.mpi
 
 
 def with_recorded_mpi(plan: Plan, before: Installation | None) -> Plan:
     """The plan as an install with the image of `before` would have it, from its receipt alone; for what only shows."""
-    known = _recorded(before, before.image.sha256) if before else None
+    known = _recorded(plan, before, before.image.sha256) if before else None
     return plan if known is None else _completed(plan, known)
 
 
-def _question(sha256: str) -> str:
-    return f"{sha256} {_RULES}"
+def _question(plan: Plan, sha256: str) -> str:
+    return f"{sha256} {_RULES} {':'.join(plan.path)}"
 
 
-def _recorded(before: Installation | None, sha256: str) -> FoundMpi | None:
+def _recorded(plan: Plan, before: Installation | None, sha256: str) -> FoundMpi | None:
     known = before.provenance.image.mpi if before else None
-    return known if known and known.question == _question(sha256) else None
+    return known if known and known.question == _question(plan, sha256) else None
 
 
 def _search(plan: Plan, artifact: Artifact) -> FoundMpi:
-    nothing = FoundMpi(_question(artifact.sha256))
     if not artifact.path.is_file():  # its user has given it up for the site's copy
-        return nothing._replace(question="")
+        return FoundMpi("")
     environment = dict(describe_sif(artifact.path, plan.image.filename).config.environment)
     try:
         with open_rootfs(artifact.path, read_sif(artifact.path)) as rootfs:
             found = find_mpi(rootfs, environment, plan.path)
-            libc = glibc_of(rootfs) if found else 0
     except ImageError:  # its files cannot be read here, as those of an encrypted image
-        return nothing
-    if found is None:
-        return nothing
-    return nothing._replace(
-        kind=found.kind,
-        version=found.version,
-        path=line(found.path, 200),
-        soname=line(found.soname, 200),
-        pmi=found.pmi,
-        glibc=str(libc),
-        library_path=line(environment.get("LD_LIBRARY_PATH", ""), 4096),
-    )
+        found = None
+    return FoundMpi(_question(plan, artifact.sha256), tuple(line(text, 4096) for text in found or ()))
 
 
 def _completed(plan: Plan, known: FoundMpi) -> Plan:
-    kind = next((kind for kind in KINDS if kind == known.kind), None)
-    mpi = Mpi(kind, known.version, known.path, known.soname, known.pmi) if kind else None
+    mpi = Mpi(*known.found) if len(known.found) == len(Mpi._fields) and known.found[0] in KINDS else None
     wanted = plan.mpi
     if mpi is None:
         if wanted.use == "host" and wanted.stated:
@@ -86,11 +71,11 @@ def _completed(plan: Plan, known: FoundMpi) -> Plan:
     own = f"{mpi} of the image; srun --mpi={mpi.pmi} starts what uses it"
     if wanted.profile is None:
         return _told(plan, own)
-    if why := _unfit(mpi, int(known.glibc) if known.glibc.isdecimal() else 0, wanted.profile):
+    if why := _unfit(mpi, wanted.profile):
         if wanted.use == "host":
             raise InstallError(f"{plan.module}: {why}", _INSTEAD)
         return _told(plan, f"{own} (not the host's: {why})")
-    return _with_host(plan, mpi, wanted.profile, known.library_path)
+    return _with_host(plan, mpi, wanted.profile)
 
 
 def _told(plan: Plan, text: str, chosen: str = "") -> Plan:
@@ -99,11 +84,11 @@ def _told(plan: Plan, text: str, chosen: str = "") -> Plan:
     return replace(plan, help=replace(plan.help, mpi=text), default_env=tuple(sorted(defaults.items())))
 
 
-def _unfit(mpi: Mpi, libc: int, profile: Profile) -> str:
+def _unfit(mpi: Mpi, profile: Profile) -> str:
     """Why the host's MPI cannot stand for the image's; "" where it can, as far as can be seen on this machine."""
     if mpi.abi != profile.abi:
         return f"the image has {mpi} ({mpi.abi or mpi.soname}), and {profile} cannot serve it"
-    library = Path(profile.library)
+    library = Path(profile.file.library)
     if library.is_file():
         found = read_mpi(str(library.resolve()), library.read_bytes())
         if found is None or found.abi != profile.abi:
@@ -111,22 +96,23 @@ def _unfit(mpi: Mpi, libc: int, profile: Profile) -> str:
                 f"{library} is {found or 'no MPI library that is known'}, and profile {profile.name} says {profile.abi}"
             )
     for bind in profile.binds:
-        source = Path(bind.source)
+        source, libc = Path(bind.source), int(mpi.glibc) if mpi.glibc.isdecimal() else 0
         beside = libc and bind.target.startswith(f"{HOST_MPI}/") and source.is_file()
         if beside and source.stat().st_size <= LARGEST and (needed := glibc(source.read_bytes())) > libc:
             return f"{source} needs glibc 2.{needed}, and the image has 2.{libc}"
     return ""
 
 
-def _with_host(plan: Plan, mpi: Mpi, profile: Profile, own_path: str) -> Plan:
+def _with_host(plan: Plan, mpi: Mpi, profile: Profile) -> Plan:
     """The host's libraries bound, and found first inside: what easyconfig or image look through comes after them."""
-    env, bound = {**dict(profile.env), **dict(plan.env)}, {bind.target for bind in plan.binds}
-    behind = env.get("LD_LIBRARY_PATH", own_path)
-    env["LD_LIBRARY_PATH"] = ":".join((*profile.library_path, *([behind] if behind else ())))
+    env, bound = {**dict(profile.file.env), **dict(plan.env)}, {bind.target for bind in plan.binds}
+    behind = env.get("LD_LIBRARY_PATH", mpi.library_path)
+    env["LD_LIBRARY_PATH"] = ":".join((HOST_MPI, *profile.file.library_path, *([behind] if behind else ())))
     binds = [Bind(bind.source, bind.target, bind.options, bind.optional) for bind in profile.binds]
-    how = f"; srun --mpi={profile.srun}, which is set" if profile.srun else ""
+    srun = profile.file.srun or ""
+    how = f"; srun --mpi={srun}, which is set" if srun else ""
     return replace(
-        _told(plan, f"{profile}, in the place of {mpi} of the image{how}", profile.srun),
+        _told(plan, f"{profile}, in the place of {mpi} of the image{how}", srun),
         env=tuple(sorted(env.items())),
         binds=(*plan.binds, *(bind for bind in binds if bind.target not in bound)),
     )

@@ -2,59 +2,54 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from sifmod.image.inspect.elf import read_dynamic
 from sifmod.image.inspect.rootfs import Rootfs, search_path
 
-Kind = Literal["mpich", "intel", "mvapich", "cray", "openmpi"]
-
-KINDS: dict[Kind, str] = {
-    "mpich": "MPICH",
-    "intel": "Intel MPI",
-    "mvapich": "MVAPICH",
-    "cray": "Cray MPICH",
-    "openmpi": "Open MPI",
+# with what each says of itself in its texts; all but the first are made of MPICH, and may say so too
+KINDS = {
+    "openmpi": ("Open MPI", b"Open MPI v"),
+    "intel": ("Intel MPI", b"Intel(R) MPI Library"),
+    "cray": ("Cray MPICH", b"CRAY MPICH version"),
+    "mvapich": ("MVAPICH", b"MVAPICH"),
+    "mpich": ("MPICH", b"MPICH Version"),
 }
-MPICH_ABI = "12"  # the number behind .so of all that share MPICH's ABI: MPICH since 3.1 and what is made of it
 LARGEST = 256 << 20  # bytes of a library
 _NAME = re.compile(r"lib(?:mpi|mpich|mpi_(?:cray|gnu|amd|aocc|intel|nvidia|pgi)(?:_[0-9]+)?)\.so\.([0-9]{1,3})")
 _FILE = re.compile(r"\.so\.([0-9]{1,3})\.([0-9]{1,3})\.[0-9]{1,3}")
-# what each says of itself in its texts; all but the first two are made of MPICH and may say so too
-_MARKS: tuple[tuple[bytes, Kind], ...] = (
-    (b"Open MPI v", "openmpi"),
-    (b"Intel(R) MPI Library", "intel"),
-    (b"CRAY MPICH version", "cray"),
-    (b"MVAPICH", "mvapich"),
-    (b"MPICH Version", "mpich"),
-)
 # the release of an Open MPI whose file ends in .so.40.REVISION.x, by the revision's tens (its VERSION files)
 _OPEN_MPI = ("3.0", "3.1", "4.0", "4.1", "5.0")
 _GLIBC = re.compile(rb"GLIBC_2\.([0-9]{1,3})")
-_USUAL = ("/usr/local/lib", "/usr/lib64", "/lib64", "/usr/lib", "/usr/local/lib64")
-_OF_RED_HAT = ("openmpi/lib", "mpich/lib", "mvapich2/lib", "openmpi3/lib", "mpich-3.2/lib")
+_USUAL = (
+    *("/usr/local/lib", "/usr/lib64", "/lib64", "/usr/lib", "/usr/local/lib64"),
+    *("/usr/lib64/openmpi/lib", "/usr/lib64/mpich/lib", "/usr/lib64/mvapich2/lib"),  # Red Hat's
+    *("/opt/intel/oneapi/mpi/latest/lib", "/opt/intel/oneapi/mpi/latest/lib/release"),
+)
 
 
 class Mpi(NamedTuple):
-    """An MPI library."""
+    """An MPI library, in texts, as a receipt keeps them."""
 
-    kind: Kind
+    kind: str  # of KINDS
     version: str  # as far as its files tell: 4.1, or ""
     path: str
     soname: str
     pmi: str  # what `srun --mpi=` must say
+    glibc: str = ""  # the N of the image's glibc 2.N; 0 where it has another C library
+    library_path: str = ""  # the image's own LD_LIBRARY_PATH
 
     def __str__(self) -> str:
         """For people: `Open MPI 4.1`."""
-        return f"{KINDS[self.kind]} {self.version}".rstrip()
+        return f"{KINDS[self.kind][0]} {self.version}".rstrip()
 
     @property
     def abi(self) -> str:
-        """Whose binaries it serves: `mpich`, `openmpi` and the major version, or "" where that cannot be told."""
+        """Whose binaries it serves: `mpich` (3.1 and later), `openmpi` and its major version; "" where none can tell."""
         if self.kind == "openmpi":
             major = self.version.partition(".")[0]
             return f"openmpi {major}" if major else ""
-        return "mpich" if self.soname.endswith(f".so.{MPICH_ABI}") else ""
+        return "mpich" if self.soname.endswith(".so.12") else ""
 
 
 def find_mpi(rootfs: Rootfs, environment: Mapping[str, str], path: Iterable[str]) -> Mpi | None:
@@ -66,14 +61,15 @@ def find_mpi(rootfs: Rootfs, environment: Mapping[str, str], path: Iterable[str]
         names = [name for name in rootfs.entries(directory) if _NAME.fullmatch(name)]
         for name in sorted(names, key=lambda name: (name.startswith("libmpich"), name)):
             if found := read_mpi(_target(rootfs, f"{directory}/{name}"), rootfs.data(f"{directory}/{name}", LARGEST)):
-                return found
+                own = environment.get("LD_LIBRARY_PATH", "")
+                return found._replace(glibc=str(_glibc_of(rootfs)), library_path=own)
     return None
 
 
 def read_mpi(path: str, data: bytes) -> Mpi | None:
     """What the library at `path`, its last link followed, is; None for what is no MPI."""
     dynamic = read_dynamic(data)
-    kind = next((kind for mark, kind in _MARKS if mark in data), None)
+    kind = next((kind for kind, (_, mark) in KINDS.items() if mark in data), None)
     if dynamic is None or kind is None:
         return None
     needed = " ".join(dynamic.needed)
@@ -86,8 +82,7 @@ def glibc(data: bytes) -> int:
     return max((int(number) for number in _GLIBC.findall(data)), default=0)
 
 
-def glibc_of(rootfs: Rootfs) -> int:
-    """The N of the image's glibc 2.N; 0 where it has another C library."""
+def _glibc_of(rootfs: Rootfs) -> int:
     places = [f"{top}/{name}" for top in ("/lib", "/usr/lib") for name in rootfs.entries(top) if "-linux-gnu" in name]
     found = (rootfs.data(f"{place}/libc.so.6", LARGEST) for place in (*places, "/lib64", "/usr/lib64"))
     return next((number for data in found if (number := glibc(data))), 0)
@@ -100,9 +95,7 @@ def _directories(rootfs: Rootfs, environment: Mapping[str, str], path: Iterable[
             yield from (f"{directory.removesuffix('/bin')}/{lib}" for lib in ("lib", "lib64"))
     yield from (f"/usr/lib/{name}" for name in rootfs.entries("/usr/lib") if name.endswith("-linux-gnu"))
     yield from _USUAL
-    yield from (f"/usr/lib64/{name}" for name in _OF_RED_HAT)
     yield from (f"/opt/{name}/lib" for name in rootfs.entries("/opt")[:200])
-    yield from (f"/opt/intel/oneapi/mpi/latest/{name}" for name in ("lib", "lib/release"))
 
 
 def _target(rootfs: Rootfs, path: str) -> str:
@@ -124,7 +117,7 @@ def _open_mpi(path: str, needed: str) -> str:
     return {"20": "2", "12": "1", "1": "1"}.get(found[1] if found else "", "")
 
 
-def _pmi(kind: Kind, version: str, needed: str) -> str:
+def _pmi(kind: str, version: str, needed: str) -> str:
     """MPICH and what is made of it speak PMI-1 over a socket of the launcher's, which Slurm's pmi2 serves too."""
     if "libpmix.so" in needed or (kind == "openmpi" and not version.startswith("1")):
         return "pmix"
