@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, Wi
 from pydantic_core import PydanticCustomError
 
 from sifmod.config.bind import BindItem
+from sifmod.config.kinds import MpiUse
 from sifmod.config.name import ModuleName
 from sifmod.config.text import (
     Absolute,
@@ -31,7 +32,6 @@ Accelerator = Literal["rocm", "cuda", "none"]
 Arch = Literal["amd64", "arm64"]
 Verb = Literal["exec", "run"]
 GpuSelection = Literal["slurm", "localid", "none"]
-MpiUse = Literal["image", "host", "auto"]
 Runscript = Literal[
     "conda-python-simple",
     "conda-python-distributed",

@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from sifmod.config.bind import BindItem, BindSpec
-from sifmod.config.easyconfig import ContainerEnv, Easyconfig, MpiUse
+from sifmod.config.easyconfig import ContainerEnv, Easyconfig
 from sifmod.config.expand import expand
 from sifmod.config.find import shipped
 from sifmod.config.input import Input, read_input
+from sifmod.config.kinds import MpiUse
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
 from sifmod.config.text import BindPath, Name, NotEmpty, SearchDirectory, Version

@@ -8,17 +8,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sifmod.config.bind import BindItem, BindSpec
-from sifmod.config.easyconfig import (
-    Accelerator,
-    Arch,
-    ContainerEnv,
-    GpuSelection,
-    HostEnv,
-    MpiUse,
-    Pairs,
-    RunscriptEnv,
-)
-from sifmod.config.kinds import RUNTIMES, RuntimeKind, Syntax
+from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, Pairs, RunscriptEnv
+from sifmod.config.kinds import RUNTIMES, MpiUse, RuntimeKind, Syntax
 from sifmod.config.text import BindPath, Items, Line, Name, SearchDirectory, Text
 from sifmod.config.yaml.check import Model
 from sifmod.config.yaml.node import Number

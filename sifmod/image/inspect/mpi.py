@@ -45,7 +45,7 @@ class Mpi(NamedTuple):
 
     @property
     def abi(self) -> str:
-        """Whose binaries it serves: `mpich` (3.1 and later), `openmpi` and its major version; "" where none can tell."""
+        """Whose binaries it serves: `mpich` (3.1 and later), `openmpi` and its major version; "" for none known."""
         if self.kind == "openmpi":
             major = self.version.partition(".")[0]
             return f"openmpi {major}" if major else ""
@@ -58,9 +58,10 @@ def find_mpi(rootfs: Rootfs, environment: Mapping[str, str], path: Iterable[str]
     `environment` is the image's, `path` what is put in front of its PATH. Raises ImageError for a damaged image.
     """
     for directory in dict.fromkeys(_directories(rootfs, environment, path)):
-        names = [name for name in rootfs.entries(directory) if _NAME.fullmatch(name)]
-        for name in sorted(names, key=lambda name: (name.startswith("libmpich"), name)):
-            if found := read_mpi(_target(rootfs, f"{directory}/{name}"), rootfs.data(f"{directory}/{name}", LARGEST)):
+        entries = rootfs.entries(directory)
+        for name in filter(_NAME.fullmatch, entries):
+            file = max((entry for entry in entries if entry.startswith(name)), key=len)  # libmpi.so.40 → .so.40.30.4
+            if found := read_mpi(f"{directory}/{file}", rootfs.data(f"{directory}/{name}", LARGEST)):
                 own = environment.get("LD_LIBRARY_PATH", "")
                 return found._replace(glibc=str(_glibc_of(rootfs)), library_path=own)
     return None
@@ -96,16 +97,6 @@ def _directories(rootfs: Rootfs, environment: Mapping[str, str], path: Iterable[
     yield from (f"/usr/lib/{name}" for name in rootfs.entries("/usr/lib") if name.endswith("-linux-gnu"))
     yield from _USUAL
     yield from (f"/opt/{name}/lib" for name in rootfs.entries("/opt")[:200])
-
-
-def _target(rootfs: Rootfs, path: str) -> str:
-    """Where a link in a directory leads to, so that the file's own version is known."""
-    for _ in range(4):
-        link = rootfs.link(path)
-        if not link:
-            break
-        path = link if link.startswith("/") else f"{path.rpartition('/')[0]}/{link}"
-    return path
 
 
 def _open_mpi(path: str, needed: str) -> str:

@@ -67,11 +67,6 @@ class Rootfs:
         """The first `most` bytes of a regular file; none for anything else."""
         return self._reader.read(path, most) if self.is_file(path) else b""
 
-    def link(self, path: str) -> str:
-        """What a symbolic link says; "" for anything else."""
-        found = self._reader.lookup(path, follow=False)
-        return os.fsdecode(found.target) if found is not None and found.kind == "l" else ""
-
 
 @contextmanager
 def open_rootfs(path: Path, info: SifInfo) -> Iterator[Rootfs]:
