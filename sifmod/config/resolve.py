@@ -60,6 +60,8 @@ def resolve(
         runscript_env=file.runscript_env,
         gpu_selection=file.gpu_selection,
         gpus_per_node=file.gpus_per_node,
+        cpus_per_gpu=file.cpus_per_gpu,
+        cpu_bind=file.cpu_bind,
         cache_directory=file.cache_directory,
         module_syntax=_syntax(file.module_syntax, facts, how),
         link=file.link,
