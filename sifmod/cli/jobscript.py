@@ -84,4 +84,5 @@ def command(
     elif not target:
         echo(text, nl=False)
     else:
-        say(f"sbatch {output} submits it; account and partition may be left to fill in")
+        marks = [mark for mark, value in (("PROJECT", account), ("PARTITION", partition)) if value is None]
+        say(f"{'fill in ' + ' and '.join(marks) + ', then ' if marks else ''}`sbatch {output}`")
