@@ -15,16 +15,16 @@ and any other one:
 
 A job script:
   #!/bin/bash
-  #SBATCH --nodes=2
+  #SBATCH --job-name=NVHPC
+  #SBATCH --nodes=1
   #SBATCH --ntasks-per-node=4
   #SBATCH --gpus-per-node=4
-  #SBATCH --cpus-per-task=7
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
   module use ]==] .. word(prefix .. "/modules") .. [==[
 
-  module load NVHPC/26.5-cuda-13.2-ngc
+  module load NVHPC/26.5-cuda-13.2-ngc || exit
   srun nvc
 
 More directories inside:

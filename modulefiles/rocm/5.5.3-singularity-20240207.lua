@@ -15,7 +15,8 @@ and any other one:
 
 A job script:
   #!/bin/bash
-  #SBATCH --nodes=2
+  #SBATCH --job-name=rocm
+  #SBATCH --nodes=1
   #SBATCH --ntasks-per-node=8
   #SBATCH --gpus-per-node=8
   #SBATCH --cpus-per-task=7
@@ -24,8 +25,9 @@ A job script:
   #SBATCH --partition=PARTITION
   module use ]==] .. word(prefix .. "/modules") .. [==[
 
-  module load rocm/5.5.3-singularity-20240207
-  srun singularity exec "$SIF" COMMAND
+  module load rocm/5.5.3-singularity-20240207 || exit
+  export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
+  srun --cpu-bind=mask_cpu:0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000 singularity exec "$SIF" COMMAND
 
 More directories inside:
   export SINGULARITY_BIND=SOURCE:TARGET
