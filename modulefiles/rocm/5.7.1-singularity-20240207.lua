@@ -17,9 +17,9 @@ A job script:
   #!/bin/bash
   #SBATCH --job-name=rocm
   #SBATCH --nodes=1
-  #SBATCH --ntasks-per-node=8
+  #SBATCH --ntasks-per-node=1
   #SBATCH --gpus-per-node=8
-  #SBATCH --cpus-per-task=7
+  #SBATCH --cpus-per-task=56
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
@@ -27,7 +27,7 @@ A job script:
 
   module load rocm/5.7.1-singularity-20240207 || exit
   export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
-  srun --cpu-bind=mask_cpu:0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000 singularity exec "$SIF" COMMAND
+  srun singularity exec "$SIF" COMMAND
 
 More directories inside:
   export SINGULARITY_BIND=SOURCE:TARGET

@@ -2,14 +2,10 @@
 
 import json
 from dataclasses import asdict, dataclass
-from functools import cache
-from pathlib import Path
 from typing import Literal
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-
 from sifmod.module.plan import RUNSCRIPTS_TARGET, Plan
-from sifmod.module.quote import shell
+from sifmod.module.scripts import TEMPLATES
 
 JOB = "share/job.json"
 Style = Literal["srun", "torchrun", "lightning", "nccl-tests"]
@@ -27,7 +23,7 @@ class Job:
     start: str  # the words in front of "$SIF"
     command: str  # what a job runs, words of a shell
     inside: bool  # whether `command` is started with "$SIF", and is no wrapper
-    distributed: bool  # whether it is Python's, of which each task is a process
+    distributed: bool  # whether each task is a process of it; else it is started once
     runscripts: tuple[str, ...]
     gpus: int  # a node, 0 for an image without
     cpus: int  # for each GPU, 0 where the site does not say
@@ -72,12 +68,12 @@ def job_of(plan: Plan, key: str, images: tuple[str, ...]) -> Job:
 
 
 def _command(plan: Plan) -> tuple[str, bool, bool]:
-    """Python's where the image has a Python to use, else one of its own; whether inside, and whether it is Python's."""
+    """Python's where the image has a Python to use, else one of its own; whether inside, and whether distributed."""
     names = [wrapper.name for wrapper in plan.wrappers if wrapper.command != (f"{RUNSCRIPTS_TARGET}/{wrapper.name}",)]
     if plan.activation.with_conda != "true" or {"python", "python3", "torchrun"} & set(names):
         if DISTRIBUTED in plan.runscripts:
             return f"{DISTRIBUTED} -u train.py", True, True
-        return "python train.py", False, True
+        return "python train.py", False, False
     return (names[0], False, False) if names else ("COMMAND", True, False)
 
 
@@ -100,38 +96,23 @@ def from_json(text: bytes) -> Job:
 
 def job_script(job: Job, options: JobOptions, modules: str) -> str:
     """A job script for Slurm; `modules` is the directory for `module use`, as a shell spells it."""
-    launchers = options.launchers
-    tasks = 1 if launchers else job.gpus or 1
-    inside = job.inside or bool(options.words)
-    return _template().render(
+    distributed = job.distributed or bool(options.words)
+    once = options.launchers or not distributed
+    return TEMPLATES.get_template("job.sh.j2").render(
         job=job,
         options=options,
-        nodes=options.nodes or (2 if job.distributed or options.words else 1),
-        tasks=tasks,
-        whole=job.distributed or bool(options.words),
-        cpus=job.cpus * (job.gpus if launchers else 1),
+        nodes=options.nodes or (2 if distributed else 1),
+        tasks=1 if once else job.gpus or 1,
+        whole=distributed or job.gpus > 0,
+        cpus=job.cpus * (job.gpus if once else 1),
         modules=modules,
         srun=" ".join(
             [
                 "srun",
                 *([f"--mpi={options.mpi}"] if options.mpi else []),
-                *([f"--cpu-bind={job.cpu_bind}"] if job.cpu_bind and not launchers else []),
-                *([f'{job.start} "$SIF"'] if inside else []),
+                *([f"--cpu-bind={job.cpu_bind}"] if job.cpu_bind and not once else []),
+                *([f'{job.start} "$SIF"'] if job.inside or options.words else []),
                 options.words or job.command,
             ]
         ),
     )
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 (shell; what can be anything goes through its filter)
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"shell": shell}
-    return environment.get_template("job.sh.j2")

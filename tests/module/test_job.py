@@ -71,6 +71,12 @@ def test_a_command_that_is_not_distributed_has_one_node() -> None:
     assert text.endswith("\nsrun samtools\n")
 
 
+def test_python_that_is_not_distributed_is_started_once_with_all_of_a_node() -> None:
+    found = directives(text := job_script(job(runscripts=(), **LUMI), JobOptions(), "/m"))
+    assert [found[name] for name in ("nodes", "ntasks-per-node", "gpus-per-node", "cpus-per-task")] == [*"118", "56"]
+    assert text.endswith("\nsrun python train.py\n")
+
+
 @pytest.mark.parametrize("syntax", ["lua", "tcl"])
 def test_the_help_has_the_same_text(syntax: str) -> None:
     files = {file.path: file.text for file in render(plan(**LUMI), 3)}
