@@ -60,7 +60,7 @@ class Inside:
         from uv import find_uv_bin
 
         work = self.directory / "work"
-        cache = Path(os.environ.get("UV_CACHE_DIR") or _cache_home() / "uv")
+        cache = uv_cache()
         cache.mkdir(parents=True, exist_ok=True)
         (work / "uv").touch()
         (work / "cache").mkdir(exist_ok=True)
@@ -91,6 +91,8 @@ def inside_of(installation: Installation, directory: Path, wanted: Wanted) -> In
     return Inside(wrapper, directory, (*wanted.editable, *wanted.places))
 
 
-def _cache_home() -> Path:
+def uv_cache() -> Path:
+    """Where uv keeps what it has downloaded."""
     given = os.environ.get("XDG_CACHE_HOME", "")
-    return Path(given) if given.startswith("/") else Path.home() / ".cache"
+    home = Path(given) if given.startswith("/") else Path.home() / ".cache"
+    return Path(os.environ.get("UV_CACHE_DIR") or home / "uv")
