@@ -15,16 +15,18 @@ and any other one:
 
 A job script:
   #!/bin/bash
-  #SBATCH --nodes=2
-  #SBATCH --ntasks-per-node=4
+  #SBATCH --job-name=LAMMPS
+  #SBATCH --nodes=1
+  #SBATCH --ntasks-per-node=1
   #SBATCH --gpus-per-node=4
-  #SBATCH --cpus-per-task=7
+  #SBATCH --exclusive
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
   module use ]==] .. word(prefix .. "/modules") .. [==[
 
-  module load LAMMPS/15Jun2023-cuda-ngc
+  module load LAMMPS/15Jun2023-cuda-ngc || exit
+  export SRUN_CPUS_PER_TASK=$((SLURM_CPUS_ON_NODE / SLURM_NTASKS_PER_NODE))
   srun lmp
 
 More directories inside:

@@ -15,17 +15,19 @@ and any other one:
 
 A job script:
   #!/bin/bash
+  #SBATCH --job-name=PyTorch
   #SBATCH --nodes=2
   #SBATCH --ntasks-per-node=4
   #SBATCH --gpus-per-node=4
-  #SBATCH --cpus-per-task=7
+  #SBATCH --exclusive
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
   module use ]==] .. word(prefix .. "/modules") .. [==[
 
-  module load PyTorch/2.12.0-cuda-13.2-python-3.12-ngc-26.05
-  srun apptainer exec "$SIF" conda-python-distributed train.py
+  module load PyTorch/2.12.0-cuda-13.2-python-3.12-ngc-26.05 || exit
+  export SRUN_CPUS_PER_TASK=$((SLURM_CPUS_ON_NODE / SLURM_NTASKS_PER_NODE))
+  srun apptainer exec "$SIF" conda-python-distributed -u train.py
 
 More directories inside:
   export APPTAINER_BIND=SOURCE:TARGET

@@ -15,6 +15,7 @@ and any other one:
 
 A job script:
   #!/bin/bash
+  #SBATCH --job-name=jax
   #SBATCH --nodes=2
   #SBATCH --ntasks-per-node=8
   #SBATCH --gpus-per-node=8
@@ -24,8 +25,9 @@ A job script:
   #SBATCH --partition=PARTITION
   module use ]==] .. word(prefix .. "/modules") .. [==[
 
-  module load jax/0.4.28-rocm-6.2.0-python-3.12-singularity-20241007
-  srun singularity exec "$SIF" conda-python-distributed train.py
+  module load jax/0.4.28-rocm-6.2.0-python-3.12-singularity-20241007 || exit
+  export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
+  srun --cpu-bind=mask_cpu:0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000 singularity exec "$SIF" conda-python-distributed -u train.py
 
 More directories inside:
   export SINGULARITY_BIND=SOURCE:TARGET

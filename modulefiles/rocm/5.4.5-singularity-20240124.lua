@@ -15,16 +15,18 @@ and any other one:
 
 A job script:
   #!/bin/bash
-  #SBATCH --nodes=2
-  #SBATCH --ntasks-per-node=8
+  #SBATCH --job-name=rocm
+  #SBATCH --nodes=1
+  #SBATCH --ntasks-per-node=1
   #SBATCH --gpus-per-node=8
-  #SBATCH --cpus-per-task=7
+  #SBATCH --cpus-per-task=56
   #SBATCH --time=00:30:00
   #SBATCH --account=PROJECT
   #SBATCH --partition=PARTITION
   module use ]==] .. word(prefix .. "/modules") .. [==[
 
-  module load rocm/5.4.5-singularity-20240124
+  module load rocm/5.4.5-singularity-20240124 || exit
+  export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
   srun singularity exec "$SIF" COMMAND
 
 More directories inside:

@@ -120,6 +120,7 @@ _WORDS: dict[str, _Find] = {
     "add onto": _live,
     "remove module": _live,
     "sync module": _live,
+    "jobscript module": _live,
     "layers module": _live,
     "rollback name": _known,
     "log modules": _known,

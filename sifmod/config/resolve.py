@@ -62,6 +62,8 @@ def resolve(
         gpus_per_node=file.gpus_per_node,
         mpi=file.mpi,
         mpi_profile=file.mpi_profile or "",
+        cpus_per_gpu=file.cpus_per_gpu,
+        cpu_bind=file.cpu_bind,
         cache_directory=file.cache_directory,
         module_syntax=_syntax(file.module_syntax, facts, how),
         link=file.link,

@@ -102,6 +102,8 @@ class Site:
     gpus_per_node: int
     mpi: MpiUse  # whose MPI a module has, where its easyconfig does not say
     mpi_profile: str  # the host's; "" for none
+    cpus_per_gpu: int  # 0: not said
+    cpu_bind: str  # for srun, one task for each GPU of a node; "" for Slurm's own choice
     cache_directory: str  # of compilers and kernels, on the node; "" when it is decided at run time
     module_syntax: tuple[Syntax, ...]
     link: Link
@@ -151,6 +153,12 @@ def _runtime(text: str) -> str:
 def _cache_directory(text: str) -> str:
     if text and not (text.startswith("/") and "$" not in text):
         raise ValueError(f"expected an absolute path without variables, got {text!r}")
+    return text
+
+
+def _cpu_bind(text: str) -> str:
+    if not re.fullmatch("([A-Za-z0-9_]+(:[A-Za-z0-9_,]+)?)?", text):
+        raise ValueError(f"expected what srun takes after --cpu-bind=, such as mask_cpu:0xfe,0xfe00, got {text!r}")
     return text
 
 
@@ -212,6 +220,8 @@ class SiteFile(Model):
     gpus_per_node: Annotated[int, Field(ge=1, le=64), BeforeValidator(_whole)] = 4
     mpi: MpiUse = "image"
     mpi_profile: Name | None = None
+    cpus_per_gpu: Annotated[int, Field(ge=0, le=1024), BeforeValidator(_whole)] = 0
+    cpu_bind: Annotated[Line, AfterValidator(_cpu_bind)] = ""
     cache_directory: Annotated[Line, AfterValidator(_cache_directory)] = ""
     module_syntax: Literal["auto", "lua", "tcl", "both"] = "auto"
     link: Link = "copy"

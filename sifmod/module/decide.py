@@ -76,6 +76,8 @@ def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices, quirks: tupl
         user_software=easyconfig.user_software,
         gpu_selection=easyconfig.gpu_selection or site.gpu_selection,
         gpus_per_node=site.gpus_per_node,
+        cpus_per_gpu=site.cpus_per_gpu,
+        cpu_bind=site.cpu_bind,
         cache_directory=site.cache_directory,
         default_env=_merged(easyconfig.default_env),
         depends_on=easyconfig.depends_on,

@@ -185,7 +185,9 @@ class Plan:
     verb: Verb = "exec"  # how wrappers start the image; `run` goes through its entrypoint
     user_software: bool = False  # bind what the user has added at /user-software
     gpu_selection: GpuSelection = "slurm"  # whose choice the GPU of each task of a node is
-    gpus_per_node: int = 4  # as Slurm counts them; for the job script in the help
+    gpus_per_node: int = 4  # as Slurm counts them; for job scripts, as the next two
+    cpus_per_gpu: int = 0  # 0: the site does not say
+    cpu_bind: str = ""  # for srun, one task for each GPU of a node
     cache_directory: str = ""  # of compilers and kernels, on the node; "": decided at run time
     prefix_named: bool = False  # by --prefix
     default_env: tuple[tuple[str, str], ...] = ()  # on the host, where the user has none of that name; sorted by name

@@ -10,7 +10,8 @@ from sifmod.config.kinds import Syntax, stub_path
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.module import quote
-from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, RUNSCRIPTS_TARGET, File, Plan
+from sifmod.module.job import JOB, Job, JobOptions, job_of, job_script, to_json
+from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, File, Plan
 from sifmod.module.scripts import scripts
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
@@ -36,7 +37,7 @@ def render(plan: Plan, number: int) -> tuple[File, ...]:
     They say nothing of the prefix, and find it from where they are. Raises ModuleError for a name or a value that no
     variable can have.
     """
-    return (*_modulefiles(plan, number), *scripts(plan, number))
+    return (*_modulefiles(plan, number), *scripts(plan, number), File(JOB, to_json(_job(plan))))
 
 
 def render_stub(plan: Plan) -> tuple[File, ...]:
@@ -148,10 +149,7 @@ def _help(plan: Plan) -> str:
         description=plan.help.description.strip(),
         commands=", ".join(wrapper.name for wrapper in plan.wrappers),
         start=f"{plan.runtime.kind} {plan.verb}",
-        gpus=plan.gpus_per_node if plan.accelerator != "none" else 0,
-        modules=MODULES,
-        module=str(plan.module),
-        job=_job(plan),
+        job=job_script(_job(plan), JobOptions(), MODULES),
         bind_variable=f"{plan.runtime.prefixes[-1]}_BIND",
         user_software=plan.user_software,
         contents=", ".join(f"{name} {version}" for name, version in plan.help.contents),
@@ -163,15 +161,8 @@ def _help(plan: Plan) -> str:
     )
 
 
-def _job(plan: Plan) -> str:
-    """The command of the job script in the help: Python's where the image has a Python to use, else one of its own."""
-    inside = f'{plan.runtime.kind} {plan.verb} "$SIF"'
-    names = [wrapper.name for wrapper in plan.wrappers if wrapper.command != (f"{RUNSCRIPTS_TARGET}/{wrapper.name}",)]
-    activated = plan.activation.with_conda != "true"
-    if activated or {"python", "python3", "torchrun"} & set(names):
-        distributed = "conda-python-distributed" in plan.runscripts
-        return f"{inside} conda-python-distributed train.py" if distributed else "python train.py"
-    return names[0] if names else f"{inside} COMMAND"
+def _job(plan: Plan) -> Job:
+    return job_of(plan, state_key(plan.module), image_variables(plan.module))
 
 
 def _text(text: str, syntax: Syntax) -> str:

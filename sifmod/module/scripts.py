@@ -39,7 +39,7 @@ def _here(text: str) -> str:
     return "".join(_PATHS[part] if part in _PATHS else shell(part) for part in parts) or "''"
 
 
-_TEMPLATES = Environment(
+TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).with_name("templates")),
     undefined=StrictUndefined,
     autoescape=False,  # noqa: S701 (shell; every value goes through its filter)
@@ -47,7 +47,7 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_TEMPLATES.filters |= {"shell": shell, "here": _here}
+TEMPLATES.filters |= {"shell": shell, "here": _here}
 
 
 def scripts(plan: Plan, number: int) -> tuple[File, ...]:
@@ -68,14 +68,14 @@ def scripts(plan: Plan, number: int) -> tuple[File, ...]:
 
 def _wrapper(plan: Plan, name: str, command: tuple[str, ...]) -> File:
     words = plan.activation.activated(command)
-    text = _TEMPLATES.get_template("scripts/wrapper").render(
+    text = TEMPLATES.get_template("scripts/wrapper").render(
         launcher=LAUNCHER, command=words, installs=name in _INSTALLERS
     )
     return File(f"bin/{name}", text, executable=True)
 
 
 def _packer(plan: Plan, name: str) -> File:
-    text = _TEMPLATES.get_template(f"scripts/{name}").render(
+    text = TEMPLATES.get_template(f"scripts/{name}").render(
         module=str(plan.module),
         launcher=LAUNCHER,
         target=USER_SOFTWARE_TARGET,
@@ -91,7 +91,7 @@ def _reinstall(plan: Plan) -> str:
 
 def _launcher(plan: Plan, number: int) -> str:
     plain = dict(plan.plain_env)
-    return _TEMPLATES.get_template("scripts/launch.sh").render(
+    return TEMPLATES.get_template("scripts/launch.sh").render(
         module=str(plan.module),
         generation=plan.place_of(number),
         switch=plan.switch,
@@ -112,7 +112,7 @@ def _launcher(plan: Plan, number: int) -> str:
 
 
 def _runscript(plan: Plan, number: int, name: str) -> str:
-    return _TEMPLATES.get_template(f"runscripts/{name}").render(
+    return TEMPLATES.get_template(f"runscripts/{name}").render(
         python=plan.activation.activated(("python",)),
         torchrun=plan.activation.activated(("python", "-m", "torch.distributed.run")),
         bash=plan.activation.activated(("bash",)),

@@ -79,7 +79,7 @@ def test_the_modules_own_variables_win_over_host_env() -> None:
 
 def test_the_help_names_the_sites_runtime() -> None:
     text = {file.path: file.text for file in render(plan(runtime=Runtime("singularity", "")), 3)}["modulefile.lua"]
-    assert 'srun singularity exec "$SIF" conda-python-distributed train.py' in text
+    assert 'srun singularity exec "$SIF" conda-python-distributed -u train.py' in text
     assert "export SINGULARITY_BIND=" in text
 
 
@@ -95,7 +95,7 @@ def test_the_job_script_has_a_task_for_each_gpu_of_the_sites_nodes() -> None:
         ((), 'apptainer exec "$SIF" COMMAND'),
         (("start-shell",), 'apptainer exec "$SIF" COMMAND'),
         (("start-shell", "samtools"), "samtools"),
-        (("torchrun",), 'apptainer exec "$SIF" conda-python-distributed train.py'),
+        (("torchrun",), 'apptainer exec "$SIF" conda-python-distributed -u train.py'),
     ],
 )
 def test_only_a_module_with_python_shows_a_job_of_python(wrappers: tuple[str, ...], job: str) -> None:

@@ -34,6 +34,23 @@ said = f"rank {rank}, {os.environ['LOCAL_RANK']} of {os.environ['LOCAL_WORLD_SIZ
 os.write(1, f"{said}{total.item():.0f}, {os.environ['MASTER_ADDR']}\\n".encode())  # all at once: others write here too
 dist.destroy_process_group()
 """
+STEP = """
+import os, torch, torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank, size, where = dist.get_rank(), dist.get_world_size(), os.environ["SLURMD_NODENAME"]
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1, bias=False))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+before = model.module.weight.detach().clone()
+model(torch.full((2, 8), rank + 1.0)).mean().backward()
+optimizer.step()
+change = (before - model.module.weight.detach()) / 0.1  # the mean of all ranks' gradients
+assert torch.allclose(change, torch.full((1, 8), (size + 1) / 2)), change
+image = os.environ["SINGULARITY_CONTAINER"]
+os.write(1, f"trained: rank {rank} of {size} on {where}, image {image}\\n".encode())
+dist.destroy_process_group()
+"""
+"""A step of DDP; each rank says that it was trained, where, and in which image."""
 SHIPPED = ROOT / "easyconfigs" / "PyTorch" / "PyTorch-2.13.0.yaml"
 
 

@@ -140,7 +140,7 @@ def test_a_module_says_what_it_is(module_tool: ModuleTool, prefix: str) -> None:
         "python, pip",
         "#SBATCH --nodes=2",
         f"module use '{prefix}/modules' module load {NAME}",
-        'srun apptainer exec "$SIF" conda-python-distributed train.py',
+        'srun apptainer exec "$SIF" conda-python-distributed -u train.py',
         "torch 2.2.0, torchvision 0.17.0",
         "Image: docker://registry.example/pytorch:2.2.0",
         "sifmod install PyTorch-2.2.0",

@@ -25,6 +25,7 @@ from sifmod.cli.outputs.installed import (
     Reapplied,
     ReappliedError,
 )
+from sifmod.cli.outputs.job import JobScript
 from sifmod.cli.outputs.layers import LayerData
 from sifmod.cli.outputs.machine import DetectedSite, Diagnosis, NewSite, OriginOfKey, ShownSite
 from sifmod.cli.outputs.tree import Collected, Logged, SignatureError, Signed, Uninstalled, Verified
@@ -40,6 +41,7 @@ OUTPUTS: dict[str, Any] = {
     "fetch": Fetched | list[FetchedOfSeveral | NotFetchedError],
     "new": Drafted,
     "import": list[Imported | NotImportedError],
+    "jobscript": JobScript,
     "list": list[Listed],
     "show": Installed | ShownEasyconfig | list[OriginOfKey] | ShownImage,
     "search": list[Found],

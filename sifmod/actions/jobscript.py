@@ -1,0 +1,126 @@
+"""jobscript: a Slurm script for an installed module, and what its image must have for it."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from sifmod.actions.layer.places import found_layers
+from sifmod.errors import ModuleError, OptionError
+from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.inspect.python import find_environments
+from sifmod.image.inspect.rootfs import Rootfs, find_command, open_rootfs, search_path
+from sifmod.image.inspect.sif import describe_sif
+from sifmod.module.job import DISTRIBUTED, JOB, TORCHRUN, Job, JobOptions, from_json, job_script
+from sifmod.module.quote import shell
+from sifmod.tree.disk import read
+from sifmod.tree.layer import DEFAULT
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import Installation
+
+_LIGHTNING = frozenset({"lightning", "pytorch-lightning"})
+_PERF = ("all_reduce_perf_mpi", "all_reduce_perf")  # NVIDIA's images have both, the first one with MPI
+_PERF_PLACES = ("/usr/local/bin", "/usr/bin", "/opt/nccl-tests/build", "/opt/rccl-tests/build")
+_MPI = re.compile(r"libmpi\.so\.([0-9]+)")
+_PMI = {"40": "pmix", "20": "pmix", "12": "pmi2"}  # Open MPI from 2 on; MPICH and what has its ABI
+_SIZES = "-b 8 -e 1G -f 2"
+_LARGEST = 1 << 28
+
+
+def jobscript(installation: Installation, options: JobOptions, trees: tuple[Layout, ...]) -> str:
+    """The text of a script in the style that is asked for; `trees`: where the user's layers may be.
+
+    Raises OptionError where module or image lack what the style needs, ModuleError where the module cannot be read.
+    """
+    job = _job(installation)
+    options = _STYLES[options.style](installation, job, options, trees)
+    if options.bcast and not (job.inside or options.words):
+        raise OptionError(
+            f"the job of {job.module} runs the module's command {job.command}, which starts the module's own image",
+            "leave --bcast out; it serves what is started with $SIF",
+        )
+    modules = Path(installation.root).parents[4] / "modules"
+    return job_script(job, options, shell(str(modules)))
+
+
+def _job(installation: Installation) -> Job:
+    place = Path(installation.root, JOB)
+    try:
+        return from_json(read(place))
+    except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise
+        said = "was installed by an earlier sifmod" if isinstance(error, OSError) else f"{place} is damaged"
+        raise ModuleError(
+            f"{installation.module}: there is nothing to make a job script from: it {said}",
+            "`sifmod install --module-only --installed` renders it again",
+        ) from error
+
+
+def _srun(_: Installation, _job: Job, options: JobOptions, _trees: tuple[Layout, ...]) -> JobOptions:
+    return options
+
+
+def _torchrun(_: Installation, job: Job, options: JobOptions, _trees: tuple[Layout, ...]) -> JobOptions:
+    _check_runscript(job, TORCHRUN)
+    return replace(options, words=f"{TORCHRUN} train.py", launchers=True)
+
+
+def _lightning(installation: Installation, job: Job, options: JobOptions, trees: tuple[Layout, ...]) -> JobOptions:
+    _check_runscript(job, DISTRIBUTED)
+    name = os.environ.get("SIFMOD_LAYER", DEFAULT)
+    wanted = installation.module, installation.image.sha256, name
+    layers = (one for one in found_layers(trees, os.environ) if (one.module, one.image, one.name) == wanted)
+    if (layer := next(layers, None)) and _LIGHTNING & dict(layer.added).keys():
+        return replace(options, words=f"{DISTRIBUTED} -u train.py")
+    with _files(installation) as (rootfs, environment):
+        if not any(_LIGHTNING & one.packages.keys() for one in find_environments(rootfs, environment)):
+            raise OptionError(
+                f"{job.module} has no lightning, neither in its image nor in a layer",
+                f"`sifmod add {job.module} lightning` adds it",
+            )
+    return replace(options, words=f"{DISTRIBUTED} -u train.py")
+
+
+def _nccl_tests(installation: Installation, job: Job, options: JobOptions, _trees: tuple[Layout, ...]) -> JobOptions:
+    with _files(installation) as (rootfs, environment):
+        places = (*search_path(environment.get("PATH", "")), *_PERF_PLACES)
+        found = next(filter(None, (find_command(rootfs, name, places) for name in _PERF)), "")
+        if not found:
+            raise OptionError(
+                f"the image of {job.module} has no all_reduce_perf of nccl-tests or rccl-tests",
+                "NVIDIA's PyTorch images have it: `sifmod search ngc`",
+            )
+        linked = _MPI.search(rootfs.read(found, _LARGEST))
+    if linked:
+        return replace(options, words=f"{found} {_SIZES} -g 1", mpi=_PMI.get(linked[1], ""))
+    if options.nodes > 1:
+        raise OptionError(f"{found} of the image is built without MPI, and runs on one node only", "give --nodes 1")
+    return replace(options, words=f"{found} {_SIZES} -g {job.gpus or 1}", nodes=1, launchers=True)
+
+
+_STYLES = {"srun": _srun, "torchrun": _torchrun, "lightning": _lightning, "nccl-tests": _nccl_tests}
+
+
+def _check_runscript(job: Job, name: str) -> None:
+    if name not in job.runscripts:
+        raise OptionError(
+            f"{job.module} has no runscript {name}",
+            f"put `runscripts+: [{name}]` into an easyconfig that `extends` the module's own, and install that",
+        )
+
+
+@contextmanager
+def _files(installation: Installation) -> Iterator[tuple[Rootfs, Mapping[str, str]]]:
+    """The files of the image, and its own variables."""
+    path = Path(installation.image.path)
+    if not path.is_file():
+        raise ModuleError(
+            f"{installation.module}: its image {path} is gone, and cannot be looked into",
+            f"sifmod install {shell(installation.provenance.easyconfig)} brings it back",
+        )
+    described = describe_sif(path)
+    with open_rootfs(path, read_sif(path)) as rootfs:
+        yield rootfs, dict(described.config.environment)

@@ -1,0 +1,118 @@
+"""A Job: what the job scripts of a module are made from, and the text of one. Each generation has its own."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from sifmod.module.plan import RUNSCRIPTS_TARGET, Plan
+from sifmod.module.scripts import TEMPLATES
+
+JOB = "share/job.json"
+Style = Literal["srun", "torchrun", "lightning", "nccl-tests"]
+DISTRIBUTED, TORCHRUN = "conda-python-distributed", "torchrun-distributed"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is true of every job of one generation, its site's part included."""
+
+    module: str
+    name: str  # of the job
+    key: str  # the module's name within names of variables: render.state_key
+    images: tuple[str, ...]  # the variables that hold the image's path
+    start: str  # the words in front of "$SIF"
+    command: str  # what a job runs, words of a shell
+    inside: bool  # whether `command` is started with "$SIF", and is no wrapper
+    distributed: bool  # whether each task is a process of it; else it is started once
+    runscripts: tuple[str, ...]
+    gpus: int  # a node, 0 for an image without
+    cpus: int  # for each GPU, 0 where the site does not say
+    cpu_bind: str
+    directory: str  # of a node's own, for copies
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What the user says about one script; `words` is the command of another style, and `mpi` its srun's --mpi."""
+
+    style: Style = "srun"
+    nodes: int = 0  # 0: two for a distributed job, else one
+    time: str = "00:30:00"
+    account: str = "PROJECT"
+    partition: str = "PARTITION"
+    bcast: bool = False
+    words: str = ""
+    mpi: str = ""
+    launchers: bool = False  # one task on each node, which starts the others
+
+
+def job_of(plan: Plan, key: str, images: tuple[str, ...]) -> Job:
+    """The job scripts' part of a plan."""
+    command, inside, distributed = _command(plan)
+    gpus = plan.gpus_per_node if plan.accelerator != "none" else 0
+    return Job(
+        module=str(plan.module),
+        name=plan.module.name,
+        key=key,
+        images=images,
+        start=f"{plan.runtime.kind} {plan.verb}",
+        command=command,
+        inside=inside,
+        distributed=distributed,
+        runscripts=plan.runscripts,
+        gpus=gpus,
+        cpus=plan.cpus_per_gpu if gpus else 0,
+        cpu_bind=plan.cpu_bind if gpus else "",
+        directory=plan.cache_directory or "/tmp",  # noqa: S108 (a directory in it, which only this user can enter)
+    )
+
+
+def _command(plan: Plan) -> tuple[str, bool, bool]:
+    """Python's where the image has a Python to use, else one of its own; whether inside, and whether distributed."""
+    names = [wrapper.name for wrapper in plan.wrappers if wrapper.command != (f"{RUNSCRIPTS_TARGET}/{wrapper.name}",)]
+    if plan.activation.with_conda != "true" or {"python", "python3", "torchrun"} & set(names):
+        if DISTRIBUTED in plan.runscripts:
+            return f"{DISTRIBUTED} -u train.py", True, True
+        return "python train.py", False, False
+    return (names[0], False, False) if names else ("COMMAND", True, False)
+
+
+def to_json(job: Job) -> str:
+    """The text of the file `JOB` of a generation."""
+    return json.dumps(asdict(job), indent=1, sort_keys=True) + "\n"
+
+
+def from_json(text: bytes) -> Job:
+    """What `to_json` gave. Raises ValueError, KeyError or TypeError for anything else: others may have written it."""
+    fields = json.loads(text)
+    for name, kind in Job.__annotations__.items():
+        if kind == tuple[str, ...]:
+            fields[name] = tuple(fields[name])
+        for value in fields[name] if kind == tuple[str, ...] else (fields[name],):
+            if type(value) is not (str if kind == tuple[str, ...] else kind) or "\n" in str(value):
+                raise TypeError(f"{name} is another type")
+    return Job(**fields)
+
+
+def job_script(job: Job, options: JobOptions, modules: str) -> str:
+    """A job script for Slurm; `modules` is the directory for `module use`, as a shell spells it."""
+    distributed = job.distributed or bool(options.words)
+    once = options.launchers or not distributed
+    return TEMPLATES.get_template("job.sh.j2").render(
+        job=job,
+        options=options,
+        nodes=options.nodes or (2 if distributed else 1),
+        tasks=1 if once else job.gpus or 1,
+        whole=distributed or job.gpus > 0,
+        cpus=job.cpus * (job.gpus if once else 1),
+        modules=modules,
+        srun=" ".join(
+            [
+                "srun",
+                *([f"--mpi={options.mpi}"] if options.mpi else []),
+                *([f"--cpu-bind={job.cpu_bind}"] if job.cpu_bind and not once else []),
+                *([f'{job.start} "$SIF"'] if job.inside or options.words else []),
+                options.words or job.command,
+            ]
+        ),
+    )

@@ -1,0 +1,131 @@
+"""`sifmod jobscript`: what is in the image decides which styles there are; and what goes wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run
+from sifmod.module.job import JOB
+from support.answer import answer
+from support.disk_state import disk_state
+from support.inside import Files, programs, sif
+from support.runtime import RUNTIME
+
+PYTHON = "opt/env/lib/python3.11/site-packages"
+EASYCONFIG = """
+name: Tools
+version: '1'
+image: {{sources: ['{image}']}}
+venv: /opt/env
+accelerator: {accelerator}
+wrappers: [python]
+runscripts: [{runscripts}]
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "pre fix"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def install(
+    here: Path, files: Files, runscripts: str = "conda-python-distributed, torchrun-distributed", gpus: str = "none"
+) -> None:
+    image = sif(here / "image.sif", {**programs("opt/env/bin/python", "bin/sh"), "opt/env/pyvenv.cfg": "", **files})
+    (here / "Tools-1.yaml").write_text(EASYCONFIG.format(image=image, runscripts=runscripts, accelerator=gpus))
+    assert run(["install", "-q", "--skip-sanity-check", "--link", "reference", "Tools-1.yaml"]) == 0
+
+
+def refused(here: Path, capfd: pytest.CaptureFixture[str], words: tuple[str, ...], code: int) -> str:
+    capfd.readouterr()
+    before = disk_state(here)
+    assert run(["jobscript", "Tools", *words]) == code
+    assert disk_state(here) == before
+    out, err = capfd.readouterr()
+    assert out == ""
+    return err
+
+
+def test_to_the_screen_and_into_a_file(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    install(here, {})
+    capfd.readouterr()
+    assert run(["jobscript", "Tools", "--nodes", "3", "--time", "1-0"]) == 0
+    text, _ = capfd.readouterr()
+    assert "#SBATCH --nodes=3\n" in text
+    assert f"module use '{here}/pre fix/modules'\n" in text
+    assert text.endswith(f'srun {RUNTIME.kind} exec "$SIF" conda-python-distributed -u train.py\n')
+    made = answer(capfd, ("jobscript", "Tools", "--nodes", "3", "--time", "1-0", "-o", "job.sh"), 0)
+    assert made == {"module": "Tools/1", "style": "srun", "path": str(here / "job.sh"), "text": text}
+    assert (here / "job.sh").read_text() == text
+    assert "exists already" in refused(here, capfd, ("-o", "job.sh"), 2)
+
+
+def test_styles_that_the_module_lacks(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    install(here, {}, "conda-python-distributed")
+    assert "`sifmod add Tools/1 lightning` adds it" in refused(here, capfd, ("--style", "lightning"), 2)
+    assert "`runscripts+: [torchrun-distributed]`" in refused(here, capfd, ("--style", "torchrun"), 2)
+    assert "has no all_reduce_perf" in refused(here, capfd, ("--style", "nccl-tests"), 2)
+    (here / "image.sif").unlink()
+    assert "brings it back" in refused(here, capfd, ("--style", "nccl-tests"), 24)
+
+
+def test_lightning_in_the_image(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    install(here, {f"{PYTHON}/lightning-2.5.5.dist-info/METADATA": "", "opt/env/bin/python3.11": "#!"})
+    text = answer(capfd, ("jobscript", "Tools", "--style", "lightning"), 0)["text"]
+    assert 'Trainer(num_nodes=int(os.environ["SLURM_NNODES"])' in text
+    assert text.endswith('"$SIF" conda-python-distributed -u train.py\n')
+
+
+@pytest.mark.parametrize(
+    ("linked", "expected"),
+    [("libmpi.so.40", "srun --mpi=pmix "), ("libmpi.so.12", "srun --mpi=pmi2 "), ("libmpi.so.7", "srun ")],
+)
+def test_nccl_tests_start_as_their_mpi_wants(
+    here: Path, capfd: pytest.CaptureFixture[str], linked: str, expected: str
+) -> None:
+    """The program is a stand-in: the name of its MPI among other bytes, as the linker writes it."""
+    install(here, {"usr/local/bin/all_reduce_perf_mpi": f"#!\0libc.so.6\0{linked}\0"}, gpus="cuda")
+    text = answer(capfd, ("jobscript", "Tools", "--style", "nccl-tests", "--nodes", "4"), 0)["text"]
+    assert f"\n{expected}{RUNTIME.kind} exec" in text
+    assert "#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=4\n" in text
+    assert text.endswith('"$SIF" /usr/local/bin/all_reduce_perf_mpi -b 8 -e 1G -f 2 -g 1\n')
+
+
+def test_nccl_tests_without_mpi_stay_on_one_node(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    install(here, programs("usr/local/bin/all_reduce_perf"), gpus="cuda")
+    text = answer(capfd, ("jobscript", "Tools", "--style", "nccl-tests"), 0)["text"]
+    assert "#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=4\n" in text
+    assert text.endswith("/all_reduce_perf -b 8 -e 1G -f 2 -g 4\n")
+    assert "without MPI" in refused(here, capfd, ("--style", "nccl-tests", "--nodes", "2"), 2)
+
+
+def test_a_command_of_the_module_cannot_be_copied_to_the_nodes(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    install(here, {}, "")
+    assert "leave --bcast out" in refused(here, capfd, ("--bcast",), 2)
+
+
+@pytest.mark.parametrize(
+    "words", [("--time", "soon"), ("--account", "a b"), ("--partition", "x\n#SBATCH"), ("--nodes", "0")]
+)
+def test_values_that_cannot_stand_in_a_script(
+    here: Path, capfd: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    assert "Invalid value" in refused(here, capfd, words, 2)
+
+
+def test_a_generation_without_its_part(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    install(here, {})
+    place = here / "pre fix/software/Tools/1" / JOB
+    for text, said in (("{}", "is damaged"), (None, "by an earlier sifmod")):
+        place.parent.chmod(0o755)
+        place.unlink()
+        if text is not None:
+            place.write_text(text)
+        err = refused(here, capfd, (), 24)
+        assert said in err
+        assert "install --module-only --installed" in err
+    assert run(["install", "-q", "--module-only", "--installed"]) == 0
+    assert json.loads((here / "pre fix/software/Tools/1" / JOB).read_text())["module"] == "Tools/1"
