@@ -27,6 +27,7 @@ VERBS = {
     "search": ("search", "Search the easyconfigs on the easyconfig path."),
     "verify": ("verify", "Compare installed images and files with their receipts, or check signatures."),
     "uninstall": ("uninstall", "Remove modules; what the user added stays."),
+    "test": ("test", "Show whether an installed module works here."),
     "rollback": ("rollback", "Switch a module back to its previous generation."),
     "log": ("log", "Show what was changed, when, by whom and on which host."),
     "gc": ("gc", "Remove old generations and unused images (shows them unless --yes)."),
