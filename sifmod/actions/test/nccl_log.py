@@ -63,7 +63,7 @@ def read_log(lines: Sequence[str]) -> Network:
     """The network of a log; where its hosts chose several, that of those with TCP."""
     found = [match for match in map(_LINE.match, lines) if match]
     texts = tuple(dict.fromkeys(match["text"].strip() for match in found))
-    chosen = [(match["host"] or "", name[1].strip()) for match in found if (name := _CHOSEN.match(match["text"]))]
+    chosen = [(match["host"] or "", said[1].strip()) for match in found if (said := _CHOSEN.match(match["text"]))]
     provider = _first(_PROVIDER, texts)
     over_tcp = [(host, name) for host, name in chosen if name == "Socket" or _is_tcp(name, provider)]
     name = (over_tcp or chosen or [("", "")])[0][1]

@@ -16,7 +16,7 @@ class Step:
     text: str  # one line
     seconds: float
     said: tuple[str, ...] = ()  # the last that a program said that failed
-    hint: str = ""
+    hint: str | None = None
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,9 @@ def check_ended(ended: Ended, limit: float) -> None:
     if ended.code == 0:
         return
     lines = ended.lines[-20:]
-    errors = [line.strip() for line in lines if line.lstrip("[]0123456789: ").split(":")[0].endswith(("Error", "error"))]
+    errors = [
+        line.strip() for line in lines if line.lstrip("[]0123456789: ").split(":")[0].endswith(("Error", "error"))
+    ]
     last = (errors or lines or ("it said nothing",))[-1]
     why = f"not done after {limit:.0f} s" if ended.code == LATE else f"exit code {ended.code}"
     raise SanityCheckError("\n".join((f"{why}: {last}", *lines)))

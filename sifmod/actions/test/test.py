@@ -49,7 +49,7 @@ def test(installation: Installation, site: Site, wanted: Wanted, say: Callable[[
     return Tested(installation.module, installation.root, nodes, tuple(run.steps), run.bandwidth, run.network)
 
 
-class _Skip(Exception):
+class _SkippedError(Exception):
     """A step has nothing to do here, for this reason."""
 
 
@@ -78,11 +78,11 @@ class _Run:
         began = time.monotonic()
         try:
             step = Step(name, "passed", do(), 0)
-        except _Skip as why:
+        except _SkippedError as why:
             step = Step(name, "skipped", str(why), 0)
         except SifmodError as error:
             text, *said = error.message.split("\n")
-            step = Step(name, "failed", text, 0, tuple(said), error.hint)
+            step = Step(name, "failed", text, 0, tuple(said), error.hint or None)
         except OSError as error:
             step = Step(name, "failed", str(error), 0)
         self.steps.append(replace(step, seconds=round(time.monotonic() - began, 3)))
@@ -91,7 +91,7 @@ class _Run:
         try:
             plan, self.site = planned(self.installation)
         except (SifmodError, OSError) as error:
-            raise _Skip(f"its easyconfig cannot be asked: {str(error).partition(chr(10))[0]}") from error
+            raise _SkippedError(f"its easyconfig cannot be asked: {str(error).partition(chr(10))[0]}") from error
         with tempfile.TemporaryDirectory(prefix="sifmod-test-") as workspace:
             sanity_check(self.installation, plan, Path(workspace), self.say, self.wanted.limit)
         checks = plan.sanity_check
@@ -105,7 +105,7 @@ class _Run:
 
     def gpu_check(self) -> str:
         if self.accelerator == "none":
-            raise _Skip("the module is for CPUs")
+            raise _SkippedError("the module is for CPUs")
         self._needs("gpu-check")
         ended = self.place.run("gpu-check")
         if ended.code != 0:
@@ -117,9 +117,9 @@ class _Run:
 
     def collective(self, launcher: str) -> str:
         if self.found is None or not self.found.torch:
-            raise _Skip("the image has no PyTorch" if self.found else "the image's Python was not started")
+            raise _SkippedError("the image has no PyTorch" if self.found else "the image's Python was not started")
         if self.backend == "nccl" and self.found.gpus == 0:
-            raise _Skip("no GPU is visible")
+            raise _SkippedError("no GPU is visible")
         self._needs(launcher)
         nodes = self.wanted.nodes or 1
         tasks = self.found.gpus if self.backend == "nccl" else 2 if nodes == 1 else 1
@@ -132,23 +132,23 @@ class _Run:
 
     def measure(self) -> str:
         if self.found is None or self.bandwidth is None:
-            raise _Skip("there was no collective")
+            raise _SkippedError("there was no collective")
         if self.bandwidth.ranks == 1:
             self.bandwidth = None
-            raise _Skip("one GPU has nobody to talk to")
+            raise _SkippedError("one GPU has nobody to talk to")
         if self.found.all_reduce_perf and self.found.gpus and self.wanted.nodes is None:
             self.bandwidth = run_perf(self.place, self.found.gpus)
         found, least = self.bandwidth, self.wanted.minimum
         text = f"{found.algorithm:.2f} GB/s, bus {found.bus:.2f} GB/s ({found.size >> 20} MiB, {found.tool})"
-        if least is not None and found.bus < least:
+        if least is not None and not found.bus >= least:
             raise SanityCheckError(f"{text}, less than {least:g}", "`--network` shows what carries it")
         return text
 
     def see_network(self) -> str:
         if self.backend == "gloo":
-            raise _Skip("gloo, with which PyTorch works on CPUs, goes over TCP by design")
+            raise _SkippedError("gloo, with which PyTorch works on CPUs, goes over TCP by design")
         if self.ended is None:
-            raise _Skip("there was no collective")
+            raise _SkippedError("there was no collective")
         network = read_log(self.ended.lines)
         advice = "\n".join(network.reasons)
         if not network.name:
@@ -162,7 +162,7 @@ class _Run:
     def _needs(self, runscript: str) -> None:
         """Skip a step without this runscript."""
         if not (self.place.root / "runscripts" / runscript).is_file():
-            raise _Skip(f"the module has no runscript {runscript}")
+            raise _SkippedError(f"the module has no runscript {runscript}")
 
 
 def fabric_of(site: Site) -> str:

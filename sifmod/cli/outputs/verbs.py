@@ -27,6 +27,7 @@ from sifmod.cli.outputs.installed import (
 )
 from sifmod.cli.outputs.layers import LayerData
 from sifmod.cli.outputs.machine import DetectedSite, Diagnosis, NewSite, OriginOfKey, ShownSite
+from sifmod.cli.outputs.test import TestData
 from sifmod.cli.outputs.tree import Collected, Logged, SignatureError, Signed, Uninstalled, Verified
 
 # what each verb prints where it succeeds; where it fails as a whole, an Error
@@ -47,6 +48,7 @@ OUTPUTS: dict[str, Any] = {
     "remove": LayerData,
     "layers": list[LayerData],
     "sync": LayerData,
+    "test": TestData,
     "verify": list[Verified] | list[Signed | SignatureError],
     "uninstall": Uninstalled,
     "rollback": Installed,
