@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sifmod.errors import SanityCheckError
-from sifmod.image.child import Ended, run_child
+from sifmod.image.child import LATE, Ended, run_child
 from sifmod.module.plan import Plan
 from sifmod.tree.receipt import Installation
 
@@ -45,8 +45,10 @@ def sanity_check(
         result = run(SHELL, "-c", command)
         if result.code != 0:
             output = result.said.decode(errors="replace").strip()[-2000:]
+            code = f"gave exit code {result.code}, expected 0"
+            came = f"was not done after {limit:.0f} s" if limit and result.code == LATE else code
             raise SanityCheckError(
-                f"sanity check of {plan.module}: `{command}` gave exit code {result.code}, expected 0\n{output}",
+                f"sanity check of {plan.module}: `{command}` {came}\n{output}",
                 "mend the easyconfig, or install without the check: --skip-sanity-check",
             )
 

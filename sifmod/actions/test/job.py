@@ -55,12 +55,14 @@ def run_job(job: Job, test: Sequence[str], say: Callable[[str], None]) -> dict[s
         raise OptionError(
             f"sbatch refuses the job: {message}", "--account and --partition, or SBATCH_ variables, say more"
         )
+    file = Path(f"sifmod-test-{number}.json")
     try:
         _wait(number, say)
     except BaseException:
         _slurm("scancel", number)
+        file.unlink(missing_ok=True)
         raise
-    return _answer(Path(f"sifmod-test-{number}.json"), Path(f"sifmod-test-{number}.log"), number)
+    return _answer(file, file.with_suffix(".log"), number)
 
 
 def _wait(number: str, say: Callable[[str], None]) -> None:

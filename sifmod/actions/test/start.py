@@ -1,6 +1,7 @@
 """How a test starts a command: as the module's wrappers do, on this node or on several of an allocation."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from sifmod.errors import OptionError, SanityCheckError
 from sifmod.image.child import LATE, Ended, run_child
 
 _LAUNCH = 'sifmod_bin=$1; shift; . "${sifmod_bin%/bin}/share/launch.sh"; launch "$@"'
+_ERROR = re.compile(r"(?:\[rank\d+\]:\s*)?(?!.*ChildFailed)(?:[\w.]+Error\b|FATAL|the sum over)")
 _KEPT = 1 << 24  # bytes: the log of NCCL has some hundred lines for each node
 # of another job or launcher around this command, or of a step that is not the test's own
 _LEFT_OUT = (
@@ -55,13 +57,11 @@ def nodes_of(wanted: int | None) -> int | None:
 
 
 def check_ended(ended: Ended, limit: float) -> None:
-    """Raise SanityCheckError for a command that failed: why in the first line, what it said last in the others."""
+    """Raise SanityCheckError for a command that failed: why in the first line, what it said about it in the others."""
     if ended.code == 0:
         return
-    lines = ended.lines[-20:]
-    errors = [
-        line.strip() for line in lines if line.lstrip("[]0123456789: ").split(":")[0].endswith(("Error", "error"))
-    ]
-    last = (errors or lines or ("it said nothing",))[-1]
+    lines = ended.lines or ("it said nothing",)
+    errors = [number for number, line in enumerate(lines) if _ERROR.match(line)]
+    at = errors[-1] if errors else len(lines) - 1
     why = f"not done after {limit:.0f} s" if ended.code == LATE else f"exit code {ended.code}"
-    raise SanityCheckError("\n".join((f"{why}: {last}", *lines)))
+    raise SanityCheckError("\n".join((f"{why}: {lines[at].strip()}", *lines[max(0, at - 9) : at + 1])))

@@ -82,7 +82,7 @@ class _Run:
             step = Step(name, "skipped", str(why), 0)
         except SifmodError as error:
             text, *said = error.message.split("\n")
-            step = Step(name, "failed", text, 0, tuple(said), error.hint or None)
+            step = Step(name, "failed", text, 0, tuple(filter(None, said)), error.hint or None)
         except OSError as error:
             step = Step(name, "failed", str(error), 0)
         self.steps.append(replace(step, seconds=round(time.monotonic() - began, 3)))
@@ -93,7 +93,10 @@ class _Run:
         except (SifmodError, OSError) as error:
             raise _SkippedError(f"its easyconfig cannot be asked: {str(error).partition(chr(10))[0]}") from error
         with tempfile.TemporaryDirectory(prefix="sifmod-test-") as workspace:
-            sanity_check(self.installation, plan, Path(workspace), self.say, self.wanted.limit)
+            try:
+                sanity_check(self.installation, plan, Path(workspace), self.say, self.wanted.limit)
+            except SanityCheckError as error:  # it is installed: the hint would be another one
+                raise SanityCheckError(error.message) from error
         checks = plan.sanity_check
         return f"{len(plan.wrappers)} wrappers, {len(checks.paths)} paths, {len(checks.commands)} commands"
 
