@@ -111,9 +111,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 # an option's parameter → what it is about; any other one is about how something is done
 _BY_TITLE = {
     "What": "variant variants source fetch module_only installed arch sha256 version origins signature verb name"
-    " name_from to days now rollbacks purge keys files editable onto upgrade everything layer network minimum",
-    "Where": "prefix directory find_links site nodes job account partition output module_tree robot_paths image_dirs"
-    " accelerator runtime module_syntax",
+    " name_from to days now rollbacks purge keys files editable onto upgrade everything layer network minimum"
+    " nodes job account partition",
+    "Where": "prefix directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
+    " module_syntax",
     "Output": "dry_run_short dry_run extended_dry_run quiet as_json junit",
 }
 TITLES = {name: title for title, names in _BY_TITLE.items() for name in names.split()}

@@ -27,6 +27,11 @@ if found["torch"] and sys.argv[1] != "none":
     found["gpus"] = torch.cuda.device_count()
 tell(**found)
 """
+# an image without Python, or a module without this runscript, is none the worse for it
+_START = f"""conda-python-simple -c "$1" "$2" || {{
+  [ $? = 127 ] && printf '{_MARK}{{"node": "%s", "torch": false, "gpus": 0, "all_reduce_perf": false}}\\n' \\
+    "${{SLURMD_NODENAME:-$(uname -n)}}"
+}}"""
 # only one process of a node logs at length; each GPU is one rank's
 _COLLECTIVE = f"""{_TELL}
 import sys, time
@@ -73,8 +78,8 @@ class Found:
 
 
 def look(place: Place, accelerator: str) -> Found:
-    """Start the image's Python on each node. Raises SanityCheckError where it does not start on each."""
-    ended = place.run("conda-python-simple", "-c", _LOOK, accelerator)
+    """Start the image on each node. Raises SanityCheckError where it does not start, or its Python fails."""
+    ended = place.run("/bin/sh", "-c", _START, "sh", _LOOK, accelerator)
     check_ended(ended, place.limit)
     told = _told(ended, place.nodes or 1)
     return Found(

@@ -101,10 +101,9 @@ class _Run:
         return f"{len(plan.wrappers)} wrappers, {len(checks.paths)} paths, {len(checks.commands)} commands"
 
     def look(self) -> str:
-        self._needs("conda-python-simple")
         self.found = found = look(self.place, self.accelerator)
         gpus = "" if self.accelerator == "none" else f", {found.gpus} GPUs"
-        return f"{', '.join(found.nodes)}: {'PyTorch' if found.torch else 'Python without PyTorch'}{gpus}"
+        return f"{', '.join(found.nodes)}: {'PyTorch' if found.torch else 'no PyTorch'}{gpus}"
 
     def gpu_check(self) -> str:
         if self.accelerator == "none":
@@ -120,7 +119,7 @@ class _Run:
 
     def collective(self, launcher: str) -> str:
         if self.found is None or not self.found.torch:
-            raise _SkippedError("the image has no PyTorch" if self.found else "the image's Python was not started")
+            raise _SkippedError("the image has no PyTorch" if self.found else "it was not started")
         if self.backend == "nccl" and self.found.gpus == 0:
             raise _SkippedError("no GPU is visible")
         self._needs(launcher)
