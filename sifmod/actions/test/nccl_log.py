@@ -12,7 +12,7 @@ _VERSION = re.compile(r"\b([NR]CCL) version\s*:?\s*(\d+(?:\.\d+)+(?:\+[\w.]+)?)"
 _CHOSEN = re.compile(r"Using network (.+)")
 _DEVICE = re.compile(r"\[\d+\]([^:\s]+):(?:\d+/(IB|RoCE)\b)?")
 _PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is ([^\s,(]+)")
-_PLUGIN = re.compile(r"NET/OFI (?:Using|Initializing) (aws-ofi-\w+ \S+)|NET/Plugin ?: Loaded net plugin (.+)")
+_PLUGIN = re.compile(r"(?:NET/OFI (?:Using|Initializing) (?=aws-ofi)|NET/Plugin ?: Loaded net plugin )(.+)")
 _OVER_IB = re.compile(r"IB|NET/IB", re.IGNORECASE)
 _OVER_TCP = ("tcp", "sockets", "udp", "net")  # libfabric's providers, as the first part of `tcp;ofi_rxm`
 _FABRICS = {"efa": "EFA", "cxi": "Slingshot"}
@@ -64,7 +64,8 @@ def read_log(lines: Sequence[str]) -> Network:
     found = [match for match in map(_LINE.match, lines) if match]
     texts = tuple(dict.fromkeys(match["text"].strip() for match in found))
     chosen = [(match["host"] or "", said[1].strip()) for match in found if (said := _CHOSEN.match(match["text"]))]
-    provider = _first(_PROVIDER, texts)
+    provider = next((said[1] for said in map(_PROVIDER.match, texts) if said), "")
+    plugins = dict.fromkeys(said[1] for said in map(_PLUGIN.match, texts) if said)
     over_tcp = [(host, name) for host, name in chosen if name == "Socket" or _is_tcp(name, provider)]
     name = (over_tcp or chosen or [("", "")])[0][1]
     kind = "NET/Socket : Using" if name == "Socket" else "NET/IB : Using"
@@ -76,18 +77,12 @@ def read_log(lines: Sequence[str]) -> Network:
         version=version[2] if version else "",
         name=name,
         transport=_transport(name, provider, "RoCE" if links == {"RoCE"} else "InfiniBand"),
-        plugin="" if name in ("", "Socket", "IB") else _first(_PLUGIN, texts),
+        plugin="" if name in ("", "Socket", "IB") else ", ".join(plugins),
         devices=tuple(dict.fromkeys(device[1] for device in found_devices)) if _is_own(name) else (),
         gpu_direct=_gpu_direct(texts) if name and not over_tcp else None,
         tcp_hosts=tuple(dict.fromkeys(host for host, _ in over_tcp if host)),
         reasons=tuple(advice for said, advice in _REASONS if any(re.match(f".*?{said}", text) for text in texts)),
     )
-
-
-def _first(pattern: re.Pattern[str], texts: Sequence[str]) -> str:
-    """What the pattern's group finds first."""
-    match = next((match for match in map(pattern.match, texts) if match), None)
-    return next(group for group in match.groups() if group) if match else ""
 
 
 def _is_own(name: str) -> bool:
