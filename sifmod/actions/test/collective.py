@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,8 +123,11 @@ def read_perf(lines: Sequence[str], ranks: int) -> Bandwidth:
 
 
 def _told(ended: Ended, number: int) -> list[dict[str, Any]]:
-    lines = (line.partition(_MARK) for line in ended.lines)
-    told = [json.loads(text) for _, mark, text in lines if mark and text.endswith("}")]
+    told = []
+    for line in ended.lines:
+        _, mark, text = line.partition(_MARK)
+        with suppress(ValueError):  # a line that another process has written into
+            told += [json.loads(text)] if mark else []
     if len(told) != number:
         raise SanityCheckError("\n".join((f"{len(told)} of {number} processes answered", *ended.lines[-20:])))
     return told
