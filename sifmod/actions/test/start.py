@@ -16,7 +16,8 @@ _KEPT = 1 << 24  # bytes: the log of NCCL has some hundred lines for each node
 # of another job or launcher around this command, or of a step that is not the test's own
 _LEFT_OUT = (
     *("MASTER_", "PET_", "TORCHELASTIC_", "NCCL_DEBUG", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD", "NODE_RANK"),
-    *("SLURM_STEP_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK"),
+    *("SLURM_STEP_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_CPU_BIND"),
+    *("SLURM_GPUS_PER_TASK", "SLURM_TRES_PER_TASK"),
 )
 
 

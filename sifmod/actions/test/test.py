@@ -157,7 +157,7 @@ class _Run:
             raise SanityCheckError("\n".join(("no network was chosen", *self.ended.lines[-20:])), advice)
         self.network = network
         if network.transport == "TCP" and (fabric := fabric_of(self.site)):
-            hosts = f" on {', '.join(network.tcp_hosts)}" if network.tcp_hosts else ""
+            hosts = f" on {', '.join(network.tcp_hosts[:8])}" if network.tcp_hosts else ""
             raise SanityCheckError(f"{network.text}{hosts}, though site {self.site.name} has {fabric}", advice)
         return network.text if (self.wanted.nodes or 1) > 1 else f"{network.text}; chosen, not used: there is one node"
 
