@@ -151,7 +151,11 @@ def test_each_step_fails_by_itself(node: Node, capfd: pytest.CaptureFixture[str]
     report = node.directory / "report.xml"
     data = answer(capfd, ("test", "Gpu", "--network", "--minimum", "1", "--junit", str(report)), 22)
     assert list(outcomes(data).values()) == ["passed", "passed", "failed", "failed", "skipped", "passed"]
-    assert (data["steps"][2]["text"], data["steps"][2]["hint"]) == ("no GPU is visible", "run it elsewhere")
+    assert data["steps"][2]["text"] == "exit code 1: gpu-check: no GPU is visible"
+    assert (data["steps"][2]["said"], data["steps"][2]["hint"]) == (
+        ["gpu-check: no GPU is visible"],
+        "run it elsewhere",
+    )
     assert data["steps"][3]["text"] == "exit code 1: [rank1]: torch.DistError:  <broken>"
     failure = ElementTree.parse(report).getroot().findall(".//failure")[1]
     assert failure.get("message") == "exit code 1: [rank1]: torch.DistError:  <broken>"
@@ -163,6 +167,15 @@ def test_too_little_bandwidth(node: Node, capfd: pytest.CaptureFixture[str]) -> 
     node.prints("perf", "# Out of bounds values : 0 OK\n")
     data = answer(capfd, ("test", "Gpu"), 22)
     assert data["steps"][-1]["text"] == "all_reduce_perf printed no table"
+
+
+def test_an_image_that_is_gone(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    link = next((node.directory / "prefix/software/Gpu/1.0").glob("*.sif"))
+    link.unlink()
+    data = answer(capfd, ("test", "Gpu"), 22)
+    assert list(outcomes(data).values()) == ["skipped", "failed", "failed", "skipped", "skipped"]
+    assert f"the image is missing; looked for {link.resolve()}" in data["steps"][1]["text"]
+    assert data["steps"][1]["hint"].endswith("brings it back")
 
 
 def test_a_rank_that_says_nothing(node: Node, capfd: pytest.CaptureFixture[str]) -> None:

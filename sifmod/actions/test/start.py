@@ -11,7 +11,8 @@ from sifmod.errors import OptionError, SanityCheckError
 from sifmod.image.child import LATE, Ended, run_child
 
 _LAUNCH = 'sifmod_bin=$1; shift; . "${sifmod_bin%/bin}/share/launch.sh"; launch "$@"'
-_ERROR = re.compile(r"(?:\[rank\d+\]:\s*)?(?!.*ChildFailed)(?:[\w.]+Error\b|FATAL|the sum over)")
+_ERROR = re.compile(r"(?:\[rank\d+\]:\s*)?(?!.*ChildFailed)(?:[\w.]+Error\b|FATAL|gpu-check: |the sum over)")
+_HINT = "hint: "  # as our own scripts give it
 _KEPT = 1 << 24  # bytes: the log of NCCL has some hundred lines for each node
 # of another job or launcher around this command, or of a step that is not the test's own
 _LEFT_OUT = (
@@ -61,8 +62,11 @@ def check_ended(ended: Ended, limit: float) -> None:
     """Raise SanityCheckError for a command that failed: why in the first line, what it said about it in the others."""
     if ended.code == 0:
         return
-    lines = ended.lines or ("it said nothing",)
+    hints = [line.removeprefix(_HINT) for line in ended.lines if line.startswith(_HINT)]
+    lines = [line for line in ended.lines if not line.startswith(_HINT)] or ["it said nothing"]
     errors = [number for number, line in enumerate(lines) if _ERROR.match(line)]
     at = errors[-1] if errors else len(lines) - 1
     why = f"not done after {limit:.0f} s" if ended.code == LATE else f"exit code {ended.code}"
-    raise SanityCheckError("\n".join((f"{why}: {lines[at].strip()}", *lines[max(0, at - 9) : at + 1])))
+    raise SanityCheckError(
+        "\n".join((f"{why}: {lines[at].strip()}", *lines[max(0, at - 9) : at + 1])), "".join(hints[:1])
+    )

@@ -92,29 +92,29 @@ class _Run:
             plan, self.site = planned(self.installation)
         except (SifmodError, OSError) as error:
             raise _SkippedError(f"its easyconfig cannot be asked: {str(error).partition(chr(10))[0]}") from error
+        if not Path(self.installation.root, self.installation.image.filename).exists():
+            raise _SkippedError("the module has given its image up")  # for the site's copy, which `start` looks for
+        said: list[str] = []
         with tempfile.TemporaryDirectory(prefix="sifmod-test-") as workspace:
             try:
-                sanity_check(self.installation, plan, Path(workspace), self.say, self.wanted.limit)
+                sanity_check(self.installation, plan, Path(workspace), said.append, self.wanted.limit)
             except SanityCheckError as error:  # it is installed: the hint would be another one
                 raise SanityCheckError(error.message) from error
+        if said:
+            raise _SkippedError(said[0].removeprefix("sanity check: "))
         checks = plan.sanity_check
         return f"{len(plan.wrappers)} wrappers, {len(checks.paths)} paths, {len(checks.commands)} commands"
 
     def look(self) -> str:
         self.found = found = look(self.place, self.accelerator)
         gpus = "" if self.accelerator == "none" else f", {found.gpus} GPUs"
-        return f"{', '.join(found.nodes)}: {'PyTorch' if found.torch else 'no PyTorch'}{gpus}"
+        return f"{', '.join(found.nodes)}: {f'PyTorch{gpus}' if found.torch else 'no PyTorch'}"
 
     def gpu_check(self) -> str:
         if self.accelerator == "none":
             raise _SkippedError("the module is for CPUs")
         self._needs("gpu-check")
-        ended = self.place.run("gpu-check")
-        if ended.code != 0:
-            why = [line.removeprefix("gpu-check: ") for line in ended.lines if line.startswith("gpu-check: ")]
-            hints = [line.removeprefix("hint: ") for line in ended.lines if line.startswith("hint: ")]
-            first = why[0] if why else f"exit code {ended.code}"
-            raise SanityCheckError("\n".join((first, *ended.lines[-20:])), hints[0] if hints else "")
+        check_ended(self.place.run("gpu-check"), self.wanted.limit)
         return "every node's GPUs are usable" if self.wanted.nodes else "usable"
 
     def collective(self, launcher: str) -> str:
