@@ -67,11 +67,20 @@ def run_job(job: Job, test: Sequence[str], say: Callable[[str], None]) -> dict[s
 
 def _wait(number: str, say: Callable[[str], None]) -> None:
     before = ""
-    while state := " ".join(_slurm("squeue", "--noheader", f"--jobs={number}", "--format=%T %r", ok=False).lines):
+    while state := _state(number):
         if state != before:
-            say(f"job {number}: {state.removesuffix(' None').lower()}")
+            say(f"job {number}: {state}")
         before = state
         time.sleep(_POLL)
+
+
+def _state(number: str) -> str:
+    """What Slurm says of a job; "" for one that has ended. A controller that does not answer has ended none."""
+    ended = _slurm("squeue", "--noheader", f"--jobs={number}", "--format=%T (%r)")
+    said = " ".join(ended.lines)
+    if ended.code == 0:
+        return said.removesuffix(" (None)")
+    return "" if "Invalid job id" in said else "squeue does not answer"
 
 
 def _answer(file: Path, log: Path, number: str) -> dict[str, Any]:
@@ -92,9 +101,7 @@ def _answer(file: Path, log: Path, number: str) -> dict[str, Any]:
     return data
 
 
-def _slurm(name: str, *words: str, ok: bool = True) -> Ended:
-    """Run one of Slurm's programs; what it says where it fails is nothing unless `ok`."""
+def _slurm(name: str, *words: str) -> Ended:
     if (program := which(name)) is None:
         raise OptionError(f"--job needs Slurm, and there is no {name} here", "type it where jobs are submitted")
-    ended = run_child((program, *words), cwd=Path.cwd(), env=os.environ)
-    return ended if ok or ended.code == 0 else Ended(ended.code, b"")
+    return run_child((program, *words), cwd=Path.cwd(), env=os.environ)
