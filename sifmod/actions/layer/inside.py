@@ -60,7 +60,7 @@ class Inside:
         from uv import find_uv_bin
 
         work = self.directory / "work"
-        cache = Path(os.environ.get("UV_CACHE_DIR") or _cache_home() / "uv")
+        cache = uv_cache()
         cache.mkdir(parents=True, exist_ok=True)
         (work / "uv").touch()
         (work / "cache").mkdir(exist_ok=True)
@@ -79,6 +79,7 @@ class Inside:
         environment.pop("SSL_CERT_DIR", None)
         environment |= {"UV_CACHE_DIR": f"{self.target}/work/cache", "UV_LINK_MODE": "copy", "SIFMOD_LAYER": ""}
         for prefix in ("SINGULARITY", "APPTAINER"):
+            environment[f"{prefix}ENV_PYTHONHASHSEED"] = "0"  # before 3.11 it decides about the bytes of a frozenset
             users = environment.get(f"{prefix}_BIND", "")
             environment[f"{prefix}_BIND"] = ",".join(filter(None, (users, *binds)))
         return environment
@@ -91,6 +92,8 @@ def inside_of(installation: Installation, directory: Path, wanted: Wanted) -> In
     return Inside(wrapper, directory, (*wanted.editable, *wanted.places))
 
 
-def _cache_home() -> Path:
+def uv_cache() -> Path:
+    """Where uv keeps what it has downloaded."""
     given = os.environ.get("XDG_CACHE_HOME", "")
-    return Path(given) if given.startswith("/") else Path.home() / ".cache"
+    home = Path(given) if given.startswith("/") else Path.home() / ".cache"
+    return Path(os.environ.get("UV_CACHE_DIR") or home / "uv")
