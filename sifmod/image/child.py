@@ -1,5 +1,6 @@
 """A child process that never outlives us."""
 
+import fcntl
 import os
 import re
 import signal
@@ -53,6 +54,8 @@ def run_child(
     theirs, ours = os.pipe()
     try:
         with os.fdopen(os.memfd_create("output"), "w+b") as log:
+            # unlike a file that was opened, a memfd has no lock for its position: two writers at once lose lines
+            fcntl.fcntl(log, fcntl.F_SETFL, os.O_APPEND)
             command = ("/bin/sh", "-c", _WATCHED, "sh", *args)
             process = subprocess.Popen(command, cwd=cwd, env=env, stdin=theirs, stdout=log, stderr=log, process_group=0)
             try:

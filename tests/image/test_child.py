@@ -52,6 +52,23 @@ def test_one_whose_time_is_over_is_ended_with_its_children(tmp_path: Path) -> No
     assert not running
 
 
+MANY = """
+import os
+for _ in range(4):
+    if os.fork() == 0:
+        for _ in range(2000):
+            os.write(1, b"a line\\n")
+        os._exit(0)
+for _ in range(4):
+    os.wait()
+"""
+
+
+def test_processes_that_write_at_once_lose_no_line(tmp_path: Path) -> None:
+    ended = run_child((sys.executable, "-c", MANY), cwd=tmp_path, env=dict(os.environ), kept=1 << 20)
+    assert ended.said == b"a line\n" * 8000
+
+
 def test_only_the_last_is_kept(tmp_path: Path) -> None:
     ended = run_child(("/bin/sh", "-c", "echo one; echo two"), cwd=tmp_path, env={}, kept=4)
     assert (ended.code, ended.said) == (0, b"two\n")
