@@ -115,6 +115,7 @@ _WORDS: dict[str, _Find] = {
     "show name": _live_or_easyconfigs,
     "list pattern": _live,
     "verify names": _live,
+    "test module": _live,
     "uninstall names": _live,
     "add module": _live,
     "add onto": _live,

@@ -27,6 +27,7 @@ VERBS = {
     "show": ("show", "Show an installed module, an easyconfig as it would be installed, or an image."),
     "search": ("search", "Search the easyconfigs on the easyconfig path."),
     "verify": ("verify", "Compare installed images and files with their receipts, or check signatures."),
+    "test": ("test", "Show whether an installed module works here."),
     "uninstall": ("uninstall", "Remove modules; what the user added stays."),
     "rollback": ("rollback", "Switch a module back to its previous generation."),
     "log": ("log", "Show what was changed, when, by whom and on which host."),

@@ -57,6 +57,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sifmod verify", "all modules"),
         ("sifmod verify --signature my.sif", "who signed an image"),
     ),
+    "test": (
+        ("sifmod test PyTorch/2.2.0", "on this node"),
+        ("sifmod test PyTorch/2.2.0 --nodes 2 --network --job", "on two, and over which network"),
+    ),
     "uninstall": (
         ("sifmod uninstall PyTorch/2.2.0", "`rollback` brings it back"),
         ("sifmod uninstall --purge PyTorch/2.2.0", "and free its space at once"),
@@ -111,11 +115,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 # an option's parameter → what it is about; any other one is about how something is done
 _BY_TITLE = {
     "What": "variant variants source fetch module_only installed arch sha256 version origins signature verb name"
-    " name_from to days now rollbacks purge keys files editable onto upgrade everything layer style"
-    " nodes time account partition",
+    " name_from to days now rollbacks purge keys files editable onto upgrade everything layer style network minimum"
+    " nodes time job account partition",
     "Where": "prefix directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
     " module_syntax",
-    "Output": "dry_run_short dry_run extended_dry_run quiet as_json",
+    "Output": "dry_run_short dry_run extended_dry_run quiet as_json junit",
 }
 TITLES = {name: title for title, names in _BY_TITLE.items() for name in names.split()}
 ORDER = ("What", "Where", "How", "Output")

@@ -1,5 +1,6 @@
 """A child process that never outlives us."""
 
+import fcntl
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ exec 3<&0 </dev/null
 ( trap '' TERM INT HUP; read -r _ <&3 || { kill -TERM 0; sleep 3; kill -KILL 0; } ) 3<&3 &
 exec "$@" 3<&-
 """
+LATE = 124  # the exit code of a child that was ended because its time was over, as that of timeout(1)
 _KEPT = 1 << 16  # bytes of what it said
 _PATIENCE = 10.0  # seconds between asking to end and making end
 
@@ -38,27 +40,34 @@ class Ended:
         return tuple(line for line in lines if line)
 
 
-def run_child(args: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Ended:
-    """Run `args` to the end, with an empty input.
+def run_child(
+    args: Sequence[str], *, cwd: Path, env: Mapping[str, str], limit: float | None = None, kept: int = _KEPT
+) -> Ended:
+    """Run `args` to the end, with an empty input; after `limit` seconds it is ended, and the code is LATE.
 
-    What it says is kept in memory, so that a full disk does not swallow the message about it. On any exception here
-    (^C, a handler of SIGTERM that raises) the whole process group is ended before the exception goes on. Raises
-    FileNotFoundError when `args[0]` is no program.
+    What it says is kept in memory, the last `kept` bytes of it, so that a full disk does not swallow the message about
+    it. On any exception here (^C, a handler of SIGTERM that raises) the whole process group is ended before the
+    exception goes on. Raises FileNotFoundError when `args[0]` is no program.
     """
     if not os.access(args[0], os.X_OK):
         raise FileNotFoundError(args[0])
     theirs, ours = os.pipe()
     try:
         with os.fdopen(os.memfd_create("output"), "w+b") as log:
+            # unlike a file that was opened, a memfd has no lock for its position: two writers at once lose lines
+            fcntl.fcntl(log, fcntl.F_SETFL, os.O_APPEND)
             command = ("/bin/sh", "-c", _WATCHED, "sh", *args)
             process = subprocess.Popen(command, cwd=cwd, env=env, stdin=theirs, stdout=log, stderr=log, process_group=0)
             try:
-                code = process.wait()
+                code = process.wait(limit)
+            except subprocess.TimeoutExpired:
+                _end(process)
+                code = LATE
             except BaseException:
                 _end(process)
                 raise
             os.write(ours, b"\n")
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _KEPT))
+            log.seek(max(0, log.seek(0, os.SEEK_END) - kept))
             return Ended(code, log.read())
     finally:
         os.close(theirs)

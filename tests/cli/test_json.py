@@ -144,6 +144,7 @@ FAILS = {
     "show": (("nothing",), 4),
     "search": (("--site", "nowhere", "x"), 2),
     "verify": (("nothing",), 24),
+    "test": (("nothing",), 24),
     "uninstall": (("nothing",), 24),
     "rollback": (("nothing",), 24),
     "log": (("--prefix", "Tiny-1.0.yaml"), 2),

@@ -5,13 +5,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sifmod.image import child
-from sifmod.image.child import Ended, run_child
+from sifmod.image.child import LATE, Ended, run_child
 from support.processes import marked, wait_until
 
 DRIVER = """
@@ -39,6 +40,38 @@ def test_the_exit_code_and_everything_said_come_back(tmp_path: Path) -> None:
     script = 'pwd; echo "$X" >&2; [ $# = 1 ] && echo "$1"; cat; exit 7'
     assert run(tmp_path, "/bin/sh", "-c", script, "sh", "a 'b\n$c", X="ü") == (7, f"{tmp_path}\nü\na 'b\n$c\n")
     assert run(tmp_path, "/bin/sh", "-c", "kill -9 $$")[0] == -signal.SIGKILL
+
+
+def test_one_whose_time_is_over_is_ended_with_its_children(tmp_path: Path) -> None:
+    script = "echo begun; sleep 600 & echo $! >pid; wait"
+    ended = run_child(("/bin/sh", "-c", script), cwd=tmp_path, env={"PATH": os.environ["PATH"]}, limit=0.3)
+    assert (ended.code, ended.lines) == (LATE, ("begun",))
+    until = time.monotonic() + 5
+    while (running := Path("/proc", (tmp_path / "pid").read_text().strip()).exists()) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not running
+
+
+MANY = """
+import os
+for _ in range(4):
+    if os.fork() == 0:
+        for _ in range(2000):
+            os.write(1, b"a line\\n")
+        os._exit(0)
+for _ in range(4):
+    os.wait()
+"""
+
+
+def test_processes_that_write_at_once_lose_no_line(tmp_path: Path) -> None:
+    ended = run_child((sys.executable, "-c", MANY), cwd=tmp_path, env=dict(os.environ), kept=1 << 20)
+    assert ended.said == b"a line\n" * 8000
+
+
+def test_only_the_last_is_kept(tmp_path: Path) -> None:
+    ended = run_child(("/bin/sh", "-c", "echo one; echo two"), cwd=tmp_path, env={}, kept=4)
+    assert (ended.code, ended.said) == (0, b"two\n")
 
 
 def test_no_process_stays_behind(tmp_path: Path) -> None:

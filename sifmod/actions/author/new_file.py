@@ -43,9 +43,14 @@ def _publish(unfinished: Path, target: Path) -> None:
 
 def check_target(target: Path) -> None:
     """Raise OptionError where `target` exists, or cannot because its directory does not."""
-    if not target.parent.is_dir():
-        raise OptionError(f"there is no directory {target.parent} to write {target.name} in")
+    check_directory(target)
     if os.path.lexists(target):
         raise OptionError(
             f"{target} exists already, and is left as it is", "give another name: -o FILE, or -o - to see it"
         )
+
+
+def check_directory(target: Path) -> None:
+    """Raise OptionError where the directory of `target` does not exist."""
+    if not target.parent.is_dir():
+        raise OptionError(f"there is no directory {target.parent} to write {target.name} in")

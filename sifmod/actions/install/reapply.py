@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.actions.author.site import detect
@@ -17,8 +17,10 @@ from sifmod.config.detect import KEPT
 from sifmod.config.load_site import Kept, LoadedSite, load_site
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import OPTION_KEYS
+from sifmod.config.site import Site
 from sifmod.errors import EasyconfigNotFoundError, InstallError, ModuleError, SifmodError
 from sifmod.image.artifact import Artifact
+from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import Asked, ImageChoice, Provenance
 from sifmod.tree.receipt import Installation, live_modules, read_receipt
@@ -46,6 +48,23 @@ def reapplications(layout: Layout, given: Options, sanity: bool = True) -> tuple
     """
     asked = _Asked({**given, "prefix": str(layout.prefix)}, sanity, _detected())
     return tuple(_reapplication(layout, module, number, asked) for module, number in live_modules(layout))
+
+
+def planned(installation: Installation) -> tuple[Plan, Site]:
+    """What its easyconfig makes of an installation now, with its own options and site; reads, changes nothing.
+
+    Where the easyconfig is gone, or may not be read, the copy in the module is asked, which may lack what it extends.
+    Raises OSError, and what `decide` raises.
+    """
+    made = installation.provenance
+    if not os.access(made.easyconfig, os.R_OK):
+        made = made._replace(easyconfig=f"{installation.root}/easyconfig.yaml")
+        installation = replace(installation, provenance=made)
+    artifact = recorded_image(installation)
+    prefix = str(Path(installation.root).parents[4])
+    request = _request(installation, artifact, _Asked({"prefix": prefix}, sanity=True, detected=""))
+    plan, _, _ = with_found_wrappers(request.plan, installation, ChosenImage(artifact, ImageChoice("")))
+    return plan, request.site.site
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sifmod.errors import SanityCheckError
-from sifmod.image.child import Ended, run_child
+from sifmod.image.child import LATE, Ended, run_child
 from sifmod.module.plan import Plan
 from sifmod.tree.receipt import Installation
 
@@ -18,12 +18,18 @@ SHELL = "/bin/sh"  # by its path: an environment inside may have a `sh` of its o
 LOOK = f'for c; do case $c in /*) [ -e "$c" ] ;; *) command -v "$c" >/dev/null ;; esac || echo "{MISSING}$c"; done'
 
 
-def sanity_check(installation: Installation, plan: Plan, workspace: Path, say: Callable[[str], None]) -> None:
+def sanity_check(
+    installation: Installation,
+    plan: Plan,
+    workspace: Path,
+    say: Callable[[str], None],
+    limit: float | None = None,
+) -> None:
     """Look for every wrapper's command and every path, and run the easyconfig's commands inside the image.
 
-    The generation is in its place and not yet published; `workspace` is for the runtime's own files. Without a runtime,
-    or where it cannot start the image, what was not checked is said; commands that the easyconfig asks for then fail
-    the check. Raises SanityCheckError.
+    The generation is in its place and need not be published; `workspace` is for the runtime's own files; `limit` is
+    what a command may take, in seconds. Without a runtime, or where it cannot start the image, what was not checked is
+    said; commands that the easyconfig asks for then fail the check. Raises SanityCheckError.
     """
     directory = Path(installation.root)
     missing = [path for path in plan.sanity_check.paths if not path.startswith("/") and not (directory / path).exists()]
@@ -33,14 +39,16 @@ def sanity_check(installation: Installation, plan: Plan, workspace: Path, say: C
         if plan.sanity_check.commands:
             say(f"sanity check: no {plan.runtime.kind} here, so its commands were not run")
         return
-    run = _runner(directory / installation.image.filename, _environment(directory, workspace, plan), plan)
+    run = _runner(directory / installation.image.filename, _environment(directory, workspace, plan), plan, limit)
     _look(run, plan, say)
     for command in plan.sanity_check.commands:
         result = run(SHELL, "-c", command)
         if result.code != 0:
             output = result.said.decode(errors="replace").strip()[-2000:]
+            code = f"gave exit code {result.code}, expected 0"
+            came = f"was not done after {limit:.0f} s" if limit and result.code == LATE else code
             raise SanityCheckError(
-                f"sanity check of {plan.module}: `{command}` gave exit code {result.code}, expected 0\n{output}",
+                f"sanity check of {plan.module}: `{command}` {came}\n{output}",
                 "mend the easyconfig, or install without the check: --skip-sanity-check",
             )
 
@@ -63,10 +71,11 @@ def _look(run: Run, plan: Plan, say: Callable[[str], None]) -> None:
         )
 
 
-def _runner(image: Path, environment: dict[str, str], plan: Plan) -> Run:
+def _runner(image: Path, environment: dict[str, str], plan: Plan, limit: float | None) -> Run:
     def run(*command: str) -> Ended:
         words = plan.activation.activated(command)
-        return run_child((plan.runtime.path, "-q", plan.verb, str(image), *words), cwd=Path.cwd(), env=environment)
+        start = (plan.runtime.path, "-q", plan.verb, str(image), *words)
+        return run_child(start, cwd=Path.cwd(), env=environment, limit=limit)
 
     return run
 

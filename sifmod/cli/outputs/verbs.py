@@ -28,6 +28,7 @@ from sifmod.cli.outputs.installed import (
 from sifmod.cli.outputs.job import JobScript
 from sifmod.cli.outputs.layers import LayerData
 from sifmod.cli.outputs.machine import DetectedSite, Diagnosis, NewSite, OriginOfKey, ShownSite
+from sifmod.cli.outputs.test import TestData
 from sifmod.cli.outputs.tree import Collected, Logged, SignatureError, Signed, Uninstalled, Verified
 
 # what each verb prints where it succeeds; where it fails as a whole, an Error
@@ -50,6 +51,7 @@ OUTPUTS: dict[str, Any] = {
     "layers": list[LayerData],
     "sync": LayerData,
     "verify": list[Verified] | list[Signed | SignatureError],
+    "test": TestData,
     "uninstall": Uninstalled,
     "rollback": Installed,
     "log": list[Logged],

@@ -1,0 +1,173 @@
+"""test: the steps that show whether an installed module works here."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sifmod.actions.install.reapply import planned
+from sifmod.actions.install.sanity import sanity_check
+from sifmod.actions.test.collective import Found, look, measured, run_collective, run_perf
+from sifmod.actions.test.nccl_log import Network, read_log
+from sifmod.actions.test.outcome import Bandwidth, Step, Tested
+from sifmod.actions.test.start import Place, check_ended
+from sifmod.config.site import Site
+from sifmod.errors import SanityCheckError, SifmodError
+from sifmod.image.child import Ended
+from sifmod.tree.receipt import Installation
+
+_LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV"}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of a test."""
+
+    nodes: int | None = None  # of the allocation that this runs in; None: this node, without srun
+    network: bool = False
+    minimum: float | None = None  # GB/s that the bus must reach
+    limit: float = 600.0  # seconds for each command
+
+
+def test(installation: Installation, site: Site, wanted: Wanted, say: Callable[[str], None]) -> Tested:
+    """Take every step, whatever became of the one before; what failed is in the steps.
+
+    `site` is asked where the module's own is not known any more. Writes nothing into the module's tree.
+    """
+    run = _Run(installation, site, wanted, say)
+    run.step("sanity check", run.check)
+    run.step("start", run.look)
+    run.step("gpu-check", run.gpu_check)
+    if wanted.nodes is not None:
+        run.step("collective, srun", lambda: run.collective("conda-python-distributed"))
+    run.step("collective, torchrun", lambda: run.collective("torchrun-distributed"))
+    run.step("bandwidth", run.measure)
+    if wanted.network:
+        run.step("network", run.see_network)
+    nodes = run.found.nodes if run.found else ()
+    return Tested(installation.module, installation.root, nodes, tuple(run.steps), run.bandwidth, run.network)
+
+
+class _SkippedError(Exception):
+    """A step has nothing to do here, for this reason."""
+
+
+@dataclass
+class _Run:
+    """A test as far as it has come: each step gives its line, and keeps what the next ones ask."""
+
+    installation: Installation
+    site: Site
+    wanted: Wanted
+    say: Callable[[str], None]
+    steps: list[Step] = field(default_factory=list)
+    found: Found | None = None
+    ended: Ended | None = None  # the first collective, whose log has the network
+    bandwidth: Bandwidth | None = None
+    network: Network | None = None
+
+    def __post_init__(self) -> None:
+        self.place = Place(Path(self.installation.root), self.wanted.nodes, self.wanted.limit)
+        self.accelerator = self.installation.provenance.accelerator
+        self.backend = "gloo" if self.accelerator == "none" else "nccl"
+
+    def step(self, name: str, do: Callable[[], str]) -> None:
+        """Take one step."""
+        self.say(f"{name} …")
+        began = time.monotonic()
+        try:
+            step = Step(name, "passed", do(), 0)
+        except _SkippedError as why:
+            step = Step(name, "skipped", str(why), 0)
+        except SifmodError as error:
+            text, *said = error.message.split("\n")
+            step = Step(name, "failed", text, 0, tuple(filter(None, said)), error.hint or None)
+        except OSError as error:
+            step = Step(name, "failed", str(error), 0)
+        self.steps.append(replace(step, seconds=round(time.monotonic() - began, 3)))
+
+    def check(self) -> str:
+        try:
+            plan, self.site = planned(self.installation)
+        except (SifmodError, OSError) as error:
+            raise _SkippedError(f"its easyconfig cannot be asked: {str(error).partition(chr(10))[0]}") from error
+        if not Path(self.installation.root, self.installation.image.filename).exists():
+            raise _SkippedError("the module has given its image up")  # for the site's copy, which `start` looks for
+        said: list[str] = []
+        with tempfile.TemporaryDirectory(prefix="sifmod-test-") as workspace:
+            try:
+                sanity_check(self.installation, plan, Path(workspace), said.append, self.wanted.limit)
+            except SanityCheckError as error:  # it is installed: the hint would be another one
+                raise SanityCheckError(error.message) from error
+        if said:
+            raise _SkippedError(said[0].removeprefix("sanity check: "))
+        checks = plan.sanity_check
+        return f"{len(plan.wrappers)} wrappers, {len(checks.paths)} paths, {len(checks.commands)} commands"
+
+    def look(self) -> str:
+        self.found = found = look(self.place, self.accelerator)
+        gpus = "" if self.accelerator == "none" else f", {found.gpus} GPUs"
+        return f"{', '.join(found.nodes)}: {f'PyTorch{gpus}' if found.torch else 'no PyTorch'}"
+
+    def gpu_check(self) -> str:
+        if self.accelerator == "none":
+            raise _SkippedError("the module is for CPUs")
+        self._needs("gpu-check")
+        check_ended(self.place.run("gpu-check"), self.wanted.limit)
+        return "every node's GPUs are usable" if self.wanted.nodes else "usable"
+
+    def collective(self, launcher: str) -> str:
+        if self.found is None or not self.found.torch:
+            raise _SkippedError("the image has no PyTorch" if self.found else "it was not started")
+        if self.backend == "nccl" and self.found.gpus == 0:
+            raise _SkippedError("no GPU is visible")
+        self._needs(launcher)
+        nodes = self.wanted.nodes or 1
+        tasks = self.found.gpus if self.backend == "nccl" else 2 if nodes == 1 else 1
+        ended = run_collective(self.place, self.backend, tasks, launcher, _LOG if self.wanted.network else {})
+        self.ended = self.ended or ended
+        check_ended(ended, self.wanted.limit)
+        result = measured(ended, self.backend, tasks * nodes)
+        self.bandwidth = self.bandwidth or result
+        return f"{result.ranks} rank{'' if result.ranks == 1 else 's'} over {self.backend}, the sum is right"
+
+    def measure(self) -> str:
+        if self.found is None or self.bandwidth is None:
+            raise _SkippedError("there was no collective")
+        if self.bandwidth.ranks == 1:
+            self.bandwidth = None
+            raise _SkippedError("one GPU has nobody to talk to")
+        if self.found.all_reduce_perf and self.found.gpus and self.wanted.nodes is None:
+            self.bandwidth = run_perf(self.place, self.found.gpus)
+        found, least = self.bandwidth, self.wanted.minimum
+        text = f"{found.algorithm:.2f} GB/s, bus {found.bus:.2f} GB/s ({found.size >> 20} MiB, {found.tool})"
+        if least is not None and not found.bus >= least:
+            raise SanityCheckError(f"{text}, less than {least:g}", "`--network` shows what carries it")
+        return text
+
+    def see_network(self) -> str:
+        if self.backend == "gloo":
+            raise _SkippedError("gloo, with which PyTorch works on CPUs, goes over TCP by design")
+        if self.ended is None:
+            raise _SkippedError("there was no collective")
+        network = read_log(self.ended.lines)
+        advice = "\n".join(network.reasons)
+        if not network.name:
+            raise SanityCheckError("\n".join(("no network was chosen", *self.ended.lines[-20:])), advice)
+        self.network = network
+        if network.transport == "TCP" and (fabric := fabric_of(self.site)):
+            hosts = f" on {', '.join(network.tcp_hosts[:8])}" if network.tcp_hosts else ""
+            raise SanityCheckError(f"{network.text}{hosts}, though site {self.site.name} has {fabric}", advice)
+        return network.text if (self.wanted.nodes or 1) > 1 else f"{network.text}; chosen, not used: there is one node"
+
+    def _needs(self, runscript: str) -> None:
+        """Skip a step without this runscript."""
+        if not (self.place.root / "runscripts" / runscript).is_file():
+            raise _SkippedError(f"the module has no runscript {runscript}")
+
+
+def fabric_of(site: Site) -> str:
+    """The fabric of a site: what it sets NCCL_NET to, unless that is TCP; "" for one without."""
+    named = dict((*site.host_env, *site.env, *site.runscript_env)).get("NCCL_NET", "")
+    return "" if named == "Socket" else named

@@ -1,0 +1,233 @@
+"""`sifmod test` on nodes with GPUs, for which a runtime stands that prints what such nodes print.
+
+What is a fake is the runtime alone, since no machine of the tests has a GPU. Slurm is real.
+"""
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from sifmod.cli.main import run
+from support.answer import answer
+from support.command import SIFMOD
+from support.config import write
+from support.disk_state import disk_state
+from support.images import Images
+from support.nccl_logs import IB, SOCKET
+from support.slurm import Slurm
+
+RUNTIME = r"""#!/bin/sh
+# -q exec IMAGE COMMAND...: on a node with two GPUs
+shift 3
+node=${SLURMD_NODENAME:-g1}
+echo "$*" | cut -c1-80 >>"$0.asked"
+rank() { printf '\nsifmod: {"node": "%s", "rank": %s, "world": 2, "seconds": 0.01, "torch": "2.9"}\n' "$node" "$1"; }
+case $* in
+  */bin/sh*conda-python-simple*)
+    printf '\nsifmod: {"node": "%s", "torch": true, "gpus": 2, "all_reduce_perf": true}\n' "$node" ;;
+  */bin/sh*) exit 0 ;; # the sanity check
+  gpu-check*) . "$0.gpu-check" ;;
+  all_reduce_perf*) cat "$0.perf" ;;
+  torchrun-distributed*)
+    if [ -n "${NCCL_DEBUG-}" ]; then cat "$0.log"; fi
+    . "$0.does"
+    rank 0; rank 1 ;;
+  conda-python-distributed*)
+    if [ "$SLURM_PROCID" = 0 ]; then cat "$0.log"; fi
+    rank "$SLURM_PROCID" ;;
+  *) echo "not expected: $*"; exit 9 ;;
+esac
+"""
+PERF = """# nThread 1 nGpus 2 minBytes 268435456 maxBytes 268435456 step: 1048576(bytes) warmup iters: 5 iters: 20
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+   268435456      67108864     float     sum      -1   1638.2  163.86  163.86      0   1640.1  163.67  163.67      0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 163.77
+"""
+EASYCONFIG = "name: Gpu\nversion: '1.0'\naccelerator: cuda\nwrappers: [sh]\nimage: {{sources: ['{}']}}\n"
+SITE = (
+    "name: hill\naccelerator: cuda\nmodule_syntax: lua\nruntime: {}\ngpus_per_node: 2\n"
+    "runscript_env: {{NCCL_NET: IB}}\n"
+)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A module for GPUs, and what is printed inside."""
+
+    directory: Path
+
+    @property
+    def runtime(self) -> Path:
+        return self.directory / "apptainer"
+
+    def prints(self, name: str, text: str) -> None:
+        Path(f"{self.runtime}.{name}").write_text(text)
+
+    @property
+    def asked(self) -> list[str]:
+        return Path(f"{self.runtime}.asked").read_text().splitlines()
+
+
+@pytest.fixture
+def node(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> Node:
+    found = Node(tmp_path)
+    found.runtime.write_text(RUNTIME)
+    found.runtime.chmod(0o755)
+    for name, text in (("log", IB), ("gpu-check", "echo 'result  usable'\n"), ("does", ""), ("perf", PERF)):
+        found.prints(name, text)
+    site = write(tmp_path / "hill.yaml", SITE.format(found.runtime))
+    easyconfig = write(tmp_path / "Gpu-1.0.yaml", EASYCONFIG.format(images.tiny_sif))
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    assert (
+        run(["install", "-q", "--skip-sanity-check", "--site", str(site), "--link", "reference", str(easyconfig)]) == 0
+    )
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return found
+
+
+def outcomes(data: Any) -> dict[str, str]:
+    return {step["name"]: step["outcome"] for step in data["steps"]}
+
+
+def test_all_is_well(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    before = disk_state(node.directory / "prefix", node.directory / "work")
+    data = answer(capfd, ("test", "Gpu", "--network"))
+    assert outcomes(data) == dict.fromkeys(
+        ("sanity check", "start", "gpu-check", "collective, torchrun", "bandwidth", "network"), "passed"
+    )
+    assert (data["module"], data["nodes"], data["passed"]) == ("Gpu/1.0", ["g1"], True)
+    assert data["bandwidth"] == {
+        "tool": "all_reduce_perf", "ranks": 2, "size": 1 << 28, "algorithm": 163.86, "bus": 163.86
+    }  # fmt: skip
+    assert (data["network"]["transport"], data["network"]["gpu_direct"]) == ("InfiniBand", True)
+    assert run(["test", "Gpu"]) == 0
+    out = capfd.readouterr().out
+    assert "163.86 GB/s, bus 163.86 GB/s (256 MiB, all_reduce_perf)" in out
+    assert "network" not in out
+    assert any(line.startswith("torchrun-distributed -n 2 --no-python python -c") for line in node.asked)
+    assert disk_state(node.directory / "prefix", node.directory / "work") == before
+
+
+def test_tcp_on_a_site_with_a_fabric_fails(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    node.prints("log", SOCKET)
+    report = node.directory / "report.xml"
+    data = answer(capfd, ("test", "Gpu", "--network", "--junit", str(report)), 22)
+    assert [name for name, outcome in outcomes(data).items() if outcome == "failed"] == ["network"]
+    step = data["steps"][-1]
+    assert step["text"] == "TCP (Socket); ens7; NCCL 2.19.3+cuda12.3 on g3, though site hill has IB"
+    assert step["hint"].startswith("no InfiniBand or RoCE device is in reach")
+    assert data["network"]["tcp_hosts"] == ["g3"]
+    suite = ElementTree.parse(report).getroot()[0]
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "6", "failures": "1", "errors": "0", "skipped": "0"
+    }  # fmt: skip
+    assert [(case.get("name"), [part.tag for part in case]) for case in suite][-1] == ("network", ["failure"])
+    assert run(["test", "Gpu", "--network"]) == 22
+    assert "\nnetwork:\n  hint: no InfiniBand or RoCE device" in capfd.readouterr().out
+
+
+def test_without_a_fabric_tcp_is_no_failure(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    node.prints("log", SOCKET)
+    site = node.directory / "hill.yaml"
+    site.write_text(site.read_text().replace("NCCL_NET: IB", "NCCL_NET: Socket"))
+    data = answer(capfd, ("test", "Gpu", "--network"))
+    assert data["steps"][-1]["text"] == "TCP (Socket); ens7; NCCL 2.19.3+cuda12.3; chosen, not used: there is one node"
+
+
+def test_each_step_fails_by_itself(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    node.prints("gpu-check", "echo 'gpu-check: no GPU is visible' >&2; echo 'hint: run it elsewhere' >&2; exit 1\n")
+    node.prints("does", "printf '\\033[31m[rank1]: torch.DistError: \\001<broken>\\n'; exit 1\n")
+    (node.directory / "Gpu-1.0.yaml").unlink()  # the copy in the module is asked
+    report = node.directory / "report.xml"
+    data = answer(capfd, ("test", "Gpu", "--network", "--minimum", "1", "--junit", str(report)), 22)
+    assert list(outcomes(data).values()) == ["passed", "passed", "failed", "failed", "skipped", "passed"]
+    assert data["steps"][2]["text"] == "exit code 1: gpu-check: no GPU is visible"
+    assert (data["steps"][2]["said"], data["steps"][2]["hint"]) == (
+        ["gpu-check: no GPU is visible"],
+        "run it elsewhere",
+    )
+    assert data["steps"][3]["text"] == "exit code 1: [rank1]: torch.DistError:  <broken>"
+    failure = ElementTree.parse(report).getroot().findall(".//failure")[1]
+    assert failure.get("message") == "exit code 1: [rank1]: torch.DistError:  <broken>"
+
+
+def test_too_little_bandwidth(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    for minimum, code in (("163", 0), ("164.5", 22), ("nan", 22)):
+        assert answer(capfd, ("test", "Gpu", "--minimum", minimum), code)["bandwidth"]["bus"] == 163.86
+    node.prints("perf", "# Out of bounds values : 0 OK\n")
+    data = answer(capfd, ("test", "Gpu"), 22)
+    assert data["steps"][-1]["text"] == "all_reduce_perf printed no table"
+
+
+def test_an_image_that_is_gone(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    link = next((node.directory / "prefix/software/Gpu/1.0").glob("*.sif"))
+    link.unlink()
+    data = answer(capfd, ("test", "Gpu"), 22)
+    assert list(outcomes(data).values()) == ["skipped", "failed", "failed", "skipped", "skipped"]
+    assert f"the image is missing; looked for {link.resolve()}" in data["steps"][1]["text"]
+    assert data["steps"][1]["hint"].endswith("brings it back")
+
+
+def test_a_rank_that_says_nothing(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    node.prints("does", "rank 0; exit 0\n")
+    data = answer(capfd, ("test", "Gpu"), 22)
+    assert data["steps"][3]["text"] == "1 of 2 processes answered"
+
+
+def test_what_takes_too_long_is_ended_with_its_children(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    node.prints("does", 'sleep 600 & echo "$!" >"$0.pid"; wait\n')
+    data = answer(capfd, ("test", "Gpu", "--timeout", "1"), 22)
+    assert data["steps"][3]["text"].startswith("not done after 1 s: ")
+    pid = Path(f"{node.runtime}.pid").read_text().strip()
+    until = time.monotonic() + 5
+    while (running := Path("/proc", pid).exists()) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not running
+
+
+@pytest.mark.parametrize(
+    ("words", "job", "message"),
+    [
+        ("Gpu --nodes 2", "", "--nodes 2 needs an allocation of Slurm, and this is none"),
+        ("Gpu --nodes 2", "1", "job 7 has 1 node(s), and --nodes asks for 2"),
+        ("Gpu --account mine", "", "--account and --partition are for --job"),
+        ("Gpu --junit no/report.xml", "", "there is no directory no to write report.xml in"),
+        ("Gpu --nodes 0", "", "0 is not in the range x>=1"),
+    ],
+)
+def test_what_cannot_be_asked(
+    words: str, job: str, message: str, node: Node, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if job:
+        monkeypatch.setenv("SLURM_JOB_ID", "7")
+        monkeypatch.setenv("SLURM_JOB_NUM_NODES", job)
+    before = disk_state(node.directory)
+    assert run(["test", *words.split()]) == 2
+    assert message in capfd.readouterr().err
+    assert disk_state(node.directory) == before
+
+
+@pytest.mark.usefixtures("node")
+def test_as_a_job_on_two_nodes(slurm: Slurm) -> None:
+    """Both launchers, one process a node each time: Slurm's nodes have no GPUs that it could hand out."""
+    environment = {**os.environ, "SBATCH_GRES": "none"}
+    done = slurm.run((*SIFMOD, "test", "Gpu", "--nodes", "2", "--job", "--network", "--json"), environment, Path.cwd())
+    data = json.loads(done.stdout)
+    assert (done.code, data["nodes"]) == (0, ["n1", "n2"]), done
+    assert outcomes(data)["collective, srun"] == outcomes(data)["collective, torchrun"] == "passed"
+    assert (data["bandwidth"]["tool"], data["bandwidth"]["ranks"]) == ("torch", 4)
+    assert "== job " in done.stderr
+    assert list(Path.cwd().iterdir()) == []
+    refused = slurm.run((*SIFMOD, "test", "Gpu", "--job", "-p", "none"), environment, Path.cwd())
+    assert (refused.code, "sbatch refuses the job" in refused.stderr) == (2, True)
+    assert list(Path.cwd().iterdir()) == []
