@@ -121,6 +121,7 @@ _WORDS: dict[str, _Find] = {
     "remove module": _live,
     "sync module": _live,
     "layers module": _live,
+    "jupyter module": _live,
     "rollback name": _known,
     "log modules": _known,
 }

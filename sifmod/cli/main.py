@@ -22,6 +22,7 @@ VERBS = {
     "remove": ("remove", "Take packages out of a module's layer."),
     "layers": ("layers", "List the layers of packages."),
     "sync": ("sync", "Make a layer as a lock says, the same bytes everywhere."),
+    "jupyter": ("jupyter", "Make a module a kernel of Jupyter, or start JupyterLab in it."),
     "list": ("list", "List the installed modules."),
     "show": ("show", "Show an installed module, an easyconfig as it would be installed, or an image."),
     "search": ("search", "Search the easyconfigs on the easyconfig path."),

@@ -40,6 +40,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sifmod sync PyTorch/2.2.0 pylock.toml", "from the index that the lock names"),
         ("sifmod sync PyTorch/2.2.0 pylock.toml --name tuned", "as a layer of another name"),
     ),
+    "jupyter": (
+        ("sifmod jupyter PyTorch/2.2.0", "a kernel for Jupyter, Open OnDemand and VS Code"),
+        ("sifmod jupyter PyTorch/2.2.0 --lab", "JupyterLab, on this node"),
+    ),
     "list": (("sifmod list", "all modules"), ("sifmod list pytorch", "those with this in their name")),
     "show": (
         ("sifmod show PyTorch/2.2.0", "an installed module"),
@@ -107,7 +111,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 # an option's parameter → what it is about; any other one is about how something is done
 _BY_TITLE = {
     "What": "variant variants source fetch module_only installed arch sha256 version origins signature verb name"
-    " name_from to days now rollbacks purge keys files editable onto upgrade everything layer",
+    " name_from to days now rollbacks purge keys files editable onto upgrade everything layer lab remove",
     "Where": "prefix directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
     " module_syntax",
     "Output": "dry_run_short dry_run extended_dry_run quiet as_json",

@@ -139,6 +139,7 @@ FAILS = {
     "remove": (("nothing", "numpy"), 24),
     "layers": (("--prefix", "Tiny-1.0.yaml"), 2),
     "sync": (("nothing", "Tiny-1.0.yaml"), 24),
+    "jupyter": (("nothing",), 24),
     "list": (("--prefix", "Tiny-1.0.yaml"), 2),
     "show": (("nothing",), 4),
     "search": (("--site", "nowhere", "x"), 2),

@@ -268,6 +268,20 @@ def test_what_loaded_modules_have_set_is_forgotten_and_what_the_user_has_is_not(
     assert forgotten(published, record, keys="other:A:more", **mine, **theirs) == mine
 
 
+def test_without_a_load_the_host_is_as_after_one(place: Path, runtime: Path) -> None:
+    host = (("HOSTS", "a b"), ("USERS", "module's"))
+    published = publish(wanted(place, runtime, host_env=host, default_env=(("DEFAULT", "$HOME"),)))
+    given = {"USERS": "mine", "EMPTY": "", "SIF": "/another.sif", "CONTAINERROOT": "/another"}
+    found = told(published, **given).variables
+    names = ("HOSTS", "USERS", "DEFAULT", "SIF", "CONTAINERROOT", "EBVERSIONPYTORCH")
+    assert [found[name] for name in names] == [
+        "a b", "mine", "$HOME", str(published.image), str(published.root), "2.2.0",
+    ]  # fmt: skip
+    loaded = told(published, _SIFMOD_GENERATION_PyTorch=str(published.root), **given).variables
+    assert "HOSTS" not in loaded  # which the user has taken away since
+    assert loaded["SIF"] == "/another.sif"
+
+
 @pytest.mark.parametrize(
     ("keys", "record"),
     [

@@ -3,8 +3,10 @@
 import hashlib
 import json
 import os
+import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -119,6 +121,21 @@ class Images:
         """The same as a SIF."""
         layout = self.pytorch_layout
         return made(BUILD / "pytorch.sif", lambda to: _convert(to, layout))
+
+
+def ipykernel_wheels() -> Path:
+    """A directory with ipykernel and what it needs, for the Python of the images; from the network once."""
+
+    def download(to: Path) -> None:
+        tags = [word for tag in ("2_28", "2_17", "2014") for word in ("--platform", _manylinux(tag))]
+        words = ("download", "-q", "-d", str(to), "--python-version", "3.11", "--only-binary", ":all:", *tags)
+        subprocess.run((sys.executable, "-m", "pip", *words, "ipykernel"), check=True)
+
+    return made(BUILD / "ipykernel-wheels", download)
+
+
+def _manylinux(tag: str) -> str:
+    return f"manylinux{'_' if '_' in tag else ''}{tag}_{platform.machine()}"
 
 
 def made(path: Path, build: Callable[[Path], object]) -> Path:

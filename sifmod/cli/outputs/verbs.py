@@ -25,6 +25,7 @@ from sifmod.cli.outputs.installed import (
     Reapplied,
     ReappliedError,
 )
+from sifmod.cli.outputs.jupyter import KernelData, LabData
 from sifmod.cli.outputs.layers import LayerData
 from sifmod.cli.outputs.machine import DetectedSite, Diagnosis, NewSite, OriginOfKey, ShownSite
 from sifmod.cli.outputs.tree import Collected, Logged, SignatureError, Signed, Uninstalled, Verified
@@ -47,6 +48,7 @@ OUTPUTS: dict[str, Any] = {
     "remove": LayerData,
     "layers": list[LayerData],
     "sync": LayerData,
+    "jupyter": KernelData | LabData,
     "verify": list[Verified] | list[Signed | SignatureError],
     "uninstall": Uninstalled,
     "rollback": Installed,

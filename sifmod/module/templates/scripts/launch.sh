@@ -31,6 +31,7 @@ launch() {
   sifmod_forget_modules
   sifmod_set_binds
   sifmod_set_environment
+  if [ -z "${{ '{' }}{{ loaded }}-}" ]; then sifmod_set_host; fi
   exec "$sifmod_runtime" -q {{ verb }} "$sifmod_image" "$@"
 }
 
@@ -281,6 +282,19 @@ sifmod_set_environment() {
   if [ ! -e /dev/kfd ]; then unset SINGULARITY_ROCM APPTAINER_ROCM; fi
   {% for flag, device in gpus %}
   if [ -e {{ device }} ]; then sifmod_set _{{ flag }} 1; fi
+  {% endfor %}
+}
+
+# What a load sets on the host, where the module is not loaded: its own variables, and others where the user has none.
+sifmod_set_host() {
+  {% for name in image_variables %}
+  export {{ name }}="$sifmod_image"
+  {% endfor %}
+  {% for name, value in own.items() %}
+  export {{ name }}={{ value | here }}
+  {% endfor %}
+  {% for name, value in others %}
+  if [ -z "${{ '{' }}{{ name }}+set}" ]; then export {{ name }}={{ value | here }}; fi
   {% endfor %}
 }
 
