@@ -176,7 +176,7 @@ def test_verify_says_what_to_do_about_a_moved_tree_and_about_a_changed_file(
 
 HEADINGS = {
     "What": "--all --arch --days --editable --fetch --installed --keys --lab --layer --module-only --name --name-from"
-    " --now --onto --origins --output --purge --remove --requirement --rollbacks --sha256 --signature --source"
+    " --now --onto --origins --output --purge --remove --requirement --rollbacks --sha256 --signature --source --stale"
     " --to --upgrade --variant --version",
     "Where": "--accelerator --dir --find-links --image-dirs --module-syntax --module-tree --output --prefix"
     " --robot-paths --runtime --site",

@@ -136,7 +136,8 @@ def ipykernel_wheels() -> Path:
         subprocess.run((sys.executable, "-m", "pip", *words, "ipykernel"), check=True)
         for large in (*to.glob("jedi-*"), *to.glob("debugpy-*")):
             large.unlink()
-            wheel(to, *large.name.split("-")[:2], empty=True)
+            name, version = large.name.split("-")[:2]
+            wheel(to, name, version, empty=True)
 
     return made(BUILD / "wheels-of-ipykernel", download)
 

@@ -59,7 +59,7 @@ def answer(client: BlockingKernelClient, message: str) -> str:
         if got["parent_header"].get("msg_id") != message:
             continue
         content = got["content"]
-        said += content.get("text", "") + content.get("ename", "")
+        said += str(content.get("text", "")) + str(content.get("ename", ""))
         if content.get("execution_state") == "idle":
             return said
 
@@ -90,7 +90,8 @@ def test_a_kernel_has_the_image_and_the_layer(machine: Machine) -> None:
             manager.interrupt_kernel()
             assert "KeyboardInterrupt" in (said := answer(client, asked)) or "^C" in said
         assert answer(client, client.execute("print(7)")) == "7\n"
-        pid = manager.provisioner.pid
+        pid = getattr(manager.provisioner, "pid", None)
+        assert pid
     assert not os.path.exists(f"/proc/{pid}")
 
     other = machine.sifmod("jupyter", NAME, "--remove", env=data)

@@ -145,7 +145,7 @@ def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> Lay
 
     Raises ModuleError where there is none.
     """
-    models = [layer for layer in there if (layer.module, layer.name) == (module, change.name)]
+    models = [layer for layer in there if layer.image and (layer.module, layer.name) == (module, change.name)]
     if not models:
         raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layers` lists those that there are")
     model = max(models, key=lambda one: Path(one.root).stat().st_mtime)

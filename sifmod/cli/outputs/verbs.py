@@ -45,7 +45,7 @@ OUTPUTS: dict[str, Any] = {
     "show": Installed | ShownEasyconfig | list[OriginOfKey] | ShownImage,
     "search": list[Found],
     "add": LayerData,
-    "remove": LayerData,
+    "remove": LayerData | list[LayerData],
     "layers": list[LayerData],
     "sync": LayerData,
     "jupyter": KernelData | LabData,
