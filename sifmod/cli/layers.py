@@ -90,11 +90,12 @@ def changed(
 
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.layer.add import change_layer, check, like
-    from sifmod.actions.layer.places import found_layers, installed, known, layers_for, layouts
+    from sifmod.actions.layer.places import found_layers, hidden, installed, known, layers_for, layouts
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import load_facts, resolve, typed
     from sifmod.cli.output import print_json, say
     from sifmod.system import size_text
+    from sifmod.tree.layout import Layout
 
     site = load_facts({"prefix": prefix}).site
     trees = layouts(site.prefix, os.environ)
@@ -119,6 +120,8 @@ def changed(
         say(f"layer {layer.name}: {layer.files} files, {form}; the lock is beside it, in {layer.root}")
     if not as_json:
         for told in _shells(module, layer, became, site.runtime_kind):
+            say(told)
+        if became == "made" and (told := hidden(layer, Layout(layers.tree), os.environ)):
             say(told)
         if directory and became == "made":
             say(f"who wants it sets SIFMOD_LAYERS={layers.prefix}")

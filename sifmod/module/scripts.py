@@ -12,6 +12,7 @@ from sifmod.module.quote import shell
 from sifmod.module.variables import host_variables, image_variables, own_variables, state_key
 
 LAUNCHER = "share/launch.sh"
+PROTECTED = "share/protected"  # a package a line
 # the directory is bound and named by RUNSCRIPTS in any case
 NO_RUNSCRIPTS = "The easyconfig of this module asks for no runscripts.\n"
 _KEPT_OUT = ("PYTHONPATH", "LD_PRELOAD")  # the host's do not reach the container when the plan has them
@@ -62,6 +63,7 @@ def scripts(plan: Plan, number: int) -> tuple[File, ...]:
         *(_wrapper(plan, wrapper.name, wrapper.command) for wrapper in plan.wrappers),
         *(_packer(plan, name) for name in plan.packers),
         File(LAUNCHER, _launcher(plan, number)),
+        *(() if plan.protected is None else (File(PROTECTED, "".join(f"{name}\n" for name in plan.protected)),)),
         *(File(f"runscripts/{name}", _runscript(plan, number, name), name not in _SOURCED) for name in runscripts),
         *(() if runscripts else (File("runscripts/README", NO_RUNSCRIPTS),)),
     )

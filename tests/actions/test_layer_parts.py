@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from plans import plan
+from sifmod.actions.layer.add import protected
 from sifmod.actions.layer.image_python import image_python
 from sifmod.actions.layer.resolve import followed, pinned, versions_of
 from sifmod.actions.layer.wanted import name_of, read_requirements
 from sifmod.config.site import PROTECTED
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.convert.packed import pack
+from sifmod.module.render import render
+from sifmod.module.scripts import PROTECTED as PROTECTED_FILE
 
 HELD = json.dumps(
     [
@@ -135,3 +139,13 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "1" / "fifo")
     with pytest.raises(ImageError, match="neither a file nor a directory nor a link"):
         pack(tmp_path / "1", tmp_path / "none", "gzip", 1)
+
+
+def test_an_easyconfig_says_what_stays(tmp_path: Path) -> None:
+    for said, expected in ((None, None), ((), ()), (("numpy", "nvidia-*"), ("numpy", "nvidia-*"))):
+        made = render(plan(protected=said), 1)
+        for file in made:
+            if file.path == PROTECTED_FILE:
+                (tmp_path / "share").mkdir(exist_ok=True)
+                (tmp_path / PROTECTED_FILE).write_text(file.text)
+        assert protected(tmp_path) == expected

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.actions.layer.garbage import old_layers, remove_layers
-from sifmod.actions.layer.places import found_layers, is_stale, withdrawn
+from sifmod.actions.layer.places import found_layers, hidden, is_stale, withdrawn
 from sifmod.actions.reporter import Reporter
 from sifmod.cli.main import run as sifmod
 from sifmod.config.name import ModuleName
@@ -79,6 +79,21 @@ def test_a_layer_of_a_module_that_is_gone_can_be_removed(tmp_path: Path, capfd: 
     assert row.root == Path(stale.root)
     assert remove_layers(Layout(tmp_path), [row], LEASE, quiet) == [row]
     assert not (tmp_path / "layers" / str(MODULE) / "default").exists()
+
+
+def test_one_of_two_with_a_name_is_used_and_that_is_said(tmp_path: Path) -> None:
+    site, own, project = tmp_path / "site", tmp_path / "own", tmp_path / "project"
+    tree, environ = Layout(site), {"HOME": "/h", "SIFMOD_PREFIX": str(own)}
+    alone = published(own)
+    assert hidden(alone, tree, environ) == ""
+    of_site, of_project = published(site), published(project)
+    assert hidden(alone, tree, environ) == f"it is used in the place of the layer default in {site}/layers"
+    first = f"warning: the layer default in {own}/layers is found first, and this one is not used; see --name"
+    assert hidden(of_site, tree, environ) == first
+    assert hidden(of_project, tree, environ) == ""  # SIFMOD_LAYERS does not name it yet
+    assert "in the place of" in hidden(of_project, tree, {**environ, "SIFMOD_LAYERS": f"{project}/layers"})
+    both = f"{own}/layers:{project}/layers"
+    assert hidden(of_project, tree, {**environ, "SIFMOD_LAYERS": both}) == first
 
 
 def test_one_in_a_projects_directory_is_withdrawn_there(tmp_path: Path) -> None:

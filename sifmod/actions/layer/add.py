@@ -16,6 +16,7 @@ from sifmod.config.site import Site
 from sifmod.errors import ModuleError, OptionError
 from sifmod.image.inspect.python import normalized
 from sifmod.image.program import ask, limits
+from sifmod.module.scripts import PROTECTED
 from sifmod.tree.layer import (
     Layer,
     Layers,
@@ -66,7 +67,7 @@ def change_layer(
             return before, "removed"
         with held.changing(f"cannot make the layer {change.name} of {module}"):
             inside = inside_of(installation, held.path("layer"), wanted)
-            python = inside.look(site.protected)
+            python = inside.look(site.protected if (own := protected(Path(installation.root))) is None else own)
             inside.check_seen(wanted.editable)
             if change.lock is not None:
                 resolved = followed(python, change.lock)
@@ -109,6 +110,12 @@ def check(installation: Installation, layer: str) -> None:
             f"{installation.module} was installed by an earlier sifmod, whose commands know no layers",
             "`sifmod install --module-only --installed` renders it anew",
         )
+
+
+def protected(root: Path) -> tuple[str, ...] | None:
+    """What the easyconfig of the generation at `root` says of what stays as it is; None where it says nothing."""
+    said = root / PROTECTED
+    return tuple(said.read_text().split()) if said.is_file() else None
 
 
 def _runtime(installation: Installation) -> str:
