@@ -1,6 +1,7 @@
 """What a wrapper tells the runtime, seen by a runtime that only says what it was told."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,29 @@ def test_the_users_own_variables_stay_and_ours_do_not_show(place: Path, runtime:
     found = told(publish(wanted(place, runtime)), IFSX="1", MINE="x y").variables
     assert (found["IFSX"], found["MINE"]) == ("1", "x y")
     assert not [name for name in found if name.startswith("sifmod_")]
+
+
+def test_a_virtual_environment_of_the_host_is_told_on_a_terminal(place: Path, runtime: Path) -> None:
+    commands = (Wrapper("python", ("python",)), Wrapper("say", ("say",)))
+    published = publish(wanted(place, runtime, wrappers=commands))
+    expected = "PyTorch/2.2.0-rocm-5.6.1: its Python sees nothing of the virtual environment /my/venv; `sifmod add`"
+    for name, variables, told_there in (
+        ("python", {"VIRTUAL_ENV": "/my/venv"}, True),
+        ("python", {}, False),
+        ("say", {"VIRTUAL_ENV": "/my/venv"}, False),
+    ):
+        ours, theirs = os.openpty()
+        command, env = (str(published.root / "bin" / name),), {"PATH": "/usr/bin:/bin", **variables}
+        subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=theirs, check=True)
+        os.write(theirs, b"end\n")
+        said = ""
+        while "end" not in said:
+            said += os.read(ours, 4096).decode()
+        assert (expected in said, said.count("\n")) == (told_there, 1 + told_there), said
+        os.close(ours)
+        os.close(theirs)
+    silent = run((published.root / "bin" / "python",), env={"PATH": "/usr/bin:/bin", "VIRTUAL_ENV": "/my/venv"})
+    assert (silent.code, silent.stderr) == (0, "")
 
 
 def test_binds_of_the_module(place: Path, runtime: Path, tmp_path: Path) -> None:

@@ -23,6 +23,17 @@ launch() {
   if [ -d /.singularity.d ] && [ -n "${APPTAINER_CONTAINER-}${SINGULARITY_CONTAINER-}" ]; then
     sifmod_run_here "$@"
   fi
+  {% if layers %}
+  # activated over the module, whose python goes on where the environment's own is a link to nothing on this host
+  case $1${VIRTUAL_ENV+ } in
+    'python ' | 'python3 ')
+      if [ -t 2 ]; then
+        printf '%s: its Python sees nothing of the virtual environment %s; `sifmod add` adds packages to it\n' \
+          "$sifmod_module" "$VIRTUAL_ENV" >&2
+      fi
+      ;;
+  esac
+  {% endif %}
   case $sifmod_prefix in
     *[,:]*) sifmod_fail "$sifmod_prefix holds a comma or a colon, which bind paths cannot express" 'move the tree' ;;
   esac
