@@ -86,7 +86,7 @@ def ask(about: str, question: str) -> bool | None:
         return None
     say(about)
     try:
-        return click.confirm(question, default=False, err=True)
+        return click.confirm(question, err=True)
     except OSError:  # nobody sees the question
         return None
 

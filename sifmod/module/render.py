@@ -175,7 +175,6 @@ def _help_template() -> Template:
         undefined=StrictUndefined,
         autoescape=False,  # noqa: S701 (plain text, which the modulefile's template quotes)
         trim_blocks=True,
-        lstrip_blocks=True,
     )
     return environment.get_template("help.txt.j2")
 
@@ -189,7 +188,6 @@ def _templates(syntax: Syntax) -> Environment:
         autoescape=False,  # noqa: S701 (Lua or Tcl; finalize refuses what no filter has quoted)
         finalize=_only_literals,
         trim_blocks=True,
-        lstrip_blocks=True,
         keep_trailing_newline=True,
     )
     literal, comma = quote.of(syntax), quote.between(syntax)

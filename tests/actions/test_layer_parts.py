@@ -2,18 +2,25 @@
 
 import json
 import os
+import py_compile
+import subprocess
+import sys
+import zipfile
+from functools import partial
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 import pytest
 
 from plans import plan
 from sifmod.actions.layer.add import protected
+from sifmod.actions.layer.bytecode import COMPILE
 from sifmod.actions.layer.image_python import image_python
 from sifmod.actions.layer.resolve import followed, pinned, versions_of
 from sifmod.actions.layer.wanted import name_of, read_requirements
 from sifmod.config.site import PROTECTED
 from sifmod.errors import ImageError, OptionError
-from sifmod.image.convert.packed import pack
+from sifmod.image.convert.packed import More, pack
 from sifmod.module.render import render
 from sifmod.module.scripts import PROTECTED as PROTECTED_FILE
 
@@ -139,6 +146,56 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "1" / "fifo")
     with pytest.raises(ImageError, match="neither a file nor a directory nor a link"):
         pack(tmp_path / "1", tmp_path / "none", "gzip", 1)
+
+
+def test_bytecode_that_was_compiled_before_is_taken(tmp_path: Path) -> None:
+    """Of the names whose files are the same; what is damaged is compiled again, and what does not compile is left."""
+    top, cache, said = tmp_path / "lib", tmp_path / "cache", tmp_path / "said"
+    for name, text in (("one/a.py", "A = 1"), ("one/in/b.py", "B = 2"), ("two.py", "C = 3"), ("wrong.py", "def")):
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(text)
+
+    def compiled() -> dict[str, bytes]:
+        subprocess.run((sys.executable, "-I", "-c", COMPILE, top, cache, said, "2"), check=True)
+        found: dict[str, bytes] = {}
+        for archive in map(zipfile.ZipFile, (cache / name for name in said.read_text().split())):
+            found |= {entry.partition(".")[0]: archive.read(entry) for entry in archive.namelist()}
+        return found
+
+    def times() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in cache.iterdir()}
+
+    first = compiled()
+    assert sorted(first) == ["__pycache__/two", "one/__pycache__/a", "one/in/__pycache__/b"]
+    assert list(top.rglob("*.pyc")) == []
+    py_compile.compile(str(top / "two.py"), str(tmp_path / "c"), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+    assert (tmp_path / "c").read_bytes() == first["__pycache__/two"]
+    kept = times()
+    assert len(kept) == 3
+    assert compiled() == first
+    assert times() == kept
+    for path in kept:
+        path.write_bytes(path.read_bytes()[:-1])
+    assert compiled() == first
+    (top / "two.py").write_text("C = 4")
+    assert {name for name, content in compiled().items() if content != first[name]} == {"__pycache__/two"}
+    assert len(times()) == 4
+
+
+def test_files_from_elsewhere_among_those_of_a_directory(tmp_path: Path) -> None:
+    """Give the same bytes as if they were there; none is in the place of a file."""
+    top, whole = tmp_path / "top", tmp_path / "whole"
+    more = {"a/b/new": b"1", "a/c/d/e": b"2", "z": b"3"}
+    for directory, names in ((top, ("a/b/old", "y")), (whole, ("a/b/old", "y", *more))):
+        for name in names:
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_bytes(more.get(name, b"0"))
+    read: More = {name: partial(bytes, content) for name, content in more.items()}
+    count, _ = pack(top, tmp_path / "1", "gzip", 1, read)
+    assert (count, pack(whole, tmp_path / "2", "gzip", 1)[0]) == (5, 5)
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+    with pytest.raises(ImageError, match="z/in is in a file"):
+        pack(top, tmp_path / "3", "gzip", 1, {**read, "z/in": bytes})
 
 
 def test_an_easyconfig_says_what_stays(tmp_path: Path) -> None:

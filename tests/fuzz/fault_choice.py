@@ -95,7 +95,10 @@ def _of_line(faults: Sequence[Fault], source: bytes, chance: random.Random) -> F
 
 
 def _running(known: Map, fault: Fault) -> Collection[Test]:
-    """The tests that run the line; for what stands outside functions those that run a line which names it."""
+    """The tests that run the line; for what stands outside functions those that run a line which names it.
+
+    To those come all tests of a file that imports the module: of a type they run no line, and still hold it.
+    """
     if not fault.path.endswith(".py"):
         return known.at(fault.path, (0,))
     if not fault.names:
@@ -106,6 +109,7 @@ def _running(known: Map, fault: Fault) -> Collection[Test]:
         for path, lines in _naming(name, fault.path)
         for test in known.at(path, lines)
     }
+    found |= {test.name: test for each in known.traced if _imports(each.file, fault.path) for test in each.tests}
     if not found:
         found = {test.name: test for test in known.tests if fault.path in test.lines}
     if not found:
@@ -158,12 +162,12 @@ def _imports(file: str, path: str) -> bool:
 
 def _in_order(tests: Sequence[Test], words: Collection[str]) -> list[Test]:
     """Of one file: those whose names share words first, one of each function before a second, fast ones first."""
-    parts = {part for word in words for part in re.split("_+", word.lower()) if len(part) > 2}
+    parts = {part.removesuffix("s") for word in words for part in re.split("_+", word.lower()) if len(part) > 2}
     seen: dict[str, int] = defaultdict(int)
     ranked = []
     for test in sorted(tests, key=lambda each: each.seconds):
         function = test.name.partition("[")[0]
-        shared = len(parts & set(re.split(r"[_:]+", function)))
+        shared = len(parts & {part.removesuffix("s") for part in re.split(r"[_:]+", function)})
         ranked.append((seen[function] // (1 + 2 * shared), -shared, test.seconds, test))
         seen[function] += 1
     return [each[-1] for each in sorted(ranked, key=lambda each: each[:3])]

@@ -18,13 +18,16 @@ EASYCONFIG = """
 name: Python
 version: '3.11'
 description: Python
-preset: pytorch
-path+: [/opt/miniconda3/envs/pytorch/bin]
-wrappers: [python, pip]
-runscripts: []
+{rest}
 sanity_check: {{}}
 image: {{sources: [{image}]}}
 """
+
+
+PLAIN = """preset: pytorch
+path+: [/opt/miniconda3/envs/pytorch/bin]
+wrappers: [python, pip]
+runscripts: []"""
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,9 @@ class Machine:
     def python(self, code: str, command: str = "python", env: dict[str, str] | None = None) -> Result:
         return run((self.commands / command, "-c", code), env={**self.env(), **(env or {})}, cwd=self.top)
 
-    def install(self, image: Path, *words: str) -> Result:
+    def install(self, image: Path, *words: str, rest: str = PLAIN) -> Result:
         easyconfig = self.top / "Python-3.11.yaml"
-        easyconfig.write_text(EASYCONFIG.format(image=image))
+        easyconfig.write_text(EASYCONFIG.format(image=image, rest=rest))
         return self.sifmod("install", str(easyconfig), "--skip-sanity-check", "--module-syntax", "both", *words).ok()
 
     def live(self, layer: str = "default") -> Path:

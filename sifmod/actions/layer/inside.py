@@ -60,7 +60,7 @@ class Inside:
         from uv import find_uv_bin
 
         work = self.directory / "work"
-        cache = Path(os.environ.get("UV_CACHE_DIR") or _cache_home() / "uv")
+        cache = uv_cache()
         cache.mkdir(parents=True, exist_ok=True)
         (work / "uv").touch()
         (work / "cache").mkdir(exist_ok=True)
@@ -95,6 +95,8 @@ def python_wrapper(installation: Installation) -> Path:
     return next(place for name in _WRAPPERS if (place := Path(installation.root, "bin", name)).is_file())
 
 
-def _cache_home() -> Path:
+def uv_cache() -> Path:
+    """Where uv keeps what it has downloaded."""
     given = os.environ.get("XDG_CACHE_HOME", "")
-    return Path(given) if given.startswith("/") else Path.home() / ".cache"
+    home = Path(given) if given.startswith("/") else Path.home() / ".cache"
+    return Path(os.environ.get("UV_CACHE_DIR") or home / "uv")

@@ -2,9 +2,11 @@
 
 import os
 import shutil
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from sifmod.actions.layer.bytecode import bytecode
 from sifmod.actions.layer.image_python import ImagePython
 from sifmod.actions.layer.inside import Inside
 from sifmod.actions.layer.resolve import pinned
@@ -13,7 +15,7 @@ from sifmod.actions.layer.wanted import Wanted
 from sifmod.config.site import Site
 from sifmod.errors import InstallError
 from sifmod.image.convert.budget import threads
-from sifmod.image.convert.packed import pack
+from sifmod.image.convert.packed import More, pack
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
 from sifmod.image.program import Program
 from sifmod.image.startable import reads
@@ -33,30 +35,36 @@ def make(
     jobs = threads(site.processors, site.memory)
     directory, tree = inside.directory, inside.directory / TREE
     _install(inside, python, layer, lock, wanted)
-    # nobody could write bytecode later; what does not compile is left to who imports it
-    options = ("-q", "-j", str(jobs), "--invalidation-mode", "unchecked-hash")
-    inside.python("-m", "compileall", *options, f"{inside.target}/lib")
-    shutil.rmtree(directory / "work")
-    tree.mkdir()
-    for pattern in _LEFT_BY_UV:  # which say when and where it was
-        for left in (directory / "lib").glob(pattern):
-            _forget(left)
-    if (directory / "lib" / "bin").is_dir():
-        (directory / "lib" / "bin").rename(tree / "bin")
-    (directory / "lib").rename(tree / "lib")
-    (tree / "start").mkdir()
-    jupyter = (tree / "lib" / "share" / "jupyter").is_dir()
-    (tree / "start" / "sitecustomize.py").write_text(start_file(python.prefix, python.version[:2], jupyter=jupyter))
-    _commands(directory, tree, layer)
-    (directory / LOCK).write_text(lock)
-    if layer.packed:
-        compression = site.compression if site.compression != "auto" else "zstd" if reads("zstd", program) else "gzip"
-        files, size = pack(tree, directory / IMAGE, compression, jobs)
-        shutil.rmtree(tree)
-    else:
-        found = [Path(top, name) for top, _, names in os.walk(tree) for name in names]
-        files, size = len(found), sum(path.lstat().st_size for path in found)
+    with ExitStack() as held:
+        more = bytecode(inside, jobs, held)
+        shutil.rmtree(directory / "work")
+        tree.mkdir()
+        for pattern in _LEFT_BY_UV:  # which say when and where it was
+            for left in (directory / "lib").glob(pattern):
+                _forget(left)
+        if (directory / "lib" / "bin").is_dir():
+            (directory / "lib" / "bin").rename(tree / "bin")
+        (directory / "lib").rename(tree / "lib")
+        (tree / "start").mkdir()
+        jupyter = (tree / "lib" / "share" / "jupyter").is_dir()
+        (tree / "start" / "sitecustomize.py").write_text(start_file(python.prefix, python.version[:2], jupyter=jupyter))
+        _commands(directory, tree, layer)
+        (directory / LOCK).write_text(lock)
+        if not layer.packed:
+            files, size = _unpacked(tree, more)
+        else:
+            chosen = site.compression if site.compression != "auto" else "zstd" if reads("zstd", program) else "gzip"
+            files, size = pack(tree, directory / IMAGE, chosen, jobs, more)
+            shutil.rmtree(tree)
     return replace(layer, files=files, size=size)
+
+
+def _unpacked(tree: Path, more: More) -> tuple[int, int]:
+    for path, read in more.items():
+        (tree / path).parent.mkdir(exist_ok=True)
+        (tree / path).write_bytes(read())
+    found = [Path(top, name) for top, _, names in os.walk(tree) for name in names]
+    return len(found), sum(path.lstat().st_size for path in found)
 
 
 def _install(inside: Inside, python: ImagePython, layer: Layer, lock: str, wanted: Wanted) -> None:

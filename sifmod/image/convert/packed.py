@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sifmod.errors import ImageError
@@ -12,9 +13,15 @@ from sifmod.image.convert.squashfs.writer import DataWriter, SquashfsWriter
 _EPOCH = 1_577_836_800  # seconds since 1970, for every file: 2020, which a zip can say too
 _PIECE = 1 << 20
 
+Read = Callable[[], bytes]
+More = dict[str, Read]  # path → content of a file that is not in the directory itself
+_Tree = dict[str, "Read | _Tree"]
 
-def pack(directory: Path, target: Path, compression: str, processors: int) -> tuple[int, int]:
-    """Write the squashfs `target` of what is in `directory`: how many files it has, and its size in bytes.
+
+def pack(
+    directory: Path, target: Path, compression: str, processors: int, more: Mapping[str, Read] | None = None
+) -> tuple[int, int]:
+    """Write the squashfs `target` of what is in `directory` and of `more`: how many files it has, its size in bytes.
 
     Every file belongs to root, may be read by all, and run by all where its owner may. Raises ImageError for what is
     no file, link or directory, OSError as the file system does.
@@ -24,22 +31,52 @@ def pack(directory: Path, target: Path, compression: str, processors: int) -> tu
         target.open("xb") as file,
         SquashfsWriter(file, 0, parse(compression), processors, _EPOCH) as writer,
     ):
-        size = writer.close(_directory(writer, directory, count))
+        size = writer.close(_directory(writer, directory, _tree(more or {}), count))
     return count[0], size
 
 
-def _directory(writer: DataWriter, directory: Path, count: list[int]) -> Directory:
+def _tree(more: Mapping[str, Read]) -> _Tree:
+    top: _Tree = {}
+    for path, read in more.items():
+        *above, name = path.split("/")
+        tree = top
+        for each in above:
+            below = tree.setdefault(each, {})
+            if callable(below):
+                raise ImageError(f"{path} is in a file")
+            tree = below
+        tree[name] = read
+    return top
+
+
+def _directory(writer: DataWriter, directory: Path | None, more: _Tree, count: list[int]) -> Directory:
+    """One with what it has on the host, where it is there at all, and more."""
     made = Directory((0o755, 0, 0, _EPOCH, ()))
-    for entry in sorted(os.scandir(directory), key=lambda one: os.fsencode(one.name)):
-        made.entries[os.fsencode(entry.name)] = _node(writer, entry, count)
+    here = {entry.name: entry for entry in os.scandir(directory)} if directory else {}
+    for name in sorted(here.keys() | more.keys(), key=os.fsencode):
+        entry, added = here.get(name), more.get(name, {})
+        made.entries[os.fsencode(name)] = (
+            _file(writer, added, count)
+            if callable(added)
+            else _directory(writer, None, added, count)
+            if entry is None
+            else _node(writer, entry, added, count)
+        )
     return made
 
 
-def _node(writer: DataWriter, entry: "os.DirEntry[str]", count: list[int]) -> Node:
+def _file(writer: DataWriter, read: Read, count: list[int]) -> File:
+    count[0] += 1
+    writer.start()
+    writer.write(read())
+    return File((0o644, 0, 0, _EPOCH, ()), writer.finish())
+
+
+def _node(writer: DataWriter, entry: "os.DirEntry[str]", more: _Tree, count: list[int]) -> Node:
     if entry.is_symlink():
         return Symlink((0o777, 0, 0, _EPOCH, ()), os.fsencode(os.readlink(entry.path)))  # noqa: PTH115 (bytes)
     if entry.is_dir():
-        return _directory(writer, Path(entry.path), count)
+        return _directory(writer, Path(entry.path), more, count)
     status = entry.stat()
     if not stat.S_ISREG(status.st_mode):
         raise ImageError(f"{entry.path} is neither a file nor a directory nor a link")

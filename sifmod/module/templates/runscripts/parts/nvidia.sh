@@ -27,7 +27,6 @@ nvidia() {
 # The driver's library as the loader finds it: bound into the container by --nv; or the image's own that comes first in
 # LD_LIBRARY_PATH (forward compatibility), whose version then counts.
 find_libcuda() {
-  libcuda=
   IFS=:
   for directory in ${LD_LIBRARY_PATH-} /.singularity.d/libs /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu \
     /usr/lib64 /usr/lib; do
