@@ -11,9 +11,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.receipt import live
 
-_STALE = (
-    "a layer for another image than the installed one: `sifmod add --onto` needs it, `sifmod remove --stale` ends it"
-)
+_STALE = "for another image than the installed one; `sifmod add --onto` reads it, `sifmod remove {} --stale` ends it"
 
 
 class OldLayer(NamedTuple):
@@ -39,7 +37,7 @@ def old_layers(layout: Layout, too_young: Callable[[float], str]) -> Iterator[Ol
             if root.name != now:
                 yield OldLayer(module, root, _size(root), too_young(since))
             elif not fits:
-                yield OldLayer(module, root, _size(root), _STALE)
+                yield OldLayer(module, root, _size(root), _STALE.format(module))
 
 
 def remove_layers(
