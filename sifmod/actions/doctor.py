@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from sifmod.actions.author.check_settings import check_settings
+from sifmod.actions.author.check_settings import DIRECTORIES, check_settings
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
 from sifmod.errors import ConfigError
@@ -193,14 +193,15 @@ def diagnose_settings(environ: Mapping[str, str]) -> tuple[Finding, ...]:
     checked = dict(_checked(environ))
     hint = "`install`, `show` and `check` of an easyconfig stop at it: mend it, or move it away"
     found = tuple(Finding("settings", "missing", text, hint) for text in checked.values() if text)
-    return found or (Finding("settings", "ok", f"{len(checked)} site files and quirks beside the shipped ones"),)
+    well = f"{len(checked)} site files, quirks and MPI profiles beside the shipped ones"
+    return found or (Finding("settings", "ok", well),)
 
 
 def _checked(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     """Every file and its problems."""
     for directory in settings_directories(environ):
-        for kind in ("site", "quirk"):
-            for path in sorted((directory / f"{kind}s").glob("*.yaml")):
+        for name, kind in DIRECTORIES.items():
+            for path in sorted((directory / name).glob("*.yaml")):
                 try:
                     check_settings(path, kind, environ)
                 except ConfigError as error:

@@ -123,6 +123,7 @@ def receipt_data(installation: "Installation") -> "Installed":
             "variant": made.variant,
             "site": made.site,
             "accelerator": made.accelerator,
+            "mpi": made.image.mpi.told if made.image.mpi else "",
             "facts": dict(made.facts),
             "options": dict(made.asked.options),
             "checked": made.asked.checked,

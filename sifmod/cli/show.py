@@ -83,6 +83,7 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
         ("image", f"{image.source} ({image.arch}, {size_text(image.size)}, {image.link})"),
         ("sha256", image.sha256),
         ("stored in", image.path),
+        *([("mpi", made.image.mpi.told)] if made.image.mpi and made.image.mpi.told else []),
         ("easyconfig", f"{made.easyconfig}{f', variant {made.variant}' if made.variant else ''}"),
         ("site", f"{made.site}, accelerator {made.accelerator}"),
         ("your own place", str(layout.user_software(installation.module))),

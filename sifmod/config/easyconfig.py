@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, Wi
 from pydantic_core import PydanticCustomError
 
 from sifmod.config.bind import BindItem
+from sifmod.config.kinds import MpiUse
 from sifmod.config.name import ModuleName
 from sifmod.config.text import (
     Absolute,
@@ -227,6 +228,8 @@ class Easyconfig(Model):
     """Packages that layers leave as the image has them, in the place of the site's; `*` at the end: any end."""
     gpu_selection: GpuSelection | None = None
     """Who picks the GPU of each task: Slurm, the task's number on its node, or neither; default: the site's."""
+    mpi: MpiUse | None = None
+    """Whose MPI: the image's, the host's by the site's profile, or the host's where that fits; default: the site's."""
     runscripts: tuple[Runscript, ...] = ()
     """Scripts in the directory that is bound at /runscripts."""
     conflict: tuple[ModuleSpec, ...] = ()

@@ -10,7 +10,7 @@ from sifmod.errors import EasyconfigNotFoundError
 from sifmod.system import one_line
 
 SUFFIXES = (".yaml", ".yml")
-_NOT_EASYCONFIGS = ("presets", "sites", "quirks")
+_NOT_EASYCONFIGS = ("presets", "sites", "quirks", "mpi")
 
 
 def shipped() -> Path:

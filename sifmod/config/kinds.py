@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 Syntax = Literal["lua", "tcl"]  # Lmod's modulefiles, and those of Environment Modules
 RuntimeKind = Literal["apptainer", "singularity"]
+MpiUse = Literal["image", "host", "auto"]  # whose MPI a module has
 
 SYNTAXES: tuple[Syntax, ...] = get_args(Syntax)
 RUNTIMES: tuple[RuntimeKind, ...] = get_args(RuntimeKind)

@@ -60,6 +60,8 @@ def resolve(
         runscript_env=file.runscript_env,
         gpu_selection=file.gpu_selection,
         gpus_per_node=file.gpus_per_node,
+        mpi=file.mpi,
+        mpi_profile=file.mpi_profile or "",
         cache_directory=file.cache_directory,
         module_syntax=_syntax(file.module_syntax, facts, how),
         link=file.link,

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from sifmod.config.bind import BindItem, BindSpec
 from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, Pairs, RunscriptEnv
-from sifmod.config.kinds import RUNTIMES, RuntimeKind, Syntax
+from sifmod.config.kinds import RUNTIMES, MpiUse, RuntimeKind, Syntax
 from sifmod.config.text import BindPath, Items, Line, Name, Package, SearchDirectory, Text
 from sifmod.config.yaml.check import Model
 from sifmod.config.yaml.node import Number
@@ -99,6 +99,8 @@ class Site:
     runscript_env: Pairs
     gpu_selection: GpuSelection
     gpus_per_node: int
+    mpi: MpiUse  # whose MPI a module has, where its easyconfig does not say
+    mpi_profile: str  # the host's; "" for none
     cache_directory: str  # of compilers and kernels, on the node; "" when it is decided at run time
     module_syntax: tuple[Syntax, ...]
     link: Link
@@ -200,6 +202,8 @@ class SiteFile(Model):
     runscript_env: RunscriptEnv = ()
     gpu_selection: GpuSelection = "slurm"
     gpus_per_node: Annotated[int, Field(ge=1, le=64), BeforeValidator(_whole)] = 4
+    mpi: MpiUse = "image"
+    mpi_profile: Name | None = None
     cache_directory: Annotated[Line, AfterValidator(_cache_directory)] = ""
     module_syntax: Literal["auto", "lua", "tcl", "both"] = "auto"
     link: Link = "copy"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sifmod.config.kinds import RUNTIMES, RuntimeKind, Syntax
+from sifmod.config.mpi import IMAGES_OWN, WantedMpi
 from sifmod.config.name import ModuleName
 
 Accelerator = Literal["rocm", "cuda", "none"]
@@ -144,6 +145,7 @@ class Help:
     whatis: tuple[str, ...]
     contents: tuple[tuple[str, str], ...]  # package, version
     origin: str  # where the image comes from: the first source, with its digest if stated
+    mpi: str = ""  # of the image, or the host's in its place, and how srun starts it
     quirks: tuple[tuple[str, str], ...] = ()  # each that applies, in one line, and its reason
 
 
@@ -190,6 +192,7 @@ class Plan:
     depends_on: tuple[str, ...] = ()  # modules that are loaded with this one
     protected: tuple[str, ...] | None = None  # packages that layers leave as they are; None: those of the site
     wrappers_auto: bool = False  # more wrappers are found in the image
+    mpi: WantedMpi = IMAGES_OWN  # whose MPI, which the image decides with it
 
     def binds_of(self, root: str) -> tuple[Bind, ...]:
         """Every bind of the generation at `root`, its runscripts (read-only) first."""

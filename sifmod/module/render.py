@@ -128,6 +128,7 @@ def _help(plan: Plan) -> str:
         bind_variable=f"{plan.runtime.prefixes[-1]}_BIND",
         user_software=plan.user_software,
         contents=", ".join(f"{name} {version}" for name, version in plan.help.contents),
+        mpi=plan.help.mpi,
         origin=plan.help.origin,
         quirks=plan.help.quirks,
         reinstall=plan.reinstall(PREFIX),

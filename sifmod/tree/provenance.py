@@ -51,6 +51,14 @@ class FoundCommands(NamedTuple):
     commands: str  # names, each with `=` and its path where PATH does not lead there
 
 
+class FoundMpi(NamedTuple):
+    """The MPI that was found in an image. The same question gives the same answer."""
+
+    question: str  # the image's digest, and where it was looked for
+    found: tuple[str, ...] = ()  # the fields of an Mpi of image/inspect; () where there is none that can be told
+    told: str = ""  # what the module says of it
+
+
 class ImageChoice(NamedTuple):
     """How the image of an installation was chosen."""
 
@@ -59,6 +67,7 @@ class ImageChoice(NamedTuple):
     states: tuple[FileState, ...] = ()  # of the local files that it can come from, before it was fetched
     directories: tuple[str, ...] = ()  # where the generation looks for a copy of it
     commands: FoundCommands | None = None
+    mpi: FoundMpi | None = None
 
 
 class Provenance(NamedTuple):
@@ -90,11 +99,12 @@ def from_data(fields: Mapping[str, Any]) -> Provenance:
     asked, image = fields["asked"], fields["image"]
     if type(asked["checked"]) is not bool or type(image["kept"]) is not bool:
         raise TypeError("neither true nor false")
-    commands = image["commands"]
+    commands, mpi = image["commands"], image.get("mpi")
     image = image | {
         "states": tuple([FileState(*state) for state in image["states"]]),
         "directories": tuple(image["directories"]),
         "commands": None if commands is None else FoundCommands(*commands),
+        "mpi": None if mpi is None else FoundMpi(mpi[0], tuple(mpi[1]), mpi[2]),
     }
     typed = {
         "inputs": tuple([Input(path, sha256) for path, sha256 in fields["inputs"]]),
@@ -111,6 +121,8 @@ def texts(made: Provenance) -> list[str]:
     variant = "" if made.variant is None else made.variant
     found = [made.sifmod, made.easyconfig, made.version, variant, made.site, made.accelerator, made.plan_digest]
     found += [asked.name, image.request, *image.directories, *(image.commands or ())]
+    if image.mpi:
+        found += [image.mpi.question, *image.mpi.found, image.mpi.told]
     found += [text for pair in (*made.facts, *asked.options, *image.states) for text in pair]
     return found + [text for seen in made.inputs for text in (seen.path, "" if seen.sha256 is None else seen.sha256)]
 

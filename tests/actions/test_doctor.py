@@ -282,7 +282,9 @@ def test_site_files_and_quirks_that_cannot_be_used(tmp_path: Path) -> None:
     write(own / "sites/good.yaml", "accelerator: rocm\n")
     write(tmp_path / "etc/quirks/good.yaml", f"{head}env: {{B: '1'}}\n")
     write(own / "sites/other.text", "acelerator: rocm\n")
-    assert diagnose_settings(environ) == (Finding("settings", "ok", "2 site files and quirks beside the shipped ones"),)
+    assert diagnose_settings(environ) == (
+        Finding("settings", "ok", "2 site files, quirks and MPI profiles beside the shipped ones"),
+    )
     bad = write(own / "sites/bad.yaml", "acelerator: rocm\numsk: '22'\n")
     worse = write(own / "quirks/a.yaml", f"{head}envs: {{}}\n")
     of_the_machine = write(tmp_path / "etc/sites/z.yaml", "acelerator: rocm\n")
@@ -316,4 +318,4 @@ def test_what_is_printed(
     assert lines[at + 1] == f"     {blank}  Slurm is installed but not configured here"
     assert ("[ok] module tool      Lmod 8.7" in lines) == well
     assert ("[!!] module tool      `module` is not set up in this shell" in lines) != well
-    assert lines[-1] == "[ok] settings         0 site files and quirks beside the shipped ones"
+    assert lines[-1] == "[ok] settings         0 site files, quirks and MPI profiles beside the shipped ones"

@@ -7,7 +7,8 @@ from sifmod.config.find import shipped
 from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants
 from support.config import Configuration
 
-FILES = sorted(path for path in shipped().glob("*/*.yaml") if path.parent.name not in ("presets", "sites", "quirks"))
+OTHERS = ("presets", "sites", "quirks", "mpi")
+FILES = sorted(path for path in shipped().glob("*/*.yaml") if path.parent.name not in OTHERS)
 SITES = {
     "aws-efa": ("cuda", "auto"),
     "frontera": ("cuda", "amd64"),

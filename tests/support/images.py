@@ -112,6 +112,20 @@ class Images:
         layout = self.python_layout
         return made(BUILD / "python.sif", lambda to: converted(to, layout))
 
+    def mpi_sif(self, kind: str) -> Path:
+        """Debian 12 with its `mpich` or `openmpi`, mpi4py and mpi-hello; from the network once."""
+        script, source = (ROOT / "scripts" / name for name in ("build-mpi-image", "mpi-hello.c"))
+        key = hashlib.sha256(script.read_bytes() + source.read_bytes()).hexdigest()[:12]
+
+        def build(to: Path) -> None:
+            with tempfile.TemporaryDirectory(dir=BUILD) as work:
+                packed, layout = Path(work) / "root.tar", Path(work) / "image.oci"
+                run((script, kind, packed)).ok()
+                write_layout(layout, (packed.read_bytes(),))
+                converted(to, layout)
+
+        return made(BUILD / f"{kind}-{key}.sif", build)
+
     @cached_property
     def pytorch_layout(self) -> Path:
         """The demo's image: the same with torch (a CPU build) and numpy; from the network once."""

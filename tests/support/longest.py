@@ -15,6 +15,7 @@ LONGEST = (
     "storm",
     "environment_sequences",
     "slurm",
+    "slurm_mpi",
     "concurrent",
     "metadata",
     "fault_file_system",

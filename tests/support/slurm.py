@@ -25,6 +25,7 @@ AuthInfo=socket={directory}/munge.socket
 CryptoType=crypto/munge
 StateSaveLocation={directory}/state
 SlurmdSpoolDir={directory}/%n
+TmpFS={directory}/%n
 SlurmctldPidFile={directory}/slurmctld.pid
 SlurmdPidFile={directory}/%n.pid
 ProctrackType=proctrack/linuxproc

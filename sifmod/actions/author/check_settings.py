@@ -1,4 +1,4 @@
-"""check, of a site file or a quirk: what is wrong with it, and what is odd."""
+"""check, of a site file, a quirk or an MPI profile: what is wrong with it, and what is odd."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from typing import Literal
 from sifmod.config.detect import read_site_file, site_directories, site_names
 from sifmod.config.easyconfig import EasyconfigFile
 from sifmod.config.lint import lint_binds
+from sifmod.config.mpi import profile_of
 from sifmod.config.prefix import settings_directories
 from sifmod.config.quirk import QuirkFile, read_quirk
 from sifmod.config.site import SiteFile
@@ -20,7 +21,8 @@ from sifmod.errors import ConfigError, Problem
 # without these keys nothing is an easyconfig
 _OF_EASYCONFIGS = frozenset(("version", "image", "extends", "preset", "variants"))
 
-Kind = Literal["site", "quirk"]
+Kind = Literal["site", "quirk", "profile"]
+DIRECTORIES: dict[str, Kind] = {"sites": "site", "quirks": "quirk", "mpi": "profile"}
 _OF_SITES = SiteFile.model_fields.keys() - EasyconfigFile.model_fields.keys()
 _OF_QUIRKS = QuirkFile.model_fields.keys() - EasyconfigFile.model_fields.keys() - SiteFile.model_fields.keys()
 
@@ -36,8 +38,8 @@ class CheckedSettings:
 
 def settings_kind(path: Path) -> Kind | None:
     """What a file is by its directory, else by what only such a file has; None for an easyconfig."""
-    if path.absolute().parent.name in ("sites", "quirks"):
-        return "site" if path.absolute().parent.name == "sites" else "quirk"
+    if kind := DIRECTORIES.get(path.absolute().parent.name):
+        return kind
     try:
         node = load_yaml(path).node
     except ConfigError:
@@ -54,6 +56,9 @@ def check_settings(path: Path, kind: Kind, environ: Mapping[str, str]) -> Checke
     if kind == "quirk":
         read_quirk(path)
         return CheckedSettings(path, kind, _unknown_sites(load_yaml(path).node, environ))
+    if kind == "profile":
+        profile_of(path, environ)
+        return CheckedSettings(path, kind, ())
     return CheckedSettings(path, kind, lint_binds(read_site_file(path, environ)[0]))
 
 

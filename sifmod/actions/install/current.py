@@ -43,7 +43,7 @@ def is_complete(layout: Layout, before: Installation, request: Request) -> bool:
 def provenance(request: Request, choice: ImageChoice) -> Provenance:
     """What the receipt of an installation made now says."""
     plan, site, loaded = request.plan, request.site, request.loaded
-    inputs = (*site.inputs, *site.quirk_inputs, *loaded.inputs, *_nearer_places(request))
+    inputs = (*site.inputs, *site.quirk_inputs, *loaded.inputs, *request.mpi_inputs, *_nearer_places(request))
     return Provenance(
         sifmod=__version__,
         easyconfig=own_path(loaded.path),

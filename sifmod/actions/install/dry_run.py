@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from sifmod.actions.install.current import is_complete
+from sifmod.actions.install.mpi import with_recorded_mpi
 from sifmod.actions.install.request import Request
 from sifmod.actions.install.wrappers import with_recorded_wrappers
 from sifmod.config.shown import shown
@@ -57,7 +58,8 @@ def texts(request: Request) -> tuple[tuple[str, str], ...]:
     But for the wrappers that `auto` stands for: those of an image that is not there yet are not among them.
     """
     layout = Layout(Path(request.plan.prefix))
-    plan = with_recorded_wrappers(request.plan, live(layout, request.plan.module))
+    before = live(layout, request.plan.module)
+    plan = with_recorded_mpi(with_recorded_wrappers(request.plan, before), before)
     used = {event.generation or 0 for event in read_history(layout, plan.module)}
     number = 1 + max((*used, *numbers(layout, plan.module)), default=0)
     root = layout.generation(plan.module, number)

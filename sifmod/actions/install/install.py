@@ -6,6 +6,7 @@ from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.install.current import is_complete, is_current, noted, oddities, provenance
 from sifmod.actions.install.file_diff import difference
 from sifmod.actions.install.image import fetched_image, image_record, kept_image, released
+from sifmod.actions.install.mpi import with_found_mpi
 from sifmod.actions.install.request import Request, with_image
 from sifmod.actions.install.sanity import sanity_check
 from sifmod.actions.install.wrappers import with_found_wrappers
@@ -73,10 +74,12 @@ def _new_generation(
     image = kept_image(before, request, store, reporter) or fetched_image(request, layout, store, reporter)
     request = with_image(request, image.artifact)
     plan, image, found = with_found_wrappers(request.plan, before, image)
+    plan, image, mpi = with_found_mpi(plan, before, image)
     if options.if_different and before and before.provenance.site == site.name and not difference(before, plan):
         return before, False  # another run has done it while we waited
-    for told in (*(f"quirk {quirk}" for quirk in request.loaded.quirks), *((found,) if found else ())):
-        reporter.say(told)
+    for told in (*(f"quirk {quirk}" for quirk in request.loaded.quirks), found, f"MPI: {mpi}" if mpi else ""):
+        if told:
+            reporter.say(told)
     # where its user released the image (see image.kept_image) the site's copy stays in use
     own = image.artifact.path.is_file() and not (options.module_only and before and released(before, plan))
     with staged_generation(layout, plan.module, held) as stage:

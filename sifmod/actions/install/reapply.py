@@ -9,6 +9,7 @@ from pathlib import Path
 from sifmod.actions.author.site import detect
 from sifmod.actions.install.file_diff import difference
 from sifmod.actions.install.image import ChosenImage, recorded_image, released
+from sifmod.actions.install.mpi import with_found_mpi
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.request import Request, decide, with_image
 from sifmod.actions.install.wrappers import with_found_wrappers
@@ -74,7 +75,8 @@ def _reapplication(layout: Layout, module: ModuleName, number: int, asked: _Aske
     artifact = recorded_image(installation)
     try:
         request = _request(installation, artifact, asked)
-        plan, _, _ = with_found_wrappers(request.plan, installation, ChosenImage(artifact, ImageChoice("")))
+        plan, image, _ = with_found_wrappers(request.plan, installation, ChosenImage(artifact, ImageChoice("")))
+        plan, _, _ = with_found_mpi(plan, installation, image)
     except SifmodError as error:
         return Reapplication(module, None, False, "", "", error)
     made, diff = installation.provenance, difference(installation, plan)

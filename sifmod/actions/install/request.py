@@ -8,10 +8,12 @@ from pathlib import Path
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.sources import check_sources
 from sifmod.config.find import is_path
+from sifmod.config.input import Input
 from sifmod.config.kinds import SYNTAXES, Syntax, syntax_of
 from sifmod.config.lint import lint_binds
 from sifmod.config.load_easyconfig import LoadedEasyconfig, Overrides, load_easyconfig, variants_for, with_digests
 from sifmod.config.load_site import LoadedSite
+from sifmod.config.mpi import wanted_mpi
 from sifmod.config.wanted import wanted_easyconfig
 from sifmod.image.artifact import Artifact
 from sifmod.module.decide import Choices, make_plan
@@ -29,6 +31,7 @@ class Request:
     loaded: LoadedEasyconfig
     site: LoadedSite
     options: InstallOptions
+    mpi_inputs: tuple[Input, ...] = ()  # what was looked at for the host's MPI
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -77,7 +80,8 @@ def _request(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions
     choices = Choices(_again(loaded, site, options), site.site.link, options.offline)
     plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks)
     syntaxes, named = _syntaxes(Layout(site.site.prefix), plan), "--prefix" in dict(options.asked.options)
-    return Request(replace(plan, syntaxes=syntaxes, prefix_named=named), loaded, site, options)
+    mpi, inputs = wanted_mpi(loaded.easyconfig, site.site, os.environ)
+    return Request(replace(plan, syntaxes=syntaxes, prefix_named=named, mpi=mpi), loaded, site, options, inputs)
 
 
 def _syntaxes(layout: Layout, plan: Plan) -> tuple[Syntax, ...]:

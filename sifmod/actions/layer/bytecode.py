@@ -20,6 +20,7 @@ import hashlib, importlib.util, marshal, multiprocessing, os, sys, zipfile
 from functools import partial
 
 FORM = b"\1\0\0\0"
+VERSION = 4 if sys.version_info >= (3, 11) else 2  # with references, older ones write what they happen to share
 
 def compiled(top, name):
     path = os.path.join(top, name)
@@ -29,7 +30,7 @@ def compiled(top, name):
         code = compile(source, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # left to who imports it
         return b""
-    return importlib.util.MAGIC_NUMBER + FORM + importlib.util.source_hash(source) + marshal.dumps(code)
+    return importlib.util.MAGIC_NUMBER + FORM + importlib.util.source_hash(source) + marshal.dumps(code, VERSION)
 
 def place_of(top, cache, names):
     whole = hashlib.sha256(importlib.util.MAGIC_NUMBER)

@@ -79,6 +79,7 @@ class Inside:
         environment.pop("SSL_CERT_DIR", None)
         environment |= {"UV_CACHE_DIR": f"{self.target}/work/cache", "UV_LINK_MODE": "copy", "SIFMOD_LAYER": ""}
         for prefix in ("SINGULARITY", "APPTAINER"):
+            environment[f"{prefix}ENV_PYTHONHASHSEED"] = "0"  # before 3.11 it decides about the bytes of a frozenset
             users = environment.get(f"{prefix}_BIND", "")
             environment[f"{prefix}_BIND"] = ",".join(filter(None, (users, *binds)))
         return environment

@@ -26,6 +26,7 @@ class Provenance(TypedDict):
     variant: Variant | None
     site: str
     accelerator: str
+    mpi: Annotated[str, Field(description="which MPI, and how srun starts it; empty without one")]
     facts: Annotated[dict[str, str], Field(description="what was found on the machine")]
     options: Annotated[dict[str, str], Field(description="of the command line, those that decide what is installed")]
     checked: Annotated[bool, Field(description="by the sanity check")]

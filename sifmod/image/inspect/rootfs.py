@@ -61,7 +61,11 @@ class Rootfs:
 
     def read(self, path: str, most: int) -> str:
         """The first `most` bytes of a regular file as text; "" for anything else."""
-        return self._reader.read(path, most).decode("utf-8", "replace") if self.is_file(path) else ""
+        return self.data(path, most).decode("utf-8", "replace")
+
+    def data(self, path: str, most: int) -> bytes:
+        """The first `most` bytes of a regular file; none for anything else."""
+        return self._reader.read(path, most) if self.is_file(path) else b""
 
 
 @contextmanager

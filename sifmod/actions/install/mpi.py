@@ -1,0 +1,118 @@
+"""The MPI of a module: what its image has, found once for each image, or the host's in its place where the ABI fits."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from sifmod.actions.install.image import ChosenImage
+from sifmod.config.mpi import HOST_MPI, Profile
+from sifmod.errors import ImageError, InstallError
+from sifmod.image.artifact import Artifact
+from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.inspect.mpi import KINDS, LARGEST, Mpi, find_mpi, glibc, read_mpi
+from sifmod.image.inspect.rootfs import open_rootfs
+from sifmod.image.inspect.sif import describe_sif
+from sifmod.image.printable import line
+from sifmod.module.plan import Bind, Plan
+from sifmod.tree.provenance import FoundMpi
+from sifmod.tree.receipt import Installation
+
+_RULES = 1  # one more when what is found changes
+# Without setuid each rank has a user namespace of its own, and UCX's way into another's memory is shut to it: the start
+# of two ranks on one node then fails. By the names in /dev/shm it works with and without.
+_SHARED_MEMORY = {"UCX_POSIX_USE_PROC_LINK": "n"}
+_INSTEAD = "`mpi: image` in the easyconfig uses the image's own; `mpi: auto` takes the host's only where it fits"
+
+
+def with_found_mpi(plan: Plan, before: Installation | None, image: ChosenImage) -> tuple[Plan, ChosenImage, str]:
+    """The plan with the MPI that it is to have, the image with what its receipt keeps of that, and a note.
+
+    The image is read only where `before` does not say what is in it. The note and the plan of an image without MPI are
+    empty and as before. Raises InstallError where the host's is demanded and cannot serve the image.
+    """
+    known = _recorded(plan, before, image.artifact.sha256) or _search(plan, image.artifact)
+    plan = _completed(plan, known)
+    return plan, image._replace(choice=image.choice._replace(mpi=known._replace(told=plan.help.mpi))), plan.help.mpi
+
+
+def with_recorded_mpi(plan: Plan, before: Installation | None) -> Plan:
+    """The plan as an install with the image of `before` would have it, from its receipt alone; for what only shows."""
+    known = _recorded(plan, before, before.image.sha256) if before else None
+    return plan if known is None else _completed(plan, known)
+
+
+def _question(plan: Plan, sha256: str) -> str:
+    return f"{sha256} {_RULES} {':'.join(plan.path)}"
+
+
+def _recorded(plan: Plan, before: Installation | None, sha256: str) -> FoundMpi | None:
+    known = before.provenance.image.mpi if before else None
+    return known if known and known.question == _question(plan, sha256) else None
+
+
+def _search(plan: Plan, artifact: Artifact) -> FoundMpi:
+    if not artifact.path.is_file():  # its user has given it up for the site's copy
+        return FoundMpi("")
+    environment = dict(describe_sif(artifact.path, plan.image.filename).config.environment)
+    try:
+        with open_rootfs(artifact.path, read_sif(artifact.path)) as rootfs:
+            found = find_mpi(rootfs, environment, plan.path)
+    except ImageError:  # its files cannot be read here, as those of an encrypted image
+        found = None
+    return FoundMpi(_question(plan, artifact.sha256), tuple(line(text, 4096) for text in found or ()))
+
+
+def _completed(plan: Plan, known: FoundMpi) -> Plan:
+    mpi = Mpi(*known.found) if len(known.found) == len(Mpi._fields) and known.found[0] in KINDS else None
+    wanted = plan.mpi
+    if mpi is None:
+        if wanted.use == "host" and wanted.stated:
+            raise InstallError(f"{plan.module}: mpi: host, but no MPI is found in its image", _INSTEAD)
+        return plan
+    own = f"{mpi} of the image; srun --mpi={mpi.pmi} starts what uses it"
+    if wanted.profile is None:
+        return _told(plan, own)
+    if why := _unfit(mpi, wanted.profile):
+        if wanted.use == "host":
+            raise InstallError(f"{plan.module}: {why}", _INSTEAD)
+        return _told(plan, f"{own} (not the host's: {why})")
+    return _with_host(plan, mpi, wanted.profile)
+
+
+def _told(plan: Plan, text: str, chosen: str = "") -> Plan:
+    """The plan that says so, with the variables that a load sets where the user has none."""
+    defaults = {**_SHARED_MEMORY, **({"SLURM_MPI_TYPE": chosen} if chosen else {}), **dict(plan.default_env)}
+    return replace(plan, help=replace(plan.help, mpi=text), default_env=tuple(sorted(defaults.items())))
+
+
+def _unfit(mpi: Mpi, profile: Profile) -> str:
+    """Why the host's MPI cannot stand for the image's; "" where it can, as far as can be seen on this machine."""
+    if mpi.abi != profile.abi:
+        return f"the image has {mpi} ({mpi.abi or mpi.soname}), and {profile} cannot serve it"
+    library = Path(profile.file.library)
+    if library.is_file():
+        found = read_mpi(str(library.resolve()), library.read_bytes())
+        if found is None or found.abi != profile.abi:
+            return (
+                f"{library} is {found or 'no MPI library that is known'}, and profile {profile.name} says {profile.abi}"
+            )
+    for bind in profile.binds:
+        source, libc = Path(bind.source), int(mpi.glibc) if mpi.glibc.isdecimal() else 0
+        beside = libc and bind.target.startswith(f"{HOST_MPI}/") and source.is_file()
+        if beside and source.stat().st_size <= LARGEST and (needed := glibc(source.read_bytes())) > libc:
+            return f"{source} needs glibc 2.{needed}, and the image has 2.{libc}"
+    return ""
+
+
+def _with_host(plan: Plan, mpi: Mpi, profile: Profile) -> Plan:
+    """The host's libraries bound, and found first inside: what easyconfig or image look through comes after them."""
+    env, bound = {**dict(profile.file.env), **dict(plan.env)}, {bind.target for bind in plan.binds}
+    behind = env.get("LD_LIBRARY_PATH", mpi.library_path)
+    env["LD_LIBRARY_PATH"] = ":".join((HOST_MPI, *profile.file.library_path, *([behind] if behind else ())))
+    binds = [Bind(bind.source, bind.target, bind.options, bind.optional) for bind in profile.binds]
+    srun = profile.file.srun or ""
+    how = f"; srun --mpi={srun}, which is set" if srun else ""
+    return replace(
+        _told(plan, f"{profile}, in the place of {mpi} of the image{how}", srun),
+        env=tuple(sorted(env.items())),
+        binds=(*plan.binds, *(bind for bind in binds if bind.target not in bound)),
+    )

@@ -1,0 +1,141 @@
+"""An MPI profile: the host's MPI, as a site has it, to be used in the place of an image's own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
+
+from sifmod.config.bind import BindItem, BindSpec
+from sifmod.config.easyconfig import ContainerEnv, Easyconfig
+from sifmod.config.expand import expand
+from sifmod.config.find import shipped
+from sifmod.config.input import Input, read_input
+from sifmod.config.kinds import MpiUse
+from sifmod.config.prefix import settings_directories
+from sifmod.config.site import Site
+from sifmod.config.text import BindPath, Name, NotEmpty, SearchDirectory, Version
+from sifmod.config.yaml.check import Model, build, check_layer
+from sifmod.config.yaml.merge import merge
+from sifmod.config.yaml.parse import load_yaml
+from sifmod.errors import ConfigError, OptionError
+
+HOST_MPI = "/host-mpi"  # where the host's libraries are inside
+_NAMES = {"mpich": ("libmpi.so.12", "libmpich.so.12"), "openmpi": ("libmpi.so.40",)}
+
+
+def _of_a_library(path: str) -> str:
+    if not path.startswith("/") or any(sign in path for sign in "*?["):
+        raise ValueError(f"expected the absolute path of one file, got {path!r}")
+    return path
+
+
+class ProfileFile(Model):
+    """What a profile's file may hold."""
+
+    description: NotEmpty
+    version: Version
+    """Of the MPI; of Open MPI the first number decides which images it can serve."""
+    abi: Literal["mpich", "openmpi"]
+    library: Annotated[BindPath, AfterValidator(_of_a_library)]
+    """The MPI library of the host, which must be there wherever the module is loaded."""
+    libraries: tuple[BindPath, ...] = ()
+    """What else of the host is put beside it, patterns with `*` mostly: the libraries that it needs."""
+    library_path: tuple[SearchDirectory, ...] = ()
+    """Directories, bound otherwise, in which the loader looks after that."""
+    binds: tuple[BindItem, ...] = ()
+    """Bind paths beside those of the site."""
+    env: ContainerEnv = ()
+    """Variables inside the container."""
+    srun: Name | None = None
+    """What `srun --mpi=` must say; a load sets SLURM_MPI_TYPE to it where the user has not."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The host's MPI: its file, and all that is bound, as this machine has it."""
+
+    name: str
+    file: ProfileFile
+    binds: tuple[BindSpec, ...]
+
+    @property
+    def abi(self) -> str:
+        """mpich, or openmpi and its major version."""
+        return self.file.abi if self.file.abi == "mpich" else f"openmpi {self.file.version.partition('.')[0]}"
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"the host's MPI of profile {self.name} ({self.file.abi} {self.file.version})"
+
+
+@dataclass(frozen=True)
+class WantedMpi:
+    """Which MPI a module is to have, before its image is known."""
+
+    use: MpiUse = "image"
+    stated: bool = False  # by the easyconfig: an image without an MPI is then an error
+    profile: Profile | None = None  # None where the image's own is used
+
+
+IMAGES_OWN = WantedMpi()
+
+
+def wanted_mpi(easyconfig: Easyconfig, site: Site, environ: Mapping[str, str]) -> tuple[WantedMpi, tuple[Input, ...]]:
+    """Which MPI a module is to have here, and what was looked at. An easyconfig that binds the host's MPI has it.
+
+    Raises OptionError where the host's is asked for and the site has no profile, and what read_profile raises.
+    """
+    use = easyconfig.mpi or site.mpi
+    if use == "image" or (use == "auto" and not site.mpi_profile):
+        return IMAGES_OWN, ()
+    if not site.mpi_profile:
+        by = "the easyconfig" if easyconfig.mpi else f"site {site.name}"
+        raise OptionError(
+            f"{easyconfig.module}: mpi: host in {by}, but site {site.name} has no profile of the host's MPI",
+            "name one by `mpi_profile` in the settings, or say mpi: auto, which takes the image's own without one",
+        )
+    directories = (shipped(), *settings_directories(environ))
+    profile, inputs = read_profile(site.mpi_profile, tuple(place / "mpi" for place in directories), environ)
+    if any(Path(profile.file.library).is_relative_to(bind.source) for bind in easyconfig.binds):
+        return IMAGES_OWN, inputs
+    return WantedMpi(use, easyconfig.mpi is not None, profile), inputs
+
+
+def read_profile(
+    name: str, directories: tuple[Path, ...], environ: Mapping[str, str]
+) -> tuple[Profile, tuple[Input, ...]]:
+    """The profile called `name` in the last of the directories that has it, and what was looked at.
+
+    Raises OptionError where there is none, ConfigError with all problems of its file.
+    """
+    absent: list[Input] = []
+    for directory in reversed(directories):
+        path = directory / f"{name}.yaml"
+        if path.is_file():
+            profile, read = profile_of(path, environ)
+            return profile, (*absent, *read)
+        absent.append(Input(str(path), None))
+    looked = ", ".join(str(directory) for directory in directories)
+    raise OptionError(
+        f"mpi_profile: no profile is called {name}; looked in {looked}", "sifmod config show says who set it"
+    )
+
+
+def profile_of(path: Path, environ: Mapping[str, str]) -> tuple[Profile, tuple[Input, ...]]:
+    """The profile of one file, its patterns as this machine has them. Raises ConfigError."""
+    document = load_yaml(path)
+    problems = {*document.problems, *check_layer(ProfileFile, document.node)}
+    file = build(ProfileFile, merge((document.node,), document.node.mark))
+    if problems or isinstance(file, tuple):
+        raise ConfigError(tuple(sorted(problems | set(file if isinstance(file, tuple) else ()))))
+    # under each name by which a program of an image may want it: Debian calls MPICH's libmpich
+    own = [BindSpec(source=file.library, target=f"{HOST_MPI}/{name}") for name in _NAMES[file.abi]]
+    beside = [
+        BindSpec(source=source, target=HOST_MPI if "*" in source else f"{HOST_MPI}/{Path(source).name}", optional=True)
+        for source in file.libraries
+    ]
+    expanded = expand((*own, *beside, *file.binds), environ)
+    profile = Profile(path.stem, file, expanded.binds)
+    return profile, (document.input, *expanded.inputs, read_input(f"?{file.library}", environ))
