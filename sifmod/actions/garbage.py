@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from sifmod.actions.layer.garbage import OldLayer, old_layers
 from sifmod.config.name import ModuleName
 from sifmod.tree.history import previous, read_history, superseded
 from sifmod.tree.jobs import NO_JOBS, Jobs, ask_slurm
@@ -64,6 +65,7 @@ class GcPlan(NamedTuple):
     used: tuple[UsedImage, ...]
     empty: tuple[ModuleName, ...]  # uninstalled modules of which only the history will be left
     partials: tuple[OldPartial, ...]
+    layers: tuple[OldLayer, ...]
     closed: tuple[Path, ...]  # what runs that died have left, and only another user can remove
     jobs: Jobs
     days: float
@@ -71,9 +73,10 @@ class GcPlan(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the images and the downloads that go."""
+        """Bytes of the images, the downloads and the layers that go."""
         images = sum(old.image.size for old in self.images if not old.keep)
-        return images + sum(old.partial.size for old in self.partials if not old.keep)
+        layers = sum(old.size for old in self.layers if not old.keep)
+        return images + layers + sum(old.partial.size for old in self.partials if not old.keep)
 
 
 def plan_gc(
@@ -109,6 +112,7 @@ def plan_gc(
         tuple(_used_images(layout, users)),
         tuple(empty),
         tuple(_old_partials(layout, days)),
+        tuple(old_layers(layout, lambda since: _too_young(since, jobs, days))),
         closed_remains(layout),
         jobs,
         days,

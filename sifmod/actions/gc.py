@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from sifmod.actions.garbage import GcPlan, OldGeneration, old_generations
 from sifmod.actions.garbage import plan_gc as plan_gc
+from sifmod.actions.layer.garbage import OldLayer, remove_layers
 from sifmod.actions.log import record, record_of_store
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
@@ -26,6 +27,7 @@ class Collected(NamedTuple):
     images: tuple[StoredImage, ...]
     partials: tuple[Partial, ...]
     size: int  # bytes
+    layers: tuple[OldLayer, ...] = ()
 
 
 def apply_gc(layout: Layout, plan: GcPlan, lease: float, reporter: Reporter) -> Collected:
@@ -60,8 +62,9 @@ def apply_gc(layout: Layout, plan: GcPlan, lease: float, reporter: Reporter) -> 
             if discard_partial(layout, partial, held):
                 gone.append(partial)
                 record_of_store(layout, Done("removed", size=partial.size), lease, reporter)
-    size = sum(image.size for image in images) + sum(partial.size for partial in gone)
-    return Collected(tuple(removed), tuple(images), tuple(gone), size)
+    layers = remove_layers(layout, [old for old in plan.layers if not old.keep], lease, on_wait)
+    size = sum(image.size for image in images) + sum(partial.size for partial in gone) + sum(old.size for old in layers)
+    return Collected(tuple(removed), tuple(images), tuple(gone), size, tuple(layers))
 
 
 def _remove_generation(layout: Layout, old: OldGeneration, held: Held) -> None:

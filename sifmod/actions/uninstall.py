@@ -23,6 +23,7 @@ class Uninstalled(NamedTuple):
     module: ModuleName
     generation: int | None  # the one that was live; None: another run has uninstalled it, and gc has not come yet
     user_software: str | None  # the directory that holds the user's own additions, when there are any
+    user_layers: str | None  # the same of layers
 
 
 def uninstall(layout: Layout, module: ModuleName, lease: float, reporter: Reporter) -> Uninstalled:
@@ -40,8 +41,9 @@ def uninstall(layout: Layout, module: ModuleName, lease: float, reporter: Report
         unpublish(layout, module, held)
         if before is not None:  # the live one, or that of a run that died on the way
             record(layout, Done("uninstalled", module, before), held, reporter)
-    place = layout.user_software(module)
-    return Uninstalled(module, before, str(place) if place.exists() else None)
+    stays = (layout.user_software(module), layout.prefix / "layers" / str(module))
+    user_software, layers = (str(place) if place.exists() else None for place in stays)
+    return Uninstalled(module, before, user_software, layers)
 
 
 def purge(
@@ -58,6 +60,7 @@ def purge(
         images=tuple(old for old in plan.images if old.image.sha256 in digests),
         used=tuple(used for used in plan.used if used.path.stem in digests),
         partials=(),
+        layers=(),
         closed=(),
     )
     try:

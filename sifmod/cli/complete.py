@@ -123,6 +123,7 @@ _WORDS: dict[str, _Find] = {
     "sync module": _live,
     "jobscript module": _live,
     "layers module": _live,
+    "jupyter module": _live,
     "rollback name": _known,
     "log modules": _known,
 }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def command(
     yes: bool, days: float, now: bool, rollbacks: bool, ignore_jobs: bool, prefix: str | None, as_json: bool
 ) -> None:
-    """Show, and with --yes remove, old generations, the images that nothing uses any more, and unfinished downloads.
+    """Show, and with --yes remove, old generations, unused images, unfinished downloads, and layers that were replaced.
 
     What is live, what `rollback` would bring back, what a Slurm job may still use and what you added or changed stays.
     A line for each old generation, image and download says why it stays.
@@ -62,7 +62,12 @@ def command(
         for row in rows:
             if not row["keep"] and not row["removed"]:
                 say(f"{_what(row)} stays in {row['path']}: it came into use since it was looked at")
-        kinds = ((done.generations, "generation"), (done.images, "image"), (done.partials, "download"))
+        kinds = (
+            (done.generations, "generation"),
+            (done.images, "image"),
+            (done.partials, "download"),
+            (done.layers, "layer"),
+        )
         say(f"removed {', '.join(counted(len(gone), noun) for gone, noun in kinds)}: {size_text(done.size)}")
     else:
         say(f"{size_text(plan.size)} can be freed: `sifmod gc --yes` does it" if plan.size else "nothing large to free")
@@ -75,6 +80,7 @@ def collected(plan: "GcPlan") -> "list[Collected]":
     rows = [_row("generation", old.root, old.keep, generation=(old.module, old.number)) for old in plan.generations]
     rows += [_row("image", old.image.path, old.keep, old.image.size) for old in plan.images]
     rows += [_row("download", old.partial.path, old.keep, old.partial.size) for old in plan.partials]
+    rows += [_row("layer", old.root, old.keep, old.size) for old in plan.layers]
     rows += [_row("image", image.path, image.keep, image.size) for image in plan.used]
     return rows + [_row("remains of a run", path, "another user's, and closed to you") for path in plan.closed]
 

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from sifmod.tree.layer import Layer
 
 
+State = Literal["live", "stale", "unreadable", "removed"]
+_ABOUT = {
+    "stale": "for an image that is no longer installed",
+    "unreadable": "used, but its layer.json cannot be read; `sifmod sync` with its pylock.toml makes it anew",
+}
+
+
 @click.command("layers")
 @click.argument("module", default="")
 @prefix_option
@@ -23,11 +30,10 @@ def command(module: str, prefix: str | None, as_json: bool) -> None:
     """List the layers of packages: of which module, how large, what for, and whether its image is still used."""
     import os
 
-    from sifmod.actions.layer.places import found_layers, known, layouts
+    from sifmod.actions.layer.places import found_layers, is_stale, known, layouts
     from sifmod.cli.context import layout_for
     from sifmod.cli.output import echo, print_json, print_rows
     from sifmod.system import size_text
-    from sifmod.tree.receipt import live
 
     trees = layouts(layout_for(prefix).prefix, os.environ)
     modules = known(trees)
@@ -35,9 +41,8 @@ def command(module: str, prefix: str | None, as_json: bool) -> None:
     for layer in found_layers(trees, os.environ):
         if not str(layer.module).startswith(module):
             continue
-        tree = modules.get(layer.module)
-        there = live(tree, layer.module) if tree else None
-        rows.append(layer_data(layer, "stale" if there is None or there.image.sha256 != layer.image else "live"))
+        state: State = "stale" if is_stale(layer, modules) else "live" if layer.image else "unreadable"
+        rows.append(layer_data(layer, state))
     if as_json:
         print_json(rows)
         return
@@ -48,9 +53,7 @@ def command(module: str, prefix: str | None, as_json: bool) -> None:
                 row["layer"],
                 size_text(row["size"]),
                 f"{row['file_count']} files",
-                "for an image that is no longer installed"
-                if row["state"] == "stale"
-                else ", ".join(row["requirements"]),
+                _ABOUT.get(row["state"], ", ".join(row["requirements"])),
             )
             for row in rows
         ]
@@ -59,14 +62,14 @@ def command(module: str, prefix: str | None, as_json: bool) -> None:
         echo(f"there is no layer{f' of {module}' if module else ''}; `sifmod add MODULE PACKAGE` makes one", err=True)
 
 
-def layer_data(layer: "Layer", state: Literal["live", "stale", "removed"]) -> "LayerData":
+def layer_data(layer: "Layer", state: State) -> "LayerData":
     """A layer as `--json` prints it."""
     return {
         "module": str(layer.module),
         "layer": layer.name,
         "state": state,
         "path": layer.root,
-        "sha256": layer.image,
+        "sha256": layer.image or None,
         "python": layer.version,
         "requirements": list(layer.requirements),
         "editable": list(layer.editable),
@@ -87,11 +90,12 @@ def changed(
 
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.layer.add import change_layer, check, like
-    from sifmod.actions.layer.places import found_layers, installed, known, layers_for, layouts
+    from sifmod.actions.layer.places import found_layers, hidden, installed, known, layers_for, layouts
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import load_facts, resolve, typed
     from sifmod.cli.output import print_json, say
     from sifmod.system import size_text
+    from sifmod.tree.layout import Layout
 
     site = load_facts({"prefix": prefix}).site
     trees = layouts(site.prefix, os.environ)
@@ -117,15 +121,45 @@ def changed(
     if not as_json:
         for told in _shells(module, layer, became, site.runtime_kind):
             say(told)
+        if became == "made" and (told := hidden(layer, Layout(layers.tree), os.environ)):
+            say(told)
         if directory and became == "made":
             say(f"who wants it sets SIFMOD_LAYERS={layers.prefix}")
+
+
+def removed_stale(name: str, layer: str, directory: str | None, prefix: str | None, *, as_json: bool) -> None:
+    """Take the layers of a module, which need not be installed, out of use that were made for other images."""
+    import os
+
+    from sifmod.actions.layer.places import found_layers, is_stale, known, layouts, withdrawn
+    from sifmod.actions.reporter import Reporter
+    from sifmod.cli.context import load_facts, resolve, typed
+    from sifmod.cli.output import print_json, say
+    from sifmod.errors import ModuleError
+
+    site = load_facts({"prefix": prefix}).site
+    trees = layouts(site.prefix, os.environ)
+    modules = known(trees)
+    more = {"SIFMOD_LAYERS": directory} if directory else {}
+    stale = [one for one in found_layers(trees, {**os.environ, **more}) if is_stale(one, modules) and one.name == layer]
+    module = resolve(name, {one.module for one in stale} | modules.keys())
+    going = [one for one in stale if one.module == module]
+    if not going:
+        raise ModuleError(
+            f"{module} has no layer {layer} for an earlier image", "`sifmod layers` lists those that there are"
+        )
+    for one in going:
+        withdrawn(one, site.lock_lease, Reporter(say, command=typed()))
+        say(f"layer {one.name} of {module} for an earlier image: removed; `sifmod gc` frees its space")
+    if as_json:
+        print_json([layer_data(one, "removed") for one in going])
 
 
 def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> "Iterator[str]":
     """What this shell, which has loaded the module, has to do; nothing for one that has not."""
     import os
 
-    from sifmod.module.render import state_key
+    from sifmod.module.variables import state_key
 
     key = state_key(module)
     bound = f"_SIFMOD_LAYER_{key}" in os.environ

@@ -23,6 +23,7 @@ VERBS = {
     "layers": ("layers", "List the layers of packages."),
     "sync": ("sync", "Make a layer as a lock says, the same bytes everywhere."),
     "jobscript": ("jobscript", "Print a Slurm job script for a module, right for this site."),
+    "jupyter": ("jupyter", "Make a module a kernel of Jupyter, or start JupyterLab in it."),
     "list": ("list", "List the installed modules."),
     "show": ("show", "Show an installed module, an easyconfig as it would be installed, or an image."),
     "search": ("search", "Search the easyconfigs on the easyconfig path."),

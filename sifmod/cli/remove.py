@@ -9,6 +9,7 @@ from sifmod.cli.options import json_option, layer_options, places_options, prefi
 @click.argument("module", metavar="MODULE")
 @click.argument("names", nargs=-1, metavar="NAME...")
 @click.option("--all", "everything", is_flag=True, help="The whole layer.")
+@click.option("--stale", is_flag=True, help="The layers for images that are no longer installed.")
 @places_options
 @layer_options
 @prefix_option
@@ -17,6 +18,7 @@ def command(
     module: str,
     names: tuple[str, ...],
     everything: bool,
+    stale: bool,
     find_links: tuple[str, ...],
     no_index: bool,
     layer: str,
@@ -27,9 +29,14 @@ def command(
     """Take packages out of a module's layer, and what only they needed; what the image holds is there again."""
     from sifmod.actions.layer.add import LayerChange
     from sifmod.actions.layer.wanted import Wanted, words_of
-    from sifmod.cli.layers import changed
+    from sifmod.cli.layers import changed, removed_stale
     from sifmod.errors import OptionError
 
+    if stale:
+        if names or everything:
+            raise OptionError("--stale goes without packages and without --all")
+        removed_stale(module, layer, directory, prefix, as_json=as_json)
+        return
     if not names and not everything:
         raise OptionError("there is nothing to remove", "name packages, or --all for the whole layer")
     words = words_of(find_links, no_index=no_index)

@@ -81,3 +81,5 @@ def _report(done: "Uninstalled", *, purge: bool) -> None:
     say(f"{module}: uninstalled{later}")
     if done.user_software:
         say(f"{module}: what you added stays in {done.user_software}")
+    if done.user_layers:
+        say(f"{module}: its layers stay in {done.user_layers}; `sifmod remove {module} --stale` removes them")

@@ -44,6 +44,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sifmod jobscript PyTorch/2.2.0 --nodes 4", "a process for each GPU"),
         ("sifmod jobscript PyTorch/2.2.0 --style torchrun -o job.sh", "into a file"),
     ),
+    "jupyter": (
+        ("sifmod jupyter PyTorch/2.2.0", "a kernel for Jupyter, Open OnDemand and VS Code"),
+        ("sifmod jupyter PyTorch/2.2.0 --lab", "JupyterLab, on this node"),
+    ),
     "list": (("sifmod list", "all modules"), ("sifmod list pytorch", "those with this in their name")),
     "show": (
         ("sifmod show PyTorch/2.2.0", "an installed module"),
@@ -116,7 +120,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 _BY_TITLE = {
     "What": "variant variants source fetch module_only installed arch sha256 version origins signature verb name"
     " name_from to days now rollbacks purge keys files editable onto upgrade everything layer style network minimum"
-    " nodes time job account partition",
+    " nodes time job account partition lab remove stale",
     "Where": "prefix directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
     " module_syntax",
     "Output": "dry_run_short dry_run extended_dry_run quiet as_json junit",

@@ -18,6 +18,7 @@ from sifmod.config.text import (
     ModuleSpec,
     Name,
     NotEmpty,
+    Package,
     SearchDirectory,
     Sha256,
     SifName,
@@ -223,6 +224,8 @@ class Easyconfig(Model):
     """How wrappers start the image; `run` goes through its entrypoint."""
     user_software: bool = False
     """Bind what the user has added to the module, a directory or a squashfs, at /user-software."""
+    protected: tuple[Package, ...] | None = None
+    """Packages that layers leave as the image has them, in the place of the site's; `*` at the end: any end."""
     gpu_selection: GpuSelection | None = None
     """Who picks the GPU of each task: Slurm, the task's number on its node, or neither; default: the site's."""
     mpi: MpiUse | None = None

@@ -32,6 +32,12 @@ def config_home(environ: Mapping[str, str]) -> Path:
     return Path(given) if given.startswith("/") else Path(home(environ)) / ".config"
 
 
+def data_home(environ: Mapping[str, str]) -> Path:
+    """`${XDG_DATA_HOME:-~/.local/share}`, likewise."""
+    given = environ.get("XDG_DATA_HOME", "")
+    return Path(given) if given.startswith("/") else Path(home(environ)) / ".local" / "share"
+
+
 def default_prefix(environ: Mapping[str, str]) -> tuple[Path, str]:
     """Where things go without a configured prefix, and why: `$EBU_USER_PREFIX/sifmod`, else the XDG data directory."""
     easybuild = environ.get("EBU_USER_PREFIX", "")
@@ -41,9 +47,7 @@ def default_prefix(environ: Mapping[str, str]) -> tuple[Path, str]:
         if not easybuild.startswith("/"):
             raise OptionError(f"EBU_USER_PREFIX: expected an absolute path, got {easybuild!r}")
         return Path(easybuild) / "sifmod", "EBU_USER_PREFIX"
-    data = environ.get("XDG_DATA_HOME", "")
-    base = Path(data) if data.startswith("/") else Path(home(environ)) / ".local" / "share"
-    return base / "sifmod", "no prefix is configured: the XDG data directory"
+    return data_home(environ) / "sifmod", "no prefix is configured: the XDG data directory"
 
 
 def quick_prefix(option: str | None, environ: Mapping[str, str]) -> str | None:

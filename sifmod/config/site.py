@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from sifmod.config.bind import BindItem, BindSpec
 from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, Pairs, RunscriptEnv
 from sifmod.config.kinds import RUNTIMES, MpiUse, RuntimeKind, Syntax
-from sifmod.config.text import BindPath, Items, Line, Name, SearchDirectory, Text
+from sifmod.config.text import BindPath, Items, Line, Name, Package, SearchDirectory, Text
 from sifmod.config.yaml.check import Model
 from sifmod.config.yaml.node import Number
 
@@ -27,7 +27,6 @@ PROTECTED = (
     *("torch", "torchvision", "torchaudio", "triton", "pytorch-triton*", "apex", "flash-attn*", "nvidia-*", "jaxlib"),
     *("jax-cuda*", "jax-rocm*", "tensorflow*", "transformer-engine*", "mpi4py", "cupy*"),
 )
-_PACKAGE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*-?\*?")  # as PEP 503 spells it
 _SIZE = re.compile(r"([0-9]+)\s*([kMGT]i?B?|B)?")
 _UNITS = {"": 1, "B": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -189,13 +188,6 @@ def _host(text: str) -> str:
 Place = Annotated[str, AfterValidator(_place)]
 
 
-def _package(text: str) -> str:
-    if not _PACKAGE.fullmatch(text):
-        raise ValueError(f"expected a package's name in small letters with `-`, `*` at its end at most, got {text!r}")
-    return text
-
-
-Package = Annotated[str, AfterValidator(_package)]
 Host = Annotated[str, AfterValidator(_host)]
 Umask = Annotated[str, BeforeValidator(_octal, json_schema_input_type=str | int), AfterValidator(_umask)]
 

@@ -192,3 +192,15 @@ class Items:
         if self.check is not None:
             self.check(key)
         return key
+
+
+_PACKAGE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*-?\*?")  # as PEP 503 spells it
+
+
+def _package(text: str) -> str:
+    if not _PACKAGE.fullmatch(text):
+        raise ValueError(f"expected a package's name in small letters with `-`, `*` at its end at most, got {text!r}")
+    return text
+
+
+Package = Annotated[str, AfterValidator(_package)]

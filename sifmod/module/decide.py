@@ -81,6 +81,7 @@ def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices, quirks: tupl
         cache_directory=site.cache_directory,
         default_env=_merged(easyconfig.default_env),
         depends_on=easyconfig.depends_on,
+        protected=easyconfig.protected,
         wrappers_auto=easyconfig.wrappers_auto,
     )
 

@@ -192,6 +192,7 @@ class Plan:
     prefix_named: bool = False  # by --prefix
     default_env: tuple[tuple[str, str], ...] = ()  # on the host, where the user has none of that name; sorted by name
     depends_on: tuple[str, ...] = ()  # modules that are loaded with this one
+    protected: tuple[str, ...] | None = None  # packages that layers leave as they are; None: those of the site
     wrappers_auto: bool = False  # more wrappers are found in the image
     mpi: WantedMpi = IMAGES_OWN  # whose MPI, which the image decides with it
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from sifmod.config.kinds import Syntax, stub_path
-from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.module import quote
 from sifmod.module.job import JOB, Job, JobOptions, job_of, job_script, to_json
 from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, File, Plan
 from sifmod.module.scripts import scripts
+from sifmod.module.variables import host_variables, image_variables, state_key
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
 _PATHS = {  # as the modulefiles spell them; see plan.ROOT
@@ -59,33 +59,6 @@ def render_stub(plan: Plan) -> tuple[File, ...]:
         )
         for syntax in plan.syntaxes
     )
-
-
-def host_variables(plan: Plan, root: str) -> tuple[tuple[str, str], ...]:
-    """The variables that a load of the generation at `root` sets to one value: no SIF, no lists, no PATH, no runtime's.
-
-    A variable of the host's environment that bears the name of one of the module's own loses.
-    """
-    name = plan.module.variable
-    own = {
-        "RUNSCRIPTS": f"{root}/runscripts",
-        f"RUNSCRIPTS{name}": f"{root}/runscripts",
-        "WITH_CONDA": plan.activation.with_conda,
-        "CONTAINERROOT": root,
-        f"EBROOT{name}": root,
-        f"EBVERSION{name}": plan.version,
-    }
-    return tuple({**own, **dict(plan.host_env), **own}.items())
-
-
-def image_variables(module: ModuleName) -> tuple[str, ...]:
-    """The variables that hold the image's path."""
-    return ("SIF", f"SIF{module.variable}")
-
-
-def state_key(module: ModuleName) -> str:
-    """The module's name within names of variables, one spelling for one name: other signs as `_` and their code."""
-    return re.sub("[^A-Za-z0-9]", lambda sign: f"_{ord(sign[0]):02X}", module.name)
 
 
 def _modulefiles(plan: Plan, number: int) -> tuple[File, ...]:

@@ -9,8 +9,10 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import ModuleError
 from sifmod.module.plan import LAYER_TARGET, PREFIX, ROOT, USER_SOFTWARE_TARGET, VENVS, File, Plan
 from sifmod.module.quote import shell
+from sifmod.module.variables import host_variables, image_variables, own_variables, state_key
 
 LAUNCHER = "share/launch.sh"
+PROTECTED = "share/protected"  # a package a line
 # the directory is bound and named by RUNSCRIPTS in any case
 NO_RUNSCRIPTS = "The easyconfig of this module asks for no runscripts.\n"
 _KEPT_OUT = ("PYTHONPATH", "LD_PRELOAD")  # the host's do not reach the container when the plan has them
@@ -61,6 +63,7 @@ def scripts(plan: Plan, number: int) -> tuple[File, ...]:
         *(_wrapper(plan, wrapper.name, wrapper.command) for wrapper in plan.wrappers),
         *(_packer(plan, name) for name in plan.packers),
         File(LAUNCHER, _launcher(plan, number)),
+        *(() if plan.protected is None else (File(PROTECTED, "".join(f"{name}\n" for name in plan.protected)),)),
         *(File(f"runscripts/{name}", _runscript(plan, number, name), name not in _SOURCED) for name in runscripts),
         *(() if runscripts else (File("runscripts/README", NO_RUNSCRIPTS),)),
     )
@@ -91,6 +94,8 @@ def _reinstall(plan: Plan) -> str:
 
 def _launcher(plan: Plan, number: int) -> str:
     plain = dict(plan.plain_env)
+    own = own_variables(plan, ROOT)
+    others = {**dict(plan.default_env), **dict(host_variables(plan, ROOT))}
     return TEMPLATES.get_template("scripts/launch.sh").render(
         module=str(plan.module),
         generation=plan.place_of(number),
@@ -105,6 +110,10 @@ def _launcher(plan: Plan, number: int) -> str:
         plain_path=":".join(plan.path),
         kept_out=tuple(name for name in _KEPT_OUT if name in plain),
         env=tuple((name, value, plain[name]) for name, value in plan.container_env),
+        loaded=f"_SIFMOD_GENERATION_{state_key(plan.module)}",
+        image_variables=image_variables(plan.module),
+        own=own,
+        others=tuple((name, value) for name, value in others.items() if name not in own),
         layers=plan.layers,
         layer_target=LAYER_TARGET,
         gpus=tuple((flag.upper(), _DEVICES[flag]) for flag in plan.gpu_flags),
@@ -134,7 +143,7 @@ def _cache_key(plan: Plan, number: int) -> str:
 
 def _check_names(plan: Plan) -> None:
     """Names are not quoted in a script: hold them to what the configuration promises."""
-    for name, _ in (*plan.env, *plan.runscript_env):
+    for name, _ in (*plan.env, *plan.host_env, *plan.default_env, *plan.runscript_env):
         if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
             raise ModuleError(f"{name!r} cannot be a variable's name")
     for wrapper in plan.wrappers:

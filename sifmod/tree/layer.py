@@ -89,11 +89,21 @@ def live_layer(layers: Layers, module: ModuleName, name: str, key: str) -> Layer
     return _live(layers.place(module, name, key))
 
 
-def _live(place: Path) -> Layer | None:
+def live_generation(place: Path) -> str:
+    """The number of the layer in use, "" where there is none. Raises OSError of a failing disk."""
     try:
         number = os.readlink(place / LIVE)  # noqa: PTH115 (a number)
-        if not is_number(number):
-            return None
+    except OSError as error:
+        if not is_refused(error):
+            raise
+        return ""
+    return number if is_number(number) else ""
+
+
+def _live(place: Path) -> Layer | None:
+    if not (number := live_generation(place)):
+        return None
+    try:
         return _layer(place / number, json.loads(read(place / number / _RECEIPT)))
     except OSError as error:
         if not is_refused(error):
@@ -128,13 +138,33 @@ def _list(value: object) -> list[tuple[object, object]]:
 
 
 def all_layers(top: Path) -> Iterator[Layer]:
-    """Every live layer in a directory of layers, sorted by module, name and image."""
+    """Every live layer in a directory of layers, sorted by module, name and image.
+
+    Of one whose receipt cannot be read, which is used all the same, only its place is known: `image` is "" then.
+    """
+    for place in places(top):
+        if found := _live(place):
+            yield found
+        elif (place / LIVE / LOCK).exists():  # what wrappers ask
+            module, root = ModuleName(*place.parts[-4:-2]), place / LIVE
+            none: tuple[()] = ()
+            packed = (root / IMAGE).exists()
+            yield Layer(module, place.parts[-2], "", 0, "", "", none, none, none, none, none, packed, root=str(root))
+
+
+def places(top: Path) -> Iterator[Path]:
+    """Where the generations of each layer are, in a directory of layers."""
     for name in _parts(top):
         for version in _parts(top / name):
             for layer in _parts(top / name / version):
                 for key in _parts(top / name / version / layer):
-                    if _KEY.fullmatch(key) and (found := _live(top / name / version / layer / key)):
-                        yield found
+                    if _KEY.fullmatch(key):
+                        yield top / name / version / layer / key
+
+
+def generations(place: Path) -> list[Path]:
+    """Every generation of a layer, live or not."""
+    return [place / number for number in _parts(place) if is_number(number)]
 
 
 def _parts(directory: Path) -> list[str]:
@@ -187,13 +217,20 @@ def withdraw_layer(layers: Layers, layer: Layer, held: Held) -> None:
         change.apply()
 
 
+def remove_generation(layers: Layers, root: Path, held: Held) -> None:
+    """Remove a generation that is not live, and what is empty then. What cannot be removed stays."""
+    gone = held.path("removed")
+    with suppress(OSError):
+        move(root, gone, layers.prefix)
+        shutil.rmtree(gone)
+        for above in root.parents[:4]:
+            above.rmdir()
+
+
 def remove_old(layers: Layers, layer: Layer, keep: int, held: Held) -> None:
     """Remove the generations of a layer but the `keep` newest and the live one. What cannot be removed stays."""
     place = layers.place(layer.module, layer.name, image_key(layer.image))
     numbers = sorted((int(one) for one in _parts(place) if is_number(one)), reverse=True)
     for number in numbers[keep:]:
         if number != layer.number:
-            gone = held.path("removed")
-            with suppress(OSError):
-                move(place / str(number), gone, layers.prefix)
-                shutil.rmtree(gone)
+            remove_generation(layers, place / str(number), held)

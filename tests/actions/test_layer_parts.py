@@ -12,6 +12,8 @@ from py_compile import PycInvalidationMode
 
 import pytest
 
+from plans import plan
+from sifmod.actions.layer.add import protected
 from sifmod.actions.layer.bytecode import COMPILE
 from sifmod.actions.layer.image_python import image_python
 from sifmod.actions.layer.resolve import followed, pinned, versions_of
@@ -19,6 +21,8 @@ from sifmod.actions.layer.wanted import name_of, read_requirements
 from sifmod.config.site import PROTECTED
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.convert.packed import More, pack
+from sifmod.module.render import render
+from sifmod.module.scripts import PROTECTED as PROTECTED_FILE
 
 HELD = json.dumps(
     [
@@ -192,3 +196,13 @@ def test_files_from_elsewhere_among_those_of_a_directory(tmp_path: Path) -> None
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
     with pytest.raises(ImageError, match="z/in is in a file"):
         pack(top, tmp_path / "3", "gzip", 1, {**read, "z/in": bytes})
+
+
+def test_an_easyconfig_says_what_stays(tmp_path: Path) -> None:
+    for said, expected in ((None, None), ((), ()), (("numpy", "nvidia-*"), ("numpy", "nvidia-*"))):
+        made = render(plan(protected=said), 1)
+        for file in made:
+            if file.path == PROTECTED_FILE:
+                (tmp_path / "share").mkdir(exist_ok=True)
+                (tmp_path / PROTECTED_FILE).write_text(file.text)
+        assert protected(tmp_path) == expected

@@ -73,7 +73,7 @@ def test_verbs_that_change_a_tree(here: Path, images: Images, capfd: pytest.Capt
         *(("installed", 1, None), ("installed", 2, 1), ("rolled back", 1, 2), ("removed", None, 2)),
     ]
     done = told("uninstall", "Tiny", "--purge", "--ignore-jobs")
-    assert done["uninstalled"] == [{"module": "Tiny/1.0", "generation": 1, "user_software": None}]
+    assert done["uninstalled"] == [{"module": "Tiny/1.0", "generation": 1, "user_software": None, "user_layers": None}]
     assert [(one["kind"], one["removed"]) for one in done["purged"]] == [("generation", True), ("image", True)]
     assert told("list") == []
 
@@ -140,6 +140,7 @@ FAILS = {
     "layers": (("--prefix", "Tiny-1.0.yaml"), 2),
     "sync": (("nothing", "Tiny-1.0.yaml"), 24),
     "jobscript": (("nothing",), 24),
+    "jupyter": (("nothing",), 24),
     "list": (("--prefix", "Tiny-1.0.yaml"), 2),
     "show": (("nothing",), 4),
     "search": (("--site", "nowhere", "x"), 2),

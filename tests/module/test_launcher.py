@@ -1,6 +1,7 @@
 """What a wrapper tells the runtime, seen by a runtime that only says what it was told."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,29 @@ def test_the_users_own_variables_stay_and_ours_do_not_show(place: Path, runtime:
     found = told(publish(wanted(place, runtime)), IFSX="1", MINE="x y").variables
     assert (found["IFSX"], found["MINE"]) == ("1", "x y")
     assert not [name for name in found if name.startswith("sifmod_")]
+
+
+def test_a_virtual_environment_of_the_host_is_told_on_a_terminal(place: Path, runtime: Path) -> None:
+    commands = (Wrapper("python", ("python",)), Wrapper("say", ("say",)))
+    published = publish(wanted(place, runtime, wrappers=commands))
+    expected = "PyTorch/2.2.0-rocm-5.6.1: its Python sees nothing of the virtual environment /my/venv; `sifmod add`"
+    for name, variables, told_there in (
+        ("python", {"VIRTUAL_ENV": "/my/venv"}, True),
+        ("python", {}, False),
+        ("say", {"VIRTUAL_ENV": "/my/venv"}, False),
+    ):
+        ours, theirs = os.openpty()
+        command, env = (str(published.root / "bin" / name),), {"PATH": "/usr/bin:/bin", **variables}
+        subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=theirs, check=True)
+        os.write(theirs, b"end\n")
+        said = ""
+        while "end" not in said:
+            said += os.read(ours, 4096).decode()
+        assert (expected in said, said.count("\n")) == (told_there, 1 + told_there), said
+        os.close(ours)
+        os.close(theirs)
+    silent = run((published.root / "bin" / "python",), env={"PATH": "/usr/bin:/bin", "VIRTUAL_ENV": "/my/venv"})
+    assert (silent.code, silent.stderr) == (0, "")
 
 
 def test_binds_of_the_module(place: Path, runtime: Path, tmp_path: Path) -> None:
@@ -266,6 +290,20 @@ def test_what_loaded_modules_have_set_is_forgotten_and_what_the_user_has_is_not(
     theirs = {"SINGULARITYENV_A": "1", "APPTAINERENV_B": "a;b%c;"}
     assert forgotten(published, record, **mine, **theirs) == mine
     assert forgotten(published, record, keys="other:A:more", **mine, **theirs) == mine
+
+
+def test_without_a_load_the_host_is_as_after_one(place: Path, runtime: Path) -> None:
+    host = (("HOSTS", "a b"), ("USERS", "module's"))
+    published = publish(wanted(place, runtime, host_env=host, default_env=(("DEFAULT", "$HOME"),)))
+    given = {"USERS": "mine", "EMPTY": "", "SIF": "/another.sif", "CONTAINERROOT": "/another"}
+    found = told(published, **given).variables
+    names = ("HOSTS", "USERS", "DEFAULT", "SIF", "CONTAINERROOT", "EBVERSIONPYTORCH")
+    assert [found[name] for name in names] == [
+        "a b", "mine", "$HOME", str(published.image), str(published.root), "2.2.0",
+    ]  # fmt: skip
+    loaded = told(published, _SIFMOD_GENERATION_PyTorch=str(published.root), **given).variables
+    assert "HOSTS" not in loaded  # which the user has taken away since
+    assert loaded["SIF"] == "/another.sif"
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 import hashlib
 import json
 import os
+import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -18,6 +20,7 @@ from support.layer_stacks import BASE
 from support.oci import Entry, layer, write_layout
 from support.runtime import RUNTIME
 from support.ustar import tar
+from support.wheels import wheel
 
 BUSYBOX = Path("/bin/busybox")
 APPLETS = (
@@ -133,6 +136,28 @@ class Images:
         """The same as a SIF."""
         layout = self.pytorch_layout
         return made(BUILD / "pytorch.sif", lambda to: converted(to, layout))
+
+
+def ipykernel_wheels() -> Path:
+    """A directory with ipykernel and what it needs, for the Python of the images; from the network once.
+
+    jedi and debugpy, seven files of eight, are there by name: IPython and ipykernel do without them.
+    """
+
+    def download(to: Path) -> None:
+        tags = [word for tag in ("2_28", "2_17", "2014") for word in ("--platform", _manylinux(tag))]
+        words = ("download", "-q", "-d", str(to), "--python-version", "3.11", "--only-binary", ":all:", *tags)
+        subprocess.run((sys.executable, "-m", "pip", *words, "ipykernel"), check=True)
+        for large in (*to.glob("jedi-*"), *to.glob("debugpy-*")):
+            large.unlink()
+            name, version = large.name.split("-")[:2]
+            wheel(to, name, version, empty=True)
+
+    return made(BUILD / "wheels-of-ipykernel", download)
+
+
+def _manylinux(tag: str) -> str:
+    return f"manylinux{'_' if '_' in tag else ''}{tag}_{platform.machine()}"
 
 
 def made(path: Path, build: Callable[[Path], object]) -> Path:

@@ -20,15 +20,20 @@ def wheel(
     files: Mapping[str, str] | None = None,
     requires: tuple[str, ...] = (),
     scripts: tuple[str, ...] = (),
+    *,
+    empty: bool = False,
 ) -> Path:
-    """A wheel whose module `name` says its version; `scripts`: commands that print theirs and the Python's prefix."""
+    """A wheel whose module `name` says its version; `scripts`: commands that print theirs and the Python's prefix.
+
+    `empty`: without the module.
+    """
     info = f"{name}-{version}.dist-info"
     lines = [
         f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         *(f"Requires-Dist: {one}\n" for one in requires),
     ]
     body = f"__version__ = {version!r}\n{_MAIN}"
-    content = {f"{name}/__init__.py": body, **(files or {}), f"{info}/METADATA": "".join(lines)}
+    content = {**({} if empty else {f"{name}/__init__.py": body}), **(files or {}), f"{info}/METADATA": "".join(lines)}
     content[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     if scripts:
         content[f"{info}/entry_points.txt"] = "[console_scripts]\n" + "".join(

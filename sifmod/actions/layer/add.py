@@ -16,6 +16,7 @@ from sifmod.config.site import Site
 from sifmod.errors import ModuleError, OptionError
 from sifmod.image.inspect.python import normalized
 from sifmod.image.program import ask, limits
+from sifmod.module.scripts import PROTECTED
 from sifmod.tree.layer import (
     Layer,
     Layers,
@@ -66,7 +67,7 @@ def change_layer(
             return before, "removed"
         with held.changing(f"cannot make the layer {change.name} of {module}"):
             inside = inside_of(installation, held.path("layer"), wanted)
-            python = inside.look(site.protected)
+            python = inside.look(site.protected if (own := protected(Path(installation.root))) is None else own)
             inside.check_seen(wanted.editable)
             if change.lock is not None:
                 resolved = followed(python, change.lock)
@@ -111,6 +112,12 @@ def check(installation: Installation, layer: str) -> None:
         )
 
 
+def protected(root: Path) -> tuple[str, ...] | None:
+    """What the easyconfig of the generation at `root` says of what stays as it is; None where it says nothing."""
+    said = root / PROTECTED
+    return tuple(said.read_text().split()) if said.is_file() else None
+
+
 def _runtime(installation: Installation) -> str:
     """The path of the runtime that the module's commands start, which need not be that of this user's settings."""
     return next(iter(Path(installation.root, "share", "image").read_text().splitlines()[1:]), "")
@@ -145,7 +152,7 @@ def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> Lay
 
     Raises ModuleError where there is none.
     """
-    models = [layer for layer in there if (layer.module, layer.name) == (module, change.name)]
+    models = [layer for layer in there if layer.image and (layer.module, layer.name) == (module, change.name)]
     if not models:
         raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layers` lists those that there are")
     model = max(models, key=lambda one: Path(one.root).stat().st_mtime)

@@ -88,8 +88,12 @@ class Inside:
 def inside_of(installation: Installation, directory: Path, wanted: Wanted) -> Inside:
     """The module's Python, with a directory that is made for a layer."""
     (directory / "work").mkdir(parents=True)
-    wrapper = next(place for name in _WRAPPERS if (place := Path(installation.root, "bin", name)).is_file())
-    return Inside(wrapper, directory, (*wanted.editable, *wanted.places))
+    return Inside(python_wrapper(installation), directory, (*wanted.editable, *wanted.places))
+
+
+def python_wrapper(installation: Installation) -> Path:
+    """The command of the module that runs its Python, which it has where `add.check` says so."""
+    return next(place for name in _WRAPPERS if (place := Path(installation.root, "bin", name)).is_file())
 
 
 def uv_cache() -> Path:

@@ -46,7 +46,8 @@ def make(
             (directory / "lib" / "bin").rename(tree / "bin")
         (directory / "lib").rename(tree / "lib")
         (tree / "start").mkdir()
-        (tree / "start" / "sitecustomize.py").write_text(start_file(python.prefix, python.version[:2]))
+        jupyter = (tree / "lib" / "share" / "jupyter").is_dir()
+        (tree / "start" / "sitecustomize.py").write_text(start_file(python.prefix, python.version[:2], jupyter=jupyter))
         _commands(directory, tree, layer)
         (directory / LOCK).write_text(lock)
         if not layer.packed:

@@ -4,11 +4,13 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import default_prefix
 from sifmod.errors import ModuleError
-from sifmod.tree.layer import Layer, Layers, all_layers
+from sifmod.tree.layer import LIVE, LOCK, Layer, Layers, all_layers, withdraw_layer
 from sifmod.tree.layout import Layout
+from sifmod.tree.lock import lock
 from sifmod.tree.receipt import Installation, live, live_modules
 
 
@@ -54,7 +56,33 @@ def searched(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> tuple[Pat
     return tuple(Path(place) for place in dict.fromkeys(places) if place.startswith("/"))
 
 
+def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
+    """Whether a layer was made for an image with which none of these modules is installed."""
+    there = live(modules[layer.module], layer.module) if layer.module in modules else None
+    return bool(layer.image) and (there is None or there.image.sha256 != layer.image)
+
+
 def found_layers(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> Iterator[Layer]:
     """Every live layer that the modules of these trees may find."""
     for place in searched(trees, environ):
         yield from all_layers(place)
+
+
+def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
+    """What is to be said of a layer where there is another one of its name for the module of this tree; "": nothing."""
+    top = Path(layer.root).parents[4]
+    live = Path(layer.root).parent.relative_to(top) / LIVE / LOCK
+    there = [place for place in searched((tree,), environ) if (place / live).exists()]
+    if top not in there:  # it takes SIFMOD_LAYERS, and is the first one then
+        return ""
+    if there[0] != top:
+        return f"warning: the layer {layer.name} in {there[0]} is found first, and this one is not used; see --name"
+    return f"it is used in the place of the layer {layer.name} in {there[1]}" if there[1:] else ""
+
+
+def withdrawn(layer: Layer, lease: float, reporter: Reporter) -> None:
+    """Take a layer out of use, wherever it is. Raises InstallError, PermissionsError or LockError."""
+    top = Path(layer.root).parents[4]
+    layers = Layers(top, top.parent)
+    with lock(layers, str(layer.module), lease, reporter.waiting(f"the layers of {layer.module}")) as held:
+        withdraw_layer(layers, layer, held)

@@ -21,7 +21,7 @@ def _layer():
         packages = [index for index, place in enumerate(before) if place.endswith(("site-packages", "dist-packages"))]
         first = packages[0] if packages else len(before)
         sys.path[:] = before[:first] + added + before[first:]
-
+{jupyter}
 
 _layer()
 del sys.modules["sitecustomize"]
@@ -30,6 +30,15 @@ try:  # the image's own, which this one hides
 except ImportError:
     sys.modules["sitecustomize"] = type(sys)("sitecustomize")
 '''
+# which looks below sys.prefix for its pages, its extensions and its kernels
+_JUPYTER = """
+        lib = os.path.join(os.path.dirname(here), "lib")
+        for name, place in (("JUPYTER_PATH", "share/jupyter"), ("JUPYTER_CONFIG_PATH", "etc/jupyter")):
+            places = [one for one in os.environ.get(name, "").split(":") if one]
+            os.environ[name] = ":".join(dict.fromkeys([*places, os.path.join(lib, place)]))
+        if os.path.isdir(os.path.join(lib, "share/jupyter/lab/static")):
+            os.environ.setdefault("JUPYTERLAB_DIR", os.path.join(lib, "share/jupyter/lab"))
+"""
 _COMMAND = """#!/bin/sh
 # Runs a command of a layer, in the container of the module that it was made for.
 here=$0
@@ -40,9 +49,12 @@ exec "${{here%/*}}/../module/bin/python" -ISc 'import os, sys; os.execv(sys.argv
 """
 
 
-def start_file(prefix: str, version: tuple[int, ...]) -> str:
-    """The sitecustomize.py of a layer. `.pth` files work in it, as they do not in a directory of PYTHONPATH."""
-    return _START.format(prefix=prefix, version=version)
+def start_file(prefix: str, version: tuple[int, ...], *, jupyter: bool) -> str:
+    """The sitecustomize.py of a layer, `jupyter`: which holds files for Jupyter.
+
+    `.pth` files work in it, as they do not in a directory of PYTHONPATH.
+    """
+    return _START.format(prefix=prefix, version=version, jupyter=_JUPYTER if jupyter else "")
 
 
 def command(name: str, layer: str) -> str:

@@ -14,10 +14,14 @@ class LayerData(TypedDict):
     module: ModuleName
     layer: str
     state: Annotated[
-        Literal["live", "stale", "removed"], Field(description="stale: made for an image that is no longer installed")
+        Literal["live", "stale", "unreadable", "removed"],
+        Field(
+            description="stale: made for an image that is no longer installed; unreadable: it is used, but its own file"
+            " about it cannot be read"
+        ),
     ]
     path: Path
-    sha256: Annotated[Sha256, Field(description="of the SIF that it was made for")]
+    sha256: Annotated[Sha256 | None, Field(description="of the SIF that it was made for; null: unreadable")]
     python: Annotated[str, Field(description="of the image: 3.11")]
     requirements: Annotated[list[str], Field(description="as they were asked for")]
     editable: Annotated[list[str], Field(description="directories of projects")]

@@ -45,7 +45,7 @@ class SignatureError(Error):
     signers: list[str]
 
 
-Kind = Literal["generation", "image", "download", "remains of a run"]
+Kind = Literal["generation", "image", "download", "layer", "remains of a run"]
 
 
 class Collected(TypedDict):
@@ -54,7 +54,7 @@ class Collected(TypedDict):
     kind: Kind
     module: Annotated[ModuleName | None, Field(description="of a generation")]
     generation: Number | None
-    size: Annotated[Size | None, Field(description="bytes; of an image or a download")]
+    size: Annotated[Size | None, Field(description="bytes; of an image, a download or a layer")]
     path: Path
     keep: Annotated[str | None, Field(description="why it stays; null: it goes")]
     removed: Annotated[bool, Field(description="by this run")]
@@ -66,6 +66,7 @@ class UninstalledModule(TypedDict):
     module: ModuleName
     generation: Annotated[Number | None, Field(description="that was live; null: it was uninstalled before")]
     user_software: Annotated[Path | None, Field(description="what the user added, which stays")]
+    user_layers: Annotated[Path | None, Field(description="packages that the user added, which stay")]
 
 
 class Uninstalled(TypedDict):

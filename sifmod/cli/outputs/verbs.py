@@ -26,6 +26,7 @@ from sifmod.cli.outputs.installed import (
     ReappliedError,
 )
 from sifmod.cli.outputs.job import JobScript
+from sifmod.cli.outputs.jupyter import KernelData, LabData
 from sifmod.cli.outputs.layers import LayerData
 from sifmod.cli.outputs.machine import DetectedSite, Diagnosis, NewSite, OriginOfKey, ShownSite
 from sifmod.cli.outputs.test import TestData
@@ -47,9 +48,10 @@ OUTPUTS: dict[str, Any] = {
     "show": Installed | ShownEasyconfig | list[OriginOfKey] | ShownImage,
     "search": list[Found],
     "add": LayerData,
-    "remove": LayerData,
+    "remove": LayerData | list[LayerData],
     "layers": list[LayerData],
     "sync": LayerData,
+    "jupyter": KernelData | LabData,
     "verify": list[Verified] | list[Signed | SignatureError],
     "test": TestData,
     "uninstall": Uninstalled,

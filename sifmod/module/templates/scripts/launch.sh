@@ -23,6 +23,17 @@ launch() {
   if [ -d /.singularity.d ] && [ -n "${APPTAINER_CONTAINER-}${SINGULARITY_CONTAINER-}" ]; then
     sifmod_run_here "$@"
   fi
+  {% if layers %}
+  # activated over the module, whose python goes on where the environment's own is a link to nothing on this host
+  case $1${VIRTUAL_ENV+ } in
+    'python ' | 'python3 ')
+      if [ -t 2 ]; then
+        printf '%s: its Python sees nothing of the virtual environment %s; `sifmod add` adds packages to it\n' \
+          "$sifmod_module" "$VIRTUAL_ENV" >&2
+      fi
+      ;;
+  esac
+  {% endif %}
   case $sifmod_prefix in
     *[,:]*) sifmod_fail "$sifmod_prefix holds a comma or a colon, which bind paths cannot express" 'move the tree' ;;
   esac
@@ -31,6 +42,7 @@ launch() {
   sifmod_forget_modules
   sifmod_set_binds
   sifmod_set_environment
+  if [ -z "${{ '{' }}{{ loaded }}-}" ]; then sifmod_set_host; fi
   exec "$sifmod_runtime" -q {{ verb }} "$sifmod_image" "$@"
 }
 
@@ -281,6 +293,19 @@ sifmod_set_environment() {
   if [ ! -e /dev/kfd ]; then unset SINGULARITY_ROCM APPTAINER_ROCM; fi
   {% for flag, device in gpus %}
   if [ -e {{ device }} ]; then sifmod_set _{{ flag }} 1; fi
+  {% endfor %}
+}
+
+# What a load sets on the host, where the module is not loaded: its own variables, and others where the user has none.
+sifmod_set_host() {
+  {% for name in image_variables %}
+  export {{ name }}="$sifmod_image"
+  {% endfor %}
+  {% for name, value in own.items() %}
+  export {{ name }}={{ value | here }}
+  {% endfor %}
+  {% for name, value in others %}
+  if [ -z "${{ '{' }}{{ name }}+set}" ]; then export {{ name }}={{ value | here }}; fi
   {% endfor %}
 }
 

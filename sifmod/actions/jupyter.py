@@ -1,0 +1,122 @@
+"""jupyter: a module as a kernel of Jupyter, and JupyterLab in a module's container."""
+
+import getpass
+import os
+import secrets
+import shlex
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod.actions.layer.inside import python_wrapper
+from sifmod.actions.layer.places import searched
+from sifmod.errors import ModuleError
+from sifmod.image.child import run_child
+from sifmod.module.quote import shell
+from sifmod.tree.kernelspec import Kernelspec, write_kernelspec
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import Installation
+
+_START = """#!/bin/sh
+# The Python of {module} as a kernel, for the kernel.json beside this file; written by `sifmod jupyter`.
+if [ -d /.singularity.d ] && [ -n "${{APPTAINER_CONTAINER-}}${{SINGULARITY_CONTAINER-}}" ]; then
+  case ${{CONTAINERROOT-}} in {generations}/*) exec python "$@" ;; esac
+  echo {elsewhere} >&2
+  exit 1
+fi
+if [ ! -x {wrapper} ]; then
+  echo {gone} >&2
+  exit 127
+fi
+# Jupyter's and VS Code's connection files may lie where the container would not see them
+for file; do :; done
+case $file in
+  *[,:]*) ;;
+  /?*/*) export SINGULARITY_BIND="${{SINGULARITY_BIND:+$SINGULARITY_BIND,}}${{file%/*}}" ;;
+esac
+{layer}
+export SIFMOD_LAYERS={layers}"${{SIFMOD_LAYERS:+:$SIFMOD_LAYERS}}"
+exec {wrapper} "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """JupyterLab as it is to be started, and how it is reached: what to type and what to open on one's own computer."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    node: str
+    port: int
+    tunnel: str
+    url: str
+
+
+def install_kernel(installation: Installation, layer: str, kernels: Path, environ: Mapping[str, str]) -> bool:
+    """Make the module a kernel of this user's Jupyter; gives whether anything changed.
+
+    Raises ModuleError where neither the image nor the layer has ipykernel, InstallError or PermissionsError where the
+    kernelspec cannot be written.
+    """
+    _check(installation, layer, "ipykernel", environ)
+    tree, module = Layout(Path(installation.root).parents[4]), installation.module
+    wrapper = tree.switch(module) / "bin" / python_wrapper(installation).name
+    start = _START.format(
+        module=module,
+        generations=shell(str(tree.generations(module))),
+        elsewhere=shell(f"{module} has a container of its own, and this Jupyter is in another one: start it outside"),
+        gone=shell(f"{module} is not here: {wrapper}; `sifmod jupyter {module} --remove` removes the kernel"),
+        wrapper=shell(str(wrapper)),
+        layer=f"export SIFMOD_LAYER={shell(layer)}" if layer else "unset SIFMOD_LAYER",
+        layers=shell(":".join(map(str, searched((tree,), environ)))),
+    )
+    return write_kernelspec(kernels, Kernelspec(module, layer), start)
+
+
+def lab(installation: Installation, layer: str, environ: Mapping[str, str]) -> Lab:
+    """How JupyterLab is started with the module's Python, on a free port of this node that wants a token.
+
+    Raises ModuleError where neither the image nor the layer has JupyterLab.
+    """
+    _check(installation, layer, "jupyterlab", environ)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # everybody on the node sees words of a command, and nobody another's environment
+    environment = {**_environment(layer, environ), "JUPYTER_TOKEN": (token := secrets.token_hex(24))}
+    words = ("--no-browser", "-y", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0")
+    command = (
+        str(python_wrapper(installation)),
+        "-m",
+        "jupyterlab",
+        *words,
+        *(("--allow-root",) * (os.geteuid() == 0)),
+    )
+    node, way = way_here(environ)
+    tunnel = shlex.join(("ssh", "-N", "-L", f"{port}:127.0.0.1:{port}", *way))
+    return Lab(command, environment, node, port, tunnel, f"http://127.0.0.1:{port}/lab?token={token}")
+
+
+def way_here(environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """The node's name, and how ssh comes to it: into a job by the node that it was submitted on."""
+    here, user = socket.gethostname(), getpass.getuser()
+    node, login = environ.get("SLURMD_NODENAME") or here, environ.get("SLURM_SUBMIT_HOST") or here
+    return node, (*(("-J", f"{user}@{login}") if login not in (node, here) else ()), f"{user}@{node}")
+
+
+def _environment(layer: str, environ: Mapping[str, str]) -> dict[str, str]:
+    return {**environ, "SIFMOD_LAYER": layer} if layer else dict(environ)
+
+
+def _check(installation: Installation, layer: str, package: str, environ: Mapping[str, str]) -> None:
+    """Raise ModuleError unless the module's Python can import a package."""
+    command = (str(python_wrapper(installation)), "-c", f"import {package}")
+    ended = run_child(command, cwd=Path("/"), env=_environment(layer, environ))
+    if ended.code == 0:
+        return
+    module, where = installation.module, f" --name {layer}" if layer else ""
+    if f"No module named '{package}'" in "".join(ended.lines[-1:]):
+        has = f"neither the image of {module} nor its layer{f' {layer}' if layer else ''} has {package}"
+        raise ModuleError(has, f"sifmod add {module} {package}{where}")
+    raise ModuleError(f"{package} of {module} cannot be used: {' '.join(ended.lines[-3:])}")

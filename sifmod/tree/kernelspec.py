@@ -1,0 +1,116 @@
+"""Kernelspecs: what Jupyter starts as a kernel, a directory of two files each in the user's own data directory."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sifmod.config.name import ModuleName, is_part
+from sifmod.config.prefix import data_home
+from sifmod.errors import InstallError
+from sifmod.tree.disk import is_refused, is_there, make_directory, move, read, reported, write
+
+START = "python"
+_SPEC = "kernel.json"
+
+
+@dataclass(frozen=True)
+class Kernelspec:
+    """The Python of a module as a kernel. `layer`: "" for the one that the module takes by itself."""
+
+    module: ModuleName
+    layer: str
+
+    @property
+    def name(self) -> str:
+        """As Jupyter allows it: no case, and of other signs `.`, `_` and `-` only."""
+        parts = (self.module.name, self.module.version, *(("", self.layer) if self.layer else ()))
+        return re.sub("[^A-Za-z0-9._-]", lambda sign: f"_{ord(sign[0]):02x}", "-".join(parts)).lower()
+
+    @property
+    def display_name(self) -> str:
+        """As people choose it."""
+        return f"{self.module.name} {self.module.version}{f', layer {self.layer}' if self.layer else ''}"
+
+
+def kernels_directory(environ: Mapping[str, str]) -> Path:
+    """Where Jupyter looks for the user's own kernelspecs."""
+    data = environ.get("JUPYTER_DATA_DIR")
+    return (Path(data).absolute() if data else data_home(environ) / "jupyter") / "kernels"
+
+
+def our_kernelspecs(kernels: Path) -> Iterator[Kernelspec]:
+    """Those that sifmod has written."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        yield from filter(None, (_owner(kernels / name) for name in sorted(os.listdir(kernels))))  # noqa: PTH208
+
+
+def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
+    """Write it, `start` as the script that it starts in the place of a Python; gives whether anything changed.
+
+    Raises InstallError, or PermissionsError, where it cannot be written or another one has its place.
+    """
+    place = kernels / spec.name
+    _check_way(place, spec)
+    kernel = {
+        # VS Code takes a kernel of Python only where it is `<a program> -m <a module> …`
+        "argv": [str(place / START), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "display_name": spec.display_name,
+        "language": "python",
+        "interrupt_mode": "signal",
+        "metadata": {"debugger": True, "sifmod": asdict(spec) | {"module": str(spec.module)}},
+    }
+    files = {START: start.encode(), _SPEC: (json.dumps(kernel, ensure_ascii=False, indent=1) + "\n").encode()}
+    if all(_content(place / name) == data for name, data in files.items()) and os.access(place / START, os.X_OK):
+        return False
+    with reported(f"cannot write the kernelspec {place}"):
+        make_directory(place, kernels)
+        for name, data in files.items():  # the last of them makes it a kernelspec
+            new = place / f".{name}.new"
+            new.unlink(missing_ok=True)
+            write(new, data, kernels, 0o777 if name == START else 0o666)
+            move(new, place / name, kernels)
+    return True
+
+
+def remove_kernelspec(kernels: Path, spec: Kernelspec) -> None:
+    """Remove it; what somebody has put beside it stays. Raises InstallError or PermissionsError."""
+    place = kernels / spec.name
+    with reported(f"cannot remove the kernelspec {place}"):
+        for name in (_SPEC, START, f".{_SPEC}.new", f".{START}.new"):
+            (place / name).unlink(missing_ok=True)
+    with suppress(OSError):
+        place.rmdir()
+
+
+def _check_way(place: Path, spec: Kernelspec) -> None:
+    """Raise InstallError for a kernelspec of somebody else, or of another module whose name is spelled the same."""
+    there = is_there(place / _SPEC) or (is_there(place) and not place.is_dir())
+    if (there or place.is_symlink()) and _owner(place) != spec:
+        raise InstallError(
+            f"{place} is there already, and is not the kernelspec of {spec.display_name}",
+            "`jupyter kernelspec list` shows what it is; move or remove it",
+        )
+
+
+def _owner(place: Path) -> Kernelspec | None:
+    """Whose kernelspec lies there; None for one that sifmod has not written."""
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        said = json.loads(_content(place / _SPEC) or b"null")["metadata"]["sifmod"]
+        name, _, version = said["module"].partition("/")
+        found = Kernelspec(ModuleName(name, version), str(said["layer"]))
+        if all(map(is_part, (name, version, found.layer or "default"))) and found.name == place.name:
+            return found
+    return None
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return read(path)
+    except OSError as error:
+        if not is_refused(error):
+            raise
+    return None

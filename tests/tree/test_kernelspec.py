@@ -1,0 +1,89 @@
+"""The directories from which Jupyter starts kernels."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sifmod.config.name import ModuleName
+from sifmod.errors import InstallError
+from sifmod.tree.kernelspec import (
+    Kernelspec,
+    kernels_directory,
+    our_kernelspecs,
+    remove_kernelspec,
+    write_kernelspec,
+)
+from support.disk_state import disk_state
+
+TORCH = Kernelspec(ModuleName("PyTorch", "2.13.0+cu126"), "")
+
+
+def test_where_jupyter_looks() -> None:
+    assert kernels_directory({"JUPYTER_DATA_DIR": "/data", "HOME": "/h"}) == Path("/data/kernels")
+    assert kernels_directory({"XDG_DATA_HOME": "/x", "HOME": "/h"}) == Path("/x/jupyter/kernels")
+    assert kernels_directory({"XDG_DATA_HOME": "x", "HOME": "/h"}) == Path("/h/.local/share/jupyter/kernels")
+
+
+def test_a_name_that_jupyter_takes_and_one_that_people_understand() -> None:
+    from jupyter_client.kernelspec import _is_valid_kernel_name  # what it skips a directory for
+
+    named = Kernelspec(TORCH.module, "my+layer")
+    assert (TORCH.name, TORCH.display_name) == ("pytorch-2.13.0_2bcu126", "PyTorch 2.13.0+cu126")
+    assert (named.name, named.display_name) == (
+        "pytorch-2.13.0_2bcu126--my_2blayer",
+        "PyTorch 2.13.0+cu126, layer my+layer",
+    )
+    assert _is_valid_kernel_name(named.name)
+
+
+def test_written_found_and_removed(tmp_path: Path) -> None:
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    kernels, other = tmp_path / "jupyter" / "kernels", Kernelspec(ModuleName("JAX", "0.5"), "mine")
+    assert write_kernelspec(kernels, TORCH, "#!/bin/sh\n")
+    assert write_kernelspec(kernels, other, "#!/bin/sh\n")
+    before = disk_state(kernels)
+    assert not write_kernelspec(kernels, TORCH, "#!/bin/sh\n")
+    assert disk_state(kernels) == before
+    found = KernelSpecManager(kernel_dirs=[str(kernels)], ensure_native_kernel=False).get_all_specs()
+    assert {one["spec"]["display_name"] for one in found.values()} == {"PyTorch 2.13.0+cu126", "JAX 0.5, layer mine"}
+    assert set(our_kernelspecs(kernels)) == {TORCH, other}
+    (kernels / other.name / "logo-64x64.png").write_bytes(b"of the user")
+    for spec in (TORCH, other):
+        remove_kernelspec(kernels, spec)
+    assert [path.name for path in kernels.rglob("*")] == [other.name, "logo-64x64.png"]
+    assert write_kernelspec(kernels, other, "#!/bin/sh\n")
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["{", "[]", '{"metadata": {"sifmod": 1}}', '{"metadata": {"sifmod": {"module": "PyTorch/2", "layer": ""}}}'],
+)
+def test_one_of_somebody_else_stays(tmp_path: Path, said: str) -> None:
+    place = tmp_path / TORCH.name
+    place.mkdir()
+    (place / "kernel.json").write_text(said)
+    before = disk_state(tmp_path)
+    with pytest.raises(InstallError, match="is there already"):
+        write_kernelspec(tmp_path, TORCH, "#!/bin/sh\n")
+    assert disk_state(tmp_path) == before
+    assert list(our_kernelspecs(tmp_path)) == []
+
+
+def test_two_modules_whose_names_are_spelled_the_same(tmp_path: Path) -> None:
+    assert write_kernelspec(tmp_path, TORCH, "#!/bin/sh\n")
+    before = disk_state(tmp_path)
+    with pytest.raises(InstallError, match=r"not the kernelspec of pytorch 2.13.0\+cu126"):
+        write_kernelspec(tmp_path, Kernelspec(ModuleName("pytorch", "2.13.0+cu126"), ""), "#!/bin/sh\n")
+    assert disk_state(tmp_path) == before
+
+
+def test_what_a_killed_run_has_left_is_no_kernel_and_no_hindrance(tmp_path: Path) -> None:
+    place = tmp_path / TORCH.name
+    place.mkdir()
+    (place / ".python.new").write_text("#!/b")
+    assert list(our_kernelspecs(tmp_path)) == []
+    assert write_kernelspec(tmp_path, TORCH, "#!/bin/sh\n")
+    assert {path.name for path in place.iterdir()} == {"python", "kernel.json"}
+    assert json.loads((place / "kernel.json").read_text())["argv"][0] == str(place / "python")

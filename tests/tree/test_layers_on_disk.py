@@ -1,0 +1,103 @@
+"""Layers on the disk, and what becomes of those that fit no module any more."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from sifmod.actions.layer.garbage import old_layers, remove_layers
+from sifmod.actions.layer.places import found_layers, hidden, is_stale, withdrawn
+from sifmod.actions.reporter import Reporter
+from sifmod.cli.main import run as sifmod
+from sifmod.config.name import ModuleName
+from sifmod.tree.layer import Layer, Layers, all_layers, image_key, publish_layer
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import lock
+from support.disk_state import disk_state
+
+MODULE = ModuleName("PyTorch", "2.2.0")
+IMAGE = "ab" * 32
+LEASE = 30.0
+
+
+def quiet(_text: str) -> None:
+    """Nobody listens."""
+
+
+def published(prefix: Path, number: int = 1, image: str = IMAGE, name: str = "default") -> Layer:
+    layers = Layers(prefix / "layers", prefix)
+    with lock(layers, str(MODULE), LEASE, quiet) as held:
+        directory = held.path("layer")
+        (directory / "tree").mkdir(parents=True)
+        (directory / "tree" / "file").write_bytes(b"12345")
+        (directory / "pylock.toml").write_text("lock\n")
+        made = Layer(MODULE, name, image, number, "/opt", "3.11", ("demo",), (), (), (), (), packed=False)
+        return publish_layer(layers, made, directory, held)
+
+
+def test_one_whose_receipt_cannot_be_read_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    layer = published(tmp_path)
+    Path(layer.root, "layer.json").write_text("{")
+    (found,) = all_layers(tmp_path / "layers")
+    assert (found.module, found.name, found.image) == (MODULE, "default", "")
+    assert sifmod(["layers", "--prefix", str(tmp_path), "--json"]) == 0
+    (row,) = json.loads(capfd.readouterr().out)
+    assert (row["state"], row["sha256"]) == ("unreadable", None)
+    assert sifmod(["layers", "--prefix", str(tmp_path)]) == 0
+    assert "its layer.json cannot be read" in capfd.readouterr().out
+
+
+def test_what_was_replaced_goes_and_what_is_live_stays(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    first, second = published(tmp_path), published(tmp_path, 2)
+    before = disk_state(Path(second.root))
+    rows = {old.root.name: old for old in old_layers(layout, lambda _: "")}
+    assert not rows["1"].keep
+    assert rows["1"].size >= 5
+    assert "another image than the installed one" in rows["2"].keep  # and its lock is what `--onto` needs
+    assert all(old.keep for old in old_layers(layout, lambda since: "young" if since > time.time() - 60 else ""))
+    going = [old for old in rows.values() if not old.keep]
+    assert remove_layers(layout, going, LEASE, quiet) == going
+    assert not os.path.exists(first.root)
+    assert remove_layers(layout, [rows["2"]], LEASE, quiet) == []  # live after all
+    assert disk_state(Path(second.root)) == before
+
+
+def test_a_layer_of_a_module_that_is_gone_can_be_removed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    kept, stale = published(tmp_path, name="kept"), published(tmp_path)
+    assert is_stale(stale, {})
+    words = ["remove", str(MODULE), "--stale", "--prefix", str(tmp_path)]
+    assert sifmod([*words, "demo"]) == 2
+    assert sifmod([*words, "--name", "none"]) == 24
+    capfd.readouterr()
+    assert sifmod([*words, "--json"]) == 0
+    assert [row["state"] for row in json.loads(capfd.readouterr().out)] == ["removed"]
+    assert [layer.name for layer in all_layers(tmp_path / "layers")] == [kept.name]
+    (row,) = (old for old in old_layers(Layout(tmp_path), lambda _: "") if not old.keep)
+    assert row.root == Path(stale.root)
+    assert remove_layers(Layout(tmp_path), [row], LEASE, quiet) == [row]
+    assert not (tmp_path / "layers" / str(MODULE) / "default").exists()
+
+
+def test_one_of_two_with_a_name_is_used_and_that_is_said(tmp_path: Path) -> None:
+    site, own, project = tmp_path / "site", tmp_path / "own", tmp_path / "project"
+    tree, environ = Layout(site), {"HOME": "/h", "SIFMOD_PREFIX": str(own)}
+    alone = published(own)
+    assert hidden(alone, tree, environ) == ""
+    of_site, of_project = published(site), published(project)
+    assert hidden(alone, tree, environ) == f"it is used in the place of the layer default in {site}/layers"
+    first = f"warning: the layer default in {own}/layers is found first, and this one is not used; see --name"
+    assert hidden(of_site, tree, environ) == first
+    assert hidden(of_project, tree, environ) == ""  # SIFMOD_LAYERS does not name it yet
+    assert "in the place of" in hidden(of_project, tree, {**environ, "SIFMOD_LAYERS": f"{project}/layers"})
+    both = f"{own}/layers:{project}/layers"
+    assert hidden(of_project, tree, {**environ, "SIFMOD_LAYERS": both}) == first
+
+
+def test_one_in_a_projects_directory_is_withdrawn_there(tmp_path: Path) -> None:
+    layer = published(tmp_path)
+    withdrawn(layer, LEASE, Reporter(quiet))
+    assert list(found_layers((), {"SIFMOD_LAYERS": str(tmp_path / "layers"), "HOME": str(tmp_path)})) == []
+    assert image_key(IMAGE) == Path(layer.root).parent.name
