@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shlex
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from sifmod.cli.main import run as run_sifmod
 from support.command import BUILD, ROOT, run
+from support.documents import BLOCK, blocks
 from support.images import Images, made
 from support.module_tool import ModuleTool
 from support.oci import Entry, layer, write_layout
@@ -18,21 +18,13 @@ from support.registry import Registry
 from support.wheels import wheel
 
 PAGES = sorted(path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
-BLOCK = re.compile(
-    r"(?:^<!-- (?P<comment>.*?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
-)
+HOWTO = sorted(ROOT.glob("docs/howto/*.md"))  # run by test_howto.py
 TUTORIAL = ROOT / "docs" / "tutorial.md"
-
-
-def blocks(page: Path) -> list[str]:
-    """The shell blocks of a page that are run, in their order."""
-    found = [match for match in BLOCK.finditer(page.read_text()) if match["language"] == "sh"]
-    return [match["text"] for match in found if not (match["comment"] or "").startswith("illustration: ")]
 
 
 def test_every_block_has_a_language() -> None:
     """So that a shell block cannot hide: `text` is no shell, and an illustration says why it is one."""
-    blocks = ((page.name, match) for page in PAGES for match in BLOCK.finditer(page.read_text()))
+    blocks = ((page.name, match) for page in (*PAGES, *HOWTO) for match in BLOCK.finditer(page.read_text()))
     known = ("sh", "text", "yaml", "python", "json")
     assert [(name, match["text"]) for name, match in blocks if match["language"] not in known] == []
 
