@@ -142,6 +142,13 @@ def test_a_project_that_is_being_edited(machine: Machine) -> None:
     (project / "edited" / "__init__.py").write_text("VALUE = 2\n")
     assert machine.python(code, env=env).ok().stdout == "2\n"
 
+    (project / "backend.py").write_text("def build_editable(*_):\n    open('/none/x86_64-linux-gnu-gcc')\n")
+    before = machine.listing()
+    failed = machine.add("-e", str(project), "--name", "other", env=env)
+    assert failed.code == 18
+    assert "hint: the image has no compiler" in failed.stderr
+    assert machine.listing() == before
+
 
 BACKEND = """
 import pathlib, zipfile

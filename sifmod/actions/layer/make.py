@@ -1,6 +1,7 @@
 """make: the packages of a layer installed by uv, compiled, and packed into one file, in a directory of its own."""
 
 import os
+import re
 import shutil
 from contextlib import ExitStack
 from dataclasses import replace
@@ -22,6 +23,12 @@ from sifmod.image.startable import reads
 from sifmod.tree.layer import IMAGE, LOCK, TREE, Layer
 
 _LEFT_BY_UV = (".lock", ".gitignore", "CACHEDIR.TAG", "*.dist-info/uv_cache.json", "*.dist-info/uv_build.json")
+_NO_COMPILER = re.compile(r"No such file or directory: '[^']*(?:cc|\+\+)'|unable to execute '[^']*(?:cc|\+\+)'")
+_NO_COMPILER_HINT = (
+    "the image has no compiler: ask for a version of the package that has a wheel,"
+    " or take a module whose image has one, as NVIDIA's and those called devel"
+)
+_NO_HINT = "hint: Build failures"  # uv's own, after which ours would be a second one
 
 
 def make(
@@ -87,7 +94,9 @@ def _install(inside: Inside, python: ImagePython, layer: Layer, lock: str, wante
     for call in calls:
         ended = inside.uv(*words, *wanted.words, *call)
         if ended.code != 0:
-            raise InstallError("the packages could not be installed:\n" + "\n".join(ended.lines[-12:]))
+            said = [line for line in ended.lines if not line.startswith(_NO_HINT)]
+            hint = _NO_COMPILER_HINT if any(map(_NO_COMPILER.search, said)) else ""
+            raise InstallError("the packages could not be installed:\n" + "\n".join(said[-12:]), hint)
 
 
 def _forget(left: Path) -> None:
