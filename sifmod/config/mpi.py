@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, model_validator
 
 from sifmod.config.bind import BindItem, BindSpec
 from sifmod.config.easyconfig import ContainerEnv, Easyconfig
@@ -22,7 +22,12 @@ from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, OptionError
 
 HOST_MPI = "/host-mpi"  # where the host's libraries are inside
-_NAMES = {"mpich": ("libmpi.so.12", "libmpich.so.12"), "openmpi": ("libmpi.so.40",)}
+# by ABI: under which names programs want it; Debian calls MPICH's libmpich
+_NAMES = {
+    "mpich": ("libmpi.so.12", "libmpich.so.12"),
+    "openmpi 2": ("libmpi.so.20",),
+    **dict.fromkeys(("openmpi 3", "openmpi 4", "openmpi 5"), ("libmpi.so.40",)),
+}
 
 
 def _of_a_library(path: str) -> str:
@@ -51,6 +56,17 @@ class ProfileFile(Model):
     srun: Name | None = None
     """What `srun --mpi=` must say; a load sets SLURM_MPI_TYPE to it where the user has not."""
 
+    @model_validator(mode="after")
+    def _is_known(self) -> Self:
+        if self.abi_name not in _NAMES:
+            raise ValueError(f"Open MPI {self.version} has no ABI that sifmod knows: 2 to 5 have")
+        return self
+
+    @property
+    def abi_name(self) -> str:
+        """mpich, or openmpi and its major version."""
+        return self.abi if self.abi == "mpich" else f"openmpi {self.version.partition('.')[0]}"
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -63,7 +79,7 @@ class Profile:
     @property
     def abi(self) -> str:
         """mpich, or openmpi and its major version."""
-        return self.file.abi if self.file.abi == "mpich" else f"openmpi {self.file.version.partition('.')[0]}"
+        return self.file.abi_name
 
     def __str__(self) -> str:
         """For people."""
@@ -130,8 +146,7 @@ def profile_of(path: Path, environ: Mapping[str, str]) -> tuple[Profile, tuple[I
     file = build(ProfileFile, merge((document.node,), document.node.mark))
     if problems or isinstance(file, tuple):
         raise ConfigError(tuple(sorted(problems | set(file if isinstance(file, tuple) else ()))))
-    # under each name by which a program of an image may want it: Debian calls MPICH's libmpich
-    own = [BindSpec(source=file.library, target=f"{HOST_MPI}/{name}") for name in _NAMES[file.abi]]
+    own = [BindSpec(source=file.library, target=f"{HOST_MPI}/{name}") for name in _NAMES[file.abi_name]]
     beside = [
         BindSpec(source=source, target=HOST_MPI if "*" in source else f"{HOST_MPI}/{Path(source).name}", optional=True)
         for source in file.libraries

@@ -39,6 +39,7 @@ def test_the_nearest_file_counts(tmp_path: Path) -> None:
         ("library: /opt/mpi/libmpi.so.40", "library: libmpi.so.40", "absolute"),
         ("library: /opt/mpi/libmpi.so.40", "", "library: is missing"),
         ("version: '4.1.4'", "version: 4.1", "got the number 4.1"),
+        ("version: '4.1.4'", "version: '1.10'", "Open MPI 1.10 has no ABI that sifmod knows"),
         ("abi: openmpi", "abi: openmpi\n    librarys: []", "unknown key"),
     ],
 )
@@ -47,6 +48,13 @@ def test_what_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         profile_of(path, {})
     assert any(said in line for line in lines(caught.value)), lines(caught.value)
+
+
+def test_the_names_that_programs_look_for(tmp_path: Path) -> None:
+    """They are of the ABI, whatever the host's file is called."""
+    for version, name in (("2.1.1", "libmpi.so.20"), ("3.1", "libmpi.so.40"), ("5.0", "libmpi.so.40")):
+        profile, _ = profile_of(write(tmp_path / "here.yaml", TEXT.replace("4.1.4", version)), {})
+        assert [bind.target for bind in profile.binds] == [f"/host-mpi/{name}"]
 
 
 def test_check_and_doctor_know_profiles(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

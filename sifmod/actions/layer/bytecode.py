@@ -16,8 +16,9 @@ _KEPT = "sifmod-bytecode"
 # Run inside. Arguments: directory, cache, the file that is to name what of the cache is used, processes.
 # Bytecode is as PEP 552 has it, never held against its source.
 COMPILE = r"""
-import hashlib, importlib.util, marshal, multiprocessing, os, sys, zipfile
+import hashlib, importlib.util, marshal, multiprocessing, os, sys, tempfile, zipfile, zlib
 from functools import partial
+from zipfile import ZIP_DEFLATED as DEFLATED
 
 FORM = b"\1\0\0\0"
 VERSION = 4 if sys.version_info >= (3, 11) else 2  # with references, older ones write what they happen to share
@@ -41,11 +42,23 @@ def place_of(top, cache, names):
     return os.path.join(cache, whole.hexdigest() + ".zip")
 
 def keep(place, names, contents):
-    with zipfile.ZipFile("%s.%d" % (place, os.getpid()), "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for name, content in zip(names, contents):
-            if content:
-                archive.writestr(importlib.util.cache_from_source(name), content)
-    os.replace(archive.filename, place)
+    descriptor, new = tempfile.mkstemp(dir=os.path.dirname(place))
+    try:
+        with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w", DEFLATED, compresslevel=1) as archive:
+            for name, content in zip(names, contents):
+                if content:
+                    archive.writestr(importlib.util.cache_from_source(name), content)
+        os.replace(new, place)
+    except BaseException:
+        os.unlink(new)
+        raise
+
+def is_whole(place):
+    try:
+        with zipfile.ZipFile(place) as archive:
+            return archive.testzip() is None
+    except (OSError, zipfile.BadZipFile, zlib.error, EOFError):
+        return False
 
 def main(top, cache, said, jobs):
     os.makedirs(cache, exist_ok=True)
@@ -54,7 +67,7 @@ def main(top, cache, said, jobs):
         for name in (os.path.relpath(os.path.join(directory, name), top) for name in names if name.endswith(".py")):
             by_name.setdefault(name.split(os.sep)[0], []).append(name)
     places = {place_of(top, cache, sorted(names)): sorted(names) for names in by_name.values()}
-    new = {place: names for place, names in places.items() if not zipfile.is_zipfile(place)}
+    new = {place: names for place, names in places.items() if not is_whole(place)}
     if new:
         with multiprocessing.get_context("fork").Pool(int(jobs)) as pool:
             for place, names in new.items():
