@@ -114,7 +114,7 @@ def changed(
     elif became == "removed":
         say(f"layer {layer.name} of {module}: removed; what runs with it keeps it")
     elif became == "unchanged":
-        say(f"layer {layer.name}: nothing to do, it is as asked for")
+        say(f"layer {layer.name}: nothing to do")
     else:
         form = f"one file of {size_text(layer.size)}" if layer.packed else f"a directory of {size_text(layer.size)}"
         say(f"layer {layer.name}: {layer.files} files, {form}; the lock is beside it, in {layer.root}")
