@@ -177,7 +177,7 @@ def test_gc(layout: Layout, installation: Installation, capfd: pytest.CaptureFix
     ]
     assert Path(installation.root).exists()
     assert run([*words, "--yes"]) == 0
-    assert capfd.readouterr().err.splitlines()[1:] == [f"== removed 1 generation, 1 image, 0 downloads: {size}"]
+    assert capfd.readouterr().err.splitlines()[1:] == [f"== removed 1 generation, 1 image, 0 downloads, 0 layers: {size}"]
     assert not Path(installation.root).exists()
     assert Path(third.root).exists()
     assert run(words) == 0
@@ -357,7 +357,7 @@ def test_gc_of_all_that_can_go_now(
     assert Path(installation.root).exists()
     assert run([*words, "--now", "--rollbacks"]) == 0
     assert capfd.readouterr().err.endswith(
-        f"\n== removed 1 generation, 1 image, 0 downloads: {installation.image.size / 1000:.1f} kB\n"
+        f"\n== removed 1 generation, 1 image, 0 downloads, 0 layers: {installation.image.size / 1000:.1f} kB\n"
     )
     assert not Path(installation.root).exists()
     assert Path(live.root, live.image.filename).exists()

@@ -199,7 +199,7 @@ def test_help_teaches_the_verb(module_tool: ModuleTool, tmp_path: Path) -> None:
     )
     said = _said(module_tool, made.modules, LOADED.replace("load", "help"))
     assert f'{RUNTIME.kind} run "$SIF" COMMAND' in said
-    assert f'srun {RUNTIME.kind} run "$SIF" conda-python-distributed train.py' in said
+    assert f'srun {RUNTIME.kind} run "$SIF" conda-python-distributed -u train.py' in said
 
 
 def test_what_is_added_to_an_installed_module(
