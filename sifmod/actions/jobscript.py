@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from sifmod.actions.layer.places import found_layers
+from sifmod.actions.layer.places import found_layers, words_for
 from sifmod.errors import ModuleError, OptionError
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.inspect.python import find_environments
@@ -79,7 +79,7 @@ def _lightning(installation: Installation, job: Job, options: JobOptions, trees:
         if not any(_LIGHTNING & one.packages.keys() for one in find_environments(rootfs, environment)):
             raise OptionError(
                 f"{job.module} has no lightning, neither in its image nor in a layer",
-                f"`sifmod add {job.module} lightning` adds it",
+                f"`sifmod add {words_for(installation, os.environ)} lightning` adds it",
             )
     return replace(options, words=f"{DISTRIBUTED} -u train.py")
 

@@ -72,6 +72,15 @@ def test_styles_that_the_module_lacks(here: Path, capfd: pytest.CaptureFixture[s
     assert "brings it back" in refused(here, capfd, ("--style", "nccl-tests"), 24)
 
 
+def test_a_hint_keeps_the_prefix(
+    here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(here, {})
+    monkeypatch.delenv("SIFMOD_PREFIX")
+    err = refused(here, capfd, ("--style", "lightning", "--prefix", f"{here}/pre fix"), 2)
+    assert f"`sifmod add Tools/1 --prefix '{here}/pre fix' lightning` adds it" in err
+
+
 def test_lightning_in_the_image(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     install(here, {f"{PYTHON}/lightning-2.5.5.dist-info/METADATA": "", "opt/env/bin/python3.11": "#!"})
     text = answer(capfd, ("jobscript", "Tools", "--style", "lightning"), 0)["text"]
