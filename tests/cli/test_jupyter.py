@@ -6,6 +6,7 @@ import pytest
 
 from sifmod.cli.main import run
 from support.answer import answer
+from support.command import run as command
 from support.inside import programs, sif
 
 PYTHON = """#!/bin/sh
@@ -96,3 +97,12 @@ def test_hints_keep_the_prefix(here: Path, capfd: pytest.CaptureFixture[str], mo
     assert error(capfd, *words, "--layer", "bare")[1] == hint
     monkeypatch.setenv("MODULEPATH", str(here / "prefix/modules"))  # which leads there as well
     assert error(capfd, *words, "--layer", "bare")[1] == "sifmod add Tools/1 ipykernel --name bare"
+
+
+def test_a_kernel_of_a_module_that_is_gone_says_how_it_is_removed(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kernel = answer(capfd, ("jupyter", "Tools", "--layer", "notes"), 0)["path"]
+    (here / "prefix/software/Tools/1/bin/python").unlink()
+    ended = command((f"{kernel}/python",))
+    assert (ended.code, "`sifmod jupyter Tools/1 --layer notes --remove` removes" in ended.stderr) == (127, True)
