@@ -9,6 +9,7 @@ from sifmod.cli.main import run
 from sifmod.module.job import JOB
 from support.answer import answer
 from support.disk_state import disk_state
+from support.elf import library
 from support.inside import Files, programs, sif
 from support.runtime import RUNTIME
 
@@ -89,14 +90,22 @@ def test_lightning_in_the_image(here: Path, capfd: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(
-    ("linked", "expected"),
-    [("libmpi.so.40", "srun --mpi=pmix "), ("libmpi.so.12", "srun --mpi=pmi2 "), ("libmpi.so.7", "srun ")],
+    ("linked", "needed", "said", "expected"),
+    [
+        ("libmpi.so.40", (), b"Open MPI v%d", "srun --mpi=pmix "),
+        ("libmpi.so.12", (), b"MPICH Version", "srun --mpi=pmi2 "),
+        ("libmpich.so.12", (), b"MPICH Version", "srun --mpi=pmi2 "),
+        ("libmpi.so.12", ("libpmix.so.2",), b"MPICH Version", "srun --mpi=pmix "),
+        ("libmpi_cray.so.12", (), b"CRAY MPICH version", "srun --mpi=cray_shasta "),
+        ("libmpi.so.12", (), b"of another one", "srun "),
+    ],
 )
-def test_nccl_tests_start_as_their_mpi_wants(
-    here: Path, capfd: pytest.CaptureFixture[str], linked: str, expected: str
+def test_nccl_tests_start_as_the_mpi_of_the_image_wants(
+    here: Path, capfd: pytest.CaptureFixture[str], linked: str, needed: tuple[str, ...], said: bytes, expected: str
 ) -> None:
-    """The program is a stand-in: the name of its MPI among other bytes, as the linker writes it."""
-    install(here, {"usr/local/bin/all_reduce_perf_mpi": f"#!\0libc.so.6\0{linked}\0"}, gpus="cuda")
+    program = library("", ("libc.so.6", linked))
+    files = {"usr/local/bin/all_reduce_perf_mpi": program, f"usr/lib64/{linked}": library(linked, needed, said)}
+    install(here, files, gpus="cuda")
     text = answer(capfd, ("jobscript", "Tools", "--style", "nccl-tests", "--nodes", "4"), 0)["text"]
     assert f"\n{expected}{RUNTIME.kind} exec" in text
     assert "#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=4\n" in text
