@@ -64,6 +64,19 @@ def test_to_the_screen_and_into_a_file(here: Path, capfd: pytest.CaptureFixture[
     assert "exists already" in refused(here, capfd, ("-o", "job.sh"), 2)
 
 
+def test_what_is_said_of_a_file_can_be_typed(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    install(here, {})
+    assert run(["jobscript", "Tools", "--account", "a", "--partition", "p", "-o", "my job.sh"]) == 0
+    assert capfd.readouterr().err.endswith("`sbatch 'my job.sh'`\n")
+
+
+@pytest.mark.parametrize("time", ["UNLIMITED", "infinite", "90", "1-0", "1-00:30", "10:00"])
+def test_times_as_sbatch_takes_them(here: Path, capfd: pytest.CaptureFixture[str], time: str) -> None:
+    install(here, {})
+    text = answer(capfd, ("jobscript", "Tools", "--time", time), 0)["text"]
+    assert f"#SBATCH --time={time}\n" in text
+
+
 def test_styles_that_the_module_lacks(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     install(here, {}, "conda-python-distributed")
     assert "`sifmod add Tools/1 lightning` adds it" in refused(here, capfd, ("--style", "lightning"), 2)
