@@ -55,8 +55,8 @@ def command(
 ) -> None:
     """Print a job script for Slurm, with this site's GPUs, processors and their binding in it.
 
-    srun: each task is a process, one for each GPU. torchrun: started once on each node. lightning: the same as srun for
-    a script with a Trainer. nccl-tests: all_reduce_perf of the image, which measures the network.
+    srun: each task is a process, one for each GPU. torchrun: started once on each node. lightning: as srun, for a
+    script with a Trainer. nccl-tests: all_reduce_perf of the image, which measures the network.
     """
     import os
     from pathlib import Path
