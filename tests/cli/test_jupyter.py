@@ -106,3 +106,15 @@ def test_a_kernel_of_a_module_that_is_gone_says_how_it_is_removed(
     (here / "prefix/software/Tools/1/bin/python").unlink()
     ended = command((f"{kernel}/python",))
     assert (ended.code, "`sifmod jupyter Tools/1 --layer notes --remove` removes" in ended.stderr) == (127, True)
+
+
+def test_of_two_versions_the_one_with_a_kernel_is_meant_by_remove(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    install(here, "1.5")
+    install(here, "2")
+    made = answer(capfd, ("jupyter", "Tools/2"), 0)["kernel"]
+    assert "can be any of" in error(capfd, "Tools")[0]
+    assert "no kernel Tools 1 is in" in error(capfd, "Tools/1", "--remove")[0]
+    assert answer(capfd, ("jupyter", "Tools", "--remove"), 0)["kernel"] == made
+    assert "can be any of" in error(capfd, "Tools", "--remove")[0]
