@@ -68,17 +68,12 @@ def install_kernel(installation: Installation, layer: str, kernels: Path, enviro
         module=module,
         generations=shell(str(tree.generations(module))),
         elsewhere=shell(f"{module} has a container of its own, and this Jupyter is in another one: start it outside"),
-        gone=shell(f"{module} is not here: {wrapper}; `{removal(Kernelspec(module, layer))}` removes the kernel"),
+        gone=shell(f"{module} is not here: {wrapper}; `{Kernelspec(module, layer).removal}` removes the kernel"),
         wrapper=shell(str(wrapper)),
         layer=f"export SIFMOD_LAYER={shell(layer)}" if layer else "unset SIFMOD_LAYER",
         layers=shell(layers),
     )
     return write_kernelspec(kernels, Kernelspec(module, layer), start)
-
-
-def removal(spec: Kernelspec) -> str:
-    """The command that removes a kernel."""
-    return f"sifmod jupyter {spec.module}{f' --layer {spec.layer}' if spec.layer else ''} --remove"
 
 
 def lab(installation: Installation, layer: str, environ: Mapping[str, str]) -> Lab:

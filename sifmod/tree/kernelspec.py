@@ -35,6 +35,11 @@ class Kernelspec:
         """As people choose it."""
         return f"{self.module.name} {self.module.version}{f', layer {self.layer}' if self.layer else ''}"
 
+    @property
+    def removal(self) -> str:
+        """The command that takes it away."""
+        return f"sifmod jupyter {self.module}{f' --layer {self.layer}' if self.layer else ''} --remove"
+
 
 def kernels_directory(environ: Mapping[str, str]) -> Path:
     """Where Jupyter looks for the user's own kernelspecs."""

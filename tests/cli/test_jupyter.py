@@ -118,3 +118,17 @@ def test_of_two_versions_the_one_with_a_kernel_is_meant_by_remove(
     assert "no kernel Tools 1 is in" in error(capfd, "Tools/1", "--remove")[0]
     assert answer(capfd, ("jupyter", "Tools", "--remove"), 0)["kernel"] == made
     assert "can be any of" in error(capfd, "Tools", "--remove")[0]
+
+
+@pytest.mark.usefixtures("here")
+def test_uninstall_names_the_kernels(capfd: pytest.CaptureFixture[str]) -> None:
+    answer(capfd, ("jupyter", "Tools"), 0)
+    answer(capfd, ("jupyter", "Tools", "--layer", "notes"), 0)
+    removals = ["sifmod jupyter Tools/1 --remove", "sifmod jupyter Tools/1 --layer notes --remove"]
+    assert run(["uninstall", "Tools"]) == 0
+    said = capfd.readouterr().err
+    for removal in removals:
+        assert f"Tools/1: Jupyter still lists a kernel of it; `{removal}` removes it\n" in said
+    assert answer(capfd, ("uninstall", "Tools/1"), 0)["uninstalled"][0]["kernels"] == removals
+    for removal in removals:
+        assert run(removal.split()[1:]) == 0
