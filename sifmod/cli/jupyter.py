@@ -39,7 +39,9 @@ def command(module: str, layer: str, *, lab: bool, remove: bool, prefix: str | N
     from sifmod.tree.kernelspec import Kernelspec, kernels_directory, our_kernelspecs, remove_kernelspec
 
     if lab and remove:
-        raise OptionError("--lab and --remove do not go together")
+        raise OptionError(
+            "--lab and --remove do not go together", "leave one of them out: --remove takes a kernel away"
+        )
     kernels, trees = kernels_directory(os.environ), layouts(layout_for(prefix).prefix, os.environ)
     ours = set(our_kernelspecs(kernels))
     found = _module(module, known(trees).keys(), [one for one in ours if remove], layer)

@@ -132,3 +132,12 @@ def test_uninstall_names_the_kernels(capfd: pytest.CaptureFixture[str]) -> None:
     assert answer(capfd, ("uninstall", "Tools/1"), 0)["uninstalled"][0]["kernels"] == removals
     for removal in removals:
         assert run(removal.split()[1:]) == 0
+
+
+def test_what_cannot_be_done_has_a_hint(
+    here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "leave one of them out" in str(error(capfd, "Tools", "--lab", "--remove", code=2)[1])
+    for place in ("/proc/1/nohome", str(here / "Tools.yaml")):
+        monkeypatch.setenv("JUPYTER_DATA_DIR", place)
+        assert "set JUPYTER_DATA_DIR" in str(error(capfd, "Tools", code=18)[1])
