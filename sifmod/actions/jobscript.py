@@ -1,15 +1,16 @@
 """jobscript: a Slurm script for an installed module, and what its image must have for it."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from sifmod.actions.layer.places import found_layers
+from sifmod.actions.install.mpi import srun_mpi
+from sifmod.actions.layer.places import found_layers, words_for
 from sifmod.errors import ModuleError, OptionError
 from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.inspect.elf import read_dynamic
 from sifmod.image.inspect.python import find_environments
 from sifmod.image.inspect.rootfs import Rootfs, find_command, open_rootfs, search_path
 from sifmod.image.inspect.sif import describe_sif
@@ -23,8 +24,6 @@ from sifmod.tree.receipt import Installation
 _LIGHTNING = frozenset({"lightning", "pytorch-lightning"})
 _PERF = ("all_reduce_perf_mpi", "all_reduce_perf")  # NVIDIA's images have both, the first one with MPI
 _PERF_PLACES = ("/usr/local/bin", "/usr/bin", "/opt/nccl-tests/build", "/opt/rccl-tests/build")
-_MPI = re.compile(r"libmpi\.so\.([0-9]+)")
-_PMI = {"40": "pmix", "20": "pmix", "12": "pmi2"}  # Open MPI from 2 on; MPICH and what has its ABI
 _SIZES = "-b 8 -e 1G -f 2"
 _LARGEST = 1 << 28
 
@@ -79,7 +78,7 @@ def _lightning(installation: Installation, job: Job, options: JobOptions, trees:
         if not any(_LIGHTNING & one.packages.keys() for one in find_environments(rootfs, environment)):
             raise OptionError(
                 f"{job.module} has no lightning, neither in its image nor in a layer",
-                f"`sifmod add {job.module} lightning` adds it",
+                f"`sifmod add {words_for(installation, os.environ)} lightning` adds it",
             )
     return replace(options, words=f"{DISTRIBUTED} -u train.py")
 
@@ -93,9 +92,11 @@ def _nccl_tests(installation: Installation, job: Job, options: JobOptions, _tree
                 f"the image of {job.module} has no all_reduce_perf of nccl-tests or rccl-tests",
                 "NVIDIA's PyTorch images have it: `sifmod search ngc`",
             )
-        linked = _MPI.search(rootfs.read(found, _LARGEST))
-    if linked:
-        return replace(options, words=f"{found} {_SIZES} -g 1", mpi=_PMI.get(linked[1], ""))
+        dynamic = read_dynamic(rootfs.data(found, _LARGEST))
+    # a script that starts the program says by its own name what it starts
+    mpi = any(name.startswith("libmpi") for name in dynamic.needed) if dynamic else found.endswith("_mpi")
+    if mpi:
+        return replace(options, words=f"{found} {_SIZES} -g 1", mpi=srun_mpi(installation))
     if options.nodes > 1:
         raise OptionError(f"{found} of the image is built without MPI, and runs on one node only", "give --nodes 1")
     return replace(options, words=f"{found} {_SIZES} -g {job.gpus or 1}", nodes=1, launchers=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.actions.layer.inside import python_wrapper
-from sifmod.actions.layer.places import searched
+from sifmod.actions.layer.places import searched, words_for
 from sifmod.errors import ModuleError
 from sifmod.image.child import run_child
 from sifmod.module.quote import shell
@@ -59,17 +59,19 @@ def install_kernel(installation: Installation, layer: str, kernels: Path, enviro
     Raises ModuleError where neither the image nor the layer has ipykernel, InstallError or PermissionsError where the
     kernelspec cannot be written.
     """
-    _check(installation, layer, "ipykernel", environ)
     tree, module = Layout(Path(installation.root).parents[4]), installation.module
+    layers = ":".join(map(str, searched((tree,), environ)))
+    own = {name: value for name, value in environ.items() if name != "SIFMOD_LAYER"}
+    _check(installation, "ipykernel", _environment(layer, own) | {"SIFMOD_LAYERS": layers}, environ)
     wrapper = tree.switch(module) / "bin" / python_wrapper(installation).name
     start = _START.format(
         module=module,
         generations=shell(str(tree.generations(module))),
         elsewhere=shell(f"{module} has a container of its own, and this Jupyter is in another one: start it outside"),
-        gone=shell(f"{module} is not here: {wrapper}; `sifmod jupyter {module} --remove` removes the kernel"),
+        gone=shell(f"{module} is not here: {wrapper}; `{Kernelspec(module, layer).removal}` removes the kernel"),
         wrapper=shell(str(wrapper)),
         layer=f"export SIFMOD_LAYER={shell(layer)}" if layer else "unset SIFMOD_LAYER",
-        layers=shell(":".join(map(str, searched((tree,), environ)))),
+        layers=shell(layers),
     )
     return write_kernelspec(kernels, Kernelspec(module, layer), start)
 
@@ -79,12 +81,13 @@ def lab(installation: Installation, layer: str, environ: Mapping[str, str]) -> L
 
     Raises ModuleError where neither the image nor the layer has JupyterLab.
     """
-    _check(installation, layer, "jupyterlab", environ)
+    environment = _environment(layer, environ)
+    _check(installation, "jupyterlab", environment, environ)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     # everybody on the node sees words of a command, and nobody another's environment
-    environment = {**_environment(layer, environ), "JUPYTER_TOKEN": (token := secrets.token_hex(24))}
+    environment |= {"JUPYTER_TOKEN": (token := secrets.token_hex(24))}
     words = ("--no-browser", "-y", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0")
     command = (
         str(python_wrapper(installation)),
@@ -109,14 +112,24 @@ def _environment(layer: str, environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, "SIFMOD_LAYER": layer} if layer else dict(environ)
 
 
-def _check(installation: Installation, layer: str, package: str, environ: Mapping[str, str]) -> None:
-    """Raise ModuleError unless the module's Python can import a package."""
+def _check(
+    installation: Installation, package: str, environment: Mapping[str, str], environ: Mapping[str, str]
+) -> None:
+    """Raise ModuleError unless the module's Python can import a package in the environment that it will have.
+
+    `environ` is the user's, in which the commands of hints are typed.
+    """
     command = (str(python_wrapper(installation)), "-c", f"import {package}")
-    ended = run_child(command, cwd=Path("/"), env=_environment(layer, environ))
+    ended = run_child(command, cwd=Path("/"), env=environment)
     if ended.code == 0:
         return
-    module, where = installation.module, f" --name {layer}" if layer else ""
-    if f"No module named '{package}'" in "".join(ended.lines[-1:]):
-        has = f"neither the image of {module} nor its layer{f' {layer}' if layer else ''} has {package}"
-        raise ModuleError(has, f"sifmod add {module} {package}{where}")
-    raise ModuleError(f"{package} of {module} cannot be used: {' '.join(ended.lines[-3:])}")
+    module, layer, named = installation.module, environment.get("SIFMOD_LAYER"), words_for(installation, environ)
+    said, _, hint = "\n".join(ended.lines).partition("\nhint: ")
+    add = f"sifmod add {named} {package}{f' --name {layer}' if layer else ''}"
+    if layer and said.endswith(none := f"{module}: there is no layer {layer} of it"):
+        raise ModuleError(none, f"`{add}` makes it; `sifmod layers {named}` lists those that there are")
+    if f"No module named '{package}'" not in "".join(ended.lines[-1:]):
+        raise ModuleError(f"{package} of {module} cannot be used: {' '.join(said.splitlines()[-3:])}", hint)
+    if layer == "":
+        raise ModuleError(f"the image of {module} has no {package}", "`unset SIFMOD_LAYER`: empty, it forbids layers")
+    raise ModuleError(f"neither the image of {module} nor its layer{f' {layer}' if layer else ''} has {package}", add)

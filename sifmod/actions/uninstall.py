@@ -1,5 +1,6 @@
 """uninstall: a module out of sight; its files stay until gc, the user's own for ever."""
 
+import os
 from collections.abc import Collection
 from contextlib import suppress
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError, ModuleError, SifmodError
 from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.history import recorded
+from sifmod.tree.kernelspec import kernels_directory, our_kernelspecs
 from sifmod.tree.layout import Layout
 from sifmod.tree.log import Done
 from sifmod.tree.receipt import live_number, read_receipt
@@ -24,6 +26,7 @@ class Uninstalled(NamedTuple):
     generation: int | None  # the one that was live; None: another run has uninstalled it, and gc has not come yet
     user_software: str | None  # the directory that holds the user's own additions, when there are any
     user_layers: str | None  # the same of layers
+    kernels: tuple[str, ...]  # the commands that remove those of this user's Jupyter, which start no more
 
 
 def uninstall(layout: Layout, module: ModuleName, lease: float, reporter: Reporter) -> Uninstalled:
@@ -43,7 +46,10 @@ def uninstall(layout: Layout, module: ModuleName, lease: float, reporter: Report
             record(layout, Done("uninstalled", module, before), held, reporter)
     stays = (layout.user_software(module), layout.prefix / "layers" / str(module))
     user_software, layers = (str(place) if place.exists() else None for place in stays)
-    return Uninstalled(module, before, user_software, layers)
+    kernels: tuple[str, ...] = ()
+    with suppress(OSError):  # the module is out of sight, whatever can be seen of them
+        kernels = tuple(one.removal for one in our_kernelspecs(kernels_directory(os.environ)) if one.module == module)
+    return Uninstalled(module, before, user_software, layers, kernels)
 
 
 def purge(

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from sifmod.module.job import Style
 
 STYLES = ("srun", "torchrun", "lightning", "nccl-tests")
-_TIME = r"[0-9]+(-[0-9]+(:[0-9]+){0,2}|(:[0-9]+){1,2})?"
+_TIME = r"[0-9]+(-[0-9]+(:[0-9]+){0,2}|(:[0-9]+){1,2})?|(?i:UNLIMITED|INFINITE)"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._,+@-]*"
 
 
@@ -55,8 +55,8 @@ def command(
 ) -> None:
     """Print a job script for Slurm, with this site's GPUs, processors and their binding in it.
 
-    srun: each task is a process, one for each GPU. torchrun: started once on each node. lightning: the same as srun for
-    a script with a Trainer. nccl-tests: all_reduce_perf of the image, which measures the network.
+    srun: each task is a process, one for each GPU. torchrun: started once on each node. lightning: as srun, for a
+    script with a Trainer. nccl-tests: all_reduce_perf of the image, which measures the network.
     """
     import os
     from pathlib import Path
@@ -67,6 +67,7 @@ def command(
     from sifmod.cli.context import layout_for, resolve
     from sifmod.cli.output import echo, print_json, say
     from sifmod.module.job import JobOptions
+    from sifmod.module.quote import shell
 
     target = Path(output) if output not in (None, "-") else None
     if target:
@@ -85,4 +86,4 @@ def command(
         echo(text, nl=False)
     else:
         marks = [mark for mark, value in (("PROJECT", account), ("PARTITION", partition)) if value is None]
-        say(f"{'fill in ' + ' and '.join(marks) + ', then ' if marks else ''}`sbatch {output}`")
+        say(f"{'fill in ' + ' and '.join(marks) + ', then ' if marks else ''}`sbatch {shell(str(target))}`")

@@ -7,9 +7,11 @@ import click
 from sifmod.cli.options import json_option, prefix_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence, Set
     from typing import Literal
 
     from sifmod.cli.outputs.jupyter import KernelData
+    from sifmod.config.name import ModuleName
     from sifmod.tree.kernelspec import Kernelspec
     from sifmod.tree.receipt import Installation
 
@@ -31,16 +33,18 @@ def command(module: str, layer: str, *, lab: bool, remove: bool, prefix: str | N
     from sifmod.actions.jupyter import install_kernel
     from sifmod.actions.layer.add import check
     from sifmod.actions.layer.places import installed, known, layouts
-    from sifmod.cli.context import layout_for, resolve
+    from sifmod.cli.context import layout_for
     from sifmod.cli.output import print_json, say
     from sifmod.errors import ModuleError, OptionError
     from sifmod.tree.kernelspec import Kernelspec, kernels_directory, our_kernelspecs, remove_kernelspec
 
     if lab and remove:
-        raise OptionError("--lab and --remove do not go together")
+        raise OptionError(
+            "--lab and --remove do not go together", "leave one of them out: --remove takes a kernel away"
+        )
     kernels, trees = kernels_directory(os.environ), layouts(layout_for(prefix).prefix, os.environ)
     ours = set(our_kernelspecs(kernels))
-    found = resolve(module, known(trees).keys() | ({one.module for one in ours} if remove else set()))
+    found = _module(module, known(trees).keys(), [one for one in ours if remove], layer)
     spec = Kernelspec(found, layer)
     if remove:
         if spec not in ours:
@@ -58,6 +62,21 @@ def command(module: str, layer: str, *, lab: bool, remove: bool, prefix: str | N
     else:
         told = {"made": f"Jupyter, Open OnDemand and VS Code list it; {kernels}/{spec.name}", "removed": "removed"}
         say(f"kernel {spec.display_name}: {told.get(state, 'nothing to do, it is as asked for')}")
+
+
+def _module(name: str, modules: "Set[ModuleName]", kernels: "Sequence[Kernelspec]", layer: str) -> "ModuleName":
+    """The module called so; of several the one that has a kernel."""
+    from contextlib import suppress
+
+    from sifmod.cli.context import resolve
+    from sifmod.errors import ModuleError
+
+    try:
+        return resolve(name, modules | {one.module for one in kernels})
+    except ModuleError:
+        with suppress(ModuleError):
+            return resolve(name, {one.module for one in kernels if one.layer == layer})
+        raise
 
 
 def _data(spec: "Kernelspec", path: str, state: "Literal['made', 'unchanged', 'removed']") -> "KernelData":

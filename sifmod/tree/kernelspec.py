@@ -4,14 +4,15 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.config.prefix import data_home
 from sifmod.errors import InstallError
-from sifmod.tree.disk import is_refused, is_there, make_directory, move, read, reported, write
+from sifmod.system import meaning
+from sifmod.tree.disk import explain, is_refused, is_there, make_directory, move, read, write
 
 START = "python"
 _SPEC = "kernel.json"
@@ -34,6 +35,11 @@ class Kernelspec:
     def display_name(self) -> str:
         """As people choose it."""
         return f"{self.module.name} {self.module.version}{f', layer {self.layer}' if self.layer else ''}"
+
+    @property
+    def removal(self) -> str:
+        """The command that takes it away."""
+        return f"sifmod jupyter {self.module}{f' --layer {self.layer}' if self.layer else ''} --remove"
 
 
 def kernels_directory(environ: Mapping[str, str]) -> Path:
@@ -66,7 +72,7 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
     files = {START: start.encode(), _SPEC: (json.dumps(kernel, ensure_ascii=False, indent=1) + "\n").encode()}
     if all(_content(place / name) == data for name, data in files.items()) and os.access(place / START, os.X_OK):
         return False
-    with reported(f"cannot write the kernelspec {place}"):
+    with _reported(f"cannot write the kernelspec {place}"):
         make_directory(place, kernels)
         for name, data in files.items():  # the last of them makes it a kernelspec
             new = place / f".{name}.new"
@@ -79,11 +85,23 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
 def remove_kernelspec(kernels: Path, spec: Kernelspec) -> None:
     """Remove it; what somebody has put beside it stays. Raises InstallError or PermissionsError."""
     place = kernels / spec.name
-    with reported(f"cannot remove the kernelspec {place}"):
+    with _reported(f"cannot remove the kernelspec {place}"):
         for name in (_SPEC, START, f".{_SPEC}.new", f".{START}.new"):
             (place / name).unlink(missing_ok=True)
     with suppress(OSError):
         place.rmdir()
+
+
+@contextmanager
+def _reported(doing: str) -> Iterator[None]:
+    """As `reported`, with what helps here: no prefix has kernelspecs in it."""
+    try:
+        yield
+    except OSError as error:
+        explained = explain(error, doing)
+        if meaning(error) in ("denied", "other"):
+            explained.hint = "set JUPYTER_DATA_DIR to a directory that you may write to, for Jupyter as well"
+        raise explained from error
 
 
 def _check_way(place: Path, spec: Kernelspec) -> None:

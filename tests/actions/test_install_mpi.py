@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.actions.install.mpi import srun_mpi
 from sifmod.cli.main import run as sifmod
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, installations
@@ -82,6 +83,15 @@ def test_the_images_own_is_said(
     assert json.loads(capfd.readouterr().out)["provenance"]["mpi"] == OWN
     assert "/host-mpi" not in modulefile(tmp_path)
     assert 'UCX_POSIX_USE_PROC_LINK = "n"' in modulefile(tmp_path)
+
+
+def test_what_a_job_script_must_say_to_srun(tmp_path: Path, images: Images, settings: Callable[..., None]) -> None:
+    """Nothing for the host's: a load sets SLURM_MPI_TYPE, which --mpi would override."""
+    path = mpich(tmp_path, images)
+    for mpi, expected in (("image", "pmi2"), ("host", "")):
+        settings(mpi)
+        assert sifmod(["install", *QUICK, path]) == 0
+        assert srun_mpi(installed(tmp_path)) == expected
 
 
 def test_an_image_without_an_mpi_says_nothing(

@@ -9,6 +9,7 @@ from sifmod.cli.main import run
 from sifmod.module.job import JOB
 from support.answer import answer
 from support.disk_state import disk_state
+from support.elf import library
 from support.inside import Files, programs, sif
 from support.runtime import RUNTIME
 
@@ -61,6 +62,20 @@ def test_to_the_screen_and_into_a_file(here: Path, capfd: pytest.CaptureFixture[
     assert made == {"module": "Tools/1", "style": "srun", "path": str(here / "job.sh"), "text": text}
     assert (here / "job.sh").read_text() == text
     assert "exists already" in refused(here, capfd, ("-o", "job.sh"), 2)
+    assert "hint: `mkdir -p 'no dir'` makes it" in refused(here, capfd, ("-o", "no dir/job.sh"), 2)
+
+
+def test_what_is_said_of_a_file_can_be_typed(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    install(here, {})
+    assert run(["jobscript", "Tools", "--account", "a", "--partition", "p", "-o", "my job.sh"]) == 0
+    assert capfd.readouterr().err.endswith("`sbatch 'my job.sh'`\n")
+
+
+@pytest.mark.parametrize("time", ["UNLIMITED", "infinite", "90", "1-0", "1-00:30", "10:00"])
+def test_times_as_sbatch_takes_them(here: Path, capfd: pytest.CaptureFixture[str], time: str) -> None:
+    install(here, {})
+    text = answer(capfd, ("jobscript", "Tools", "--time", time), 0)["text"]
+    assert f"#SBATCH --time={time}\n" in text
 
 
 def test_styles_that_the_module_lacks(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -72,6 +87,15 @@ def test_styles_that_the_module_lacks(here: Path, capfd: pytest.CaptureFixture[s
     assert "brings it back" in refused(here, capfd, ("--style", "nccl-tests"), 24)
 
 
+def test_a_hint_keeps_the_prefix(
+    here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(here, {})
+    monkeypatch.delenv("SIFMOD_PREFIX")
+    err = refused(here, capfd, ("--style", "lightning", "--prefix", f"{here}/pre fix"), 2)
+    assert f"`sifmod add Tools/1 --prefix '{here}/pre fix' lightning` adds it" in err
+
+
 def test_lightning_in_the_image(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     install(here, {f"{PYTHON}/lightning-2.5.5.dist-info/METADATA": "", "opt/env/bin/python3.11": "#!"})
     text = answer(capfd, ("jobscript", "Tools", "--style", "lightning"), 0)["text"]
@@ -80,14 +104,22 @@ def test_lightning_in_the_image(here: Path, capfd: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(
-    ("linked", "expected"),
-    [("libmpi.so.40", "srun --mpi=pmix "), ("libmpi.so.12", "srun --mpi=pmi2 "), ("libmpi.so.7", "srun ")],
+    ("linked", "needed", "said", "expected"),
+    [
+        ("libmpi.so.40", (), b"Open MPI v%d", "srun --mpi=pmix "),
+        ("libmpi.so.12", (), b"MPICH Version", "srun --mpi=pmi2 "),
+        ("libmpich.so.12", (), b"MPICH Version", "srun --mpi=pmi2 "),
+        ("libmpi.so.12", ("libpmix.so.2",), b"MPICH Version", "srun --mpi=pmix "),
+        ("libmpi_cray.so.12", (), b"CRAY MPICH version", "srun --mpi=cray_shasta "),
+        ("libmpi.so.12", (), b"of another one", "srun "),
+    ],
 )
-def test_nccl_tests_start_as_their_mpi_wants(
-    here: Path, capfd: pytest.CaptureFixture[str], linked: str, expected: str
+def test_nccl_tests_start_as_the_mpi_of_the_image_wants(
+    here: Path, capfd: pytest.CaptureFixture[str], linked: str, needed: tuple[str, ...], said: bytes, expected: str
 ) -> None:
-    """The program is a stand-in: the name of its MPI among other bytes, as the linker writes it."""
-    install(here, {"usr/local/bin/all_reduce_perf_mpi": f"#!\0libc.so.6\0{linked}\0"}, gpus="cuda")
+    program = library("", ("libc.so.6", linked))
+    files = {"usr/local/bin/all_reduce_perf_mpi": program, f"usr/lib64/{linked}": library(linked, needed, said)}
+    install(here, files, gpus="cuda")
     text = answer(capfd, ("jobscript", "Tools", "--style", "nccl-tests", "--nodes", "4"), 0)["text"]
     assert f"\n{expected}{RUNTIME.kind} exec" in text
     assert "#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=4\n" in text

@@ -73,7 +73,8 @@ def test_verbs_that_change_a_tree(here: Path, images: Images, capfd: pytest.Capt
         *(("installed", 1, None), ("installed", 2, 1), ("rolled back", 1, 2), ("removed", None, 2)),
     ]
     done = told("uninstall", "Tiny", "--purge", "--ignore-jobs")
-    assert done["uninstalled"] == [{"module": "Tiny/1.0", "generation": 1, "user_software": None, "user_layers": None}]
+    (row,) = done["uninstalled"]
+    assert row == {"module": "Tiny/1.0", "generation": 1, "user_software": None, "user_layers": None, "kernels": []}
     assert [(one["kind"], one["removed"]) for one in done["purged"]] == [("generation", True), ("image", True)]
     assert told("list") == []
 

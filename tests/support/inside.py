@@ -44,7 +44,7 @@ def of_files(files: Files) -> Callable[[DataWriter], Directory]:
 def _node(writer: DataWriter, data: bytes) -> File | Symlink:
     if data.startswith(b"-> "):
         return Symlink((0o777, 0, 0, EPOCH, ()), data[3:])
-    mode = 0o755 if data.startswith(PROGRAM.encode()) else 0o644
+    mode = 0o755 if data.startswith((PROGRAM.encode(), b"\x7fELF")) else 0o644
     return File((mode, 0, 0, EPOCH, ()), writer.add(data))
 
 

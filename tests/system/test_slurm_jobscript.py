@@ -109,8 +109,8 @@ def test_where_a_node_has_no_room_the_image_stays_where_it_is(
 
 
 def test_nccl_tests(images: Images, work: Path, submitted: Callable[..., tuple[int, list[str]]]) -> None:
-    """A stand-in for the program, since there is no GPU: it says who it is, and names an MPI as the real one does."""
-    says = b'#!/bin/sh\n# libmpi.so.7\necho "$SLURM_PROCID of $SLURM_NTASKS on $SLURMD_NODENAME: $*"\n'
+    """A stand-in for the program, since there is no GPU: it says who it is, and its name says that it uses MPI."""
+    says = b'#!/bin/sh\necho "$SLURM_PROCID of $SLURM_NTASKS on $SLURMD_NODENAME: $*"\n'
     image = images.tiny("all-reduce", entries=(Entry("usr/local/bin/all_reduce_perf_mpi", says),))
     install(work, image, Path("/tmp"), "sh")
     code, lines = submitted("--style", "nccl-tests")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sifmod.errors import OptionError
 from sifmod.image.disk import writing
+from sifmod.module.quote import shell
 
 
 def write_text(text: str, target: Path, *, force: bool = False) -> None:
@@ -53,4 +54,7 @@ def check_target(target: Path) -> None:
 def check_directory(target: Path) -> None:
     """Raise OptionError where the directory of `target` does not exist."""
     if not target.parent.is_dir():
-        raise OptionError(f"there is no directory {target.parent} to write {target.name} in")
+        raise OptionError(
+            f"there is no directory {target.parent} to write {target.name} in",
+            f"`mkdir -p {shell(str(target.parent))}` makes it",
+        )

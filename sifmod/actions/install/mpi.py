@@ -40,6 +40,16 @@ def with_recorded_mpi(plan: Plan, before: Installation | None) -> Plan:
     return plan if known is None else _completed(plan, known)
 
 
+def srun_mpi(installation: Installation) -> str:
+    """What `srun --mpi=` must say for programs of the image that use its MPI.
+
+    "": it need not say anything, because a load says it for the host's in its place, or nothing is known.
+    """
+    known = installation.provenance.image.mpi
+    mpi = _mpi(known) if known else None
+    return mpi.pmi if known and mpi and known.told.startswith(_own(mpi)) else ""
+
+
 def _question(plan: Plan, sha256: str) -> str:
     return f"{sha256} {_RULES} {':'.join(plan.path)}"
 
@@ -62,13 +72,12 @@ def _search(plan: Plan, artifact: Artifact) -> FoundMpi:
 
 
 def _completed(plan: Plan, known: FoundMpi) -> Plan:
-    mpi = Mpi(*known.found) if len(known.found) == len(Mpi._fields) and known.found[0] in KINDS else None
-    wanted = plan.mpi
+    mpi, wanted = _mpi(known), plan.mpi
     if mpi is None:
         if wanted.use == "host" and wanted.stated:
             raise InstallError(f"{plan.module}: mpi: host, but no MPI is found in its image", _INSTEAD)
         return plan
-    own = f"{mpi} of the image; srun --mpi={mpi.pmi} starts what uses it"
+    own = _own(mpi)
     if wanted.profile is None:
         return _told(plan, own)
     if why := _unfit(mpi, wanted.profile):
@@ -76,6 +85,14 @@ def _completed(plan: Plan, known: FoundMpi) -> Plan:
             raise InstallError(f"{plan.module}: {why}", _INSTEAD)
         return _told(plan, f"{own} (not the host's: {why})")
     return _with_host(plan, mpi, wanted.profile)
+
+
+def _mpi(known: FoundMpi) -> Mpi | None:
+    return Mpi(*known.found) if len(known.found) == len(Mpi._fields) and known.found[0] in KINDS else None
+
+
+def _own(mpi: Mpi) -> str:
+    return f"{mpi} of the image; srun --mpi={mpi.pmi} starts what uses it"
 
 
 def _told(plan: Plan, text: str, chosen: str = "") -> Plan:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
-from sifmod.config.prefix import default_prefix
+from sifmod.config.prefix import default_prefix, quick_prefix
 from sifmod.errors import ModuleError
+from sifmod.module.quote import shell
 from sifmod.tree.layer import LIVE, LOCK, Layer, Layers, all_layers, withdraw_layer
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
@@ -35,6 +36,14 @@ def installed(module: ModuleName, trees: tuple[Layout, ...]) -> Installation:
     if (found := live(tree, module)) is None:
         raise ModuleError(f"the receipt of {module} in {tree.prefix} cannot be read", "install it anew with --rebuild")
     return found
+
+
+def words_for(installation: Installation, environ: Mapping[str, str]) -> str:
+    """The words by which another verb finds it: the module, with its --prefix where nothing else leads there."""
+    prefix = Path(installation.root).parents[4]
+    plain = quick_prefix(None, environ)
+    found = plain and Layout(prefix) in layouts(Path(plain), environ)
+    return str(installation.module) if found else f"{installation.module} --prefix {shell(str(prefix))}"
 
 
 def layers_for(installation: Installation, directory: str | None, environ: Mapping[str, str]) -> Layers:
