@@ -178,6 +178,13 @@ def test_an_image_that_is_gone(node: Node, capfd: pytest.CaptureFixture[str]) ->
     assert data["steps"][1]["hint"].endswith("brings it back")
 
 
+def test_files_of_the_current_directory_are_out_of_reach(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    """Python imports what is there: a `json.py` of the user's would fail the test."""
+    node.prints("does", 'pwd -P >"$0.where"\n')
+    answer(capfd, ("test", "Gpu"))
+    assert Path(f"{node.runtime}.where").read_text() == "/\n"
+
+
 def test_a_rank_that_says_nothing(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
     node.prints("does", "rank 0; exit 0\n")
     data = answer(capfd, ("test", "Gpu"), 22)

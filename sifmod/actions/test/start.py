@@ -31,10 +31,13 @@ class Place:
     limit: float  # seconds for each command
 
     def run(self, *words: str, tasks: int = 1, env: Mapping[str, str] | None = None) -> Ended:
-        """Run a command inside, on each node as so many tasks; its exit code is LATE where the time was over."""
+        """Run a command inside, on each node as so many tasks; its exit code is LATE where the time was over.
+
+        It runs in `/`, which each node has: Python would import what is in the user's directory.
+        """
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
         launch = (*self._srun(tasks), "/bin/sh", "-c", _LAUNCH, "sh", f"{self.root}/bin", *words)
-        return run_child(launch, cwd=Path.cwd(), env={**environment, **(env or {})}, limit=self.limit, kept=_KEPT)
+        return run_child(launch, cwd=Path("/"), env={**environment, **(env or {})}, limit=self.limit, kept=_KEPT)
 
     def _srun(self, tasks: int) -> tuple[str, ...]:
         if self.nodes is None:
