@@ -224,6 +224,49 @@ def test_what_cannot_be_asked(
     assert disk_state(node.directory) == before
 
 
+SBATCH = """#!/bin/sh
+for word; do :; done
+sh -c "${word#--wrap=}" >sifmod-test-7.json 2>sifmod-test-7.log
+echo 7
+"""
+SQUEUE = "#!/bin/sh\necho 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1\n"
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where programs stand for those of Slurm; a job runs at once."""
+    directory = tmp_path / "programs"
+    directory.mkdir()
+    for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE)):
+        (directory / name).write_text(text)
+        (directory / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(directory), prepend=":")
+    return directory
+
+
+@pytest.mark.usefixtures("node", "programs")
+def test_a_job_imports_nothing_of_the_current_directory(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(Path("click.py"), "raise SystemExit('mine')\n")
+    for places in ("", str(Path.cwd())):
+        monkeypatch.setenv("PYTHONPATH", places)
+        assert answer(capfd, ("test", "Gpu", "--job"))["passed"]
+        assert os.listdir() == ["click.py"]
+
+
+@pytest.mark.usefixtures("node")
+def test_a_job_without_an_answer_leaves_its_log(
+    programs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sifmod.actions.test.job._LAG", 0.0)
+    write(programs / "sbatch", "#!/bin/sh\n>sifmod-test-7.json; echo killed >sifmod-test-7.log; echo 7\n")
+    message = answer(capfd, ("test", "Gpu", "--job"), 22)["error"]
+    assert message.startswith("job 7 ended without an answer")
+    assert message.endswith("\nkilled")
+    assert os.listdir() == ["sifmod-test-7.log"]
+
+
 @pytest.mark.usefixtures("node")
 def test_as_a_job_on_two_nodes(slurm: Slurm) -> None:
     """Both launchers, one process a node each time: Slurm's nodes have no GPUs that it could hand out."""

@@ -16,6 +16,8 @@ from sifmod.image.child import Ended, run_child
 
 _POLL = 3.0  # seconds
 _LAG = 15.0  # seconds that a file of another node may take to be seen here
+# as the installed command starts it: nothing of the current directory, and of PYTHONPATH, is imported in its place
+_START = ("-P", "-c", "import sys, sifmod_command; sys.exit(sifmod_command.main())")
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def run_job(job: Job, test: Sequence[str], say: Callable[[str], None]) -> dict[s
     The job's files are beside its user, as those of sbatch are; its log stays where the test did not pass. Raises
     OptionError where the job is refused, SanityCheckError where it ends without an answer.
     """
-    wrap = shlex.join((sys.executable, "-m", "sifmod", "test", *test, "--json"))
+    wrap = shlex.join((sys.executable, *_START, "test", *test, "--json"))
     files = ("--output=sifmod-test-%j.json", "--error=sifmod-test-%j.log")
     ended = _slurm("sbatch", *job.words, *files, f"--wrap=exec {wrap}")
     number = (ended.lines or ("",))[-1].partition(";")[0].strip()
@@ -93,7 +95,8 @@ def _answer(file: Path, log: Path, number: str) -> dict[str, Any]:
         lines = log.read_text(errors="replace").splitlines()[-20:] if log.exists() else []
         why = f"job {number} ended without an answer; {log.absolute()} is its log"
         raise SanityCheckError("\n".join((why, *lines))) from error
-    file.unlink()
+    finally:
+        file.unlink(missing_ok=True)
     if "error" in data:
         raise SanityCheckError(f"job {number}: {data['error']}", data["hint"] or "")
     if data["passed"]:
