@@ -28,8 +28,9 @@ def sanity_check(
     """Look for every wrapper's command and every path, and run the easyconfig's commands inside the image.
 
     The generation is in its place and need not be published; `workspace` is for the runtime's own files; `limit` is
-    what a command may take, in seconds. They run in `/`, where no file of the user's is imported. Without a runtime, or where it cannot start the image, what was not checked is
-    said; commands that the easyconfig asks for then fail the check. Raises SanityCheckError.
+    what a command may take, in seconds. Commands run in `/`, where Python imports no file of the user's. Without a
+    runtime, or where it cannot start the image, what was not checked is said; commands that the easyconfig asks for
+    then fail the check. Raises SanityCheckError.
     """
     directory = Path(installation.root)
     missing = [path for path in plan.sanity_check.paths if not path.startswith("/") and not (directory / path).exists()]
