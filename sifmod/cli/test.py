@@ -45,7 +45,7 @@ def command(
     import os
     from pathlib import Path
 
-    from sifmod.actions.author.new_file import check_directory, write_text
+    from sifmod.actions.author.new_file import check_replaceable, write_text
     from sifmod.actions.layer.places import installed, known, layouts
     from sifmod.cli.context import load_facts, resolve
     from sifmod.cli.output import print_json, say
@@ -54,7 +54,7 @@ def command(
     if (account or partition) and not job:
         raise OptionError("--account and --partition are for --job")
     if junit:
-        check_directory(Path(junit))
+        check_replaceable(Path(junit))
     site = load_facts({"prefix": prefix}).site
     trees = layouts(site.prefix, os.environ)
     installation = installed(resolve(module, known(trees)), trees)
@@ -78,14 +78,14 @@ def command(
         from sifmod.actions.test.test import Wanted, test
 
         data = test_data(test(installation, site, Wanted(nodes_of(nodes), network, minimum, timeout), say))
-    if junit:
-        from sifmod.cli.junit import junit_xml
-
-        write_text(junit_xml(data), Path(junit), force=True)
     if as_json:
         print_json(data)
     else:
         _print(data)
+    if junit:
+        from sifmod.cli.junit import junit_xml
+
+        write_text(junit_xml(data), Path(junit), force=True)
     return 0 if data["passed"] else 22
 
 

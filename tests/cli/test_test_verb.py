@@ -185,6 +185,17 @@ def test_files_of_the_current_directory_are_out_of_reach(node: Node, capfd: pyte
     assert Path(f"{node.runtime}.where").read_text() == "/\n"
 
 
+def test_a_report_that_cannot_be_written_hides_no_answer(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    node.prints("does", f"mkdir -p {node.directory}/report.xml\n")
+    report = node.directory / "report.xml"
+    assert run(["test", "Gpu", "--junit", str(report)]) == 10
+    out, err = capfd.readouterr()
+    assert "163.86 GB/s" in out
+    assert f"cannot write {report}" in err
+    report.rmdir()
+    assert answer(capfd, ("test", "Gpu", "--junit", str(report)), 10)["passed"]
+
+
 def test_a_rank_that_says_nothing(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
     node.prints("does", "rank 0; exit 0\n")
     data = answer(capfd, ("test", "Gpu"), 22)
@@ -209,6 +220,7 @@ def test_what_takes_too_long_is_ended_with_its_children(node: Node, capfd: pytes
         ("Gpu --nodes 2", "1", "job 7 has 1 node(s), and --nodes asks for 2"),
         ("Gpu --account mine", "", "--account and --partition are for --job"),
         ("Gpu --junit no/report.xml", "", "there is no directory no to write report.xml in"),
+        ("Gpu --junit .", "", ". is a directory"),
         ("Gpu --nodes 0", "", "0 is not in the range x>=1"),
     ],
 )
