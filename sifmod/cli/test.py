@@ -11,13 +11,26 @@ if TYPE_CHECKING:
     from sifmod.cli.outputs.test import TestData
 
 
+def _number(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
+    """Refuse `nan`, which is in every range."""
+    if value is not None and value != value:
+        raise click.BadParameter("nan is no number")
+    return value
+
+
 @click.command("test")
 @click.argument("module", metavar="MODULE")
 @click.option("--nodes", type=click.IntRange(1), metavar="N", help="On N nodes of the allocation, by srun.")
 @click.option(
     "--network", is_flag=True, help="Say which network NCCL or RCCL takes; TCP fails on a site with a fabric."
 )
-@click.option("--minimum", type=click.FloatRange(0), metavar="GB/S", help="Fail with less bandwidth of the bus.")
+@click.option(
+    "--minimum",
+    type=click.FloatRange(0),
+    callback=_number,
+    metavar="GB/S",
+    help="Fail with less bandwidth of the bus, or where none was measured.",
+)
 @click.option("--job", is_flag=True, help="Submit it as a job of N nodes, and wait for the answer.")
 @click.option("-A", "--account", metavar="ACCOUNT", help="With --job: as sbatch has it.")
 @click.option("-p", "--partition", metavar="PARTITION", help="With --job: as sbatch has it.")

@@ -133,11 +133,19 @@ class _Run:
         return f"{result.ranks} rank{'' if result.ranks == 1 else 's'} over {self.backend}, the sum is right"
 
     def measure(self) -> str:
+        try:
+            return self._measured()
+        except _SkippedError as why:
+            if self.wanted.minimum is None:
+                raise
+            raise SanityCheckError(f"{why}, and --minimum asks for {self.wanted.minimum:g} GB/s") from why
+
+    def _measured(self) -> str:
         if self.found is None or self.bandwidth is None:
             raise _SkippedError("there was no collective")
         if self.bandwidth.ranks == 1:
             self.bandwidth = None
-            raise _SkippedError("one GPU has nobody to talk to")
+            raise _SkippedError("there is only one rank")
         if self.found.all_reduce_perf and self.found.gpus and self.wanted.nodes is None:
             self.bandwidth = run_perf(self.place, self.found.gpus)
         found, least = self.bandwidth, self.wanted.minimum
