@@ -206,7 +206,9 @@ def test_a_rank_that_says_nothing(node: Node, capfd: pytest.CaptureFixture[str])
 def test_what_takes_too_long_is_ended_with_its_children(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
     node.prints("does", 'sleep 600 & echo "$!" >"$0.pid"; wait\n')
     data = answer(capfd, ("test", "Gpu", "--timeout", "1"), 22)
-    assert data["steps"][3]["text"].startswith("not done after 1 s: ")
+    step = data["steps"][3]
+    assert (step["text"], step["said"]) == ("not done after 1 s, and it said nothing", [])
+    assert step["hint"] == "`--timeout SECONDS` gives each command more time"
     pid = Path(f"{node.runtime}.pid").read_text().strip()
     until = time.monotonic() + 5
     while (running := Path("/proc", pid).exists()) and time.monotonic() < until:
