@@ -65,7 +65,7 @@ def command(
     from sifmod.errors import OptionError
 
     if (account or partition) and not job:
-        raise OptionError("--account and --partition are for --job")
+        raise OptionError("--account and --partition are for --job", "add --job, which submits the test as a job")
     if junit:
         check_replaceable(Path(junit))
     site = load_facts({"prefix": prefix}).site

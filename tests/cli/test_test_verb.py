@@ -221,7 +221,7 @@ def test_what_takes_too_long_is_ended_with_its_children(node: Node, capfd: pytes
     [
         ("Gpu --nodes 2", "", "--nodes 2 needs an allocation of Slurm, and this is none"),
         ("Gpu --nodes 2", "1", "job 7 has 1 node(s), and --nodes asks for 2"),
-        ("Gpu --account mine", "", "--account and --partition are for --job"),
+        ("Gpu --account mine", "", "hint: add --job, which submits the test as a job"),
         ("Gpu --junit no/report.xml", "", "there is no directory no to write report.xml in"),
         ("Gpu --minimum nan", "", "nan is no number"),
         ("Gpu --junit .", "", ". is a directory"),
@@ -281,6 +281,14 @@ def test_a_job_without_an_answer_leaves_its_log(
     assert message.startswith("job 7 ended without an answer")
     assert message.endswith("\nkilled")
     assert os.listdir() == ["sifmod-test-7.log"]
+
+
+@pytest.mark.usefixtures("node")
+def test_slurm_that_is_not_set_up(programs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(programs / "sbatch", "#!/bin/sh\necho 'sbatch: fatal: Could not establish a configuration source'; exit 1\n")
+    told = answer(capfd, ("test", "Gpu", "--job"), 2)
+    assert told["error"].startswith("Slurm is not set up here: sbatch: fatal: ")
+    assert told["hint"] == "type it where jobs are submitted"
 
 
 @pytest.mark.usefixtures("node")

@@ -15,6 +15,8 @@ from sifmod.errors import OptionError, SanityCheckError
 from sifmod.image.child import Ended, run_child
 
 _POLL = 3.0  # seconds
+_NOT_SET_UP = "Could not establish a configuration source"  # as every program of Slurm's says it
+_ELSEWHERE = "type it where jobs are submitted"
 _LAG = 15.0  # seconds that a file of another node may take to be seen here
 # as the installed command starts it: nothing of the current directory, and of PYTHONPATH, is imported in its place
 _START = ("-P", "-c", "import sys, sifmod_command; sys.exit(sifmod_command.main())")
@@ -54,6 +56,8 @@ def run_job(job: Job, test: Sequence[str], say: Callable[[str], None]) -> dict[s
     number = (ended.lines or ("",))[-1].partition(";")[0].strip()
     if ended.code != 0 or not number.isdigit():
         message = (ended.lines or ("no message",))[-1]
+        if _NOT_SET_UP in message:
+            raise OptionError(f"Slurm is not set up here: {message}", _ELSEWHERE)
         raise OptionError(
             f"sbatch refuses the job: {message}", "--account and --partition, or SBATCH_ variables, say more"
         )
@@ -106,5 +110,5 @@ def _answer(file: Path, log: Path, number: str) -> dict[str, Any]:
 
 def _slurm(name: str, *words: str) -> Ended:
     if (program := which(name)) is None:
-        raise OptionError(f"--job needs Slurm, and there is no {name} here", "type it where jobs are submitted")
+        raise OptionError(f"--job needs Slurm, and there is no {name} here", _ELSEWHERE)
     return run_child((program, *words), cwd=Path.cwd(), env=os.environ)
