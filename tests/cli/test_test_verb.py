@@ -197,6 +197,15 @@ def test_a_report_that_cannot_be_written_hides_no_answer(node: Node, capfd: pyte
     assert answer(capfd, ("test", "Gpu", "--junit", str(report)), 10)["passed"]
 
 
+@pytest.mark.usefixtures("node")
+def test_an_interruption_promises_nothing(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sifmod.actions.test.test.look", interrupted)
+    assert answer(capfd, ("test", "Gpu"), 130)["error"] == "interrupted"
+
+
 def test_a_rank_that_says_nothing(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
     node.prints("does", "rank 0; exit 0\n")
     data = answer(capfd, ("test", "Gpu"), 22)
