@@ -106,6 +106,7 @@ def test_all_is_well(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
         ("sanity check", "start", "gpu-check", "collective, torchrun", "bandwidth", "network"), "passed"
     )
     assert (data["module"], data["nodes"], data["passed"]) == ("Gpu/1.0", ["g1"], True)
+    assert data["steps"][0]["text"] == "1 wrapper"
     assert data["bandwidth"] == {
         "tool": "all_reduce_perf", "ranks": 2, "size": 1 << 28, "algorithm": 163.86, "bus": 163.86
     }  # fmt: skip

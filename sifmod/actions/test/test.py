@@ -91,9 +91,9 @@ class _Run:
         try:
             plan, self.site = planned(self.installation)
         except (SifmodError, OSError) as error:
-            raise _SkippedError(f"its easyconfig cannot be asked: {str(error).partition(chr(10))[0]}") from error
+            raise _SkippedError(f"its easyconfig cannot be read: {str(error).partition(chr(10))[0]}") from error
         if not Path(self.installation.root, self.installation.image.filename).exists():
-            raise _SkippedError("the module has given its image up")  # for the site's copy, which `start` looks for
+            raise _SkippedError("the module has no image of its own")  # `start` looks for the site's copy
         said: list[str] = []
         with tempfile.TemporaryDirectory(prefix="sifmod-test-") as workspace:
             try:
@@ -103,7 +103,9 @@ class _Run:
         if said:
             raise _SkippedError(said[0].removeprefix("sanity check: "))
         checks = plan.sanity_check
-        return f"{len(plan.wrappers)} wrappers, {len(checks.paths)} paths, {len(checks.commands)} commands"
+        counts = (("wrapper", plan.wrappers), ("path", checks.paths), ("command", checks.commands))
+        texts = [f"{len(of)} {word}{'' if len(of) == 1 else 's'}" for word, of in counts if of]
+        return ", ".join(texts) or "nothing is asked for"
 
     def look(self) -> str:
         self.found = found = look(self.place, self.accelerator)
