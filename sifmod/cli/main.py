@@ -40,6 +40,7 @@ VERBS = {
     "doctor": ("doctor", "Look at this machine: runtime, module tool, GPUs, Slurm, space."),
     "init": ("init", "Print the shell lines that make modules and completion available."),
 }
+ANEW = frozenset({"test"})  # verbs that keep nothing of a run that was broken off
 BUG = 70
 BUG_REPORT = "this is a bug in sifmod: please report it with the lines above and the command that you ran"
 
@@ -61,6 +62,11 @@ class CommandLine:
         """Whether a program reads the answer; the words need not be a command that can be understood."""
         options = self.words[: self.words.index("--")] if "--" in self.words else self.words
         return "--json" in options
+
+    @property
+    def again(self) -> str:
+        """What to do after a run that was broken off, where something of it was kept."""
+        return "" if ANEW.intersection(self.words[:1]) else "; repeat the command to go on where it stopped"
 
 
 class Verbs(Helped, click.Group):
@@ -155,9 +161,9 @@ def _run(arguments: list[str], typed: CommandLine) -> int:
     try:
         result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False, obj=typed)
     except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
-        return _failed(_error("interrupted; repeat the command to go on where it stopped", "", 130), typed)
+        return _failed(_error(f"interrupted{typed.again}", "", 130), typed)
     except Terminated as end:
-        _failed(_error("terminated; repeat the command to go on where it stopped", "", int(str(end.code))), typed)
+        _failed(_error(f"terminated{typed.again}", "", int(str(end.code))), typed)
         raise
     except click.ClickException as problem:
         from sifmod.cli.output import echo

@@ -11,13 +11,26 @@ if TYPE_CHECKING:
     from sifmod.cli.outputs.test import TestData
 
 
+def _number(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
+    """Refuse `nan`, which is in every range."""
+    if value is not None and value != value:
+        raise click.BadParameter("nan is no number")
+    return value
+
+
 @click.command("test")
 @click.argument("module", metavar="MODULE")
 @click.option("--nodes", type=click.IntRange(1), metavar="N", help="On N nodes of the allocation, by srun.")
 @click.option(
     "--network", is_flag=True, help="Say which network NCCL or RCCL takes; TCP fails on a site with a fabric."
 )
-@click.option("--minimum", type=click.FloatRange(0), metavar="GB/S", help="Fail with less bandwidth of the bus.")
+@click.option(
+    "--minimum",
+    type=click.FloatRange(0),
+    callback=_number,
+    metavar="GB/S",
+    help="Fail with less bandwidth of the bus, or where none was measured.",
+)
 @click.option("--job", is_flag=True, help="Submit it as a job of N nodes, and wait for the answer.")
 @click.option("-A", "--account", metavar="ACCOUNT", help="With --job: as sbatch has it.")
 @click.option("-p", "--partition", metavar="PARTITION", help="With --job: as sbatch has it.")
@@ -45,16 +58,16 @@ def command(
     import os
     from pathlib import Path
 
-    from sifmod.actions.author.new_file import check_directory, write_text
+    from sifmod.actions.author.new_file import check_replaceable, write_text
     from sifmod.actions.layer.places import installed, known, layouts
     from sifmod.cli.context import load_facts, resolve
     from sifmod.cli.output import print_json, say
     from sifmod.errors import OptionError
 
     if (account or partition) and not job:
-        raise OptionError("--account and --partition are for --job")
+        raise OptionError("--account and --partition are for --job", "add --job, which submits the test as a job")
     if junit:
-        check_directory(Path(junit))
+        check_replaceable(Path(junit))
     site = load_facts({"prefix": prefix}).site
     trees = layouts(site.prefix, os.environ)
     installation = installed(resolve(module, known(trees)), trees)
@@ -78,14 +91,14 @@ def command(
         from sifmod.actions.test.test import Wanted, test
 
         data = test_data(test(installation, site, Wanted(nodes_of(nodes), network, minimum, timeout), say))
-    if junit:
-        from sifmod.cli.junit import junit_xml
-
-        write_text(junit_xml(data), Path(junit), force=True)
     if as_json:
         print_json(data)
     else:
         _print(data)
+    if junit:
+        from sifmod.cli.junit import junit_xml
+
+        write_text(junit_xml(data), Path(junit), force=True)
     return 0 if data["passed"] else 22
 
 

@@ -88,6 +88,12 @@ def test_without_a_runtime_it_is_said_what_was_not_run(check: Check, kind: str) 
     assert said == [f"sanity check: no {kind} here, so its commands were not run"]
 
 
+def test_files_of_the_current_directory_are_out_of_reach(check: Check) -> None:
+    check.does = 'pwd >"$0.where"; pwd -P >>"$0.where"'
+    assert check.run(check.plan(commands=("true",))) == []
+    assert Path(f"{check.program}.where").read_text() == "/\n/\n"
+
+
 def test_commands_and_paths_are_looked_for_at_once(check: Check) -> None:
     wrappers = (Wrapper("python", ("python3", "-u")), Wrapper("x", ("/opt/x",)))
     wanted = check.plan(wrappers=wrappers, paths=("/etc", "bin/python"), commands=("a 'b c'", "d"))

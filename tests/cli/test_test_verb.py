@@ -106,6 +106,7 @@ def test_all_is_well(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
         ("sanity check", "start", "gpu-check", "collective, torchrun", "bandwidth", "network"), "passed"
     )
     assert (data["module"], data["nodes"], data["passed"]) == ("Gpu/1.0", ["g1"], True)
+    assert data["steps"][0]["text"] == "1 wrapper"
     assert data["bandwidth"] == {
         "tool": "all_reduce_perf", "ranks": 2, "size": 1 << 28, "algorithm": 163.86, "bus": 163.86
     }  # fmt: skip
@@ -150,19 +151,20 @@ def test_each_step_fails_by_itself(node: Node, capfd: pytest.CaptureFixture[str]
     (node.directory / "Gpu-1.0.yaml").unlink()  # the copy in the module is asked
     report = node.directory / "report.xml"
     data = answer(capfd, ("test", "Gpu", "--network", "--minimum", "1", "--junit", str(report)), 22)
-    assert list(outcomes(data).values()) == ["passed", "passed", "failed", "failed", "skipped", "passed"]
+    assert list(outcomes(data).values()) == ["passed", "passed", "failed", "failed", "failed", "passed"]
     assert data["steps"][2]["text"] == "exit code 1: gpu-check: no GPU is visible"
     assert (data["steps"][2]["said"], data["steps"][2]["hint"]) == (
         ["gpu-check: no GPU is visible"],
         "run it elsewhere",
     )
     assert data["steps"][3]["text"] == "exit code 1: [rank1]: torch.DistError:  <broken>"
+    assert data["steps"][4]["text"] == "there was no collective, and --minimum asks for 1 GB/s"
     failure = ElementTree.parse(report).getroot().findall(".//failure")[1]
     assert failure.get("message") == "exit code 1: [rank1]: torch.DistError:  <broken>"
 
 
 def test_too_little_bandwidth(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
-    for minimum, code in (("163", 0), ("164.5", 22), ("nan", 22)):
+    for minimum, code in (("163", 0), ("164.5", 22)):
         assert answer(capfd, ("test", "Gpu", "--minimum", minimum), code)["bandwidth"]["bus"] == 163.86
     node.prints("perf", "# Out of bounds values : 0 OK\n")
     data = answer(capfd, ("test", "Gpu"), 22)
@@ -178,6 +180,33 @@ def test_an_image_that_is_gone(node: Node, capfd: pytest.CaptureFixture[str]) ->
     assert data["steps"][1]["hint"].endswith("brings it back")
 
 
+def test_files_of_the_current_directory_are_out_of_reach(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    """Python imports what is there: a `json.py` of the user's would fail the test."""
+    node.prints("does", 'pwd -P >"$0.where"\n')
+    answer(capfd, ("test", "Gpu"))
+    assert Path(f"{node.runtime}.where").read_text() == "/\n"
+
+
+def test_a_report_that_cannot_be_written_hides_no_answer(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
+    node.prints("does", f"mkdir -p {node.directory}/report.xml\n")
+    report = node.directory / "report.xml"
+    assert run(["test", "Gpu", "--junit", str(report)]) == 10
+    out, err = capfd.readouterr()
+    assert "163.86 GB/s" in out
+    assert f"cannot write {report}" in err
+    report.rmdir()
+    assert answer(capfd, ("test", "Gpu", "--junit", str(report)), 10)["passed"]
+
+
+@pytest.mark.usefixtures("node")
+def test_an_interruption_promises_nothing(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sifmod.actions.test.test.look", interrupted)
+    assert answer(capfd, ("test", "Gpu"), 130)["error"] == "interrupted"
+
+
 def test_a_rank_that_says_nothing(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
     node.prints("does", "rank 0; exit 0\n")
     data = answer(capfd, ("test", "Gpu"), 22)
@@ -187,7 +216,9 @@ def test_a_rank_that_says_nothing(node: Node, capfd: pytest.CaptureFixture[str])
 def test_what_takes_too_long_is_ended_with_its_children(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
     node.prints("does", 'sleep 600 & echo "$!" >"$0.pid"; wait\n')
     data = answer(capfd, ("test", "Gpu", "--timeout", "1"), 22)
-    assert data["steps"][3]["text"].startswith("not done after 1 s: ")
+    step = data["steps"][3]
+    assert (step["text"], step["said"]) == ("not done after 1 s, and it said nothing", [])
+    assert step["hint"] == "`--timeout SECONDS` gives each command more time"
     pid = Path(f"{node.runtime}.pid").read_text().strip()
     until = time.monotonic() + 5
     while (running := Path("/proc", pid).exists()) and time.monotonic() < until:
@@ -200,8 +231,10 @@ def test_what_takes_too_long_is_ended_with_its_children(node: Node, capfd: pytes
     [
         ("Gpu --nodes 2", "", "--nodes 2 needs an allocation of Slurm, and this is none"),
         ("Gpu --nodes 2", "1", "job 7 has 1 node(s), and --nodes asks for 2"),
-        ("Gpu --account mine", "", "--account and --partition are for --job"),
+        ("Gpu --account mine", "", "hint: add --job, which submits the test as a job"),
         ("Gpu --junit no/report.xml", "", "there is no directory no to write report.xml in"),
+        ("Gpu --minimum nan", "", "nan is no number"),
+        ("Gpu --junit .", "", ". is a directory"),
         ("Gpu --nodes 0", "", "0 is not in the range x>=1"),
     ],
 )
@@ -215,6 +248,57 @@ def test_what_cannot_be_asked(
     assert run(["test", *words.split()]) == 2
     assert message in capfd.readouterr().err
     assert disk_state(node.directory) == before
+
+
+SBATCH = """#!/bin/sh
+for word; do :; done
+sh -c "${word#--wrap=}" >sifmod-test-7.json 2>sifmod-test-7.log
+echo 7
+"""
+SQUEUE = "#!/bin/sh\necho 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1\n"
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where programs stand for those of Slurm; a job runs at once."""
+    directory = tmp_path / "programs"
+    directory.mkdir()
+    for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE)):
+        (directory / name).write_text(text)
+        (directory / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(directory), prepend=":")
+    return directory
+
+
+@pytest.mark.usefixtures("node", "programs")
+def test_a_job_imports_nothing_of_the_current_directory(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(Path("click.py"), "raise SystemExit('mine')\n")
+    for places in ("", str(Path.cwd())):
+        monkeypatch.setenv("PYTHONPATH", places)
+        assert answer(capfd, ("test", "Gpu", "--job"))["passed"]
+        assert os.listdir() == ["click.py"]
+
+
+@pytest.mark.usefixtures("node")
+def test_a_job_without_an_answer_leaves_its_log(
+    programs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sifmod.actions.test.job._LAG", 0.0)
+    write(programs / "sbatch", "#!/bin/sh\n>sifmod-test-7.json; echo killed >sifmod-test-7.log; echo 7\n")
+    message = answer(capfd, ("test", "Gpu", "--job"), 22)["error"]
+    assert message.startswith("job 7 ended without an answer")
+    assert message.endswith("\nkilled")
+    assert os.listdir() == ["sifmod-test-7.log"]
+
+
+@pytest.mark.usefixtures("node")
+def test_slurm_that_is_not_set_up(programs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(programs / "sbatch", "#!/bin/sh\necho 'sbatch: fatal: Could not establish a configuration source'; exit 1\n")
+    told = answer(capfd, ("test", "Gpu", "--job"), 2)
+    assert told["error"].startswith("Slurm is not set up here: sbatch: fatal: ")
+    assert told["hint"] == "type it where jobs are submitted"
 
 
 @pytest.mark.usefixtures("node")

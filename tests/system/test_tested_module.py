@@ -38,7 +38,7 @@ def test_pytorch_sums_over_two_ranks(here: Path, images: Images, capfd: pytest.C
     before = disk_state(here / "pre fix")
     data = answer(capfd, ("test", "PyTorch", "--network"))
     assert [(step["name"], step["outcome"], step["text"].partition(" over ")[0]) for step in data["steps"]] == [
-        ("sanity check", "passed", "6 wrappers, 0 paths, 1 commands"),
+        ("sanity check", "passed", "6 wrappers, 1 command"),
         ("start", "passed", f"{os.uname().nodename}: PyTorch"),
         ("gpu-check", "skipped", "the module is for CPUs"),
         ("collective, torchrun", "passed", "2 ranks"),

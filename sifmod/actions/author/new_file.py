@@ -4,7 +4,7 @@ import os
 import secrets
 from pathlib import Path
 
-from sifmod.errors import OptionError
+from sifmod.errors import OptionError, PermissionsError
 from sifmod.image.disk import writing
 from sifmod.module.quote import shell
 
@@ -49,6 +49,15 @@ def check_target(target: Path) -> None:
         raise OptionError(
             f"{target} exists already, and is left as it is", "give another name: -o FILE, or -o - to see it"
         )
+
+
+def check_replaceable(target: Path) -> None:
+    """Raise OptionError or PermissionsError where no file can be written to `target`, whether or not one is there."""
+    check_directory(target)
+    if target.is_dir():
+        raise OptionError(f"{target} is a directory", "give the name of a file")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise PermissionsError(f"cannot write {target}: no permission to write in its directory")
 
 
 def check_directory(target: Path) -> None:

@@ -28,8 +28,9 @@ def sanity_check(
     """Look for every wrapper's command and every path, and run the easyconfig's commands inside the image.
 
     The generation is in its place and need not be published; `workspace` is for the runtime's own files; `limit` is
-    what a command may take, in seconds. Without a runtime, or where it cannot start the image, what was not checked is
-    said; commands that the easyconfig asks for then fail the check. Raises SanityCheckError.
+    what a command may take, in seconds. Commands run in `/`, where Python imports no file of the user's. Without a
+    runtime, or where it cannot start the image, what was not checked is said; commands that the easyconfig asks for
+    then fail the check. Raises SanityCheckError.
     """
     directory = Path(installation.root)
     missing = [path for path in plan.sanity_check.paths if not path.startswith("/") and not (directory / path).exists()]
@@ -75,7 +76,7 @@ def _runner(image: Path, environment: dict[str, str], plan: Plan, limit: float |
     def run(*command: str) -> Ended:
         words = plan.activation.activated(command)
         start = (plan.runtime.path, "-q", plan.verb, str(image), *words)
-        return run_child(start, cwd=Path.cwd(), env=environment, limit=limit)
+        return run_child(start, cwd=Path("/"), env=environment, limit=limit)
 
     return run
 

@@ -15,7 +15,11 @@ from sifmod.errors import OptionError, SanityCheckError
 from sifmod.image.child import Ended, run_child
 
 _POLL = 3.0  # seconds
+_NOT_SET_UP = "Could not establish a configuration source"  # as every program of Slurm's says it
+_ELSEWHERE = "type it where jobs are submitted"
 _LAG = 15.0  # seconds that a file of another node may take to be seen here
+# as the installed command starts it: nothing of the current directory, and of PYTHONPATH, is imported in its place
+_START = ("-P", "-c", "import sys, sifmod_command; sys.exit(sifmod_command.main())")
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,14 @@ def run_job(job: Job, test: Sequence[str], say: Callable[[str], None]) -> dict[s
     The job's files are beside its user, as those of sbatch are; its log stays where the test did not pass. Raises
     OptionError where the job is refused, SanityCheckError where it ends without an answer.
     """
-    wrap = shlex.join((sys.executable, "-m", "sifmod", "test", *test, "--json"))
+    wrap = shlex.join((sys.executable, *_START, "test", *test, "--json"))
     files = ("--output=sifmod-test-%j.json", "--error=sifmod-test-%j.log")
     ended = _slurm("sbatch", *job.words, *files, f"--wrap=exec {wrap}")
     number = (ended.lines or ("",))[-1].partition(";")[0].strip()
     if ended.code != 0 or not number.isdigit():
         message = (ended.lines or ("no message",))[-1]
+        if _NOT_SET_UP in message:
+            raise OptionError(f"Slurm is not set up here: {message}", _ELSEWHERE)
         raise OptionError(
             f"sbatch refuses the job: {message}", "--account and --partition, or SBATCH_ variables, say more"
         )
@@ -93,7 +99,8 @@ def _answer(file: Path, log: Path, number: str) -> dict[str, Any]:
         lines = log.read_text(errors="replace").splitlines()[-20:] if log.exists() else []
         why = f"job {number} ended without an answer; {log.absolute()} is its log"
         raise SanityCheckError("\n".join((why, *lines))) from error
-    file.unlink()
+    finally:
+        file.unlink(missing_ok=True)
     if "error" in data:
         raise SanityCheckError(f"job {number}: {data['error']}", data["hint"] or "")
     if data["passed"]:
@@ -103,5 +110,5 @@ def _answer(file: Path, log: Path, number: str) -> dict[str, Any]:
 
 def _slurm(name: str, *words: str) -> Ended:
     if (program := which(name)) is None:
-        raise OptionError(f"--job needs Slurm, and there is no {name} here", "type it where jobs are submitted")
+        raise OptionError(f"--job needs Slurm, and there is no {name} here", _ELSEWHERE)
     return run_child((program, *words), cwd=Path.cwd(), env=os.environ)

@@ -31,10 +31,13 @@ class Place:
     limit: float  # seconds for each command
 
     def run(self, *words: str, tasks: int = 1, env: Mapping[str, str] | None = None) -> Ended:
-        """Run a command inside, on each node as so many tasks; its exit code is LATE where the time was over."""
+        """Run a command inside, on each node as so many tasks; its exit code is LATE where the time was over.
+
+        It runs in `/`, which each node has: Python would import what is in the user's directory.
+        """
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
         launch = (*self._srun(tasks), "/bin/sh", "-c", _LAUNCH, "sh", f"{self.root}/bin", *words)
-        return run_child(launch, cwd=Path.cwd(), env={**environment, **(env or {})}, limit=self.limit, kept=_KEPT)
+        return run_child(launch, cwd=Path("/"), env={**environment, **(env or {})}, limit=self.limit, kept=_KEPT)
 
     def _srun(self, tasks: int) -> tuple[str, ...]:
         if self.nodes is None:
@@ -63,10 +66,14 @@ def check_ended(ended: Ended, limit: float) -> None:
     if ended.code == 0:
         return
     hints = [line.removeprefix(_HINT) for line in ended.lines if line.startswith(_HINT)]
-    lines = [line for line in ended.lines if not line.startswith(_HINT)] or ["it said nothing"]
+    why = f"exit code {ended.code}"
+    if ended.code == LATE:
+        why = f"not done after {limit:.0f} s"
+        hints.append("`--timeout SECONDS` gives each command more time")
+    hint = "".join(hints[:1])
+    lines = [line for line in ended.lines if not line.startswith(_HINT)]
+    if not lines:
+        raise SanityCheckError(f"{why}, and it said nothing", hint)
     errors = [number for number, line in enumerate(lines) if _ERROR.match(line)]
     at = errors[-1] if errors else len(lines) - 1
-    why = f"not done after {limit:.0f} s" if ended.code == LATE else f"exit code {ended.code}"
-    raise SanityCheckError(
-        "\n".join((f"{why}: {lines[at].strip()}", *lines[max(0, at - 9) : at + 1])), "".join(hints[:1])
-    )
+    raise SanityCheckError("\n".join((f"{why}: {lines[at].strip()}", *lines[max(0, at - 9) : at + 1])), hint)

@@ -91,9 +91,9 @@ class _Run:
         try:
             plan, self.site = planned(self.installation)
         except (SifmodError, OSError) as error:
-            raise _SkippedError(f"its easyconfig cannot be asked: {str(error).partition(chr(10))[0]}") from error
+            raise _SkippedError(f"its easyconfig cannot be read: {str(error).partition(chr(10))[0]}") from error
         if not Path(self.installation.root, self.installation.image.filename).exists():
-            raise _SkippedError("the module has given its image up")  # for the site's copy, which `start` looks for
+            raise _SkippedError("the module has no image of its own")  # `start` looks for the site's copy
         said: list[str] = []
         with tempfile.TemporaryDirectory(prefix="sifmod-test-") as workspace:
             try:
@@ -103,7 +103,9 @@ class _Run:
         if said:
             raise _SkippedError(said[0].removeprefix("sanity check: "))
         checks = plan.sanity_check
-        return f"{len(plan.wrappers)} wrappers, {len(checks.paths)} paths, {len(checks.commands)} commands"
+        counts = (("wrapper", plan.wrappers), ("path", checks.paths), ("command", checks.commands))
+        texts = [f"{len(of)} {word}{'' if len(of) == 1 else 's'}" for word, of in counts if of]
+        return ", ".join(texts) or "nothing is asked for"
 
     def look(self) -> str:
         self.found = found = look(self.place, self.accelerator)
@@ -133,11 +135,19 @@ class _Run:
         return f"{result.ranks} rank{'' if result.ranks == 1 else 's'} over {self.backend}, the sum is right"
 
     def measure(self) -> str:
+        try:
+            return self._measured()
+        except _SkippedError as why:
+            if self.wanted.minimum is None:
+                raise
+            raise SanityCheckError(f"{why}, and --minimum asks for {self.wanted.minimum:g} GB/s") from why
+
+    def _measured(self) -> str:
         if self.found is None or self.bandwidth is None:
             raise _SkippedError("there was no collective")
         if self.bandwidth.ranks == 1:
             self.bandwidth = None
-            raise _SkippedError("one GPU has nobody to talk to")
+            raise _SkippedError("there is only one rank")
         if self.found.all_reduce_perf and self.found.gpus and self.wanted.nodes is None:
             self.bandwidth = run_perf(self.place, self.found.gpus)
         found, least = self.bandwidth, self.wanted.minimum
