@@ -177,7 +177,9 @@ def test_gc(layout: Layout, installation: Installation, capfd: pytest.CaptureFix
     ]
     assert Path(installation.root).exists()
     assert run([*words, "--yes"]) == 0
-    assert capfd.readouterr().err.splitlines()[1:] == [f"== removed 1 generation, 1 image, 0 downloads, 0 layers: {size}"]
+    assert capfd.readouterr().err.splitlines()[1:] == [
+        f"== removed 1 generation, 1 image, 0 downloads, 0 layers: {size}"
+    ]
     assert not Path(installation.root).exists()
     assert Path(third.root).exists()
     assert run(words) == 0

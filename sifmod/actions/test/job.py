@@ -66,6 +66,9 @@ def run_job(job: Job, test: Sequence[str], say: Callable[[str], None]) -> dict[s
         _wait(number, say)
     except BaseException:
         _slurm("scancel", number)
+        until = time.monotonic() + _LAG  # a job that has just begun makes its files all the same
+        while _state(number) and time.monotonic() < until:
+            time.sleep(0.2)
         file.unlink(missing_ok=True)
         raise
     return _answer(file, file.with_suffix(".log"), number)
