@@ -86,7 +86,7 @@ def lab(installation: Installation, layer: str, environ: Mapping[str, str]) -> L
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    # everybody on the node sees words of a command, and nobody another's environment
+    # other users of the node see the words of a command, but not its environment
     environment |= {"JUPYTER_TOKEN": (token := secrets.token_hex(24))}
     words = ("--no-browser", "-y", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0")
     command = (

@@ -83,7 +83,7 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
 
 
 def remove_kernelspec(kernels: Path, spec: Kernelspec) -> None:
-    """Remove it; what somebody has put beside it stays. Raises InstallError or PermissionsError."""
+    """Remove its files; other files in its directory stay. Raises InstallError or PermissionsError."""
     place = kernels / spec.name
     with _reported(f"cannot remove the kernelspec {place}"):
         for name in (_SPEC, START, f".{_SPEC}.new", f".{START}.new"):
@@ -105,7 +105,7 @@ def _reported(doing: str) -> Iterator[None]:
 
 
 def _check_way(place: Path, spec: Kernelspec) -> None:
-    """Raise InstallError for a kernelspec of somebody else, or of another module whose name is spelled the same."""
+    """Raise InstallError where it is not one of sifmod, or is of another module whose name is spelled the same."""
     there = is_there(place / _SPEC) or (is_there(place) and not place.is_dir())
     if (there or place.is_symlink()) and _owner(place) != spec:
         raise InstallError(

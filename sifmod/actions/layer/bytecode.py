@@ -1,4 +1,4 @@
-"""bytecode: the modules of a layer compiled by the image's Python, since nobody could do it later.
+"""bytecode: the modules of a layer compiled by the image's Python: a layer is read-only once it is made.
 
 Compiling takes longer than everything else that makes a layer. So it is kept, beside what uv keeps, by top-level name:
 a zip for each, under the digest of its files.
