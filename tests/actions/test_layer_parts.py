@@ -151,7 +151,13 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
 def test_bytecode_that_was_compiled_before_is_taken(tmp_path: Path) -> None:
     """Of the names whose files are the same; what is damaged is compiled again, and what does not compile is left."""
     top, cache, said = tmp_path / "lib", tmp_path / "cache", tmp_path / "said"
-    for name, text in (("one/a.py", "A = 1"), ("one/in/b.py", "B = 2"), ("two.py", "C = 3"), ("wrong.py", "def")):
+    for name, text in (
+        ("one/a.py", "A = 1"),
+        ("one/in/b.py", "B = 2"),
+        ("two.py", "C = 3"),
+        ("wrong.py", "def"),
+        ("bin/x.py", ""),
+    ):
         (top / name).parent.mkdir(parents=True, exist_ok=True)
         (top / name).write_text(text)
 

@@ -66,6 +66,7 @@ def main(top, cache, said, jobs):
     for directory, _, names in os.walk(top):
         for name in (os.path.relpath(os.path.join(directory, name), top) for name in names if name.endswith(".py")):
             by_name.setdefault(name.split(os.sep)[0], []).append(name)
+    by_name.pop("bin", None)  # commands, which are run and not imported
     places = {place_of(top, cache, sorted(names)): sorted(names) for names in by_name.values()}
     new = {place: names for place, names in places.items() if not is_whole(place)}
     if new:
