@@ -38,7 +38,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "layers": (("sifmod layers", "all layers"), ("sifmod layers PyTorch/2.2.0", "those of a module")),
     "sync": (
         ("sifmod sync PyTorch/2.2.0 pylock.toml", "from the index that the lock names"),
-        ("sifmod sync PyTorch/2.2.0 pylock.toml --name tuned", "as a layer of another name"),
+        ("sifmod sync PyTorch/2.2.0 pylock.toml --layer tuned", "as a layer of another name"),
     ),
     "jobscript": (
         ("sifmod jobscript PyTorch/2.2.0 --nodes 4", "a process for each GPU"),
