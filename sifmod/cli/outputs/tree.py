@@ -87,9 +87,12 @@ class Logged(TypedDict):
     host: str
     sifmod: Annotated[str, Field(description="version")]
     command: str
-    what: Annotated[str, Field(description="installed, rendered, restored, rolled back, uninstalled, removed, fetched")]
+    what: Annotated[
+        str, Field(description="installed, rendered, restored, rolled back, uninstalled, removed, fetched, made")
+    ]
     module: Annotated[ModuleName | None, Field(description="null for an image or a download by itself")]
     generation: Annotated[Number | None, Field(description="that is live now")]
     before: Annotated[Number | None, Field(description="the generation that was live, or was removed")]
     sha256: Annotated[Sha256 | None, Field(description="of the image")]
     size: Annotated[Size | None, Field(description="bytes that came or went")]
+    layer: Annotated[str | None, Field(description="of packages, which was made or removed; generations are its own")]
