@@ -38,13 +38,13 @@ def record_beside(layout: Layout, done: Done, lease: float, reporter: Reporter) 
 
 
 def record_layer(layers: Layers, now: Layer | None, before: Layer | None, lease: float, reporter: Reporter) -> None:
-    """Write that a layer was made or removed, in the log of the module; of one elsewhere than in its prefix nothing."""
-    layer = now or before
-    if layer and layers.prefix == layers.tree / "layers":
+    """Write that a layer was made or removed, where the prefix that it lies in has a log of its module."""
+    layer, layout = now or before, Layout(layers.tree)
+    if layer and layers.prefix == layers.tree / "layers" and layout.log(layer.module).is_file():
         done = Done("removed", layer.module, before.number if before else None, layer=layer.name)
         if now:
             done = done._replace(what="made", after=now.number, image=now.image, size=now.size)
-        record_beside(Layout(layers.tree), done, lease, reporter)
+        record_beside(layout, done, lease, reporter)
 
 
 def record_fetched(layout: Layout, store: Store, lease: float, reporter: Reporter) -> None:
