@@ -5,7 +5,9 @@ import os
 import py_compile
 import subprocess
 import sys
+import time
 import zipfile
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -16,6 +18,7 @@ from plans import plan
 from sifmod.actions.layer.add import protected
 from sifmod.actions.layer.bytecode import COMPILE
 from sifmod.actions.layer.image_python import Distribution, ImagePython, image_python
+from sifmod.actions.layer.inside import Inside
 from sifmod.actions.layer.resolve import followed, pinned, versions_of
 from sifmod.actions.layer.start import start_file
 from sifmod.actions.layer.wanted import name_of, read_requirements
@@ -232,6 +235,20 @@ def test_a_layer_is_used_over_the_image_that_has_its_torch(tmp_path: Path) -> No
     assert not found()
     Path(held.place).mkdir()
     assert found()
+
+
+def test_what_a_killed_run_has_left_in_uvs_cache_goes_a_day_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    top = tmp_path / "uv" / "sifmod-linked"
+    for name, age in (("old", 90_000), ("young", 80_000)):
+        (top / name / "lib").mkdir(parents=True)
+        os.utime(top / name, (time.time() - age,) * 2)
+    with ExitStack() as held:
+        made = Inside(tmp_path, tmp_path).linked(held)
+        assert {path.name for path in top.iterdir()} == {"young", made.name}
+    assert {path.name for path in top.iterdir()} == {"young"}
 
 
 def test_an_easyconfig_says_what_stays(tmp_path: Path) -> None:

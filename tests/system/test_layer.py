@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,11 @@ def test_a_lock_gives_the_same_bytes_elsewhere_without_an_index(
     words = ("sync", NAME, str(lock), "--no-index", "--find-links", str(elsewhere.wheels))
     elsewhere.sifmod(*words).ok()
     assert content(machine.live()) == content(elsewhere.live())
+    cache = elsewhere.top / "uv"  # whose files were linked, and not written to
+    (kept,) = cache.rglob("demo-1.0.dist-info/RECORD")
+    with zipfile.ZipFile(elsewhere.wheels / "demo-1.0-py3-none-any.whl") as whole:
+        assert kept.read_bytes() == whole.read("demo-1.0.dist-info/RECORD")
+    assert [path for path in cache.glob("*linked/*") if path.is_dir()] == []
     assert json.loads(elsewhere.sifmod("layers", "--json").ok().stdout)[0]["requirements"] == ["demo"]
     assert "nothing to do" in elsewhere.sifmod(*words).ok().stderr
 

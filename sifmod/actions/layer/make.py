@@ -41,32 +41,40 @@ def make(
     OSError as the file system does.
     """
     python, program, site = here
-    jobs = threads(site.processors, site.memory)
-    directory, tree = inside.directory, inside.directory / TREE
-    _install(inside, python, layer, lock, wanted)
-    _check_hides_nothing(directory / "lib", python)
+    jobs, directory = threads(site.processors, site.memory), inside.directory
     with ExitStack() as held:
+        place = inside.linked(held) if layer.packed else directory
+        tree = place / TREE
+        (place / "lib").mkdir()
+        _install(inside, python, layer, lock, wanted)
+        _check_hides_nothing(place / "lib", python)
         more = bytecode(inside, jobs, held)
         shutil.rmtree(directory / "work")
-        tree.mkdir()
-        for pattern in _LEFT_BY_UV:  # which say when and where it was
-            for left in (directory / "lib").glob(pattern):
-                _forget(left)
-        if (directory / "lib" / "bin").is_dir():
-            (directory / "lib" / "bin").rename(tree / "bin")
-        (directory / "lib").rename(tree / "lib")
-        (tree / "start").mkdir()
-        jupyter = (tree / "lib" / "share" / "jupyter").is_dir()
-        (tree / "start" / "sitecustomize.py").write_text(start_file(python, jupyter=jupyter))
+        _arrange(place, python)
         _commands(directory, tree, layer)
         (directory / LOCK).write_text(lock)
         if not layer.packed:
             files, size = _unpacked(tree, more)
-        else:
-            chosen = site.compression if site.compression != "auto" else "zstd" if reads("zstd", program) else "gzip"
-            files, size = pack(tree, directory / IMAGE, chosen, jobs, more)
-            shutil.rmtree(tree)
-    return replace(layer, files=files, size=size, digest=sha256_file(directory / IMAGE) if layer.packed else "")
+            return replace(layer, files=files, size=size)
+        (directory / "lib").unlink()
+        chosen = site.compression if site.compression != "auto" else "zstd" if reads("zstd", program) else "gzip"
+        files, size = pack(tree, directory / IMAGE, chosen, jobs, more)
+        return replace(layer, files=files, size=size, digest=sha256_file(directory / IMAGE))
+
+
+def _arrange(place: Path, python: ImagePython) -> None:
+    """Make the tree of a layer of what uv has put into `lib`."""
+    lib, tree = place / "lib", place / TREE
+    tree.mkdir()
+    for pattern in _LEFT_BY_UV:  # which say when and where it was
+        for left in lib.glob(pattern):
+            _forget(left)
+    if (lib / "bin").is_dir():
+        (lib / "bin").rename(tree / "bin")
+    lib.rename(tree / "lib")
+    (tree / "start").mkdir()
+    jupyter = (tree / "lib" / "share" / "jupyter").is_dir()
+    (tree / "start" / "sitecustomize.py").write_text(start_file(python, jupyter=jupyter))
 
 
 def _unpacked(tree: Path, more: More) -> tuple[int, int]:
@@ -81,7 +89,6 @@ def _install(inside: Inside, python: ImagePython, layer: Layer, lock: str, wante
     # a lock says where each file is, and uv goes there; where other places are named only the digests count
     name, text = ("pinned.txt", pinned(lock)) if wanted.places else (LOCK, lock)
     (inside.directory / "work" / name).write_text(text)
-    (inside.directory / "lib").mkdir()
     words = (
         "pip",
         "install",
@@ -91,6 +98,8 @@ def _install(inside: Inside, python: ImagePython, layer: Layer, lock: str, wante
         f"{inside.target}/lib",
         "--no-deps",
         "--quiet",
+        "--link-mode",
+        "hardlink" if layer.packed else "copy",
     )
     calls = [("--requirements", f"{inside.target}/work/{name}")] if layer.added else []
     calls += [("--editable", path) for path in layer.editable]
@@ -126,6 +135,7 @@ def _forget(left: Path) -> None:
     left.unlink()
     if (record := left.parent / "RECORD").is_file():
         lines = record.read_text("utf-8").splitlines(keepends=True)
+        record.unlink()  # it may be a link to uv's own
         record.write_text("".join(line for line in lines if f"/{left.name}," not in line), "utf-8")
 
 
