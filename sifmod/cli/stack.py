@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import click
 
@@ -183,13 +183,13 @@ def write_lock(stack: "Stack", path: Path, given: Mapping[str, Value], *, as_jso
 @click.option(
     "--without",
     metavar="LIST",
-    type=click.File(),
+    type=click.Path(path_type=Path),
     help="Leave out the images whose digests are in this file, such as `ls PREFIX/images/sha256` of the other side.",
 )
 @click.option("--no-wheels", is_flag=True, help="Leave out sifmod itself.")
 @site_options
 @json_option
-def bundle(file: Path, output: Path, without: TextIO | None, no_wheels: bool, as_json: bool, **given: Value) -> None:
+def bundle(file: Path, output: Path, without: Path | None, no_wheels: bool, as_json: bool, **given: Value) -> None:
     """Put a stack that is installed and locked into one file or directory, for `apply --bundle` without a network.
 
     It holds the images, the easyconfigs with what they were made from, the lock, and sifmod's own wheels. Run it again
@@ -205,7 +205,7 @@ def bundle(file: Path, output: Path, without: TextIO | None, no_wheels: bool, as
     with own_wheels(wanted=not no_wheels) as (wheels, note), progress(not as_json) as update:
         if note:
             say(f"warning: {note}")
-        found = tuple(items(stack, site.site, wheels, without.read() if without else ""))
+        found = tuple(items(stack, site.site, wheels, without.read_text("utf-8", "replace") if without else ""))
         write_bundle(output, iter(found), update)
     if as_json:
         print_json({"path": str(output.absolute()), "size": sum(item.size for item in found)})

@@ -166,10 +166,10 @@ def test_what_was_tested_is_what_is_published(
     assert disk_state(other) == there
 
 
-def test_a_bundle_brings_it_all_without_a_network(
-    here: Path, images: Images, registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bundle_brings_it_all_without_a_network(here: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an easyconfig of another directory and a site of one's own; as a tar file that was cut, and a directory."""
+    registry = Registry(here / "registry")
+    registry.start()
     tagged = registry.push_layout(images.tiny_layout("bundled"), "bundled:1")
     good = here / "Good-1.yaml"
     write(here / "robot/Good/Good-1.yaml", good.read_text().replace(str(images.tiny_sif), tagged))
@@ -207,7 +207,6 @@ def test_a_bundle_brings_it_all_without_a_network(
         there = disk_state(other / "software", other / "images", other / "stacks")
         assert run(["stack", "apply", "--bundle", bundle, SKIP, "--prefix", str(other)]) == 0
         assert disk_state(other / "software", other / "images", other / "stacks") == there
-    registry.start()
 
 
 def test_a_bundle_that_is_damaged_changes_nothing(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
