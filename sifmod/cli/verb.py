@@ -65,6 +65,14 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sifmod test PyTorch/2.2.0", "on this node"),
         ("sifmod test PyTorch/2.2.0 --nodes 2 --network --job", "on two, and over which network"),
     ),
+    "sbom": (
+        ("sifmod sbom PyTorch/2.2.0 -o sbom.json", "what is in a module"),
+        ("sifmod sbom my.sif --format xml", "what is in an image"),
+    ),
+    "diff": (
+        ("sifmod diff PyTorch/2.2.0", "since the generation before"),
+        ("sifmod diff PyTorch/2.2.0 PyTorch/2.4.0", "between two modules"),
+    ),
     "uninstall": (
         ("sifmod uninstall PyTorch/2.2.0", "`rollback` brings it back"),
         ("sifmod uninstall --purge PyTorch/2.2.0", "and free its space at once"),
@@ -120,7 +128,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 _BY_TITLE = {
     "What": "variant variants source fetch module_only installed arch sha256 version origins signature verb name"
     " name_from to days now rollbacks purge keys files editable onto upgrade everything layer style network minimum"
-    " nodes time job account partition lab remove stale",
+    " nodes time job account partition lab remove stale form",
     "Where": "prefix directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
     " module_syntax",
     "Output": "dry_run_short dry_run extended_dry_run quiet as_json junit",

@@ -175,7 +175,7 @@ def test_verify_says_what_to_do_about_a_moved_tree_and_about_a_changed_file(
 
 
 HEADINGS = {
-    "What": "--account --all --arch --days --editable --fetch --installed --job --keys --lab --layer --minimum"
+    "What": "--account --all --arch --days --editable --fetch --format --installed --job --keys --lab --layer --minimum"
     " --module-only --name --name-from --network --nodes --now --onto --origins --output --partition --purge"
     " --remove --requirement --rollbacks --sha256 --signature --source --stale --style --time --to --upgrade"
     " --variant --version",
