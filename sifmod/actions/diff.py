@@ -18,8 +18,8 @@ class Change(NamedTuple):
     """One thing that has a name; None where it is not there."""
 
     name: str
-    before: str | None
-    after: str | None
+    old: str | None
+    new: str | None
 
 
 class PackageChange(NamedTuple):
@@ -27,17 +27,17 @@ class PackageChange(NamedTuple):
 
     kind: PackageKind
     name: str
-    before: tuple[str, ...]
-    after: tuple[str, ...]
+    old_versions: tuple[str, ...]
+    new_versions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What `after` has otherwise than `before`; each part is sorted by name."""
+    """What `new` has otherwise than `old`; each part is sorted by name."""
 
-    before: str
-    after: str
-    facts: tuple[Change, ...]  # what they were made from
+    old: str
+    new: str
+    sources: tuple[Change, ...]  # what they were made from
     packages: tuple[PackageChange, ...]
     host: tuple[Change, ...]  # variables
     inside: tuple[Change, ...]  # variables of the container
@@ -46,24 +46,24 @@ class Difference:
     notes: tuple[str, ...]  # what could not be compared, and why
 
 
-def diff(before: Subject, after: Subject) -> Difference:
+def diff(old: Subject, new: Subject) -> Difference:
     """Compare them; the packages of one and the same image are not read.
 
     Raises ImageError for an image that cannot be looked into. One that is gone is a note.
     """
     notes: list[str] = []
-    one, other = _scripts(before, notes), _scripts(after, notes)
+    one, other = _scripts(old, notes), _scripts(new, notes)
     both = one is not None and other is not None
-    packages = () if before.sha256 and before.sha256 == after.sha256 else _packages(before, after, notes)
+    packages = () if old.sha256 and old.sha256 == new.sha256 else _packages(old, new, notes)
     return Difference(
-        before.name,
-        after.name,
-        changes(*_facts(before, after)),
+        old.name,
+        new.name,
+        changes(*_sources(old, new)),
         packages,
         changes(one.host, other.host) if one and other else (),
         changes(one.inside, other.inside) if one and other else (),
         changes(one.binds, other.binds) if one and other else (),
-        changes(_commands(before, one), _commands(after, other)) if both else (),
+        changes(_commands(old, one), _commands(new, other)) if both else (),
         tuple(dict.fromkeys(notes)),
     )
 
@@ -74,7 +74,7 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change
     return tuple(Change(name, old, new) for name in names if (old := before.get(name)) != (new := after.get(name)))
 
 
-def _facts(*subjects: Subject) -> list[dict[str, str]]:
+def _sources(*subjects: Subject) -> list[dict[str, str]]:
     """What is known of where each comes from; of a module no more than of an image that it is compared with."""
     alike = all(subject.installation for subject in subjects)
     found = [_of_image(subject) | (_of_module(subject.installation) if alike else {}) for subject in subjects]

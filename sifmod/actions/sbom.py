@@ -11,12 +11,13 @@ from functools import cache
 from typing import Literal
 from uuid import NAMESPACE_URL, uuid5
 
-from cyclonedx.factory.license import LicenseFactory
+from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, Property, XsUri
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.bom_ref import BomRef
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.model.component_evidence import ComponentEvidence, Occurrence
+from cyclonedx.model.dependency import Dependency
 from cyclonedx.model.license import License, LicenseAcknowledgement
 from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output import make_outputter
@@ -70,8 +71,9 @@ def sbom(subject: Subject, layers: Iterable[Layer], form: Format, environ: Mappi
         serial_number=uuid5(NAMESPACE_URL, sha256_bytes(inputs.encode("utf-8", "backslashreplace"))),
         metadata=BomMetaData(tools=ToolRepository(components=[tool]), component=image, timestamp=when),
         components=tops,
+        # its `register_dependency` would look through all of them for each
+        dependencies=[Dependency(image.bom_ref, [Dependency(one.bom_ref) for one in tops])],
     )
-    document.register_dependency(image, tops)
     kind = {"json": OutputFormat.JSON, "xml": OutputFormat.XML}[form]
     text = make_outputter(document, kind, SchemaVersion.V1_6).output_as_string(indent=2)
     names = tuple(layer.name for layer in over)

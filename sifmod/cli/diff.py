@@ -18,15 +18,15 @@ _DIGEST = r"\b([0-9a-f]{12})[0-9a-f]{52}\b"
 
 
 @click.command("diff")
-@click.argument("before", metavar="MODULE|IMAGE")
-@click.argument("after", metavar="[MODULE|IMAGE]", required=False)
+@click.argument("before", metavar="MODULE|FILE|REFERENCE")
+@click.argument("after", metavar="[MODULE|FILE|REFERENCE]", required=False)
 @prefix_option
 @json_option
 def command(before: str, after: str | None, prefix: str | None, as_json: bool) -> None:
     """Show what changed: packages, variables, bind paths, commands, and what it was made from.
 
-    Two modules, generations (NAME@NUMBER) or images; of one module, its live generation against the one before. The
-    exit code is 0, whether or not something changed.
+    Two modules, generations (NAME@NUMBER), SIFs, or images of the store by digest or reference. Of one module: its live
+    generation against the one before. The exit code is 0, whether or not something changed.
     """
     from sifmod.actions.diff import diff
     from sifmod.actions.subject import before as generation_before
@@ -50,7 +50,7 @@ def command(before: str, after: str | None, prefix: str | None, as_json: bool) -
         return
     for note in found.notes:
         say(f"note: {note}")
-    echo(f"{found.before} → {found.after}")
+    echo(f"{found.old} → {found.new}")
     for line in _lines(found):
         echo(line)
 
@@ -60,7 +60,7 @@ def _lines(found: "Difference") -> "Iterator[str]":
     from sifmod.system import one_line
 
     parts: tuple[tuple[str, Sequence[Change]], ...] = (
-        ("made from", found.facts),
+        ("made from", found.sources),
         ("variables", found.host),
         ("variables in the container", found.inside),
         ("bind paths", found.binds),
@@ -69,8 +69,8 @@ def _lines(found: "Difference") -> "Iterator[str]":
     rows = list(_package_lines(found.packages))
     for title, changes in parts:
         if changes:
-            rows.append(f"{title}: {_counted([(one.before is None, one.after is None) for one in changes])}")
-            rows += [f"  {one_line(_row(one.name, one.before, one.after))}" for one in changes]
+            rows.append(f"{title}: {_counted([(one.old is None, one.new is None) for one in changes])}")
+            rows += [f"  {one_line(_row(one.name, one.old, one.new))}" for one in changes]
     yield from rows or ["nothing that they hold or set is different"]
 
 
@@ -78,10 +78,10 @@ def _package_lines(packages: "Sequence[PackageChange]") -> "Iterator[str]":
     for kind in dict.fromkeys(one.kind for one in packages):
         changes = [one for one in packages if one.kind == kind]
         hidden = kind in ("deb", "rpm") and len(changes) > _MOST
-        counts = _counted([(not one.before, not one.after) for one in changes])
+        counts = _counted([(not one.old_versions, not one.new_versions) for one in changes])
         yield f"{kind} packages: {counts}{'; --json lists them' if hidden else ''}"
         for one in () if hidden else changes:
-            yield f"  {_row(one.name, ', '.join(one.before) or None, ', '.join(one.after) or None)}"
+            yield f"  {_row(one.name, ', '.join(one.old_versions) or None, ', '.join(one.new_versions) or None)}"
 
 
 def _row(name: str, before: str | None, after: str | None) -> str:
@@ -102,9 +102,9 @@ def _counted(changes: "Sequence[tuple[bool, bool]]") -> str:
 
 def _data(found: "Difference") -> "DiffData":
     return {
-        "before": found.before,
-        "after": found.after,
-        "made_from": [one._asdict() for one in found.facts],  # type: ignore[misc]
+        "old": found.old,
+        "new": found.new,
+        "origin_changes": [one._asdict() for one in found.sources],  # type: ignore[misc]
         "packages": [one._asdict() for one in found.packages],  # type: ignore[misc]
         "variables": [one._asdict() for one in found.host],  # type: ignore[misc]
         "variables_inside": [one._asdict() for one in found.inside],  # type: ignore[misc]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @click.command("sbom")
-@click.argument("name", metavar="MODULE|IMAGE")
+@click.argument("name", metavar="MODULE|FILE|REFERENCE")
 @click.option("--format", "form", type=click.Choice(["json", "xml"]), default="json", help="Of CycloneDX (json).")
 @click.option("-o", "--output", metavar="FILE", help="Write it here; a file that exists is left as it is.")
 @prefix_option
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def command(name: str, form: "Format", output: str | None, prefix: str | None, as_json: bool) -> None:
     """Print a software bill of materials (CycloneDX 1.6): the packages of an image, read without starting it.
 
-    MODULE can be a generation of one, NAME@NUMBER. IMAGE is a SIF, or an image of the store by its digest or by the
-    reference that gave it. Your layers over a module are in it too, each as a component of its own.
+    NAME@NUMBER is a generation of a module. FILE is a SIF; an image of the store can be named by its digest too, or by
+    the reference that gave it. Your layers over a module are in it, each as a component of its own.
     """
     import os
     from pathlib import Path

@@ -144,7 +144,8 @@ def hash_database(size: int = 1024) -> bytes:
     def page(number: int, following: int, entries: int, free: int, kind: int) -> bytes:
         return struct.pack("<8xIIIHHBB", number, 0, following, entries, free, 0, kind)
 
-    chains, items = [], []
+    chains: list[bytes] = []
+    items: list[bytes] = []
     for number, one in enumerate(HEADERS):
         pieces = [one[at : at + size - 26] for at in range(0, len(one), size - 26)]
         first = 2 + len(chains)

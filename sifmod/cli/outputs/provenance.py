@@ -26,8 +26,8 @@ class Change(TypedDict):
     """One thing that is not the same in both; null where it is not there."""
 
     name: str
-    before: str | None
-    after: str | None
+    old: str | None
+    new: str | None
 
 
 class PackageChange(TypedDict):
@@ -35,16 +35,16 @@ class PackageChange(TypedDict):
 
     kind: Literal["python", "conda", "deb", "rpm"]
     name: str
-    before: Annotated[list[str], Field(description="versions, one for each that is somewhere in the image")]
-    after: list[str]
+    old_versions: Annotated[list[str], Field(description="each that is somewhere in the image")]
+    new_versions: list[str]
 
 
 class DiffData(TypedDict):
     """What changed between two generations, modules or images."""
 
-    before: Annotated[str, Field(description="a module with @ and its generation, a digest, or a path")]
-    after: str
-    made_from: Annotated[list[Change], Field(description="image, source, easyconfig and the like")]
+    old: Annotated[str, Field(description="a module with @ and its generation, a digest, or a path")]
+    new: str
+    origin_changes: Annotated[list[Change], Field(description="image, source, easyconfig and the like")]
     packages: list[PackageChange]
     variables: Annotated[list[Change], Field(description="that a load sets on the host")]
     variables_inside: Annotated[list[Change], Field(description="of the container; PATH: what comes in front of it")]
