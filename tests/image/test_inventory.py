@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import struct
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -213,6 +214,20 @@ def test_what_would_take_too_long_or_too_much(tmp_path: Path, monkeypatch: pytes
         bound.setattr(package, "_LONGEST", 0.0)
         assert inventory(tmp_path, files).notes == ("reading it takes more than 0 seconds: the rest is not listed",)
     assert len(inventory(tmp_path, files).packages) == 30
+
+
+def test_a_long_description_takes_no_memory(tmp_path: Path) -> None:
+    """A pattern that goes over it line by line would keep a place to go back to for each."""
+    status = "Package: a\nVersion: 1\nDescription:\n" + " x\n" * 1_000_000 + "\nPackage: b\nVersion: 2\n"
+    path = sif(tmp_path / "image.sif", {"var/lib/dpkg/status": status})
+    tracemalloc.start()
+    try:
+        found = read_inventory(path)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [one.name for one in found.packages] == ["a", "b"]
+    assert most < 5 * len(status)
 
 
 def test_a_damaged_image(tmp_path: Path) -> None:

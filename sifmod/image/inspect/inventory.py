@@ -147,7 +147,10 @@ def _add_conda(data: bytes, path: bytes, found: Found) -> None:
 
 
 def _add_debs(data: bytes, found: Found) -> None:
-    for match in re.finditer(rb"(?:[^\n]+\n?)+", data):
-        said = _fields(match[0])
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n\n", start) + 1 or len(data)
+        said, start = _fields(data[start : min(end, start + _HEADER)].lstrip()), end + 1
+        found.check()
         if said("Status:").endswith(" installed") or not said("Status:"):  # which distroless images do not have
             found.add(Package("deb", said("Package:"), said("Version:"), "/"))
