@@ -33,6 +33,7 @@ from sifmod.image.inspect.package import Package
 from sifmod.image.inspect.python import normalized
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.printable import line
+from sifmod.module.plan import LAYER_TARGET
 from sifmod.tree.layer import Layer
 
 Format = Literal["json", "xml"]
@@ -158,7 +159,7 @@ def _license(text: str) -> License:
 def _layer(layer: Layer, number: int) -> Component:
     """A layer of a user, and in it the packages that its lock has."""
     reference = f"layer-{number}"
-    packages = [Package("python", name, version, layer.python) for name, version in layer.added]
+    packages = [Package("python", name, version, LAYER_TARGET) for name, version in layer.added]
     said = {"lock": f"sha256:{sha256_bytes(layer.lock.encode())}", "python": layer.version}
     return Component(
         name=f"layer {layer.name}",
