@@ -17,6 +17,7 @@ _INSIDE = re.compile(rf"^  sifmod_set ENV_(\w+) ({_WORD})(?: ({_WORD}))?$", re.M
 _PATH = re.compile(rf"^  sifmod_set_path ({_WORD})(?: ({_WORD}))?$", re.MULTILINE)
 _HOST = re.compile(rf"^  (?:if \[ -z .*?\]; then )?export ([A-Za-z_]\w*)=({_WORD})", re.MULTILINE)
 _BIND = re.compile(rf"^  sifmod_bind(_if_there)? {_WORD} ({_WORD})", re.MULTILINE)
+_GPU = re.compile(r"then sifmod_set _([A-Z]+) 1; fi$", re.MULTILINE)
 _START = re.compile(r"^launch (.*) \"\$@\"$", re.MULTILINE)
 _LAUNCHER = "share/launch.sh"
 _WITH_A_LAYER = f"${{sifmod_layer:+{LAYER_TARGET}/bin:}}"
@@ -44,9 +45,10 @@ class Launcher:
 
     @property
     def host(self) -> dict[str, str]:
-        """The variables that a load sets on the host."""
+        """The variables that a load sets on the host, with those that are the runtime's flags for GPUs."""
         found = _HOST.findall(self._text.partition("\nsifmod_set_host() {")[2].partition("\n}\n")[0])
-        return {name: _plain(value) for name, value in found if value != _OF_THE_PLACE}
+        gpus = {f"SINGULARITY_{flag}": "1" for flag in _GPU.findall(self._text)}
+        return gpus | {name: _plain(value) for name, value in found if value != _OF_THE_PLACE}
 
     @property
     def binds(self) -> dict[str, str]:

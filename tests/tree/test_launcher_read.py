@@ -37,6 +37,7 @@ def test_variables_and_binds_come_back(tmp_path: Path) -> None:
         "DEFAULT": NASTY,
     }
     assert (host["CONTAINERROOT"], host["RUNSCRIPTS"]) == ("$root", "$root/runscripts")
+    assert host["SINGULARITY_ROCM"] == "1"
     assert not {"SIF", "SIFPYTORCH"} & host.keys()
     assert {"/a b": "/a b", "/d": "/c:/d:ro", "/e": "/e (optional)"}.items() <= found.binds.items()
 
