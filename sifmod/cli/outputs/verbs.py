@@ -28,6 +28,7 @@ from sifmod.cli.outputs.installed import (
 from sifmod.cli.outputs.job import JobScript
 from sifmod.cli.outputs.jupyter import KernelData, LabData
 from sifmod.cli.outputs.layers import LayerData
+from sifmod.cli.outputs.life import Decided
 from sifmod.cli.outputs.machine import DetectedSite, Diagnosis, NewSite, OriginOfKey, ShownSite
 from sifmod.cli.outputs.test import TestData
 from sifmod.cli.outputs.tree import Collected, Logged, SignatureError, Signed, Uninstalled, Verified
@@ -56,6 +57,10 @@ OUTPUTS: dict[str, Any] = {
     "test": TestData,
     "uninstall": Uninstalled,
     "rollback": Installed,
+    "default": list[Decided],
+    "hide": list[Decided],
+    "deprecate": list[Decided],
+    "retire": list[Decided],
     "log": list[Logged],
     "gc": list[Collected],
     "check": list[Checked | CheckError],

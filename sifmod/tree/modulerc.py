@@ -1,0 +1,81 @@
+"""`.modulerc.lua` for Lmod and `.modulerc` for Environment Modules: what the life of modules is for each of them.
+
+Lmod 8.6 knows defaults and hidden modules. Later ones also know `forbid`, and Environment Modules knows all three. Days
+are compared when the file is read, so that nothing has to run on the day that a module retires.
+"""
+
+import re
+
+from sifmod.config.name import ModuleName
+from sifmod.digest import sha256_bytes
+from sifmod.module import quote
+from sifmod.tree.life import NameLife, retirement
+
+LUA, TCL = ".modulerc.lua", ".modulerc"
+_MARK = "{} sifmod wrote this file; edited by hand it is kept. What follows has the SHA-256 {}\n"
+_OURS = re.compile(rb"(?:#%Module1\.0\n)?(?:--|#) sifmod wrote this file; .* the SHA-256 ([0-9a-f]{64})\n")
+
+
+def modulercs(name: str, life: NameLife) -> dict[str, str]:
+    """The text of each file, by its name; empty where there is nothing to say."""
+    return {LUA: _marked("", "--", _lua(name, life)), TCL: _marked("#%Module1.0\n", "#", _tcl(name, life))}
+
+
+def is_ours(data: bytes) -> bool:
+    """Whether sifmod wrote the file, and nobody has changed it since."""
+    found = _OURS.match(data)
+    return found is not None and sha256_bytes(data[found.end() :]).encode() == found[1]
+
+
+def commands(text: str) -> tuple[str, ...]:
+    """The lines of such a file without those that only say what it is."""
+    return tuple(line for line in text.splitlines() if not line.startswith(("#", "--")))
+
+
+def _marked(head: str, comment: str, lines: tuple[str, ...]) -> str:
+    body = "".join(f"{line}\n" for line in lines)
+    return f"{head}{_MARK.format(comment, sha256_bytes(body.encode()))}{body}" if body else ""
+
+
+def _lua(name: str, life: NameLife) -> tuple[str, ...]:
+    lines = ['local today = os.date("%Y-%m-%d")']
+    for version, one in sorted(life.versions.items()):
+        module = ModuleName(name, version)
+        spelled = quote.lua(str(module))
+        if one.hidden or one.retired:
+            lines.append(f"hide_version({spelled})")
+        if day := one.refused_from:
+            message = quote.lua(retirement(module, one))
+            lines.append(f'if today >= "{day}" then')
+            lines.append(f"   hide_version({spelled})")
+            lines.append(f"   if forbid then forbid{{name = {spelled}, message = {message}}} end")
+            lines.append("end")
+    if life.default:
+        default = f'module_version({quote.lua(f"{name}/{life.default}")}, "default")'
+        day = life.of(life.default).refused_from
+        lines.append(f'if today < "{day}" then {default} end' if day else default)
+    return tuple(lines) if lines[1:] else ()
+
+
+def _tcl(name: str, life: NameLife) -> tuple[str, ...]:
+    lines = [
+        "set today [clock format [clock seconds] -format %Y-%m-%d]",
+        "foreach command {module-hide module-forbid} {",
+        "    if {![llength [info commands $command]]} {proc $command args {}}",
+        "}",
+    ]
+    begin = len(lines)
+    for version, one in sorted(life.versions.items()):
+        module = ModuleName(name, version)
+        if one.hidden or one.retired:
+            lines.append(f"module-hide {module}")
+        if day := one.refused_from:
+            lines.append(f"if {{[string compare $today {day}] >= 0}} {{")
+            lines.append(f"    module-hide {module}")
+            lines.append(f"    module-forbid --message {quote.tcl(retirement(module, one))} {module}")
+            lines.append("}")
+    if life.default:
+        default = f"module-version {name}/{life.default} default"
+        day = life.of(life.default).refused_from
+        lines.append(f"if {{[string compare $today {day}] < 0}} {{{default}}}" if day else default)
+    return tuple(lines) if lines[begin:] else ()
