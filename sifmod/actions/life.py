@@ -126,8 +126,9 @@ def _news(name: str, before: NameLife, after: NameLife) -> Iterator[tuple[Module
 
 def _tell(layout: Layout, name: str, done: Written, reporter: Reporter) -> None:
     for kept in done.kept:
-        lines = "\n".join(f"  {line}" for line in commands(kept.text))
-        reporter.say(f"warning: {kept.path} was not written by sifmod, and is kept; it lacks\n{lines}")
+        reporter.say(f"warning: {kept.path} was not written by sifmod, or was edited, and is kept; it lacks")
+        for line in commands(kept.text):
+            reporter.say(f"  {line}")
     for version, life in done.after.versions.items() if done.changed else ():
         module = ModuleName(name, version)
         if (life.deprecated or life.retired) and (number := live_number(layout, module)) is not None:

@@ -1,11 +1,14 @@
 """`.modulerc.lua` for Lmod and `.modulerc` for Environment Modules: what the life of modules is for each of them.
 
 Lmod 8.6 knows defaults and hidden modules. Later ones also know `forbid`, and Environment Modules knows all three. Days
-are compared when the file is read, so that nothing has to run on the day that a module retires.
+are compared when the file is read, so that nothing has to run on the day that a module retires. Lmod reads `.modulerc`
+too, by a process of Tcl for each, and stops at one below a path that a shell would take apart.
 """
 
 import re
+from collections.abc import Collection
 
+from sifmod.config.kinds import SYNTAXES, Syntax
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
 from sifmod.module import quote
@@ -16,9 +19,14 @@ _MARK = "{} sifmod wrote this file; edited by hand it is kept. What follows has 
 _OURS = re.compile(rb"(?:#%Module1\.0\n)?(?:--|#) sifmod wrote this file; .* the SHA-256 ([0-9a-f]{64})\n")
 
 
-def modulercs(name: str, life: NameLife) -> dict[str, str]:
-    """The text of each file, by its name; empty where there is nothing to say."""
-    return {LUA: _marked("", "--", _lua(name, life)), TCL: _marked("#%Module1.0\n", "#", _tcl(name, life))}
+def modulercs(name: str, life: NameLife, syntaxes: Collection[Syntax] = SYNTAXES) -> dict[str, str]:
+    """The text of each file, by its name; empty where there is nothing to say, or no modulefile of its syntax."""
+    texts = {LUA: "", TCL: ""}
+    if "lua" in syntaxes:
+        texts[LUA] = _marked("", "--", _lua(name, life))
+    if "tcl" in syntaxes:
+        texts[TCL] = _marked("#%Module1.0\n", "#", _tcl(name, life))
+    return texts
 
 
 def is_ours(data: bytes) -> bool:
@@ -60,8 +68,9 @@ def _lua(name: str, life: NameLife) -> tuple[str, ...]:
 def _tcl(name: str, life: NameLife) -> tuple[str, ...]:
     lines = [
         "set today [clock format [clock seconds] -format %Y-%m-%d]",
-        "foreach command {module-hide module-forbid} {",
-        "    if {![llength [info commands $command]]} {proc $command args {}}",
+        "if {![llength [info commands module-forbid]]} {proc module-forbid args {}}",
+        "if {![llength [info commands module-hide]]} {",
+        "    proc module-hide module {if {[llength [info commands hide-version]]} {hide-version $module}}",
         "}",
     ]
     begin = len(lines)

@@ -1,11 +1,13 @@
 """Writing the life of modules: the file that keeps it, then all that is made of it."""
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from sifmod.config.kinds import SYNTAXES, Syntax
 from sifmod.config.name import is_part
 from sifmod.errors import SifmodError
 from sifmod.tree.change import Change
@@ -14,7 +16,9 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.life import NameLife, notices, read_life, to_json
 from sifmod.tree.lock import Held, lock
 from sifmod.tree.modulerc import is_ours, modulercs
+from sifmod.tree.remove import prune
 
+_PLAIN = re.compile(r"[A-Za-z0-9/._+@%=-]+")  # a path that a shell takes as one word
 LOCK = "life."  # and the name: the lock under which these files are written
 
 
@@ -70,11 +74,18 @@ def write_life(layout: Layout, name: str, change: Callable[[NameLife], NameLife]
             else:
                 steps.remove(file.path)
         steps.apply()
+        prune(layout.lives(name), layout.prefix)
     return Written(before, after, kept, changed=bool(wrong))
 
 
+def renew_life(layout: Layout, name: str, lease: float) -> None:
+    """Write what follows from modulefiles that came or went; one look where nothing is decided about this name."""
+    if os.path.lexists(layout.life(name)):
+        complete_life(layout, name, lease, lambda _who: None)
+
+
 def complete_life(layout: Layout, name: str, lease: float, on_wait: Callable[[str], None]) -> None:
-    """Go on where a run died between two of these files; the next change tells of what cannot be written now."""
+    """Write what a run that died has not; the next change tells of what cannot be written now."""
     with life_lock(layout, name, lease, on_wait) as held, suppress(SifmodError, OSError):
         write_life(layout, name, lambda life: life, held)
 
@@ -97,16 +108,26 @@ def _files(layout: Layout, name: str, life: NameLife) -> Iterator[_File]:
     """Every file that there is to be, or was to be before, the one that the others are made of first."""
     yield _File(layout.life(name), to_json(life), _any)
     told = dict(notices(name, life))
-    for version in sorted(told.keys() | _told(layout, name)):
+    for version in sorted(told.keys() | _names(layout.lives(name), layout)):
         yield _File(layout.lives(name) / version, told.get(version, ""), _any)
-    for file, text in modulercs(name, life).items():
+    for file, text in modulercs(name, life, _syntaxes(layout, name)).items():
         yield _File(layout.modules / name / file, text, is_ours)
 
 
-def _told(layout: Layout, name: str) -> set[str]:
+def _syntaxes(layout: Layout, name: str) -> tuple[Syntax, ...]:
+    """Those of the modulefiles that are there; Lua alone where Lmod could not read what is for the others."""
+    files = _names(layout.modules / name, layout)
+    if any(file.endswith(".lua") for file in files):
+        only_lua = all(file.endswith(".lua") for file in files) or not _PLAIN.fullmatch(str(layout.prefix))
+        return ("lua",) if only_lua else SYNTAXES
+    return ("tcl",) if files else ()
+
+
+def _names(directory: Path, layout: Layout) -> set[str]:
+    """The files that are named as versions are."""
     try:
-        with opened(layout.lives(name), layout.prefix) as directory:
-            return set(filter(is_part, os.listdir(directory)))  # noqa: PTH208 (a descriptor)
+        with opened(directory, layout.prefix) as place:
+            return set(filter(is_part, os.listdir(place)))  # noqa: PTH208 (a descriptor)
     except FileNotFoundError:
         return set()
 
