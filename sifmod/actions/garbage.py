@@ -13,7 +13,7 @@ from sifmod.errors import InstallError
 from sifmod.tree.history import previous, read_history, superseded
 from sifmod.tree.jobs import NO_JOBS, Jobs, ask_slurm
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import read_life
+from sifmod.tree.life import begins, read_life
 from sifmod.tree.lock import closed_remains, is_held
 from sifmod.tree.partial import Partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
@@ -159,8 +159,7 @@ def retired_since(layout: Layout, module: ModuleName) -> float | None:
         day = read_life(layout, module.name).of(module.version).refused_from
     except InstallError:  # then nothing is known of an end, and all stays
         return None
-    began = day and datetime.combine(day, datetime.min.time()).timestamp()
-    return began if began and began <= time.time() else None
+    return begins(day) if day and begins(day) <= time.time() else None
 
 
 def _too_young(since: float, jobs: Jobs, days: float) -> str:

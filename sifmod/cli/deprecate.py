@@ -33,18 +33,17 @@ def command(
 ) -> None:
     """Have modules say at each load on a terminal that they go, until when, and what to use instead."""
     from dataclasses import replace
-    from datetime import date
 
     from sifmod.cli.life import changed
     from sifmod.errors import OptionError
-    from sifmod.tree.life import Deprecated
+    from sifmod.tree.life import Deprecated, today
 
     if undo and (since or until or message):
         raise OptionError("--undo goes without --since, --until and --message")
 
     def change(module: "ModuleName", life: "NameLife") -> "NameLife":
         one = life.of(module.version)
-        known = one.deprecated.since if one.deprecated else date.today()
+        known = one.deprecated.since if one.deprecated else today()
         said = None if undo else Deprecated(since or known, until, message)
         return life.with_life(module.version, replace(one, deprecated=said))
 

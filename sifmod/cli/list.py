@@ -11,8 +11,6 @@ from sifmod.cli.options import json_option, prefix_option
 @json_option
 def command(pattern: str, prefix: str | None, as_json: bool) -> None:
     """List the installed modules whose name holds PATTERN."""
-    from datetime import date
-
     from sifmod.actions.life import in_words
     from sifmod.actions.list import list_modules
     from sifmod.cli.context import layout_for
@@ -20,6 +18,7 @@ def command(pattern: str, prefix: str | None, as_json: bool) -> None:
     from sifmod.cli.output import echo, print_json, print_rows, problems_data, receipt_data
     from sifmod.errors import Problem
     from sifmod.system import size_text
+    from sifmod.tree.life import today
 
     found = list_modules(layout_for(prefix), pattern)
     if as_json:
@@ -36,14 +35,14 @@ def command(pattern: str, prefix: str | None, as_json: bool) -> None:
             ]
         )
         return
-    today = date.today()
+    day = today()
     print_rows(
         [
             (
                 str(listed.module),
                 size_text(listed.installation.image.size) if listed.installation else "?",
                 f"generation {listed.generation}",
-                in_words(listed.module.version, listed.life, today),
+                in_words(listed.module.version, listed.life, day),
                 "; ".join(listed.problems),
             )
             for listed in found

@@ -36,12 +36,11 @@ def command(
     Shells and jobs that have one loaded go on with it, and unload it. `sifmod gc` removes it later.
     """
     from dataclasses import replace
-    from datetime import date
 
     from sifmod.cli.context import layout_for, resolve
     from sifmod.cli.life import changed
     from sifmod.errors import OptionError
-    from sifmod.tree.life import Retired
+    from sifmod.tree.life import Retired, today
     from sifmod.tree.receipt import live_modules
 
     if undo and (since or successor or message):
@@ -52,7 +51,7 @@ def command(
         if str(module) == follows:
             raise OptionError(f"{module} cannot be its own successor")
         one = life.of(module.version)
-        known = one.retired.since if one.retired else date.today()
+        known = one.retired.since if one.retired else today()
         said = None if undo else Retired(since or known, follows, message)
         return life.with_life(module.version, replace(one, retired=said))
 

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from sifmod.config.name import ModuleName, is_part
@@ -17,6 +17,16 @@ from sifmod.tree.disk import opened, read
 from sifmod.tree.layout import Layout
 
 _LONGEST = 500  # characters of a message
+
+
+def today() -> date:
+    """The day, in UTC as all days here: who decides and who loads may be in different zones."""
+    return datetime.now(UTC).date()
+
+
+def begins(day: date) -> int:
+    """When a day begins, in seconds since 1970, which Tcl compares a thousand times faster than it formats a day."""
+    return int(datetime.combine(day, time(), UTC).timestamp())
 
 
 @dataclass(frozen=True)
@@ -104,16 +114,16 @@ def all_lives(layout: Layout) -> dict[str, NameLife]:
 def notices(name: str, life: NameLife) -> Iterator[tuple[str, str]]:
     """What a modulefile reads at its load, for each version that has something to say.
 
-    A line is a day, what is done from that day on (`say` or `refuse`) and the text for it; the last one that applies
-    counts.
+    A line is a time (seconds since 1970), what is done from then on (`say` or `refuse`) and the text for it; the last
+    one that applies counts.
     """
     for version, one in life.versions.items():
         module = ModuleName(name, version)
         lines = []
         if one.deprecated:
-            lines.append(f"{one.deprecated.since} say {deprecation(module, one)}\n")
+            lines.append(f"{begins(one.deprecated.since)} say {deprecation(module, one)}\n")
         if one.refused_from:
-            lines.append(f"{one.refused_from} refuse {retirement(module, one)}\n")
+            lines.append(f"{begins(one.refused_from)} refuse {retirement(module, one)}\n")
         if lines:
             yield version, "".join(lines)
 

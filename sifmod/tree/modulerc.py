@@ -12,7 +12,7 @@ from sifmod.config.kinds import SYNTAXES, Syntax
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
 from sifmod.module import quote
-from sifmod.tree.life import NameLife, retirement
+from sifmod.tree.life import NameLife, begins, retirement
 
 LUA, TCL = ".modulerc.lua", ".modulerc"
 _MARK = "{} sifmod wrote this file; edited by hand it is kept. What follows has the SHA-256 {}\n"
@@ -46,7 +46,7 @@ def _marked(head: str, comment: str, lines: tuple[str, ...]) -> str:
 
 
 def _lua(name: str, life: NameLife) -> tuple[str, ...]:
-    lines = ['local today = os.date("%Y-%m-%d")']
+    lines = []
     for version, one in sorted(life.versions.items()):
         module = ModuleName(name, version)
         spelled = quote.lua(str(module))
@@ -54,20 +54,19 @@ def _lua(name: str, life: NameLife) -> tuple[str, ...]:
             lines.append(f"hide_version({spelled})")
         if day := one.refused_from:
             message = quote.lua(retirement(module, one))
-            lines.append(f'if today >= "{day}" then')
+            lines.append(f"if os.time() >= {begins(day)} then -- {day}")
             lines.append(f"   hide_version({spelled})")
             lines.append(f"   if forbid then forbid{{name = {spelled}, message = {message}}} end")
             lines.append("end")
     if life.default:
         default = f'module_version({quote.lua(f"{name}/{life.default}")}, "default")'
         day = life.of(life.default).refused_from
-        lines.append(f'if today < "{day}" then {default} end' if day else default)
-    return tuple(lines) if lines[1:] else ()
+        lines.append(f"if os.time() < {begins(day)} then {default} end -- {day}" if day else default)
+    return tuple(lines)
 
 
 def _tcl(name: str, life: NameLife) -> tuple[str, ...]:
     lines = [
-        "set today [clock format [clock seconds] -format %Y-%m-%d]",
         "if {![llength [info commands module-forbid]]} {proc module-forbid args {}}",
         "if {![llength [info commands module-hide]]} {",
         "    proc module-hide module {if {[llength [info commands hide-version]]} {hide-version $module}}",
@@ -79,12 +78,13 @@ def _tcl(name: str, life: NameLife) -> tuple[str, ...]:
         if one.hidden or one.retired:
             lines.append(f"module-hide {module}")
         if day := one.refused_from:
-            lines.append(f"if {{[string compare $today {day}] >= 0}} {{")
+            lines.append(f"if {{[clock seconds] >= {begins(day)}}} {{")
+            lines.append(f"    # {day}")
             lines.append(f"    module-hide {module}")
             lines.append(f"    module-forbid --message {quote.tcl(retirement(module, one))} {module}")
             lines.append("}")
     if life.default:
         default = f"module-version {name}/{life.default} default"
         day = life.of(life.default).refused_from
-        lines.append(f"if {{[string compare $today {day}] < 0}} {{{default}}}" if day else default)
+        lines.append(f"if {{[clock seconds] < {begins(day)}}} {{{default}}} ;# {day}" if day else default)
     return tuple(lines) if lines[begin:] else ()

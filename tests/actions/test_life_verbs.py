@@ -21,7 +21,7 @@ from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import ModuleError, OptionError
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import Deprecated, Life, NameLife, Retired, read_life
+from sifmod.tree.life import Deprecated, Life, NameLife, Retired, read_life, today
 from sifmod.tree.modulerc import is_ours
 from sifmod.tree.receipt import live_number
 from support.disk_state import disk_state
@@ -30,7 +30,7 @@ from support.tree import ALONE, LEASE, MODULE, install, names
 from support.victim import Victim
 
 OTHER = ModuleName("Tiny", "2.0")
-TODAY = date.today()
+TODAY = today()
 LONG_AGO = TODAY - timedelta(days=30)
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,11 +13,11 @@ from sifmod.actions.life import update_life
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import Deprecated, Life, NameLife, Retired
+from sifmod.tree.life import Deprecated, Life, NameLife, Retired, today
 from support.command import run
 from support.module_tool import ModuleTool, Step
 
-TODAY = date.today()
+TODAY = today()
 CUDA, ROCM = "mytool/1.0-cuda-12", "mytool/1.0-rocm-6"
 SAYS = "mytool/0.9 is deprecated"
 LIFE = NameLife(

@@ -42,16 +42,16 @@ def test_a_deprecated_module_retires_on_the_day_after_its_last() -> None:
 
 def test_a_notice_has_a_line_for_each_day_on_which_something_changes() -> None:
     assert dict(notices("PyTorch", LIFE)) == {
-        "2.2.0": "2026-10-01 say PyTorch/2.2.0 is deprecated and loads until 2027-03-31: use 2.13.0\n"
-        "2027-04-01 refuse PyTorch/2.2.0 was retired on 2027-04-01: use 2.13.0\n",
-        "2.1.0": '2026-10-01 refuse PyTorch/2.1.0 was retired on 2026-10-01: use PyTorch/2.13.0; of "old" {CUDA\n',
+        "2.2.0": "1790812800 say PyTorch/2.2.0 is deprecated and loads until 2027-03-31: use 2.13.0\n"
+        "1806537600 refuse PyTorch/2.2.0 was retired on 2027-04-01: use 2.13.0\n",
+        "2.1.0": '1790812800 refuse PyTorch/2.1.0 was retired on 2026-10-01: use PyTorch/2.13.0; of "old" {CUDA\n',
     }
 
 
 def test_a_default_that_retires_is_the_default_until_then() -> None:
     files = modulercs("PyTorch", NameLife("2.2.0", LIFE.versions))
-    assert 'if today < "2027-04-01" then module_version("PyTorch/2.2.0", "default") end' in files[LUA]
-    assert "if {[string compare $today 2027-04-01] < 0} {module-version PyTorch/2.2.0 default}" in files[TCL]
+    assert 'if os.time() < 1806537600 then module_version("PyTorch/2.2.0", "default") end' in files[LUA]
+    assert "if {[clock seconds] < 1806537600} {module-version PyTorch/2.2.0 default}" in files[TCL]
     assert modulercs("PyTorch", NameLife(None, {"1": Life(deprecated=Deprecated(DAY))})) == {LUA: "", TCL: ""}
 
 

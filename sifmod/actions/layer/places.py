@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from datetime import date
 from pathlib import Path
 
 from sifmod.actions.reporter import Reporter
@@ -13,7 +12,7 @@ from sifmod.errors import InstallError, ModuleError
 from sifmod.module.quote import shell
 from sifmod.tree.layer import LIVE, LOCK, Layer, Layers, all_layers, withdraw_layer
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import read_life, retirement
+from sifmod.tree.life import read_life, retirement, today
 from sifmod.tree.lock import lock
 from sifmod.tree.receipt import Installation, live, live_modules
 
@@ -82,7 +81,7 @@ def after_retired(module: ModuleName, trees: tuple[Layout, ...]) -> tuple[str, s
     for tree in trees:
         with suppress(InstallError):
             one = read_life(tree, module.name).of(module.version)
-            if one.retired or (one.refused_from and one.refused_from <= date.today()):
+            if one.retired or (one.refused_from and one.refused_from <= today()):
                 follows = one.retired.successor if one.retired else ""
                 step = f"; `sifmod add {module} --onto {follows}` makes its layer there" if follows else ""
                 return f"{retirement(module, one)}{step}", follows

@@ -100,15 +100,15 @@ local function on_terminal()
    return device:find("^/dev/pts/") or device:find("^/dev/tty") or device == "/dev/console"
 end
 
--- What `sifmod deprecate` and `retire` have decided is read at each load: a line each, the last one of a day that has come.
+-- What `sifmod deprecate` and `retire` have decided is read at each load: a line each, the last one whose time has come.
 local function heed_notice(module)
    local prefix, name, version = module.root:match("^(.*)/software/([^/]+)/%.generations/([^/]+)/[^/]+$")
    local file = prefix and io.open(join(prefix, "life", name, version))
    if not file then return end
-   local today, done, text = os.date("%Y-%m-%d"), "", ""
+   local done, text = "", ""
    for line in file:lines() do
-      local from, what, said = line:match("^(%S+) (%a+) (.*)$")
-      if from and from <= today then done, text = what, said:gsub("%c", " ") end
+      local from, what, said = line:match("^(%d+) (%a+) (.*)$")
+      if from and tonumber(from) <= os.time() then done, text = what, said:gsub("%c", " ") end
    end
    file:close()
    if done == "refuse" then LmodError(text .. "; nothing was changed") end

@@ -125,16 +125,15 @@ proc sifmod_say {text} {
     if {![catch {file readlink /proc/self/fd/2} device] && [regexp {^/dev/(pts/|tty|console)} $device]} {puts stderr $text}
 }
 
-# What `sifmod deprecate` and `retire` have decided is read at each load: a line each, the last one of a day that has come.
+# What `sifmod deprecate` and `retire` have decided is read at each load: a line each, the last one whose time has come.
 proc sifmod_heed_notice {module} {
     set place {^(.*)/software/([^/]+)/\.generations/([^/]+)/[^/]+$}
     if {![regexp $place [dict get $module root] - prefix name version]} {return}
     if {[catch {open $prefix/life/$name/$version} file]} {return}
     fconfigure $file -encoding utf-8
-    set today [clock format [clock seconds] -format %Y-%m-%d]
     set done {}
     while {[gets $file line] >= 0} {
-        if {[regexp {^(\S+) (\w+) (.*)$} $line - from what said] && [string compare $from $today] <= 0} {
+        if {[regexp {^(\d+) (\w+) (.*)$} $line - from what said] && $from <= [clock seconds]} {
             set done $what
             regsub -all {[[:cntrl:]]} $said { } text
         }
