@@ -1,7 +1,6 @@
 """default, hide, deprecate, retire: what staff decide about a module that is installed."""
 
 from collections.abc import Callable, Iterator
-from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
@@ -139,22 +138,3 @@ def _tell(layout: Layout, name: str, done: Written, reporter: Reporter) -> None:
                     f"{module} was installed by an earlier sifmod, so that a load of it says nothing;"
                     " `sifmod install --module-only --installed` renders it anew",
                 )
-
-
-def in_words(version: str, life: NameLife, today: date) -> str:
-    """What is decided about one version, for a row of `list`; empty where nothing is."""
-    one = life.of(version)
-    found = ["default"] if life.default == version else []
-    day = one.refused_from
-    if day and day <= today:
-        found.append(f"retired since {day}")
-    else:
-        if one.hidden or one.retired:
-            found.append("hidden")
-        if day:
-            found.append(f"retires {day}")
-        if one.deprecated and one.deprecated.since <= today:
-            found.append("deprecated")
-    if one.retired and one.retired.successor:
-        found.append(f"use {one.retired.successor}")
-    return ", ".join(found)

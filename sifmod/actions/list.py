@@ -5,7 +5,7 @@ from typing import NamedTuple
 from sifmod.config.name import ModuleName, fits
 from sifmod.errors import InstallError
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import NameLife, read_life
+from sifmod.tree.life import NameLife, decided_names, read_life
 from sifmod.tree.receipt import Installation, live_modules, read_receipt
 from sifmod.tree.state import missing
 
@@ -23,8 +23,8 @@ class Listed(NamedTuple):
 def list_modules(layout: Layout, pattern: str = "") -> tuple[Listed, ...]:
     """Installed modules whose name holds `pattern`, or matches it when it has wildcards; case does not matter."""
     found = [(module, number) for module, number in live_modules(layout) if fits(str(module), pattern)]
-    lives = {name: _life(layout, name) for name in dict.fromkeys(module.name for module, _ in found)}
-    return tuple(_look(layout, module, number, lives[module.name]) for module, number in found)
+    lives = {name: _life(layout, name) for name in decided_names(layout) & {module.name for module, _ in found}}
+    return tuple(_look(layout, module, number, lives.get(module.name, (NameLife(), ()))) for module, number in found)
 
 
 def _life(layout: Layout, name: str) -> tuple[NameLife, tuple[str, ...]]:

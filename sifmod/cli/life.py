@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sifmod.cli.outputs.life import DeprecatedData, LifeData, RetiredData
     from sifmod.config.name import ModuleName
     from sifmod.tree.life import NameLife
+    from sifmod.tree.receipt import Installation
 
     Change = Callable[[ModuleName, NameLife], NameLife]
 
@@ -37,17 +38,17 @@ def changed(names: tuple[str, ...], change: "Change", prefix: str | None, *, as_
     reporter = Reporter(say, command=typed())
     rows = []
     with changing_prefix(site):
-        decided = []
+        any_changed = False
         for module in modules:
             of_module = partial(change, module)
             done = update_life(layout, module.name, of_module, site.lock_lease, reporter)
-            decided.append(done)
+            any_changed |= done.changed
             for each, what in done.news:
                 say(f"{each}: {what}")
             if not done.news:
                 say(f"{module}: nothing to change")
             rows.append({"module": str(module), "changed": done.changed, "life": life_data(done.life, module.version)})
-        if any(done.changed for done in decided):
+        if any_changed:
             refresh_spider_cache(layout, site, reporter)
     if as_json:
         print_json(rows)
@@ -70,6 +71,21 @@ def life_data(life: "NameLife", version: str) -> "LifeData":
         "retired": retired,
         "labels": dict(one.labels),
     }
+
+
+def decided(installation: "Installation") -> str:
+    """What was decided about the module before, where users do not find it like any other."""
+    from pathlib import Path
+
+    from sifmod.tree.layout import Layout
+
+    layout, module = Layout(Path(installation.root).parents[4]), installation.module
+    if not layout.life(module.name).exists():
+        return ""
+    from sifmod.tree.life import in_words, read_life, today
+
+    words = in_words(module.version, read_life(layout, module.name), today())
+    return words.removeprefix("default").removeprefix(", ")
 
 
 def day(_ctx: click.Context, parameter: click.Parameter, text: str | None) -> "date | None":

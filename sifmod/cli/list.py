@@ -11,14 +11,13 @@ from sifmod.cli.options import json_option, prefix_option
 @json_option
 def command(pattern: str, prefix: str | None, as_json: bool) -> None:
     """List the installed modules whose name holds PATTERN."""
-    from sifmod.actions.life import in_words
     from sifmod.actions.list import list_modules
     from sifmod.cli.context import layout_for
     from sifmod.cli.life import life_data
     from sifmod.cli.output import echo, print_json, print_rows, problems_data, receipt_data
     from sifmod.errors import Problem
     from sifmod.system import size_text
-    from sifmod.tree.life import today
+    from sifmod.tree.life import in_words, today
 
     found = list_modules(layout_for(prefix), pattern)
     if as_json:

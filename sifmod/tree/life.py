@@ -102,13 +102,17 @@ def read_life(layout: Layout, name: str) -> NameLife:
 
 def all_lives(layout: Layout) -> dict[str, NameLife]:
     """The same of every name that has any, sorted by name."""
+    found = {name: read_life(layout, name) for name in sorted(decided_names(layout))}
+    return {name: life for name, life in found.items() if life != NameLife()}
+
+
+def decided_names(layout: Layout) -> set[str]:
+    """The names about whose modules something may be decided: one look for the whole tree."""
     try:
         with opened(layout.lives("x").parent, layout.prefix) as directory:
-            names = os.listdir(directory)  # noqa: PTH208 (a descriptor)
+            return set(filter(is_part, os.listdir(directory)))  # noqa: PTH208 (a descriptor)
     except FileNotFoundError:
-        return {}
-    found = {name: read_life(layout, name) for name in sorted(names) if is_part(name)}
-    return {name: life for name, life in found.items() if life != NameLife()}
+        return set()
 
 
 def notices(name: str, life: NameLife) -> Iterator[tuple[str, str]]:
@@ -146,6 +150,25 @@ def retirement(module: ModuleName, life: Life) -> str:
 
 def _instead(life: Life) -> str:
     return f"use {life.retired.successor}" if life.retired and life.retired.successor else ""
+
+
+def in_words(version: str, life: NameLife, on: date) -> str:
+    """What is decided about one version, for a row of `list`; empty where nothing is."""
+    one = life.of(version)
+    found = ["default"] if life.default == version else []
+    day = one.refused_from
+    if day and day <= on:
+        found.append(f"retired since {day}")
+    else:
+        if one.hidden or one.retired:
+            found.append("hidden")
+        if day:
+            found.append(f"retires {day}")
+        if one.deprecated and one.deprecated.since <= on:
+            found.append("deprecated")
+    if one.retired and one.retired.successor:
+        found.append(f"use {one.retired.successor}")
+    return ", ".join(found)
 
 
 def to_json(life: NameLife) -> str:

@@ -182,6 +182,17 @@ def test_uninstall_forgets_and_rollback_leaves(layout: Layout, capfd: pytest.Cap
     assert list(layout.modules.iterdir()) == []
 
 
+def test_what_comes_and_goes_is_written_for_its_module_system(layout: Layout) -> None:
+    """A reinstall with other modulefiles, and the uninstall of the last of them, by the functions of the tree."""
+    install(layout, "c", MODULE)
+    install(layout, "d", OTHER)
+    decide(layout, "1.0", Life(hidden=True))
+    there = {path.name for path in (layout.modules / "Tiny").glob(".*")}
+    assert there == {".modulerc.lua"}
+    install(layout, "e", OTHER, syntaxes=("tcl",))
+    assert {path.name for path in (layout.modules / "Tiny").glob(".*")} == {".modulerc.lua", ".modulerc"}
+
+
 def test_killed_at_any_step_it_is_as_before_or_whole(layout: Layout, tmp_path: Path) -> None:
     """The next run of any verb writes what is missing."""
     env = {"HOME": str(tmp_path), "SIFMOD_SITE": "generic", "PATH": "/none", "SIFMOD_CONFIG_DIR": "/none"}
