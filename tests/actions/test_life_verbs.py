@@ -48,7 +48,7 @@ def site(layout: Layout) -> Site:
 
 
 def decide(layout: Layout, version: str, life: Life) -> None:
-    update_life(layout, "Tiny", lambda before: before.with_life(version, life), LEASE, Reporter([].append))
+    update_life(layout, "Tiny", lambda before: before.with_life(version, life), LEASE, Reporter(print))
 
 
 def verb(layout: Layout, *words: str) -> int:

@@ -72,7 +72,7 @@ def test_verbs_that_change_a_tree(here: Path, images: Images, capfd: pytest.Capt
     assert [(one["what"], one["generation"], one["before"]) for one in changes if one["module"]] == [
         *(("installed", 1, None), ("installed", 2, 1), ("rolled back", 1, 2), ("removed", None, 2)),
     ]
-    live = {"default": True, "hidden": False, "deprecated": None, "retired": None, "labels": {}}
+    live: dict[str, object] = {"default": True, "hidden": False, "deprecated": None, "retired": None, "labels": {}}
     assert told("default", "Tiny") == [{"module": "Tiny/1.0", "changed": True, "life": live}]
     (row,) = told("deprecate", "Tiny", "--since", "2026-01-02", "--until", "2999-03-31")
     assert row["life"]["deprecated"] == {"since": "2026-01-02", "until": "2999-03-31", "message": ""}

@@ -76,7 +76,13 @@ def loaded(step: Step) -> Sequence[str]:
 
 def test_what_is_listed_and_what_loads(module_tool: ModuleTool, decided: Layout) -> None:
     spider = "module -t spider mytool 2>&1" if module_tool.name == "lmod" else "module -t avail mytool 2>&1"
-    steps = ("module -t avail 2>&1", spider, "module load mytool", f"module load {ROCM}", "module purge")
+    steps: tuple[str, ...] = (
+        "module -t avail 2>&1",
+        spider,
+        "module load mytool",
+        f"module load {ROCM}",
+        "module purge",
+    )
     steps += ("module load mytool/0.8", "module purge", "module load mytool/0.5", "module purge")
     steps += ("module load mytool/0.9", "module purge")
     avail, spider_, default, _, _, hidden, _, later, _, deprecated, _ = module_tool.session(steps, decided.modules)
@@ -113,7 +119,7 @@ def test_what_is_loaded_when_it_retires_goes_on_and_unloads(module_tool: ModuleT
     go, gone = layout.prefix.parent / "go", layout.prefix.parent / "gone"
     os.mkfifo(go)
     os.mkfifo(gone)
-    steps = ("true", "module load mytool/0.7", f"echo >'{gone}'; read -r _ <'{go}'")
+    steps: tuple[str, ...] = ("true", "module load mytool/0.7", f"echo >'{gone}'; read -r _ <'{go}'")
     steps += ('cat "$SIF"; "$EBROOTMYTOOL/bin/python" --help', "module list", "module unload mytool/0.7")
     if (child := os.fork()) == 0:
         gone.read_text()

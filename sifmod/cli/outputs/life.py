@@ -20,7 +20,7 @@ class RetiredData(TypedDict):
     """A module that is hidden, and from a day on does not load."""
 
     since: Day
-    successor: Annotated[ModuleName | None, Field(description="what to use instead")]
+    successor: Annotated[str | None, Field(description="the module to use instead, with or without a version")]
     message: str
 
 
