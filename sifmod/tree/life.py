@@ -13,7 +13,7 @@ from typing import Any
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.errors import InstallError
-from sifmod.tree.disk import opened, read
+from sifmod.tree.disk import is_refused, opened, read
 from sifmod.tree.layout import Layout
 
 _LONGEST = 500  # characters of a message
@@ -93,6 +93,10 @@ def read_life(layout: Layout, name: str) -> NameLife:
         return from_json(read(path, top=layout.prefix))
     except (FileNotFoundError, NotADirectoryError):
         return NameLife()
+    except OSError as error:
+        if is_refused(error):  # a link, a pipe
+            raise InstallError(f"{path} cannot be read: {error.strerror or error}", "move it away") from error
+        raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InstallError(
             f"{path} cannot be understood: {error}",
@@ -111,8 +115,10 @@ def decided_names(layout: Layout) -> set[str]:
     try:
         with opened(layout.lives("x").parent, layout.prefix) as directory:
             return set(filter(is_part, os.listdir(directory)))  # noqa: PTH208 (a descriptor)
-    except FileNotFoundError:
-        return set()
+    except OSError as error:
+        if is_refused(error):
+            return set()
+        raise
 
 
 def notices(name: str, life: NameLife) -> Iterator[tuple[str, str]]:

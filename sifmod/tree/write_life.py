@@ -53,6 +53,8 @@ def written(layout: Layout, name: str, change: Callable[[NameLife], NameLife]) -
     """What `write_life` would give where it has nothing to write; None where it has."""
     before = read_life(layout, name)
     after = change(before)
+    if after == NameLife() and not os.path.lexists(layout.lives(name)):  # of most names
+        return Written(before, after, (), changed=False)
     wrong, kept = _compared(layout, name, after)
     return None if wrong else Written(before, after, kept, changed=False)
 

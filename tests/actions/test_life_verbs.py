@@ -193,6 +193,18 @@ def test_what_comes_and_goes_is_written_for_its_module_system(layout: Layout) ->
     assert {path.name for path in (layout.modules / "Tiny").glob(".*")} == {".modulerc.lua", ".modulerc"}
 
 
+def test_changes_at_once_are_all_made(layout: Layout) -> None:
+    children = []
+    for version in ("1.0", "2.0", "3.0", "4.0"):
+        if (child := os.fork()) == 0:
+            decide(layout, version, Life(hidden=True))
+            os._exit(0)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    assert read_life(layout, "Tiny").versions.keys() == {"1.0", "2.0", "3.0", "4.0"}
+    assert (layout.modules / "Tiny" / ".modulerc.lua").read_text().count("hide_version") == 4
+
+
 def test_killed_at_any_step_it_is_as_before_or_whole(layout: Layout, tmp_path: Path) -> None:
     """The next run of any verb writes what is missing."""
     env = {"HOME": str(tmp_path), "SIFMOD_SITE": "generic", "PATH": "/none", "SIFMOD_CONFIG_DIR": "/none"}

@@ -92,6 +92,19 @@ def test_a_file_that_others_wrote_is_named(layout: Layout, text: str) -> None:
         read_life(layout, "PyTorch")
 
 
+def test_what_is_no_file_is_named_and_not_followed(layout: Layout, tmp_path: Path) -> None:
+    place = layout.life("PyTorch")
+    place.parent.mkdir(parents=True)
+    (tmp_path / "else").write_text(to_json(LIFE))
+    place.symlink_to(tmp_path / "else")
+    with pytest.raises(InstallError, match="cannot be read"):
+        read_life(layout, "PyTorch")
+    place.parent.rename(tmp_path / "moved")
+    place.parent.parent.rmdir()
+    place.parent.parent.symlink_to(tmp_path)
+    assert all_lives(layout) == {}
+
+
 def test_where_nothing_is_decided_there_is_nothing(layout: Layout) -> None:
     assert (read_life(layout, "PyTorch"), all_lives(layout)) == (NameLife(), {})
     layout.life("PyTorch").parent.mkdir(parents=True)
