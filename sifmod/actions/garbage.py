@@ -154,12 +154,17 @@ def _why_keep(layout: Layout, module: ModuleName, number: int, rules: Rules) -> 
 
 
 def retired_since(layout: Layout, module: ModuleName) -> float | None:
-    """Since when the module does not load (seconds since 1970); None while it does."""
+    """Since when the module does not load (seconds since 1970); None while it does.
+
+    That may be decided for a day that has passed: the file that refuses it tells when it began to.
+    """
     try:
         day = read_life(layout, module.name).of(module.version).refused_from
-    except InstallError:  # then nothing is known of an end, and all stays
+        written = (layout.lives(module.name) / module.version).lstat().st_mtime if day else 0.0
+    except (InstallError, FileNotFoundError):  # then nothing is known of an end, and all stays
         return None
-    return begins(day) if day and begins(day) <= time.time() else None
+    since = max(begins(day), written) if day else None
+    return since if since and since <= time.time() else None
 
 
 def _too_young(since: float, jobs: Jobs, days: float) -> str:

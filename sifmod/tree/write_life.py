@@ -88,7 +88,7 @@ def renew_life(layout: Layout, name: str, lease: float) -> None:
 
 def complete_life(layout: Layout, name: str, lease: float, on_wait: Callable[[str], None]) -> None:
     """Write what a run that died has not; the next change tells of what cannot be written now."""
-    with life_lock(layout, name, lease, on_wait) as held, suppress(SifmodError, OSError):
+    with suppress(SifmodError, OSError), life_lock(layout, name, lease, on_wait) as held:
         write_life(layout, name, lambda life: life, held)
 
 

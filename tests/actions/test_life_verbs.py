@@ -229,10 +229,14 @@ def test_killed_at_any_step_it_is_as_before_or_whole(layout: Layout, tmp_path: P
 def test_gc_ends_a_retired_module_after_its_time(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
     image = Path(install(layout, "c").image.path)
     decide(layout, "1.0", Life(retired=Retired(TODAY - timedelta(days=3), "Tiny/2.0")))
+    os.utime(layout.lives("Tiny") / "1.0", (0, 0))
     kept = [old.keep for old in plan_gc(layout, ask_jobs=False).generations]
     assert len(kept) == 2
     assert kept[1] == f"out of use since {TODAY - timedelta(days=3)}, kept for 14 days"
     decide(layout, "1.0", Life(retired=Retired(LONG_AGO, "Tiny/2.0")))
+    (now,) = {old.keep for old in plan_gc(layout, ask_jobs=False).generations[1:]}
+    assert now == f"out of use since {TODAY}, kept for 14 days"  # when it was refused, whatever is said of it
+    os.utime(layout.lives("Tiny") / "1.0", (0, 0))  # as if that had been decided then
     root = layout.generation(MODULE, 2)
     root.chmod(0o755)
     (root / "notes.txt").write_text("mine")
