@@ -106,6 +106,10 @@ class Layout(Workplace):
         """What staff have decided about the modules of one name, of which all else about it is made."""
         return self.lives(name) / LIFE
 
+    def inventory(self, sha256: str) -> Path:
+        """The packages of a stored image, as they were read from it."""
+        return self.images / f"{sha256}.inventory.json"
+
     @property
     def logs(self) -> Path:
         """What was changed in the tree, a file for each module, and one for the store."""
