@@ -121,6 +121,15 @@ class ModuleError(SifmodError):
     exit_code = 24
 
 
+class ViewError(ModuleError):
+    """A view was given where a module with an image is needed."""
+
+    def __init__(self, module: object, modules: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{module} is a view and has no image of its own", f"name a module that it loads: {', '.join(modules)}"
+        )
+
+
 class PermissionsError(SifmodError):
     """A path cannot be read or written by this user."""
 

@@ -70,7 +70,7 @@ def _torchrun(_: Installation, job: Job, options: JobOptions, _trees: tuple[Layo
 def _lightning(installation: Installation, job: Job, options: JobOptions, trees: tuple[Layout, ...]) -> JobOptions:
     _check_runscript(job, DISTRIBUTED)
     name = os.environ.get("SIFMOD_LAYER", DEFAULT)
-    wanted = installation.module, installation.image.sha256, name
+    wanted = installation.module, installation.own_image.sha256, name
     layers = (one for one in found_layers(trees, os.environ) if (one.module, one.image, one.name) == wanted)
     if (layer := next(layers, None)) and _LIGHTNING & dict(layer.added).keys():
         return replace(options, words=f"{DISTRIBUTED} -u train.py")
@@ -116,7 +116,7 @@ def _check_runscript(job: Job, name: str) -> None:
 @contextmanager
 def _files(installation: Installation) -> Iterator[tuple[Rootfs, Mapping[str, str]]]:
     """The files of the image, and its own variables."""
-    path = Path(installation.image.path)
+    path = Path(installation.own_image.path)
     if not path.is_file():
         raise ModuleError(
             f"{installation.module}: its image {path} is gone, and cannot be looked into",

@@ -1,8 +1,13 @@
 """`sifmod list`."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from sifmod.cli.options import json_option, prefix_option
+
+if TYPE_CHECKING:
+    from sifmod.tree.receipt import Installation
 
 
 @click.command("list")
@@ -16,6 +21,11 @@ def command(pattern: str, prefix: str | None, as_json: bool) -> None:
     from sifmod.cli.output import echo, print_json, print_rows, problems_data, receipt_data
     from sifmod.errors import Problem
     from sifmod.system import size_text
+
+    def _size(installation: "Installation | None") -> str:
+        if installation is None:
+            return "?"
+        return size_text(installation.image.size) if installation.image else "view"
 
     found = list_modules(layout_for(prefix), pattern)
     if as_json:
@@ -35,7 +45,7 @@ def command(pattern: str, prefix: str | None, as_json: bool) -> None:
         [
             (
                 str(listed.module),
-                size_text(listed.installation.image.size) if listed.installation else "?",
+                _size(listed.installation),
                 f"generation {listed.generation}",
                 "; ".join(listed.problems),
             )

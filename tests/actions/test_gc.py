@@ -338,7 +338,7 @@ def test_a_removed_link_releases_the_image(layout: Layout) -> None:
     installation = install(layout, "a")
     (Path(installation.root) / "tiny.sif").unlink()
     done = collect(layout, plan_gc(layout))
-    assert [image.sha256 for image in done.images] == [installation.image.sha256]
+    assert [image.sha256 for image in done.images] == [installation.own_image.sha256]
     assert stored(layout) == []
 
 

@@ -54,7 +54,7 @@ def provenance(request: Request, choice: ImageChoice) -> Provenance:
         inputs=tuple(dict.fromkeys(inputs)),
         facts=site.facts,
         asked=request.options.asked,
-        image=choice._replace(directories=tuple(plan.image.image_dirs)),
+        image=choice._replace(directories=tuple(plan.image.image_dirs if plan.image else ())),
         plan_digest=plan_digest(plan),
     )
 

@@ -1,14 +1,16 @@
 """install: make the disk match one easyconfig."""
 
+import os
 from pathlib import Path
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.install.current import is_complete, is_current, noted, oddities, provenance
 from sifmod.actions.install.file_diff import difference
-from sifmod.actions.install.image import fetched_image, image_record, kept_image, released
+from sifmod.actions.install.image import fetched_image, image_record, image_request, kept_image, released
 from sifmod.actions.install.mpi import with_found_mpi
 from sifmod.actions.install.request import Request, with_image
 from sifmod.actions.install.sanity import sanity_check
+from sifmod.actions.install.view import check_modules
 from sifmod.actions.install.wrappers import with_found_wrappers
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
@@ -19,6 +21,7 @@ from sifmod.tree.layer import image_key
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held
 from sifmod.tree.log import Done
+from sifmod.tree.provenance import ImageChoice
 from sifmod.tree.receipt import Installation, live, live_number
 from sifmod.tree.stage import Stage
 from sifmod.tree.state import edited, edited_stubs, missing
@@ -58,7 +61,7 @@ def _restored(layout: Layout, before: Installation, request: Request, held: Held
     changed = edited(before)
     for path in changed:
         reporter.say(f"{path} was changed or removed; it is restored in a new generation")
-    if changed or not Path(before.image.path).is_file():
+    if changed or (before.image and not Path(before.image.path).is_file()):
         return False
     reporter.say(f"restoring: {'; '.join((*missing(layout, before), *edited_stubs(layout, before)))}")
     restore(layout, before, held)
@@ -69,6 +72,8 @@ def _restored(layout: Layout, before: Installation, request: Request, held: Held
 def _new_generation(
     layout: Layout, before: Installation | None, request: Request, held: Held, reporter: Reporter
 ) -> tuple[Installation, bool]:
+    if request.plan.image is None:
+        return _new_view(layout, before, request, held, reporter)
     options, site = request.options, request.site.site
     store = Store(layout, held, reporter.waiting(request.plan.image.filename))
     image = kept_image(before, request, store, reporter) or fetched_image(request, layout, store, reporter)
@@ -85,20 +90,43 @@ def _new_generation(
     with staged_generation(layout, plan.module, held) as stage:
         stage.write((*render(plan, stage.number), _easyconfig(request), *_image_key(plan, image.artifact.sha256)))
         stage.write_stubs(render_stub(plan))
-        stage.link(plan.image.filename, image.artifact.path)
+        stage.link(plan.own_image.filename, image.artifact.path)
         stage.link_user_software()
         _carry_over(stage, reporter)
         # its digest is of the request's plan, without the wrappers that were found in the image
         installation = stage.record(provenance(request, image.choice), image_record(plan, image.artifact))
         if not own:
-            stage.unlink(plan.image.filename)
+            stage.unlink(plan.own_image.filename)
     if options.asked.checked and own:
         with store.workspace() as workspace:
             sanity_check(installation, plan, workspace, reporter.say)
-    number = live_number(layout, plan.module)
+    return _published(layout, installation, request, held, reporter), True
+
+
+def _new_view(
+    layout: Layout, before: Installation | None, request: Request, held: Held, reporter: Reporter
+) -> tuple[Installation, bool]:
+    plan = request.plan
+    for doubt in check_modules(layout, plan, request.site, os.environ):
+        reporter.say(doubt)
+    site = request.site.site
+    if request.options.if_different and before and before.provenance.site == site.name and not difference(before, plan):
+        return before, False
+    with staged_generation(layout, plan.module, held) as stage:
+        stage.write((*render(plan, stage.number), _easyconfig(request)))
+        stage.write_stubs(render_stub(plan))
+        _carry_over(stage, reporter)
+        installation = stage.record(provenance(request, ImageChoice(image_request(plan))), None, plan.modules)
+    return _published(layout, installation, request, held, reporter), True
+
+
+def _published(
+    layout: Layout, installation: Installation, request: Request, held: Held, reporter: Reporter
+) -> Installation:
+    number, what = live_number(layout, installation.module), "rendered" if request.options.module_only else "installed"
     publish(layout, installation, held)
-    record(layout, _done("rendered" if options.module_only else "installed", installation, number), held, reporter)
-    return installation, True
+    record(layout, _done(what, installation, number), held, reporter)
+    return installation
 
 
 def _easyconfig(request: Request) -> File:
@@ -119,4 +147,5 @@ def _carry_over(stage: Stage, reporter: Reporter) -> None:
 
 
 def _done(what: str, installation: Installation, before: int | None) -> Done:
-    return Done(what, installation.module, before, installation.generation, installation.image.sha256)
+    image = installation.image and installation.image.sha256
+    return Done(what, installation.module, before, installation.generation, image)

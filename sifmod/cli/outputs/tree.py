@@ -67,6 +67,7 @@ class UninstalledModule(TypedDict):
     generation: Annotated[Number | None, Field(description="that was live; null: it was uninstalled before")]
     user_software: Annotated[Path | None, Field(description="what the user added, which stays")]
     user_layers: Annotated[Path | None, Field(description="packages that the user added, which stay")]
+    views: Annotated[list[ModuleName], Field(description="modules that load it, and can be loaded no more")]
     kernels: Annotated[list[str], Field(description="commands that remove the user's kernels of it from Jupyter")]
 
 
