@@ -51,11 +51,17 @@ class Applying:
 
     def run(self, jobs: int) -> Iterator[Event]:
         """Install what is to be installed; `became` and `failed` are complete at the end."""
-        tasks = deque(number for number in self._todo if self._leads(number))
-        for event in run_workers(self._install, tasks, jobs):
-            if isinstance(event, Finished):
-                tasks += self._finished(event)
-            yield event
+        views = deque(number for number in self._todo if self._is_view(number))
+        for tasks in (deque(number for number in self._todo if number not in views and self._leads(number)), views):
+            for event in run_workers(self._install, tasks, jobs):
+                if isinstance(event, Finished):
+                    tasks += self._finished(event)
+                yield event
+
+    def _is_view(self, number: int) -> bool:
+        """Whether it can be installed only when the modules are there that it loads."""
+        request = self._plan.steps[number].request
+        return request is not None and request.plan.image is None
 
     def _leads(self, number: int) -> bool:
         """Whether this module need not wait for another one that fetches the same image."""

@@ -196,7 +196,7 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
     """How much is to be fetched, as the servers say; an image that cannot be asked for is one of unknown size."""
     wanted: dict[str, Request] = {}
     for step in plan.steps:
-        if step.request and not _is_kept(step, step.request):
+        if step.request and step.request.plan.image and not _is_kept(step, step.request):
             wanted.setdefault(image_request(step.request.plan), step.request)
     with TemporaryDirectory(prefix="sifmod-") as place, lock(Workplace(Path(place)), "plan", 60, print) as held:
         store = Store(plan.layout, held)
@@ -215,7 +215,7 @@ def _is_kept(step: Step, request: Request) -> bool:
 def _size(request: Request, store: Store) -> int | None:
     plan = request.plan
     try:
-        return announced_size(plan.image, plan.runtime, store, fetch_settings(request.site.site))
+        return announced_size(plan.own_image, plan.runtime, store, fetch_settings(request.site.site))
     except SifmodError:
         return None  # the apply tells
 
