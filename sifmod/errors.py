@@ -109,6 +109,10 @@ class LockError(InstallError):
     """A lock could not be taken, or was lost to another node."""
 
 
+class HookError(InstallError):
+    """A program of the site has stopped what was being done."""
+
+
 class SanityCheckError(SifmodError):
     """The module was built but does not do what its easyconfig promises; it was not published."""
 

@@ -33,7 +33,7 @@ def checked_view(view: Node) -> tuple[Node, tuple[Problem, ...]]:
     for index, module in enumerate(entries["modules"].items):
         name, _, _ = module.text.partition("/")
         if name in seen:
-            message = f"{module.text} cannot be loaded together with {seen[name]}: only one module of a name can"
+            message = f"{module.text} cannot be loaded beside {seen[name]}, which has its name"
             found.append(problem_at(module.mark, f"modules[{index}]", message))
         seen.setdefault(name, module.text)
     rest = {key: node for key, node in entries.items() if key not in _OF_AN_IMAGE}

@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 from sifmod.config.bind import BindSpec
 from sifmod.config.easyconfig import Easyconfig
@@ -70,7 +71,7 @@ def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices, quirks: tupl
         runscript_env=_merged(_without(site.runscript_env, quirks, "runscript_env"), easyconfig.runscript_env),
         conflict=easyconfig.conflict,
         family=easyconfig.family,
-        help=_help(easyconfig, quirks),
+        help=_help(easyconfig, site, quirks),
         sanity_check=SanityCheck(easyconfig.sanity_check.commands, easyconfig.sanity_check.paths),
         verb=easyconfig.verb,
         user_software=easyconfig.user_software,
@@ -205,7 +206,11 @@ def _whatis(easyconfig: Easyconfig) -> tuple[str, ...]:
     return (*own, *more)
 
 
-def _help(easyconfig: Easyconfig, quirks: tuple[Quirk, ...]) -> Help:
+def _is_named(package: str, names: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(package.lower(), name.lower()) for name in names)
+
+
+def _help(easyconfig: Easyconfig, site: Site, quirks: tuple[Quirk, ...]) -> Help:
     image, origin = easyconfig.image, ""
     if image:
         origin = shown(image.sources[0]) if image.sources else f"built from {image.build}"
@@ -216,6 +221,7 @@ def _help(easyconfig: Easyconfig, quirks: tuple[Quirk, ...]) -> Help:
         docurls=easyconfig.docurls,
         whatis=_whatis(easyconfig),
         contents=easyconfig.contents,
+        extensions=tuple(one for one in easyconfig.contents if _is_named(one[0], site.extensions)),
         origin=origin,
         quirks=tuple((str(quirk), f"{quirk.file.reason} ({quirk.file.link})") for quirk in quirks),
     )

@@ -85,7 +85,7 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
         "whatis": tuple(_text(" ".join(line.split()), syntax) for line in _whatis(plan)),
         "extensions": ", ".join(
             f"{name}/{version}"
-            for name, version in plan.help.contents
+            for name, version in (plan.help.contents if plan.help.extensions is None else plan.help.extensions)
             if _EXTENSION.fullmatch(name) and _EXTENSION.fullmatch(version)
         ),
         "conflicts": tuple(conflict[i : i + CONFLICTS_A_CALL] for i in range(0, len(conflict), CONFLICTS_A_CALL)),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sifmod.config.easyconfig import EasyconfigFile
 from sifmod.config.input import Surroundings
 from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants, load_easyconfig
-from sifmod.errors import ConfigError, OptionError, VariantError
+from sifmod.errors import ConfigError, OptionError, VariantError, ViewError
 from support.config import Configuration, lines, write
 
 BASE = """
@@ -477,3 +477,19 @@ def test_every_source_that_was_left_out_is_told(configuration: Configuration) ->
         "App-1.0.yaml:3:18: image.sources: source ${A}/x left out: the variable A is not set; "
         "source ${B}${C}/y left out: the variable B is not set"
     ]
+
+
+def test_a_view_has_modules_and_no_image(configuration: Configuration) -> None:
+    text = "name: App\nversion: '1.0'\nmodules: [A/1, B, A/2, App]\nimage: {sources: [a.sif]}\nverb: run\nfamily: f g\n"
+    without = "a view, which has modules, has no image of its own: leave one of them out"
+    assert refused(configuration, text) == ["App-1.0.yaml:6:9: family: 'f g' cannot be used: use letters, digits and _"]
+    assert refused(configuration, text.replace("f g", "f")) == [
+        "App-1.0.yaml:3:21: modules[2]: A/2 cannot be loaded beside A/1, which has its name",
+        "App-1.0.yaml:3:26: modules[3]: App cannot be loaded beside the view itself, which has its name",
+        f"App-1.0.yaml:4:1: image: {without}",
+        f"App-1.0.yaml:5:1: verb: {without}",
+    ]
+    (found,) = refused(configuration, "name: App\nversion: '1.0'\nmodules: []\n")
+    assert found.startswith("App-1.0.yaml:1:1: image: expected sources")
+    with pytest.raises(ViewError, match=r"App/1\.0 is a view"):
+        _ = loaded(configuration, "name: App\nversion: '1.0'\nmodules: [A]\n").easyconfig.own_image

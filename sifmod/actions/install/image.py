@@ -8,7 +8,9 @@ from typing import NamedTuple
 from sifmod.actions.ask_home import ask_home
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.fetch_settings import fetch_settings
+from sifmod.actions.hooks import run_hooks
 from sifmod.actions.install.request import Request
+from sifmod.actions.install.told import of_install
 from sifmod.actions.into_store import into_store
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
@@ -147,6 +149,7 @@ def fetched_image(request: Request, layout: Layout, store: Store, reporter: Repo
     if not options.into_home:
         what = f"the image of {plan.module}"
         ask_home(what, site, lambda: announced_size(plan.own_image, plan.runtime, store, settings), reporter)
+    run_hooks(site, "before_fetch", of_install(request), reporter.say)
     # before the fetch: what changes meanwhile is noticed by the next install
     choice = ImageChoice(image_request(plan), states=_states(plan))
     name = f"image-{plan.own_image.sha256 or choice.request}"
@@ -154,6 +157,7 @@ def fetched_image(request: Request, layout: Layout, store: Store, reporter: Repo
         artifact = into_store(plan.own_image, plan.runtime, store, reporter, settings)
     for note in artifact.notes:
         reporter.say(note)
+    run_hooks(site, "after_fetch", of_install(request, artifact), reporter.say)
     if prefix := keeper(layout, artifact.path):
         reporter.say(
             f"warning: {plan.module} uses {artifact.path}, which {prefix} keeps only while a module there uses it:"

@@ -4,12 +4,14 @@ import os
 from pathlib import Path
 
 from sifmod.actions.changing_prefix import changing_prefix
+from sifmod.actions.hooks import run_hooks
 from sifmod.actions.install.current import is_complete, is_current, noted, oddities, provenance
 from sifmod.actions.install.file_diff import difference
 from sifmod.actions.install.image import fetched_image, image_record, image_request, kept_image, released
 from sifmod.actions.install.mpi import with_found_mpi
 from sifmod.actions.install.request import Request, with_image
 from sifmod.actions.install.sanity import sanity_check
+from sifmod.actions.install.told import of_install
 from sifmod.actions.install.view import check_modules
 from sifmod.actions.install.wrappers import with_found_wrappers
 from sifmod.actions.log import record
@@ -72,6 +74,7 @@ def _restored(layout: Layout, before: Installation, request: Request, held: Held
 def _new_generation(
     layout: Layout, before: Installation | None, request: Request, held: Held, reporter: Reporter
 ) -> tuple[Installation, bool]:
+    run_hooks(request.site.site, "before_install", of_install(request), reporter.say)
     if request.plan.image is None:
         return _new_view(layout, before, request, held, reporter)
     options, site = request.options, request.site.site
@@ -124,8 +127,12 @@ def _published(
     layout: Layout, installation: Installation, request: Request, held: Held, reporter: Reporter
 ) -> Installation:
     number, what = live_number(layout, installation.module), "rendered" if request.options.module_only else "installed"
+    site, data = request.site.site, of_install(request, done=installation)
+    run_hooks(site, "after_install", data, reporter.say)
+    run_hooks(site, "before_publish", data, reporter.say)
     publish(layout, installation, held)
     record(layout, _done(what, installation, number), held, reporter)
+    run_hooks(site, "after_publish", data, reporter.say)
     return installation
 
 
