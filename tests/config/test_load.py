@@ -484,8 +484,8 @@ def test_a_view_has_modules_and_no_image(configuration: Configuration) -> None:
     without = "a view, which has modules, has no image of its own: leave one of them out"
     assert refused(configuration, text) == ["App-1.0.yaml:6:9: family: 'f g' cannot be used: use letters, digits and _"]
     assert refused(configuration, text.replace("f g", "f")) == [
-        "App-1.0.yaml:3:21: modules[2]: A/2 cannot be loaded beside A/1, which has its name",
-        "App-1.0.yaml:3:26: modules[3]: App cannot be loaded beside the view itself, which has its name",
+        "App-1.0.yaml:3:19: modules[2]: A/2 cannot be loaded beside A/1, which has its name",
+        "App-1.0.yaml:3:24: modules[3]: App cannot be loaded beside the view itself, which has its name",
         f"App-1.0.yaml:4:1: image: {without}",
         f"App-1.0.yaml:5:1: verb: {without}",
     ]
