@@ -147,8 +147,8 @@ class Help:
     contents: tuple[tuple[str, str], ...]  # package, version
     origin: str  # where the image comes from: the first source, with its digest if stated
     mpi: str = ""  # of the image, or the host's in its place, and how srun starts it
-    extensions: tuple[tuple[str, str], ...] | None = None  # of the contents, for `module spider`; None: all
     quirks: tuple[tuple[str, str], ...] = ()  # each that applies, in one line, and its reason
+    extensions: tuple[tuple[str, str], ...] | None = None  # of the contents, for `module spider`; None: all
 
 
 @dataclass(frozen=True)
