@@ -76,6 +76,11 @@ class Installation:
         return self.image
 
     @property
+    def digest(self) -> str:
+        """The SHA-256 of the image; "" of a view."""
+        return self.image.sha256 if self.image else ""
+
+    @property
     def paths(self) -> frozenset[str]:
         """Everything in the generation that is ours, the receipt too; relative."""
         return frozenset((RECEIPT, *(file.path for file in self.files), *(link.path for link in self.links)))

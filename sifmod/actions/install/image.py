@@ -12,17 +12,19 @@ from sifmod.actions.hooks import run_hooks
 from sifmod.actions.install.request import Request
 from sifmod.actions.install.told import of_install
 from sifmod.actions.into_store import into_store
+from sifmod.actions.lock import LockedImage
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
+from sifmod.config.site import Link
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError, ModuleError, UnstartableError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.fetch import announced_size
 from sifmod.image.signature.policy import check_policy
-from sifmod.image.sources.kinds import local_files
+from sifmod.image.sources.kinds import local_files, parse
 from sifmod.image.startable import why_not_here
-from sifmod.module.plan import Plan
+from sifmod.module.plan import ImagePlan, Plan
 from sifmod.module.quote import shell
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
@@ -67,7 +69,7 @@ def kept_image(before: Installation | None, request: Request, store: Store, repo
     keep.
     """
     plan, options = request.plan, request.options
-    if options.force:
+    if options.force or (options.locked and before and before.digest != options.locked.digest):
         return None
     if before is not None and before.image:
         record = before.image
@@ -146,15 +148,21 @@ def fetched_image(request: Request, layout: Layout, store: Store, reporter: Repo
     plan, options = request.plan, request.options
     site = request.site.site
     settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force, startable=True)
+    image, locked = plan.own_image, options.locked.image if options.locked else None
+    if locked:
+        image = _as_locked(image, locked, options.stores)
+        settings = replace(settings, compression=locked.origin.compression or settings.compression)
     if not options.into_home:
         what = f"the image of {plan.module}"
-        ask_home(what, site, lambda: announced_size(plan.own_image, plan.runtime, store, settings), reporter)
+        ask_home(what, site, lambda: announced_size(image, plan.runtime, store, settings), reporter)
     run_hooks(site, "before_fetch", of_install(request), reporter.say)
     # before the fetch: what changes meanwhile is noticed by the next install
     choice = ImageChoice(image_request(plan), states=_states(plan))
     name = f"image-{plan.own_image.sha256 or choice.request}"
     with lock(layout, name, site.lock_lease, reporter.waiting(plan.own_image.filename)):
-        artifact = into_store(plan.own_image, plan.runtime, store, reporter, settings)
+        artifact = into_store(image, plan.runtime, store, reporter, settings)
+    if locked:
+        artifact = replace(artifact, source=locked.source, origin=locked.origin, notes=())
     for note in artifact.notes:
         reporter.say(note)
     run_hooks(site, "after_fetch", of_install(request, artifact), reporter.say)
@@ -164,6 +172,22 @@ def fetched_image(request: Request, layout: Layout, store: Store, reporter: Repo
             f" `sifmod gc` there removes it then; --link copy keeps one for {plan.module}"
         )
     return ChosenImage(artifact, choice)
+
+
+def _as_locked(image: ImagePlan, locked: LockedImage, stores: tuple[Path, ...]) -> ImagePlan:
+    """The image that the lock names: taken out of another store, else by its digest from where it came from."""
+    there = [str(Layout(prefix).image(locked.sha256)) for prefix in stores]
+    digest = locked.origin.index or locked.origin.manifest
+    pinned = [_pinned(source, digest) for source in image.sources]
+    sources = (*(path for path in there if Path(path).is_file()), *pinned)
+    link: Link = "hardlink" if image.link == "hardlink" else "copy"
+    return replace(image, sources=sources, sha256=locked.sha256, conversion=None, link=link)
+
+
+def _pinned(source: str, digest: str) -> str:
+    reference = parse(source)
+    in_registry = reference.kind.location == "repository" and digest and not reference.digest
+    return f"{reference.kind.name}://{reference.location}@{digest}" if in_registry else source
 
 
 def image_record(plan: Plan, artifact: Artifact) -> ImageRecord:
