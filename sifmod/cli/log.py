@@ -70,4 +70,4 @@ def _told(done: "Done") -> str:
     number = done.before if done.after is None else done.after
     was = f" (was {done.before})" if done.after is not None and done.before not in (None, done.after) else ""
     of = f"layer {done.layer} of " if done.layer else ""
-    return f"{done.what} {of}{done.module}, generation {number}{was}"
+    return f"{done.what} {of}{done.module}{f', generation {number}' if number else ''}{was}"

@@ -79,8 +79,11 @@ def resolve(
         insecure_registries=file.insecure_registries,
         token_servers=file.token_servers,
         protected=file.protected,
+        extensions=file.extensions,
         striping=file.striping,
         signatures=file.signatures,
+        warn_without_version=file.warn_without_version,
+        spider_cache=file.spider_cache,
     )
     return Resolved(site, how, expanded.inputs)
 

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from sifmod.config.bind import BindItem, BindSpec
 from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, Pairs, RunscriptEnv
+from sifmod.config.hook import Hook, HookKeys
 from sifmod.config.kinds import RUNTIMES, MpiUse, RuntimeKind, Syntax
 from sifmod.config.text import BindPath, Items, Line, Name, Package, SearchDirectory, Text
 from sifmod.config.yaml.check import Model
@@ -73,6 +74,17 @@ class Signatures(Model):
     """Files with OpenPGP public keys of those whose signature counts."""
 
 
+class SpiderCache(Model):
+    """Lmod's cache of the modules, as its own program `update_lmod_system_cache_files` keeps it."""
+
+    directory: SearchDirectory
+    """Where the cache is (the `dir` of Lmod's scDescriptT)."""
+    timestamp: SearchDirectory
+    """The file of which Lmod looks at the time (its `timestamp`)."""
+    modulepath: tuple[SearchDirectory, ...] = ()
+    """All that the cache is of, where that is more than the modules of the prefix."""
+
+
 class Detect(Model):
     """A site is this one when every path exists; of a pattern, one match."""
 
@@ -120,6 +132,14 @@ class Site:
     protected: tuple[str, ...]  # packages that no layer replaces, `*` at the end for all that begin so
     striping: StripingKeys | None
     signatures: Signatures
+    warn_without_version: bool  # at a load that names none, on a terminal
+    spider_cache: SpiderCache | None
+    extensions: tuple[str, ...] = ("*",)  # packages of contents that `module spider` finds
+    hooks: tuple[Hook, ...] = ()  # programs that are run before and after what is done
+
+
+def _extensions(value: object) -> object:
+    return {"all": ("*",), "none": ()}.get(value, value) if isinstance(value, str) else value
 
 
 def _seconds(value: object) -> object:
@@ -229,6 +249,10 @@ class SiteFile(Model):
     insecure_registries: tuple[Place, ...] = ()
     token_servers: Annotated[tuple[tuple[str, tuple[Host, ...]], ...], Items(Host, tuple[Host, ...])] = ()
     protected: tuple[Package, ...] = PROTECTED
+    extensions: Annotated[tuple[Line, ...], BeforeValidator(_extensions)] = ("*",)
     striping: StripingKeys | None = None
     signatures: Signatures = Signatures()
+    warn_without_version: bool = False
+    spider_cache: SpiderCache | None = None
+    hooks: HookKeys = HookKeys()
     detect: Detect = Detect()
