@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from sifmod.actions.log import record
+from sifmod.actions.reference import renew
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError, ModuleError
@@ -27,6 +28,7 @@ def rollback(layout: Layout, module: ModuleName, to: int | None, lease: float, r
         installation = _target(layout, module, to)
         before, lacks = live_number(layout, module), missing(layout, installation)
         restore(layout, installation, held)
+        renew(layout, installation)
         if lacks:  # that it is not the live one, too
             done = Done("rolled back", module, before, installation.generation, installation.image.sha256)
             record(layout, done, held, reporter)

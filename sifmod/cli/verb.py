@@ -60,6 +60,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "verify": (
         ("sifmod verify", "all modules"),
         ("sifmod verify --signature my.sif", "who signed an image"),
+        ("sifmod verify --modes", "whether all is as open as the site says"),
     ),
     "test": (
         ("sifmod test PyTorch/2.2.0", "on this node"),
@@ -119,8 +120,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 # an option's parameter → what it is about; any other one is about how something is done
 _BY_TITLE = {
     "What": "variant variants source fetch module_only installed arch sha256 version origins signature verb name"
-    " name_from to days now rollbacks purge keys files editable onto upgrade everything layer style network minimum"
-    " nodes time job account partition lab remove stale",
+    " name_from to days now rollbacks purge keys modes repair_modes marks files editable onto upgrade"
+    " everything layer style network minimum nodes time job account partition lab remove stale",
     "Where": "prefix directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
     " module_syntax",
     "Output": "dry_run_short dry_run extended_dry_run quiet as_json junit",

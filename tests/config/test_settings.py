@@ -124,6 +124,7 @@ def test_variables_in_paths_are_replaced_and_those_not_set_are_refused(configura
 UNSET = {
     "site": "${UNSET}/site.yaml",
     "prefix": "${UNSET}/x",
+    "stores": "['/here', '${UNSET}/x']",
     "image_dirs": "['/here', '${UNSET}/x']",
     "robot_paths": "['/here', '${UNSET}/x']",
     "runtime": "${UNSET}/bin/apptainer",
@@ -136,7 +137,7 @@ UNSET = {
 @pytest.mark.parametrize("key", sorted(set(EXPANDED) - {"detect"}))
 def test_a_variable_that_is_not_set_is_refused_in_every_key(configuration: Configuration, key: str, level: str) -> None:
     """`${UNSET}/x` would be looked for, or written to, as it stands. `+`: where the key appends."""
-    plus = "+" if level == "+" and key in ("image_dirs", "robot_paths") else ""
+    plus = "+" if level == "+" and key in ("image_dirs", "robot_paths", "stores") else ""
     text = f"{key}{plus}: {UNSET[key]}"
     if level == "machine":
         machine_file(configuration, "a.yaml", text)
@@ -241,6 +242,7 @@ def test_every_option_has_its_variable(configuration: Configuration) -> None:
         "lock_lease": "12.5",
         "umask": "002",
         "group": "people",
+        "stores": "/s:/t",
         "arch": "arm64",
         "compression": "gzip:6",
         "connections": "7",
@@ -253,6 +255,7 @@ def test_every_option_has_its_variable(configuration: Configuration) -> None:
     assert (by_variable.name, by_variable.accelerator, by_variable.arch) == ("generic-rocm", "cuda", "arm64")
     assert (by_variable.umask, by_variable.lock_lease, by_variable.group) == (2, 12.5, "people")
     assert by_variable.image_dirs == ("/i", "/j")
+    assert by_variable.stores == (Path("/s"), Path("/t"))
     assert (by_variable.compression, by_variable.connections) == ("gzip:6", 7)
     assert (by_variable.processors, by_variable.memory) == (3, 2 << 30)
     assert by_variable.module_syntax == ("lua", "tcl")

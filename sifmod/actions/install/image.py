@@ -28,7 +28,6 @@ from sifmod.tree.lock import lock
 from sifmod.tree.provenance import FileState, FoundCommands, ImageChoice, file_state
 from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.store import Store
-from sifmod.tree.stored_image import keeper
 
 
 class ChosenImage(NamedTuple):
@@ -152,11 +151,6 @@ def fetched_image(request: Request, layout: Layout, store: Store, reporter: Repo
         artifact = into_store(plan.image, plan.runtime, store, reporter, settings)
     for note in artifact.notes:
         reporter.say(note)
-    if prefix := keeper(layout, artifact.path):
-        reporter.say(
-            f"warning: {plan.module} uses {artifact.path}, which {prefix} keeps only while a module there uses it:"
-            f" `sifmod gc` there removes it then; --link copy keeps one for {plan.module}"
-        )
     return ChosenImage(artifact, choice)
 
 
@@ -181,7 +175,7 @@ def fetch_only(request: Request, reporter: Reporter) -> Artifact:
     with changing_prefix(site):
         tidy(layout, site.lock_lease, waiting)
         with module_lock(layout, plan.module, site.lock_lease, waiting) as held:
-            store = Store(layout, held, reporter.waiting(plan.image.filename))
+            store = Store(layout, held, reporter.waiting(plan.image.filename), others=site.stores)
             artifact = fetched_image(request, layout, store, reporter).artifact
             record_fetched(layout, store, site.lock_lease, reporter)
             return artifact

@@ -11,6 +11,7 @@ from sifmod.actions.install.request import Request, with_image
 from sifmod.actions.install.sanity import sanity_check
 from sifmod.actions.install.wrappers import with_found_wrappers
 from sifmod.actions.log import record
+from sifmod.actions.reference import referring, renew
 from sifmod.actions.reporter import Reporter
 from sifmod.module.plan import File, Plan
 from sifmod.module.render import render, render_stub
@@ -19,6 +20,7 @@ from sifmod.tree.layer import image_key
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held
 from sifmod.tree.log import Done
+from sifmod.tree.mark import LINK
 from sifmod.tree.receipt import Installation, live, live_number
 from sifmod.tree.stage import Stage
 from sifmod.tree.state import edited, edited_stubs, missing
@@ -36,6 +38,7 @@ def install(request: Request, reporter: Reporter) -> tuple[Installation, bool]:
     with changing_prefix(site):
         before = live(layout, plan.module)
         if before and is_complete(layout, before, request) and not noted(before, request):
+            renew(layout, before)
             return before, False  # no lock is needed, which a reader cannot take
         for oddity in oddities(before, request):
             reporter.say(oddity)
@@ -70,7 +73,7 @@ def _new_generation(
     layout: Layout, before: Installation | None, request: Request, held: Held, reporter: Reporter
 ) -> tuple[Installation, bool]:
     options, site = request.options, request.site.site
-    store = Store(layout, held, reporter.waiting(request.plan.image.filename))
+    store = Store(layout, held, reporter.waiting(request.plan.image.filename), others=site.stores)
     image = kept_image(before, request, store, reporter) or fetched_image(request, layout, store, reporter)
     request = with_image(request, image.artifact)
     plan, image, found = with_found_wrappers(request.plan, before, image)
@@ -82,21 +85,24 @@ def _new_generation(
             reporter.say(told)
     # where its user released the image (see image.kept_image) the site's copy stays in use
     own = image.artifact.path.is_file() and not (options.module_only and before and released(before, plan))
-    with staged_generation(layout, plan.module, held) as stage:
-        stage.write((*render(plan, stage.number), _easyconfig(request), *_image_key(plan, image.artifact.sha256)))
-        stage.write_stubs(render_stub(plan))
-        stage.link(plan.image.filename, image.artifact.path)
-        stage.link_user_software()
-        _carry_over(stage, reporter)
-        # its digest is of the request's plan, without the wrappers that were found in the image
-        installation = stage.record(provenance(request, image.choice), image_record(plan, image.artifact))
-        if not own:
-            stage.unlink(plan.image.filename)
-    if options.asked.checked and own:
-        with store.workspace() as workspace:
-            sanity_check(installation, plan, workspace, reporter.say)
-    number = live_number(layout, plan.module)
-    publish(layout, installation, held)
+    with referring(layout, plan.module, image.artifact.path if own else None, reporter) as mark:
+        with staged_generation(layout, plan.module, held) as stage:
+            stage.write((*render(plan, stage.number), _easyconfig(request), *_image_key(plan, image.artifact.sha256)))
+            stage.write_stubs(render_stub(plan))
+            stage.link(plan.image.filename, image.artifact.path)
+            if mark:
+                stage.link(LINK, mark)
+            stage.link_user_software()
+            _carry_over(stage, reporter)
+            # its digest is of the request's plan, without the wrappers that were found in the image
+            installation = stage.record(provenance(request, image.choice), image_record(plan, image.artifact))
+            if not own:
+                stage.unlink(plan.image.filename)
+        if options.asked.checked and own:
+            with store.workspace() as workspace:
+                sanity_check(installation, plan, workspace, reporter.say)
+        number = live_number(layout, plan.module)
+        publish(layout, installation, held)
     record(layout, _done("rendered" if options.module_only else "installed", installation, number), held, reporter)
     return installation, True
 

@@ -30,7 +30,7 @@ from sifmod.cli.outputs.jupyter import KernelData, LabData
 from sifmod.cli.outputs.layers import LayerData
 from sifmod.cli.outputs.machine import DetectedSite, Diagnosis, NewSite, OriginOfKey, ShownSite
 from sifmod.cli.outputs.test import TestData
-from sifmod.cli.outputs.tree import Collected, Logged, SignatureError, Signed, Uninstalled, Verified
+from sifmod.cli.outputs.tree import Collected, Logged, Modes, SignatureError, Signed, Uninstalled, Verified
 
 # what each verb prints where it succeeds; where it fails as a whole, an Error
 OUTPUTS: dict[str, Any] = {
@@ -52,7 +52,7 @@ OUTPUTS: dict[str, Any] = {
     "layers": list[LayerData],
     "sync": LayerData,
     "jupyter": KernelData | LabData,
-    "verify": list[Verified] | list[Signed | SignatureError],
+    "verify": list[Verified] | list[Signed | SignatureError] | list[Modes],
     "test": TestData,
     "uninstall": Uninstalled,
     "rollback": Installed,
