@@ -18,7 +18,7 @@ from sifmod.tree.mark import forget
 from sifmod.tree.partial import Partial, discard_partial, lock_name
 from sifmod.tree.receipt import live_number, numbers, read_receipt
 from sifmod.tree.remove import prune, remove_tree
-from sifmod.tree.store import GC, discard
+from sifmod.tree.store import GC, discard, entries
 from sifmod.tree.stored_image import StoredImage
 
 
@@ -58,9 +58,9 @@ def apply_gc(layout: Layout, plan: GcPlan, lease: float, reporter: Reporter) -> 
             for image in going:
                 if discard(layout, image, held, plan.mark_days):
                     images.append(image)
-                    forget(layout, image.sha256)
                     done = Done("removed", image=image.sha256, size=image.size)
                     record_of_store(layout, done, lease, reporter)
+    forget(layout, {image.sha256 for image in entries(layout)})
     gone = []
     for partial in (old.partial for old in plan.partials if not old.keep):
         with lock(layout, lock_name(partial.key), lease, on_wait) as held:

@@ -92,13 +92,12 @@ def remove(layout: Layout, sha256: str, prefix: Path) -> None:
             os.unlink(name, dir_fd=directory)
 
 
-def forget(layout: Layout, sha256: str) -> None:
-    """Remove what marks there are of an image that is gone, as far as this user may."""
+def forget(layout: Layout, stored: Container[str]) -> None:
+    """Remove the marks of images that are not stored any more, as the owner of the directory and root may."""
     with suppress(OSError), opened(layout.marks, layout.prefix) as directory:
-        for name, image, _ in tuple(_names(directory)):
-            if image == sha256:
-                with suppress(OSError):
-                    os.unlink(name, dir_fd=directory)
+        for name in [name for name, sha256, _ in _names(directory) if sha256 not in stored]:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=directory)
 
 
 def is_name(name: str) -> bool:
