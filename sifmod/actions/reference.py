@@ -34,7 +34,7 @@ def referring(layout: Layout, module: ModuleName, image: Path | None, reporter: 
             f" {module}"
         )
     else:
-        reporter.say(f"{module} uses {image}; a mark in {prefix} keeps it while {module} is installed and loaded")
+        reporter.say(f"{module} uses {image}, and nothing is copied; a mark there keeps it for {module}")
     try:
         if not image.is_file():
             raise FetchError(f"{image} was removed by a gc meanwhile", "repeat the command")

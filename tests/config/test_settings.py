@@ -413,3 +413,44 @@ def test_no_option_and_no_file_gives_anything_but_a_site_or_a_message(
         configuration.site(**values)
     except (ConfigError, OptionError) as error:
         assert error.message
+
+
+def test_sharing_decides_the_umask(configuration: Configuration) -> None:
+    for text, umask in (
+        ("sharing: site", 0o022),
+        ("sharing: site\ngroup: people", 0o002),
+        ("sharing: group\ngroup: people", 0o007),
+        ("group: people\numask: '027'", 0o027),
+    ):
+        user_file(configuration, text)
+        assert configuration.site().site.umask == umask
+    for text, message in (
+        ("sharing: group", "sharing: group does not say whose the prefix is"),
+        ("sharing: site\numask: '022'", "sharing: site decides the modes, and umask: 022 is given too"),
+    ):
+        user_file(configuration, text)
+        with pytest.raises(OptionError) as caught:
+            configuration.site()
+        assert caught.value.message == message
+
+
+def test_who_names_another_prefix_is_not_held_to_the_machines_sharing(configuration: Configuration) -> None:
+    """The prefix that gives way is a store to look into, unless `stores` says which."""
+    machine = machine_file(configuration, "a.yaml", "sharing: site\ngroup: people\nprefix: /appl/sifmod")
+    shared = configuration.site().site
+    assert (shared.sharing, shared.group, shared.stores) == ("site", "people", ())
+    assert configuration.site(prefix="/appl/sifmod").site == shared
+    user_file(configuration, "prefix: /home/uma/sifmod")
+    loaded = configuration.site()
+    own = loaded.site
+    assert (own.sharing, own.group, own.umask, own.stores) == (None, None, None, (Path("/appl/sifmod"),))
+    told = {origin.key: (origin.value, origin.origin) for origin in loaded.origins}
+    assert told["stores"] == ("/appl/sifmod", f"the prefix of {machine}:3")
+    user_file(configuration, "prefix: /home/uma/sifmod\nsharing: group\ngroup: friends\nstores: []")
+    own = configuration.site().site
+    assert (own.sharing, own.group, own.umask, own.stores) == ("group", "friends", 0o007, ())
+    machine_file(configuration, "a.yaml", "sharing: site\nprefix: '${NOWHERE}/sifmod'\n")
+    user_file(configuration, "prefix: /home/uma/sifmod")
+    assert configuration.site().site.stores == ()
+    machine_file(configuration, "a.yaml", "group: people\nprefix: /appl/sifmod")  # as without `sharing` ever since
+    assert configuration.site().site.group == "people"

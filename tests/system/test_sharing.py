@@ -1,11 +1,13 @@
 """A tree that a site shares: two publishers of one group, a user of another, and a stranger, each with a umask."""
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from grp import getgrnam
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -81,24 +83,35 @@ def _groups() -> dict[str, tuple[int, ...]]:
 USERS = _groups()
 
 
-@pytest.fixture
-def machine(shared_tmp: Path, images: Images, request: pytest.FixtureRequest) -> Iterator[Machine]:
+@pytest.fixture(scope="module")
+def started(images: Images) -> Iterator[tuple[Place, Victim]]:
+    """Three easyconfigs of one module, and sifmod."""
     if os.geteuid() != 0:
         pytest.skip("only root can run commands as users of two groups")
-    place = make_place(images, shared_tmp)
-    for tag in "abc":
-        sif = shared_tmp / f"{tag}.sif"
-        sif.write_bytes(images.tiny(f"crash-{tag}").read_bytes())
-        easyconfig = shared_tmp / tag / "Tiny-1.0.yaml"
-        easyconfig.write_text(easyconfig.read_text().replace(str(images.tiny(f"crash-{tag}")), str(sif)))
-    settings = Path(place.env["SIFMOD_CONFIG_DIR"])
-    settings.mkdir()
+    with TemporaryDirectory(dir="/tmp", prefix="sifmod-test-", ignore_cleanup_errors=True) as directory:
+        place = make_place(images, Path(directory))
+        for tag in "abc":
+            sif = place.directory / f"{tag}.sif"
+            sif.write_bytes(images.tiny(f"crash-{tag}").read_bytes())
+            easyconfig = place.directory / tag / "Tiny-1.0.yaml"
+            easyconfig.write_text(easyconfig.read_text().replace(str(images.tiny(f"crash-{tag}")), str(sif)))
+        Path(place.env["SIFMOD_CONFIG_DIR"]).mkdir()
+        place.directory.chmod(0o1777)
+        with Victim(place.env) as victim:
+            assert victim.warm((*place.install("a"), "--extended-dry-run")).code == 0
+            yield place, victim
+
+
+@pytest.fixture
+def machine(started: tuple[Place, Victim], request: pytest.FixtureRequest) -> Iterator[Machine]:
+    place, victim = started
     sharing = getattr(request, "param", "site")
-    (settings / "a.yaml").write_text(f"sharing: {sharing}\ngroup: {GROUP}\nprefix: {place.prefix}\n")
-    shared_tmp.chmod(0o1777)
-    with Victim(place.env) as victim:
-        assert victim.warm((*place.install("a"), "--extended-dry-run")).code == 0
-        yield Machine(place, victim, sharing)
+    settings = Path(place.env["SIFMOD_CONFIG_DIR"], "a.yaml")
+    settings.write_text(f"sharing: {sharing}\ngroup: {GROUP}\nprefix: {place.prefix}\n")
+    before = set(place.directory.iterdir())
+    yield Machine(place, victim, sharing)
+    for path in set(place.directory.iterdir()) - before:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 BOTH = pytest.mark.parametrize("machine", ["site", "group"], indirect=True)
