@@ -220,7 +220,10 @@ def _old_images(layout: Layout, users: Container[str], going: set[Path], rules: 
 
 def _unmarked(layout: Layout, images: tuple[OldImage, ...], days: float) -> tuple[OldImage, ...]:
     """The same, those kept that users' modules in other trees refer to."""
-    marked = in_force(layout, {old.image.sha256 for old in images}, days)
+    try:
+        marked = in_force(layout, {old.image.sha256 for old in images}, days)
+    except OSError as error:
+        return tuple(old._replace(keep=old.keep or f"the marks of its users cannot be read: {error}") for old in images)
     users = {
         sha256: _several([f"{mark.user} (seen {_date(mark.since)})" for mark in marks])
         for sha256, marks in marked.items()

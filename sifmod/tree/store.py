@@ -213,8 +213,12 @@ def discard(layout: Layout, image: StoredImage, held: Held, mark_days: float = 0
 
 def _needed(layout: Layout, sha256: str, mark_days: float) -> bool:
     # In this order: a run that used it meanwhile has its pin still, or its link already.
-    used = sha256 in pinned(layout) or sha256 in all_used_images(layout)
-    return used or bool(in_force(layout, (sha256,), mark_days))
+    if sha256 in pinned(layout) or sha256 in all_used_images(layout):
+        return True
+    try:
+        return bool(in_force(layout, (sha256,), mark_days))
+    except OSError:  # then they do not say that nobody needs it
+        return True
 
 
 def pinned(layout: Layout) -> frozenset[str]:
