@@ -11,8 +11,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
+from support.layered import make_machine
 from support.trial import Place, make_place
 from support.victim import Outcome, Victim
 
@@ -52,22 +54,20 @@ class Machine:
             os.chown(home, USERS[who][0], USERS[who][1])
         return home / "sifmod"
 
-    def is_as_promised(self) -> None:
-        """Every file and directory has its group and its modes."""
-        open_to = ~CLOSED[self.sharing]
-        gid = getgrnam(GROUP).gr_gid
-        for path in (self.prefix, *self.prefix.rglob("*")):
-            status = path.lstat()
-            mode = stat.S_IMODE(status.st_mode)
-            assert status.st_gid == gid, path
-            if path.name == "marks":
-                assert mode == (0o1777 if self.sharing == "site" else 0o1770)
-            elif path.is_symlink():
-                continue
-            elif path.is_dir():
-                assert mode | 0o200 == 0o2777 & open_to, (path, oct(mode))
-            else:
-                assert mode in (0o666 & open_to, 0o444 & open_to, 0o555 & open_to), (path, oct(mode))
+
+def as_promised(prefix: Path, sharing: str) -> None:
+    """Every file and directory has its group and its modes."""
+    open_to, gid = ~CLOSED[sharing], getgrnam(GROUP).gr_gid
+    for path in (prefix, *prefix.rglob("*")):
+        status = path.lstat()
+        mode = stat.S_IMODE(status.st_mode)
+        assert status.st_gid == gid, path
+        if path.name == "marks":
+            assert mode == (0o1777 if sharing == "site" else 0o1770)
+        elif path.is_dir() and not path.is_symlink():
+            assert mode | 0o200 == 0o2777 & open_to, (path, oct(mode))
+        elif not path.is_symlink():
+            assert mode in {open_to & each for each in (0o666, 0o777, 0o444, 0o555)}, (path, oct(mode))
 
 
 def _groups() -> dict[str, tuple[int, ...]]:
@@ -133,7 +133,7 @@ def test_each_verb_leaves_what_was_promised(machine: Machine) -> None:
         ("bob", machine.install("a")),
     ):
         machine.ok(who, *words)
-        machine.is_as_promised()
+        as_promised(machine.prefix, machine.sharing)
     assert machine.ok("bob", "verify", "--modes") == ""
     before = disk_state(machine.prefix)
     for who in ("uma", "sam"):
@@ -277,3 +277,24 @@ def test_a_reference_that_went_away_is_told(reference: Reference, how: str) -> N
     again = machine.run("uma", "install", reference.easyconfig, "--prefix", own, "--source", sif, "--skip-sanity-check")
     assert again.code == 0, again.stderr
     assert machine.run("uma", "verify", "--prefix", own).code == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is sure to be able to give a prefix to that group")
+def test_layers_are_as_open_as_the_tree_or_as_their_own_place(
+    shared_tmp: Path, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = make_machine(shared_tmp, images)
+    prefix, project = machine.prefix, shared_tmp / "project"
+    shutil.rmtree(prefix)
+    write(shared_tmp / "etc/a.yaml", f"sharing: group\ngroup: {GROUP}\nprefix: {prefix}\n")
+    monkeypatch.setenv("SIFMOD_CONFIG_DIR", str(shared_tmp / "etc"))
+    machine.sifmod("install", str(shared_tmp / "Python-3.11.yaml"), "--skip-sanity-check").ok()
+    project.mkdir()
+    project.chmod(0o755)
+    machine.add("demo").ok()
+    machine.add("demo", "--dir", str(project)).ok()
+    as_promised(prefix, "group")
+    for path in project.rglob("*"):
+        assert path.is_symlink() or path.stat().st_mode & 0o077 in (0o044, 0o055), path
+        assert path.group() == "root"
+    assert not list(project.rglob("marks"))
