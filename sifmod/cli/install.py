@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.batch import Done, run_batch, summary, worst
-from sifmod.cli.options import conversion_options, in_full, json_option, keep_blobs_option, site_options, yes_option
+from sifmod.cli.options import conversion_options, json_option, keep_blobs_option, site_options, yes_option
 from sifmod.config.shown import shown
 from sifmod.errors import SifmodError
 from sifmod.system import one_line
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from sifmod.tree.receipt import Installation
 
 Given = dict[str, str | bool | None]
-# the options that decide what is installed, which the receipt keeps
-DECIDING = (
-    *("variant", "source", "link", "site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime"),
-    "module_syntax",
-)
 
 
 @click.command("install")
@@ -53,6 +48,7 @@ DECIDING = (
 @click.option("--link", type=click.Choice(["copy", "hardlink", "reference"]), help="How a local SIF is taken in.")
 @click.option("--offline", is_flag=True, help="Use only what is on this machine.")
 @click.option("--skip-sanity-check", is_flag=True, help="Do not look for commands in the image.")
+@click.option("--locked", is_flag=True, help="Exactly what the lock of the easyconfig says, or nothing.")
 @click.option("--fail-fast", is_flag=True, help="Of several easyconfigs: leave the others after a failure.")
 @yes_option
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors and the commands to type next.")
@@ -119,15 +115,9 @@ def _asked(name: str, variants: tuple[str, ...], given: Given) -> Iterator[Asked
 
 
 def _options(given: Given, variant: str | None) -> "InstallOptions":
-    from sifmod.actions.install.options import InstallOptions
+    from sifmod.actions.install.options import InstallOptions, deciding
     from sifmod.tree.provenance import Asked as Recorded
 
-    values = {**given, "variant": variant}
-    named = tuple(
-        (f"--{name.replace('_', '-')}", in_full(name, str(values[name])))
-        for name in DECIDING
-        if values[name] is not None
-    )
     return InstallOptions(
         variant=variant,
         source=_text(given["source"]),
@@ -137,7 +127,7 @@ def _options(given: Given, variant: str | None) -> "InstallOptions":
         offline=bool(given["offline"]),
         keep_blobs=bool(given["keep_blobs"]),
         into_home=bool(given["yes"]),
-        asked=Recorded(options=named, checked=not given["skip_sanity_check"]),
+        asked=Recorded(options=deciding({**given, "variant": variant}), checked=not given["skip_sanity_check"]),
     )
 
 
@@ -157,11 +147,18 @@ def _request(asked: Asked, given: Given) -> "Request":
 
     site = _site(given)
     wanted_easyconfig(asked.easyconfig, site.site)  # a slip is told before all that an install needs is imported
-    from sifmod.actions.install.request import decide, variants_here
+    from sifmod.actions.install.request import decide, held_to, variants_here
+    from sifmod.actions.lock import read_lock
 
     if asked.variant == "all":  # could not be answered before
         variants_here(asked.easyconfig, site)
-    return decide(asked.easyconfig, site, _options(given, asked.variant))
+    request = decide(asked.easyconfig, site, _options(given, asked.variant))
+    return held_to(request, read_lock(_lock_of(asked))) if given["locked"] else request
+
+
+def _lock_of(asked: Asked) -> Path:
+    path = Path(asked.easyconfig)
+    return Path.cwd() / path.with_name(f"{path.stem}.lock")
 
 
 def _fetch(given: Given) -> Callable[[Asked], Done]:
@@ -203,7 +200,8 @@ def _install(given: Given) -> Callable[[Asked], Done]:
     def install(asked: Asked) -> Done:
         nonlocal known
         known = surroundings = known or Surroundings(os.environ)
-        found = find_unchanged(layout, asked.easyconfig, _options(given, asked.variant), surroundings)
+        options = _options(given, asked.variant)
+        found = None if given["locked"] else find_unchanged(layout, asked.easyconfig, options, surroundings)
         if found is None:
             known = None  # an install takes its time
         elif found.image.link == "reference":

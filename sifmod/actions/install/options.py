@@ -1,8 +1,24 @@
 """InstallOptions: what the command line asks of an install."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from sifmod.tree.provenance import Asked
+from sifmod.actions.lock import LockedModule
+from sifmod.config.prefix import in_full
+from sifmod.tree.provenance import Asked, Pairs
+
+# the options that decide what is installed, which the receipt keeps in this order
+_DECIDING = (
+    *("variant", "source", "link", "site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime"),
+    "module_syntax",
+)
+
+
+def deciding(given: Mapping[str, object]) -> Pairs:
+    """Those of the options given that decide what is installed, as a receipt keeps them."""
+    values = ((name, given[name]) for name in _DECIDING if given.get(name) is not None)
+    return tuple((f"--{name.replace('_', '-')}", in_full(name, str(value))) for name, value in values)
 
 
 @dataclass(frozen=True)
@@ -18,4 +34,6 @@ class InstallOptions:
     offline: bool = False
     keep_blobs: bool = False
     into_home: bool = False  # a large image may go to the home directory without a question
+    locked: LockedModule | None = None  # it comes to exactly that, or fails
+    stores: tuple[Path, ...] = ()  # prefixes that may have the locked image
     asked: Asked = field(default_factory=Asked)  # what the receipt keeps of the command line
