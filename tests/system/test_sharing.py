@@ -15,6 +15,7 @@ from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
 from support.layered import make_machine
+from support.steps import some
 from support.trial import Place, make_place
 from support.victim import Outcome, Victim
 
@@ -210,7 +211,7 @@ class Reference:
 
     def install(self, who: str, *words: str | Path) -> Outcome:
         """With the site's settings, in the user's own prefix."""
-        own = ("--prefix", self.machine.own(who), "--skip-sanity-check", "--link", "reference")
+        own = ("--prefix", self.machine.own(who), "--skip-sanity-check", "--link", "reference", "--offline")
         return self.machine.run(who, "install", self.easyconfig, *own, *words)
 
     def marks(self) -> list[Path]:
@@ -248,6 +249,51 @@ def test_a_users_module_keeps_the_image_that_it_refers_to(reference: Reference) 
     machine.ok("uma", "uninstall", "Mine/2.0", "--prefix", own)
     reference.gc()
     assert not reference.image.exists()
+
+
+def test_a_gc_that_is_stopped_anywhere_takes_no_image_that_a_module_has_come_to_refer_to(reference: Reference) -> None:
+    machine, own = reference.machine, reference.machine.own("uma")
+    gc = ("gc", "--yes", "--now", "--rollbacks", "--ignore-jobs")
+    came: set[bool] = set()
+    for step in some(1, 1000, 20):
+        machine.ok("ann", *machine.install("a"))
+        reference.site_gives_up()
+        stopped = machine.victim.run(gc, "stopped", step, who=USERS["ann"])
+        if stopped.code is not None:  # it has no such step any more
+            break
+        outcome = reference.install("uma")
+        ended = machine.victim.resume(stopped)
+        assert ended.code == 0, ended.stderr
+        came.add(outcome.code == 0)
+        assert outcome.code in (0, 10), outcome.stderr
+        assert reference.image.exists() == (outcome.code == 0), (step, outcome.stderr, ended.stderr)
+        if outcome.code == 0:
+            machine.ok("uma", "verify", "--prefix", own)
+            machine.ok("uma", "uninstall", "Mine/2.0", "--prefix", own)
+            machine.ok("uma", "gc", "--yes", "--now", "--rollbacks", "--prefix", own)
+        assert reference.marks() == []
+    assert came == {True, False}
+
+
+def test_a_users_install_that_is_killed_anywhere_is_repeated(reference: Reference) -> None:
+    own = reference.machine.own("uma")
+    words = ("install", reference.easyconfig, "--prefix", own, "--skip-sanity-check", "--link", "reference")
+    for step in some(1, 1000, 45):
+        killed = reference.machine.victim.run(words, "killed", step, who=USERS["uma"])
+        if killed.code == 0:
+            break
+        assert killed.code == -9
+        reference.site_gives_up()
+        reference.gc()
+        live = (own / "software/Mine/2.0").is_symlink()
+        assert reference.image.exists() or not live, step
+        reference.machine.ok("ann", *reference.machine.install("a"))
+        assert reference.install("uma").code == 0
+        assert len(reference.marks()) == 1
+        reference.machine.ok("uma", "uninstall", "Mine/2.0", "--prefix", own)
+        reference.machine.ok("uma", "gc", "--yes", "--now", "--rollbacks", "--prefix", own)
+        assert reference.marks() == []
+    assert step > 30
 
 
 @pytest.mark.parametrize("how", ["aged", "--marks"])
