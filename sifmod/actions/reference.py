@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
-from sifmod.errors import FetchError
+from sifmod.errors import FetchError, OptionError
 from sifmod.system import reason
 from sifmod.tree.layout import Layout
 from sifmod.tree.mark import LINK, is_name, leave, remove
@@ -20,10 +20,10 @@ def referring(layout: Layout, module: ModuleName, image: Path | None, reporter: 
 
     A new one goes again when the block fails. Raises FetchError where a gc there was faster.
     """
-    if image is None or (prefix := keeper(layout, image)) is None:
+    if image is None or (prefix := keeper(layout, image)) is None or (store := _tree(prefix)) is None:
         yield None
         return
-    store, sha256, new = Layout(prefix), image.resolve().stem, False
+    sha256, new = image.resolve().stem, False
     mark: Path | None = None
     try:
         mark, new = leave(store, sha256, layout.prefix)
@@ -55,12 +55,15 @@ def renew(layout: Layout, installation: Installation) -> None:
 
 
 def release(layout: Layout, images: Collection[ImageRecord], *, live_only: bool = False) -> None:
-    """Remove the marks of images that no generation refers to any more; `live_only`: that no module in sight does."""
+    """Remove the marks of images that no generation refers to any more; `live_only`: that no module in sight does.
+
+    One that cannot be removed stays, and grows old.
+    """
     stores = {image: store for image in images if (store := _store(image))}
-    used = _used(layout, live_only=live_only) if stores else frozenset()
-    for image, store in stores.items():
-        if image.path not in used:
-            with suppress(OSError):
+    with suppress(OSError):
+        used = _used(layout, live_only=live_only) if stores else frozenset()
+        for image, store in stores.items():
+            if image.path not in used:
                 remove(store, image.sha256, layout.prefix)
 
 
@@ -68,7 +71,13 @@ def _store(image: ImageRecord) -> Layout | None:
     """The tree in whose store a reference leads, also where the image is gone."""
     real = Path(image.path).resolve()
     of_store = image.link == "reference" and real.parent.parts[-2:] == ("images", "sha256")
-    return Layout(real.parents[2]) if of_store else None
+    return _tree(real.parents[2]) if of_store else None
+
+
+def _tree(prefix: Path) -> Layout | None:
+    with suppress(OptionError):  # what a receipt names, others may have written
+        return Layout(prefix)
+    return None
 
 
 def _used(layout: Layout, *, live_only: bool = False) -> frozenset[str]:
