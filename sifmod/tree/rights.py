@@ -85,7 +85,7 @@ def _ours(layout: Layout) -> set[Path]:
     for place in (layout.locks, layout.logs, layout.partials, layout.prefix / "layers"):
         found.update(_all(place))
     for image in entries(layout):
-        found |= {image.path, image.path.with_suffix(".json")}
+        found |= {image.path, image.path.with_suffix(".json"), layout.inventory(image.sha256)}
     for place in (layout.modules, layout.software, user_software):
         found |= {place, *(path for path in place.glob("*") if is_directory(path))}
     for module in known_modules(layout):

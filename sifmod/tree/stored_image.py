@@ -65,7 +65,8 @@ def given_by(image: StoredImage, origin: ImageOrigin, source: str) -> StoredImag
 
 def entries(layout: Layout) -> tuple[StoredImage, ...]:
     """Every image that the store has a receipt of, sorted by digest."""
-    found = (read_stored(layout, path.stem) for path in sorted(layout.images.glob("*.json")))
+    stems = (path.stem for path in sorted(layout.images.glob("*.json")))
+    found = (read_stored(layout, stem) for stem in stems if "." not in stem)  # else it is an inventory
     return tuple(image for image in found if image is not None)
 
 
