@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sifmod.actions.log import record
-from sifmod.actions.reference import renew
+from sifmod.actions.reference import release, renew
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError, ModuleError
@@ -28,7 +28,6 @@ def rollback(layout: Layout, module: ModuleName, to: int | None, lease: float, r
         installation = _target(layout, module, to)
         before, lacks = live_number(layout, module), missing(layout, installation)
         restore(layout, installation, held)
-        renew(layout, installation)
         if lacks:  # that it is not the live one, too
             done = Done("rolled back", module, before, installation.generation, installation.image.sha256)
             record(layout, done, held, reporter)
@@ -51,7 +50,12 @@ def _target(layout: Layout, module: ModuleName, to: int | None) -> Installation:
     installation = read_receipt(layout.generation(module, number))
     if installation is None:
         raise InstallError(f"generation {number} of {module} has no receipt that can be read; nothing was changed")
-    _check_complete(installation)
+    renew(layout, installation)  # before the image is looked at, which a gc of its store may be removing
+    try:
+        _check_complete(installation)
+    except BaseException:
+        release(layout, (installation.image,), live_only=True)
+        raise
     return installation
 
 
