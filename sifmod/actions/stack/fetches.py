@@ -32,7 +32,8 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
         if step.request and not _is_kept(step, step.request):
             wanted.setdefault(image_request(step.request.plan), step.request)
     with TemporaryDirectory(prefix="sifmod-") as place, lock(Workplace(Path(place)), "plan", 60, print) as held:
-        store = Store(plan.layout, held)
+        others = [one for request in wanted.values() for one in (*request.options.stores, *request.site.site.stores)]
+        store = Store(plan.layout, held, others=tuple(dict.fromkeys(others)))
         with ThreadPoolExecutor(8) as threads:
             sizes = tuple(threads.map(lambda request: _size(request, store), wanted.values()))
     known = sorted(size for size in sizes if size is not None)
