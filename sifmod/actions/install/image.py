@@ -148,6 +148,7 @@ def fetched_image(request: Request, layout: Layout, store: Store, reporter: Repo
     plan, options = request.plan, request.options
     site = request.site.site
     settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force, startable=True)
+    settings = replace(settings, shared=options.shared)
     image, locked = plan.own_image, options.locked.image if options.locked else None
     if locked:
         image = _as_locked(image, locked, options.stores)
