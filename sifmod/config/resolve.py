@@ -82,6 +82,8 @@ def resolve(
         extensions=file.extensions,
         striping=file.striping,
         signatures=file.signatures,
+        warn_without_version=file.warn_without_version,
+        spider_cache=file.spider_cache,
     )
     return Resolved(site, how, expanded.inputs)
 

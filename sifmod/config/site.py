@@ -74,6 +74,17 @@ class Signatures(Model):
     """Files with OpenPGP public keys of those whose signature counts."""
 
 
+class SpiderCache(Model):
+    """Lmod's cache of the modules, as its own program `update_lmod_system_cache_files` keeps it."""
+
+    directory: SearchDirectory
+    """Where the cache is (the `dir` of Lmod's scDescriptT)."""
+    timestamp: SearchDirectory
+    """The file of which Lmod looks at the time (its `timestamp`)."""
+    modulepath: tuple[SearchDirectory, ...] = ()
+    """All that the cache is of, where that is more than the modules of the prefix."""
+
+
 class Detect(Model):
     """A site is this one when every path exists; of a pattern, one match."""
 
@@ -121,6 +132,8 @@ class Site:
     protected: tuple[str, ...]  # packages that no layer replaces, `*` at the end for all that begin so
     striping: StripingKeys | None
     signatures: Signatures
+    warn_without_version: bool  # at a load that names none, on a terminal
+    spider_cache: SpiderCache | None
     extensions: tuple[str, ...] = ("*",)  # packages of contents that `module spider` finds
     hooks: tuple[Hook, ...] = ()  # programs that are run before and after what is done
 
@@ -239,5 +252,7 @@ class SiteFile(Model):
     extensions: Annotated[tuple[Line, ...], BeforeValidator(_extensions)] = ("*",)
     striping: StripingKeys | None = None
     signatures: Signatures = Signatures()
+    warn_without_version: bool = False
+    spider_cache: SpiderCache | None = None
     hooks: HookKeys = HookKeys()
     detect: Detect = Detect()

@@ -84,6 +84,7 @@ def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices, quirks: tupl
         depends_on=tuple(dict.fromkeys((*easyconfig.modules, *easyconfig.depends_on))),
         protected=easyconfig.protected,
         wrappers_auto=easyconfig.wrappers_auto,
+        warn_without_version=site.warn_without_version,
         modules=easyconfig.modules,
     )
     return plan if plan.image else _view(plan, easyconfig)

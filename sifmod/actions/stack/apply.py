@@ -53,7 +53,7 @@ class Applying:
         self._blobs = plan.layout.partials / sha256_bytes(f"stack {plan.stack.name}".encode())[:32]
         todo = [number for number, step in enumerate(plan.steps) if step.request]
         self._wanting: dict[str, list[int]] = {}  # the modules that want an image, the one that fetches it first
-        self._views = [number for number in todo if self._is_view(number)]
+        self._views = deque(number for number in todo if self._is_view(number))
         self._waiting = [number for number in todo if not self._is_view(number) and self._leads(number)]
         self._fetching: set[str] = set()
         self.became: dict[int, Became] = {}
@@ -65,7 +65,7 @@ class Applying:
         if self._shared:
             with reported(f"cannot make {self._blobs}"):
                 open_partial(self._blobs, self._plan.layout.prefix)
-        for tasks in (deque(self._startable()), deque(self._views)):
+        for tasks in (deque(self._startable()), self._views):
             for event in run_workers(self._install, tasks, jobs):
                 if isinstance(event, Finished):
                     tasks += self._finished(event)
