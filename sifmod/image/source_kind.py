@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from sifmod.errors import FetchError
-from sifmod.image.fetched import Fetched, Request
+from sifmod.image.artifact import Fetched, Request
 from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.oci.image import OciImage
 from sifmod.image.printable import line

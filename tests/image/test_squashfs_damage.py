@@ -12,12 +12,11 @@ import zstandard
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.inode import Content, Device, Directory, Fifo, File, Node, Symlink
-from sifmod.image.convert.squashfs.blocks import Blocks, Cursor
+from sifmod.image.convert.squashfs.blocks import Blocks, Cursor, Stat
 from sifmod.image.convert.squashfs.compression import Compression, decompressor, parse
 from sifmod.image.convert.squashfs.metadata import MetadataWriter, indexed, little, stored
 from sifmod.image.convert.squashfs.nodes import MOST_BLOCKS, Common, Written, block_sizes, pack_node
 from sifmod.image.convert.squashfs.reader import SquashfsReader
-from sifmod.image.convert.squashfs.stat import Stat
 from sifmod.image.convert.squashfs.superblock import Superblock, parse_superblock
 from sifmod.image.convert.squashfs.tree import Heads, Ids, survey
 from sifmod.image.convert.squashfs.xattrs import XattrTable

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import ImageError, UnstartableError
+from sifmod.image.artifact import Fetched, Request
 from sifmod.image.convert.budget import Budget
-from sifmod.image.convert.layers.blob import Replaced
 from sifmod.image.convert.layers.member import U32
 from sifmod.image.convert.layers.merge_layers import merge_layers
+from sifmod.image.convert.layers.stream import Replaced
 from sifmod.image.convert.metadata.insert import insert_metadata
 from sifmod.image.convert.metadata.make import Metadata, make_metadata
 from sifmod.image.convert.sif.header import read_sif
@@ -23,7 +24,6 @@ from sifmod.image.convert.squashfs.compression import Compression
 from sifmod.image.convert.squashfs.writer import SquashfsWriter
 from sifmod.image.disk import KEPT, NOTHING_WRITTEN, reserve, stripe, writing
 from sifmod.image.download.downloads import Downloads, missing
-from sifmod.image.fetched import Fetched, Request
 from sifmod.image.oci.image import OciImage, open_image
 from sifmod.image.program import ask
 from sifmod.image.registry.mirrors import own_place, source_of

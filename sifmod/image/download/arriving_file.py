@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.convert.layers.blob import Replaced
+from sifmod.image.convert.layers.stream import Replaced
 from sifmod.image.disk import reading
 
 if TYPE_CHECKING:

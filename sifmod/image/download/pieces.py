@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sifmod.image.download import journal
 from sifmod.image.download.journal import Record, Span
-from sifmod.image.download.remote import Remote
+from sifmod.image.remote import Remote
 
 _FIRST = 8 << 20  # bytes of the first request where the size is not known
 _SHORTEST, _LONGEST = 8 << 20, 64 << 20  # bytes of a piece

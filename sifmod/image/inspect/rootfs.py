@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sifmod.image.convert.sif.header import SifInfo
+from sifmod.image.convert.squashfs.blocks import Stat
 from sifmod.image.convert.squashfs.reader import SquashfsReader
-from sifmod.image.convert.squashfs.stat import Stat
 from sifmod.image.disk import reading
 
 USUAL_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")

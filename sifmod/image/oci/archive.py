@@ -14,7 +14,7 @@ from isal import igzip, isal_zlib
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.disk import reading, writing
 from sifmod.image.oci.content import plain
-from sifmod.image.oci.files import Stored
+from sifmod.image.oci.image import Stored
 
 _CHUNK = 1 << 20  # bytes
 _MOST_MEMBERS = 1_000_000

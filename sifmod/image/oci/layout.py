@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.content import plain, read_content
-from sifmod.image.oci.files import Files, Stored, read_json
-from sifmod.image.oci.image import OciImage, of_files
+from sifmod.image.oci.image import Files, OciImage, Stored, of_files, read_json
 from sifmod.image.oci.index import Entry, Index, choose, lowest, parse, parse_entries
 from sifmod.image.oci.manifest import Descriptor, Manifest, check_digest, parse_config
 from sifmod.image.reference import Reference

@@ -11,7 +11,6 @@ from typing import TypeVar
 import requests
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.get import Get
 from sifmod.image.oci.content import LARGEST, plain, read_content
 from sifmod.image.oci.index import ACCEPTED, Index, choose, parse
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_digest, parse_config
@@ -19,9 +18,9 @@ from sifmod.image.reference import Reference
 from sifmod.image.registry.authority import RegistryAuthority
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import Place, places, token_servers
-from sifmod.image.registry.network import SlowError, TransientError, causes
+from sifmod.image.registry.network import PATIENCE, Patience, SlowError, TransientError, causes, patiently
 from sifmod.image.registry.pace import within
-from sifmod.image.registry.retry import PATIENCE, Patience, patiently
+from sifmod.image.remote import Get
 from sifmod.image.settings import Settings
 
 _DEEPEST = 4  # indexes inside indexes

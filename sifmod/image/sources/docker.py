@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sifmod.image.convert.oci_to_sif import announced, convert, pinned
-from sifmod.image.inspect.oci_image import describe_image
+from sifmod.image.inspect.description import describe_image
 from sifmod.image.oci.image import BlobSource, OciImage
 from sifmod.image.oci.manifest import check_layers
 from sifmod.image.reference import Reference, parse_repository

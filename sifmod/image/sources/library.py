@@ -2,7 +2,7 @@
 
 import platform
 
-from sifmod.image.fetched import Fetched, Request
+from sifmod.image.artifact import Fetched, Request
 from sifmod.image.reference import parse_repository
 from sifmod.image.source_kind import SourceKind, no_files, nothing, says_nothing
 from sifmod.image.sources.runtime import run_runtime

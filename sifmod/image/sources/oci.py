@@ -4,9 +4,8 @@ from pathlib import Path
 
 from sifmod.errors import FetchError
 from sifmod.image.convert.oci_to_sif import convert
-from sifmod.image.inspect.oci_image import describe_image
-from sifmod.image.oci.files import Directory
-from sifmod.image.oci.image import OciImage
+from sifmod.image.inspect.description import describe_image
+from sifmod.image.oci.image import Directory, OciImage
 from sifmod.image.oci.layout import read_layout
 from sifmod.image.reference import Reference, parse_layout
 from sifmod.image.settings import Settings

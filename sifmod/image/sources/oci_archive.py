@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sifmod.image.convert.oci_to_sif import convert
-from sifmod.image.inspect.oci_image import describe_image
+from sifmod.image.inspect.description import describe_image
 from sifmod.image.oci.archive import open_archive
 from sifmod.image.oci.image import OciImage
 from sifmod.image.oci.layout import read_layout

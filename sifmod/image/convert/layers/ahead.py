@@ -9,9 +9,9 @@ from queue import SimpleQueue
 from typing import NamedTuple, Self
 
 from sifmod.image.convert.layers import parallel_gzip
-from sifmod.image.convert.layers.blob import Blob
 from sifmod.image.convert.layers.decompress import chunks
 from sifmod.image.convert.layers.malformed import Malformed
+from sifmod.image.convert.layers.stream import Blob
 from sifmod.image.convert.layers.top_down import Entangled
 
 _AHEAD = 3  # chunks of a layer that wait at most, behind its decompression and again behind its hash

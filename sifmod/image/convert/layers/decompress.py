@@ -12,8 +12,8 @@ import zstandard
 from isal import igzip, igzip_lib
 
 from sifmod.image.convert.layers import parallel_gzip
-from sifmod.image.convert.layers.blob import Blob
 from sifmod.image.convert.layers.malformed import Malformed
+from sifmod.image.convert.layers.stream import Blob
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 
-from sifmod.image.convert.layers.blob import Blob
+from sifmod.image.convert.layers.stream import Blob
 
 _WORTH = 16 << 20  # bytes of a blob: below that starting the threads costs more than they save
 _FEWEST, _MOST = 4, 8  # threads: it takes twice the processor time of isa-l, and some 40 MB of memory a thread

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from zlib import adler32
 
-from sifmod.image.convert.layers import sparse
-from sifmod.image.convert.layers.data import Extents
+from sifmod.image.convert.layers.data import Extents, check, header_map, pax_map, pax_size
+from sifmod.image.convert.layers.fields import Records, decimal, in_force, number, parse
 from sifmod.image.convert.layers.malformed import Malformed, Warnings, shown
 from sifmod.image.convert.layers.member import (
     BLOCK_DEVICE,
@@ -26,9 +26,7 @@ from sifmod.image.convert.layers.member import (
     overridden,
     without_data,
 )
-from sifmod.image.convert.layers.pax import Records, in_force, parse
 from sifmod.image.convert.layers.stream import Stream
-from sifmod.image.convert.layers.tar_number import decimal, number
 
 # most headers of a layer say the same
 _attributes = lru_cache(1 << 14)(attributes)
@@ -148,13 +146,13 @@ class TarReader:
         """Of a file: where it has data (None: everywhere), its size, and how many bytes are stored."""
         start = self._at
         if block[156] == _SPARSE:
-            extents, size = sparse.header_map(block, self._block)
-        elif (real := sparse.pax_size(records)) is not None:
-            size, extents = real, sparse.pax_map(records, self._block)
+            extents, size = header_map(block, self._block)
+        elif (real := pax_size(records)) is not None:
+            size, extents = real, pax_map(records, self._block)
             stored -= self._at - start
         else:
             return None, stored, stored
-        return sparse.check(extents, size, stored), size, stored
+        return check(extents, size, stored), size, stored
 
     def _ends(self, end: int) -> None:
         """The member's data ends at this byte, and the next header follows at a multiple of 512."""

@@ -8,6 +8,7 @@ layers applied to a real directory, test_both_ways_give_the_same in test_layers_
 
 from collections.abc import Iterator
 
+from sifmod.image.convert.budget import Watch
 from sifmod.image.convert.inode import OWNER, Content, Directory, File, Node, Plain, Symlink, unpacked
 from sifmod.image.convert.layers.data import BLOCK, Copier, DataWriter
 from sifmod.image.convert.layers.malformed import Malformed
@@ -15,16 +16,21 @@ from sifmod.image.convert.layers.member import (
     DIRECTORY,
     HARD_LINK,
     NAME,
+    OPAQUE,
     REGULAR,
     SYMLINK,
     Attributes,
     Member,
+    Parts,
+    cleaned,
+    is_whiteout,
+    mark,
+    marks,
     special_node,
+    whited_out,
 )
-from sifmod.image.convert.layers.member_path import OPAQUE, Parts, cleaned, is_whiteout, mark, marks, whited_out
 from sifmod.image.convert.layers.merging_directory import MergingDirectory
 from sifmod.image.convert.layers.tar import TarReader
-from sifmod.image.convert.layers.watch import Watch
 
 
 class Entangled(Exception):  # noqa: N818 - not an error: another way has to be taken
