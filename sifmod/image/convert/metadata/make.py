@@ -5,7 +5,6 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from sifmod.image.convert.metadata.scripts import (
     ACTIONS,
@@ -20,6 +19,7 @@ from sifmod.image.convert.metadata.scripts import (
     unicode_text,
 )
 from sifmod.image.convert.sif.write import DataObject
+from sifmod.image.oci.manifest import ImageConfig
 
 _SCHEMA = "org.label-schema."
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -87,25 +87,6 @@ def _line(text: str) -> str:
     return re.sub(r"[\x00-\x1f\x7f]", "?", unicode_text(text))
 
 
-class Config(Protocol):
-    """What is needed of an image's config; oci/manifest.py's ImageConfig has it."""
-
-    @property
-    def raw(self) -> bytes: ...
-    @property
-    def arch(self) -> str: ...
-    @property
-    def created(self) -> int | None: ...
-    @property
-    def env(self) -> tuple[str, ...]: ...
-    @property
-    def entrypoint(self) -> tuple[str, ...]: ...
-    @property
-    def cmd(self) -> tuple[str, ...]: ...
-    @property
-    def labels(self) -> tuple[tuple[str, str], ...]: ...
-
-
 @dataclass(frozen=True)
 class Entry:
     """One entry of the root file system: a file with `content`, a symbolic `link`, or else a directory."""
@@ -126,7 +107,7 @@ class Metadata:
     warnings: tuple[str, ...]
 
 
-def make_metadata(config: Config, manifest: bytes, bootstrap: str, source: str) -> Metadata:
+def make_metadata(config: ImageConfig, manifest: bytes, bootstrap: str, source: str) -> Metadata:
     """All metadata of the image of `config`, whose manifest's bytes are `manifest` (empty where there is none).
 
     The SIF's definition says `bootstrap: docker`, `from: <source>`, which should name the digest. With it the runtimes'

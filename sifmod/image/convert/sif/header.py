@@ -6,7 +6,6 @@ import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.sif.format import (
@@ -98,11 +97,16 @@ def read_table(path: Path) -> SifTable:
             raise ImageError(f"{path} is a damaged SIF: its header speaks of {total} descriptors at {offset}")
         file.seek(offset)
         table = file.read(total * DESCRIPTOR.size)
-    rows = [table[at : at + DESCRIPTOR.size] for at in range(0, len(table), DESCRIPTOR.size)]
-    objects = tuple(_object(row) for row in rows if len(row) == DESCRIPTOR.size and row[4])
+    objects = _objects(table)
     if len({entry.id for entry in objects}) != len(objects):
         raise ImageError(f"{path} is a damaged SIF: two of its objects have the same number")
     return SifTable(launch + magic + version + identity, objects)
+
+
+def _objects(table: bytes) -> tuple[SifObject, ...]:
+    """Those whose descriptors are whole and in use."""
+    rows = [table[at : at + DESCRIPTOR.size] for at in range(0, len(table), DESCRIPTOR.size)]
+    return tuple(_object(row) for row in rows if len(row) == DESCRIPTOR.size and row[4])
 
 
 def _object(raw: bytes) -> SifObject:
@@ -115,25 +119,13 @@ def _object(raw: bytes) -> SifObject:
 
 
 @dataclass(frozen=True)
-class Descriptor:
-    """One data object of a SIF: its type's number, and where it lies in the file (bytes)."""
-
-    type: int
-    id: int
-    offset: int
-    size: int
-    name: str
-    extra: bytes
-
-
-@dataclass(frozen=True)
 class SifInfo:
     """What a checked header says. `arch` is Go's name for the architecture, amd64, arm64…, or unknown."""
 
     arch: str
     size: int  # bytes
-    descriptors: tuple[Descriptor, ...]
-    primary: Descriptor  # the partition with the root file system
+    descriptors: tuple[SifObject, ...]
+    primary: SifObject  # the partition with the root file system
 
 
 def read_sif(path: Path, name: str = "") -> SifInfo:
@@ -211,13 +203,13 @@ def _text(start: bytes) -> str:
 
 
 def _describe(name: str, size: int, code: bytes, table: bytes) -> SifInfo:
-    rows = [DESCRIPTOR.unpack_from(table, at) for at in range(0, len(table), DESCRIPTOR.size)]
-    used = tuple(_descriptor(row) for row in rows if row[1])
+    used = _objects(table)
     for entry in used:
         if entry.offset < HEADER.size or entry.size < 0:
             raise ImageError(f"{name} is a damaged SIF: object {entry.id} has {entry.size} bytes at {entry.offset}")
     _check_within(name, size, max((entry.offset + entry.size for entry in used), default=0))
-    primary = [entry for entry in used if _is_primary(entry)]
+    partitions = (entry for entry in used if entry.type == PARTITION)
+    primary = [entry for entry in partitions if _PARTITION.unpack_from(entry.extra)[1] == PRIMARY]
     if len(primary) != 1:
         if any(entry.type == OCI_ROOT_INDEX for entry in used):
             raise ImageError(f"{name} is an OCI-SIF", "pull it again without --oci")
@@ -228,21 +220,12 @@ def _describe(name: str, size: int, code: bytes, table: bytes) -> SifInfo:
     return SifInfo(inner or outer or "unknown", size, used, primary[0])
 
 
-def _descriptor(row: tuple[Any, ...]) -> Descriptor:
-    kind, _, number, _, _, offset, size, *_, name, extra = row
-    return Descriptor(kind, number, offset, size, name.rstrip(b"\0").decode("utf-8", "replace"), extra)
-
-
-def _is_primary(entry: Descriptor) -> bool:
-    return entry.type == PARTITION and int(_PARTITION.unpack_from(entry.extra)[1]) == PRIMARY
-
-
 def _check_within(name: str, size: int, end: int) -> None:
     if end > size:
         raise ImageError(f"{name} is truncated: {size} bytes ({size_text(size)}) of at least {end} ({size_text(end)})")
 
 
-def _check_squashfs(name: str, primary: Descriptor, start: bytes) -> None:
+def _check_squashfs(name: str, primary: SifObject, start: bytes) -> None:
     if len(start) < _SUPERBLOCK.size or start[:4] != b"hsqs":
         raise ImageError(f"{name} is a damaged SIF: its primary partition holds no squashfs")
     used = int(_SUPERBLOCK.unpack(start)[1])

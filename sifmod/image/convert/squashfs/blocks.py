@@ -88,12 +88,7 @@ class Blocks:
 
     def data(self, start: int, word: int, expected: int) -> bytes:
         """A data block whose size is told by `word`, which must have so many bytes when decompressed."""
-        size = word & (STORED - 1)
-        if word >> 25 or size > self.superblock.block_size:
-            raise ImageError(f"damaged squashfs: a data block's size is {word:#x}")
-        data = self.raw(start, size)
-        if not word & STORED:
-            data = self._decompress(data, self.superblock.block_size)
+        data = self._block(start, word, "data block")
         if len(data) != expected:
             raise ImageError(f"damaged squashfs: a data block of {len(data)} bytes at {start}, expected {expected}")
         return data
@@ -106,16 +101,17 @@ class Blocks:
                 raise ImageError(f"damaged squashfs: fragment {index} of {self.superblock.fragments}")
             entry = self.indexed(self.superblock.fragment_table, index, 16)
             start, word, _ = struct.unpack("<QII", entry)
-            size = word & (STORED - 1)
-            if word >> 25 or size > self.superblock.block_size:
-                raise ImageError(f"damaged squashfs: a fragment's size is {word:#x}")
-            known = self.raw(start, size)
-            if not word & STORED:
-                known = self._decompress(known, self.superblock.block_size)
-            self._fragments[index] = known
+            known = self._fragments[index] = self._block(start, word, "fragment")
             if len(self._fragments) > _KEPT_FRAGMENTS:
                 self._fragments.popitem(last=False)
         return known
+
+    def _block(self, start: int, word: int, what: str) -> bytes:
+        size = word & (STORED - 1)
+        if word >> 25 or size > self.superblock.block_size:
+            raise ImageError(f"damaged squashfs: a {what}'s size is {word:#x}")
+        data = self.raw(start, size)
+        return data if word & STORED else self._decompress(data, self.superblock.block_size)
 
     def indexed(self, table: int, number: int, size: int) -> bytes:
         """Entry `number` of a table whose entries have `size` bytes and whose index begins at `table`."""
@@ -176,16 +172,6 @@ class Stat(NamedTuple):
     target: bytes = b""
     device: int = 0  # as Linux encodes it
     xattrs: int = NONE  # number of its set
-
-    @property
-    def major(self) -> int:
-        """Of a device."""
-        return self.device >> 8 & 0xFFF
-
-    @property
-    def minor(self) -> int:
-        """Of a device."""
-        return (self.device & 0xFF) | (self.device >> 12 & 0xFFF00)
 
 
 def read_stat(blocks: Blocks, ids: tuple[int, ...], reference: int) -> Stat:

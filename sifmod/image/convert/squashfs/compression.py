@@ -5,6 +5,7 @@ import struct
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import lz4  # type: ignore[import-untyped]
 import lz4.block  # type: ignore[import-untyped]
@@ -129,7 +130,12 @@ def decompressor(number: int) -> Decompress:
 
     It raises ImageError where the data is damaged or larger. Raises ImageError for a compression that is not supported.
     """
-    known = {"gzip": _gunzip, "xz": _unxz, "lz4": _unlz4, "zstd": _unzstd}
+    known: dict[str, Decompress] = {
+        "gzip": _gunzip,
+        "xz": _unxz,
+        "lz4": lambda data, most: bytes(lz4.block.decompress(data, uncompressed_size=most)),
+        "zstd": _unzstd,
+    }
     name = NUMBERS.get(number, str(number))
     if name not in known:
         raise ImageError(f"squashfs compression {name} is not supported", "convert the image to gzip or zstd")
@@ -137,32 +143,26 @@ def decompressor(number: int) -> Decompress:
 
     def decompress(data: bytes, most: int) -> bytes:
         try:
-            result = expand(data, most)
+            return expand(data, most)
         except _FAILURES as error:
             raise ImageError(f"damaged squashfs: a {name} block cannot be decompressed: {error}") from None
-        return result
 
     return decompress
 
 
 def _gunzip(data: bytes, most: int) -> bytes:
-    stream = isal_zlib.decompressobj()
-    result = stream.decompress(data, most + 1)
-    if not stream.eof or len(result) > most:
-        raise ValueError("it is cut or too large")
-    return result
+    return _whole(isal_zlib.decompressobj(), data, most)
 
 
 def _unxz(data: bytes, most: int) -> bytes:
-    stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=64 << 20)
-    result = stream.decompress(data, most + 1)
+    return _whole(lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=64 << 20), data, most)
+
+
+def _whole(stream: Any, data: bytes, most: int) -> bytes:
+    result: bytes = stream.decompress(data, most + 1)
     if not stream.eof or len(result) > most:
         raise ValueError("it is cut or too large")
     return result
-
-
-def _unlz4(data: bytes, most: int) -> bytes:
-    return bytes(lz4.block.decompress(data, uncompressed_size=most))
 
 
 def _unzstd(data: bytes, most: int) -> bytes:

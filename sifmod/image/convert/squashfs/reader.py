@@ -107,14 +107,11 @@ class SquashfsReader:
     def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
         self._blocks = Blocks(file, offset, size)
         superblock = self._blocks.superblock
-        self._ids = struct.unpack(f"<{superblock.ids}I", self._id_bytes())
+        ids = b"".join(self._blocks.indexed(superblock.id_table, index, 4) for index in range(superblock.ids))
+        self._ids = struct.unpack(f"<{superblock.ids}I", ids)
         self.root = self.stat(superblock.root)
         if self.root.kind != "d":
             raise ImageError("damaged squashfs: its root is not a directory")
-
-    def _id_bytes(self) -> bytes:
-        superblock = self._blocks.superblock
-        return b"".join(self._blocks.indexed(superblock.id_table, i, 4) for i in range(superblock.ids))
 
     def stat(self, reference: int) -> Stat:
         """The inode at a reference, as `entries` gives it."""
@@ -148,14 +145,11 @@ class SquashfsReader:
                 way.append(found)
         return way[-1]
 
-    def listdir(self, path: Path) -> tuple[bytes, ...]:
-        """The names in a directory, sorted. Raises ImageError where there is no such directory."""
-        found = self._expect(path, "d", "directory")
-        return tuple(name for name, _ in self.entries(found))
-
     def read(self, path: Path, limit: int) -> bytes:
         """The first `limit` bytes of a file. Raises ImageError where there is no such regular file."""
-        found = self._expect(path, "f", "regular file")
+        found = self.lookup(path)
+        if found is None or found.kind != "f":
+            raise ImageError(f"the image has no regular file {os.fsdecode(path)!r}")
         pieces = []
         for piece in self.data(found):
             data = bytes(min(piece, limit)) if isinstance(piece, int) else piece[:limit]
@@ -164,13 +158,6 @@ class SquashfsReader:
             if not limit:
                 break
         return b"".join(pieces)
-
-    def readlink(self, path: Path) -> bytes:
-        """The text of a symbolic link. Raises ImageError where there is none."""
-        found = self.lookup(path, follow=False)
-        if found is None or found.kind != "l":
-            raise ImageError(f"the image has no symbolic link {os.fsdecode(path)!r}")
-        return found.target
 
     def entries(self, directory: Stat) -> Iterator[tuple[bytes, int]]:
         """Names in a directory, sorted, each with the reference of its inode."""
@@ -265,12 +252,6 @@ class SquashfsReader:
             if name >= wanted:
                 return self.stat(reference) if name == wanted else None
         return None
-
-    def _expect(self, path: Path, kind: str, what: str) -> Stat:
-        found = self.lookup(path)
-        if found is None or found.kind != kind:
-            raise ImageError(f"the image has no {what} {os.fsdecode(path)!r}")
-        return found
 
 
 def _parts(path: Path) -> list[bytes]:

@@ -44,7 +44,11 @@ class DataWriter:
 
     def add(self, data: bytes) -> Content:
         """Give the whole of a file. One of BLOCK bytes or more has blocks of its own, as it would have by `start`."""
-        return content_of(self.small(data)) if len(data) < BLOCK else self._add_large(data)
+        if len(data) < BLOCK:
+            return content_of(self.small(data))
+        self.start()
+        self.write(data)
+        return self.finish()
 
     def small(self, data: bytes) -> bytes:
         """Give the whole of a file of less than BLOCK bytes; returns its PLACE."""
@@ -108,11 +112,6 @@ class DataWriter:
             self._seal_fragment()
         if self._blocks:
             self._submit()
-
-    def _add_large(self, data: bytes) -> Content:
-        self.start()
-        self.write(data)
-        return self.finish()
 
     def _extend(self, piece: Buffer, size: int) -> None:
         """Add a piece to the block that grows, which has room for it."""
