@@ -9,8 +9,7 @@ from sifmod.config.easyconfig import Accelerator, Easyconfig, EasyconfigFile
 from sifmod.config.find import SUFFIXES, find_easyconfig, places_before
 from sifmod.config.input import Input
 from sifmod.config.yaml.check import check_layer
-from sifmod.config.yaml.merge import base_key
-from sifmod.config.yaml.node import Mark, Node, join_key, problem_at, shown, tree
+from sifmod.config.yaml.node import Mark, Node, base_key, join_key, problem_at, shown, tree
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem
 

@@ -26,8 +26,7 @@ from sifmod.config.resolve import Resolved, resolve
 from sifmod.config.site import Site, SiteFile
 from sifmod.config.variables import names_in, texts, variables_read
 from sifmod.config.yaml.check import build
-from sifmod.config.yaml.merge import merge
-from sifmod.config.yaml.node import Node, problem_at
+from sifmod.config.yaml.node import Node, merge, problem_at
 from sifmod.errors import ConfigError, OptionError, Problem
 
 

@@ -7,9 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, model_validator
 
-from sifmod.config.bind import BindItem, BindSpec
+from sifmod.config.bind import BindItem, BindSpec, expand
 from sifmod.config.easyconfig import ContainerEnv, Easyconfig
-from sifmod.config.expand import expand
 from sifmod.config.find import shipped
 from sifmod.config.input import Input, read_input
 from sifmod.config.kinds import MpiUse
@@ -17,7 +16,7 @@ from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
 from sifmod.config.text import BindPath, Name, NotEmpty, SearchDirectory, Version
 from sifmod.config.yaml.check import Model, build, check_layer
-from sifmod.config.yaml.merge import merge
+from sifmod.config.yaml.node import merge
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, OptionError
 

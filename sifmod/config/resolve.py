@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from sifmod.config.bind import expand
 from sifmod.config.easyconfig import Accelerator, Arch
-from sifmod.config.expand import expand
 from sifmod.config.input import DEVICES, Input
 from sifmod.config.kinds import RUNTIMES, SYNTAXES, RuntimeKind, Syntax, kind_of
 from sifmod.config.prefix import default_prefix
@@ -43,45 +43,22 @@ def resolve(
     if prefix is None:
         prefix, how["prefix"] = default_prefix(environ)
     expanded = expand(tuple(bind for _, group in file.binds for bind in group), environ)
-    site = Site(
-        name=file.name,
-        description=file.description,
-        accelerator=_accelerator(file.accelerator, facts, how),
-        accelerators=file.accelerators,
-        runtime_kind=kind,
-        runtime_path=program,
-        prefix=prefix,
-        prefix_is_default=file.prefix is None,
-        image_dirs=file.image_dirs,
-        robot_paths=robot_paths,
-        binds=expanded.binds,
-        env=file.env,
-        host_env=file.host_env,
-        runscript_env=file.runscript_env,
-        gpu_selection=file.gpu_selection,
-        gpus_per_node=file.gpus_per_node,
-        mpi=file.mpi,
-        mpi_profile=file.mpi_profile or "",
-        cpus_per_gpu=file.cpus_per_gpu,
-        cpu_bind=file.cpu_bind,
-        cache_directory=file.cache_directory,
-        module_syntax=_syntax(file.module_syntax, facts, how),
-        link=file.link,
-        lock_lease=file.lock_lease,
-        umask=int(file.umask, 8) if file.umask is not None else None,
-        group=file.group,
-        arch=_arch(file.arch, facts, how),
-        compression=file.compression,
-        connections=file.connections,
-        processors=file.processors,
-        memory=file.memory,
-        mirrors=file.mirrors,
-        insecure_registries=file.insecure_registries,
-        token_servers=file.token_servers,
-        protected=file.protected,
-        striping=file.striping,
-        signatures=file.signatures,
-    )
+    # what a file says is the site's value, but for what is found out here
+    said = {field.name: getattr(file, field.name) for field in fields(Site) if hasattr(file, field.name)}
+    found: dict[str, Any] = {
+        "accelerator": _accelerator(file.accelerator, facts, how),
+        "runtime_kind": kind,
+        "runtime_path": program,
+        "prefix": prefix,
+        "prefix_is_default": file.prefix is None,
+        "robot_paths": robot_paths,
+        "binds": expanded.binds,
+        "mpi_profile": file.mpi_profile or "",
+        "module_syntax": _syntax(file.module_syntax, facts, how),
+        "umask": int(file.umask, 8) if file.umask is not None else None,
+        "arch": _arch(file.arch, facts, how),
+    }
+    site = Site(**{**said, **found})
     return Resolved(site, how, expanded.inputs)
 
 

@@ -6,11 +6,9 @@ from pathlib import Path
 
 from sifmod.config.easyconfig import variable_problem
 from sifmod.imports.budget import CannotImportError, Imported, Value, read_text
-from sifmod.imports.command import MOST, wrapper
-from sifmod.imports.container import vendor
+from sifmod.imports.container import MOST, vendor, wrapper
 from sifmod.imports.lua import read_lua
-from sifmod.imports.lua_calls import Made, Read
-from sifmod.imports.lua_value import HOLE, MAYBE, SOMEWHERE, Default, text_of
+from sifmod.imports.lua_value import HOLE, MAYBE, SOMEWHERE, Default, Made, Read, text_of
 from sifmod.imports.modulefile_command import SOURCE, Module, take_command
 from sifmod.imports.modulefile_name import BY_PATH, MODULES, Naming, Place, beside, described
 

@@ -8,8 +8,18 @@ from sifmod.config.yaml.node import Node
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError
 from sifmod.imports.budget import CannotImportError, Imported, Value
-from sifmod.imports.command import MOST, NAME, WithOptions, is_for_a_shell, options, without_arguments, wrapper
-from sifmod.imports.container import OPTIONAL, optional, vendor
+from sifmod.imports.container import (
+    MOST,
+    NAME,
+    OPTIONAL,
+    WithOptions,
+    is_for_a_shell,
+    optional,
+    options,
+    vendor,
+    without_arguments,
+    wrapper,
+)
 
 _SHA256 = re.compile("sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

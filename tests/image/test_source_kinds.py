@@ -8,7 +8,7 @@ import pytest
 
 from sifmod.config.schema import easyconfig_schema
 from sifmod.config.shown import LOCAL, REGISTRIES, shown
-from sifmod.config.source import settle_sources
+from sifmod.config.variables import settle_sources
 from sifmod.config.yaml.node import Mark, Node
 from sifmod.image.artifact import Request, no_progress
 from sifmod.image.inspect.description import describe_image

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from sifmod.config.yaml.merge import base_key
-from sifmod.config.yaml.node import Node, Number, join_key, kind, problem_at
+from sifmod.config.yaml.node import Node, Number, base_key, join_key, kind, problem_at
 from sifmod.errors import Problem
 
 M = TypeVar("M", bound=BaseModel)

@@ -50,9 +50,8 @@ class TopDown:
         self._layer = 0
         self._touched: list[MergingDirectory] = []  # by this layer
         self._seals: list[MergingDirectory] = []  # at this layer's end
-        self._heads: dict[
-            bytes, MergingDirectory | None
-        ] = {}  # of this layer: a path as it spells it, None where that is hidden
+        # of this layer: a path as it spells it, None where that is hidden
+        self._heads: dict[bytes, MergingDirectory | None] = {}
         self._hidden: dict[Parts, Node | tuple[int, Member] | None] = {}  # of this layer: what no other layer shows
         self._hidden_marks: set[int] = set()  # of what is in `_hidden`
         self._suspects: set[int] = set()  # marks of parents of entries not seen: had a symlink been there, it led on
@@ -267,7 +266,7 @@ class TopDown:
             raise Entangled
         if (
             not child.real or name in directory.fresh
-        ):  # it goes, and what lower layers have below it matters no more, but
+        ):  # it goes, and what lower layers have below it does not matter, but
             self._suspect(parts, child)
             if above:
                 self._suspects.add(mark(parts))
