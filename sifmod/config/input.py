@@ -67,7 +67,6 @@ class Surroundings:
 
     @cached_property
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """See current_facts."""
         return current_facts(self.environ)
 
     def unchanged(self, inputs: Iterable[Input]) -> bool:

@@ -77,7 +77,6 @@ class Profile:
 
     @property
     def abi(self) -> str:
-        """mpich, or openmpi and its major version."""
         return self.file.abi_name
 
     def __str__(self) -> str:

@@ -38,7 +38,6 @@ class Offered:
 
     @property
     def module(self) -> str:
-        """`<name>/<version><versionsuffix>`."""
         return f"{self.name}/{self.version}{self.versionsuffix}"
 
     def fits(self, accelerator: str, arch: str) -> bool:

@@ -176,7 +176,6 @@ class Items:
     check: Callable[[str], None] | None = None
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """A dict's schema, followed by the step from dict to pairs."""
         key = self.key if self.check is None else Annotated[self.key, AfterValidator(self._checked)]
         mapping = core_schema.dict_schema(handler.generate_schema(key), handler.generate_schema(self.value))
         back = core_schema.plain_serializer_function_ser_schema(dict)
@@ -185,7 +184,6 @@ class Items:
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """A dict's JSON Schema."""
         return handler(schema)
 
     def _checked(self, key: str) -> str:

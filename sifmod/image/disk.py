@@ -44,7 +44,6 @@ class Sink:
         return self
 
     def write(self, chunk: bytes) -> None:
-        """Append `chunk`."""
         with writing(self.path):
             self._file.write(chunk)
         self._hash.update(chunk)
@@ -56,7 +55,6 @@ class Sink:
         return self._hash.hexdigest()
 
     def fileno(self) -> int:
-        """The file's descriptor."""
         return self._file.fileno()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -61,7 +61,6 @@ def in_a_registry(text: str) -> str:
 
 
 def after_scheme(source: str) -> str:
-    """What stands behind the colon."""
     return source.partition(":")[2]
 
 

@@ -129,7 +129,6 @@ class _File:
         return sifs[0], image
 
     def described(self) -> dict[str, Value]:
-        """Everything that is for people."""
         keys: dict[str, Value] = {
             key: text.strip()
             for key in ("name", "version", "versionsuffix", "description", "homepage", "moduleclass")
@@ -159,7 +158,6 @@ class _File:
         return {"versionsuffix": said}
 
     def rest(self) -> None:
-        """Notes for what is not read."""
         for key in self.constants.values:
             if key not in _HOW and not key.startswith("local_"):
                 self.notes.append(f"{key[:60]} is not carried over")

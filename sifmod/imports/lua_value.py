@@ -31,7 +31,6 @@ class Default(str):
     whole: bool
 
     def __new__(cls, text: str, variable: str, *, whole: bool) -> "Default":
-        """The text, with what it hangs on."""
         made = super().__new__(cls, text)
         made.variable, made.whole = variable, whole
         return made
@@ -135,7 +134,6 @@ class Made:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The arguments that are texts."""
         return tuple(value for value in self.arguments if isinstance(value, str))
 
 

@@ -41,7 +41,6 @@ class Composer:
     """Takes events one by one and keeps the open containers on a list, so that nesting costs no recursion."""
 
     def __init__(self, file: str) -> None:
-        """Compose the one document of `file`, a name for messages."""
         self.file = file
         self.problems: list[Problem] = []
         self.open: list[_Open] = []

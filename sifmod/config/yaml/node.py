@@ -46,7 +46,6 @@ class Node:
 
     @property
     def items(self) -> tuple["Node", ...]:
-        """A list's items; none for anything else."""
         return self.value if isinstance(self.value, tuple) else ()
 
     @property
@@ -86,7 +85,6 @@ def join_key(path: str, step: str | int) -> str:
 
 
 def problem_at(mark: Mark, key: str, message: str) -> Problem:
-    """A problem at a mark."""
     return Problem(mark.file, mark.line, mark.column, key, message)
 
 

@@ -47,8 +47,6 @@ class Node:
 
 
 class File(Node):
-    """A regular file."""
-
     __slots__ = ("content",)
 
     def __init__(self, attributes: tuple[int, int, int, int, Xattrs], content: Content) -> None:

@@ -95,7 +95,6 @@ class Record:
 
 
 def journal_path(partial: Path) -> Path:
-    """The path of the journal of a partial file."""
     return partial.with_name(partial.name + ".journal")
 
 

@@ -33,7 +33,6 @@ class Coverage:
             self.add(start, end)
 
     def add(self, start: int, end: int) -> None:
-        """The bytes from `start` to before `end` are there now."""
         if start >= end:
             return
         first = bisect_left(self._ends, start)
@@ -46,7 +45,6 @@ class Coverage:
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """What is there."""
         return tuple(zip(self._starts, self._ends, strict=True))
 
     @property
@@ -56,7 +54,6 @@ class Coverage:
 
     @property
     def total(self) -> int:
-        """How many bytes are there."""
         return sum(self._ends) - sum(self._starts)
 
     def missing(self, size: int) -> tuple[Span, ...]:

@@ -66,7 +66,6 @@ _OTHER_RANGE = Restart("it sends another range than was asked for", whole=True)
 
 
 def read_head(response: requests.Response) -> Head:
-    """What the headers of `response` say."""
     headers = response.headers
     encoded = headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity")
     start = end = total = None

@@ -67,7 +67,6 @@ class Transfer(ArrivingFile):
 
     @property
     def received(self) -> int:
-        """How many bytes are there."""
         return self._pieces.coverage.total
 
     def _resume(self) -> None:

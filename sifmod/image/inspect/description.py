@@ -85,7 +85,6 @@ def variables(env: Iterable[str]) -> Pairs:
 
 
 def of_config(config: ImageConfig) -> Config:
-    """What an OCI image's config says."""
     return Config(
         pairs(config.labels),
         variables(config.env),
@@ -97,7 +96,6 @@ def of_config(config: ImageConfig) -> Config:
 
 
 def parts(manifest: Manifest) -> tuple[Part, ...]:
-    """The layers that a manifest names."""
     return tuple(Part(line(layer.media_type, 200), layer.size, layer.digest) for layer in manifest.layers)
 
 

@@ -61,7 +61,6 @@ class Archive:
             raise ImageError(f"{path} is not a complete tar archive: {plain(str(error))}") from error
 
     def find(self, name: str) -> Stored | None:
-        """The regular file of this relative name, or None."""
         for _ in range(_MOST_LINKS):
             if name not in self._links:
                 return self._files.get(name)

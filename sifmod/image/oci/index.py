@@ -64,7 +64,6 @@ class Entry:
 
     @property
     def is_index(self) -> bool:
-        """Whether it names another index."""
         return self.media_type in _INDEXES
 
     @property

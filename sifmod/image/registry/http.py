@@ -54,7 +54,6 @@ class Http:
         self._session = Session(timeouts)
 
     def resource(self, url: str, authority: Authority) -> Get:
-        """What opens `url`."""
         return lambda headers: self._opened(url, headers, authority)
 
     def is_insecure(self, host: str) -> bool:

@@ -31,7 +31,6 @@ class Place:
 
     @property
     def server(self) -> str:
-        """The host to connect to."""
         return _HUB_SERVER if self.host == DOCKER_HUB else self.host
 
     def __str__(self) -> str:

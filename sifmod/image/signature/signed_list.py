@@ -25,8 +25,6 @@ class SignedObject:
 
 @dataclass(frozen=True)
 class SignedList:
-    """The whole list."""
-
     header: str
     objects: tuple[SignedObject, ...]
 

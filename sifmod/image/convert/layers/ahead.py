@@ -129,8 +129,6 @@ class _Thread:
 
 
 class _Layer(NamedTuple):
-    """A layer on its way."""
-
     threads: int  # that may decompress it
     decompressed: _Thread
     certified: _Thread

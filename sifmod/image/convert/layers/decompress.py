@@ -162,7 +162,6 @@ class _Compressed(io.RawIOBase):
 
 
 def is_zstd(head: bytes) -> bool:
-    """Whether a stream that begins with these bytes is zstd."""
     magic = int.from_bytes(head[:4], "little")
     return len(head) >= 4 and (magic == _MAGIC or magic & ~0xF == _SKIPPABLE)
 

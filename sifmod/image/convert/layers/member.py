@@ -115,12 +115,10 @@ def header_name(block: bytes) -> bytes:
 
 
 def header_target(block: bytes) -> bytes:
-    """The link's target in a header."""
     return block[157:257].partition(b"\0")[0]
 
 
 def header_device(block: bytes, name: bytes) -> tuple[int, int]:
-    """Major and minor in a header."""
     major, minor = number(block[329:337]), number(block[337:345])
     if not (0 <= major <= _MAJOR and 0 <= minor <= _MINOR):
         raise Malformed(f"has a device that a squashfs cannot hold: {shown(name)} is {major}:{minor}")

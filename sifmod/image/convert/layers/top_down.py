@@ -69,7 +69,6 @@ class TopDown:
             directory.seal()
 
     def finish(self) -> Directory:
-        """The root of all layers."""
         return self._root.node
 
     def _merge(self, reader: TarReader, members: Iterator[Member]) -> None:
@@ -111,7 +110,6 @@ class TopDown:
         self.missing.append({})
 
     def _slow(self, reader: TarReader, member: Member) -> None:
-        """Merge any entry, the long way."""
         parts = cleaned(member.name)
         if not parts:
             if member.kind != DIRECTORY:
@@ -230,7 +228,6 @@ class TopDown:
         self._set_attributes(child, attributes)
 
     def _entry(self, reader: TarReader, parts: Parts, directory: MergingDirectory | None, member: Member) -> None:
-        """Merge anything but a directory."""
         found = self._target(member) if member.kind == HARD_LINK else None
         leads = member.kind == SYMLINK or (member.kind == HARD_LINK and (found is None or isinstance(found, Symlink)))
         if leads and mark(parts) in self._suspects:

@@ -56,7 +56,6 @@ def make_labels(
 
 
 def labels_text(labels: Mapping[str, str]) -> bytes:
-    """`labels` as a JSON file."""
     return json.dumps(labels, ensure_ascii=False, indent="\t").encode()
 
 

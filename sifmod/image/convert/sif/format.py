@@ -37,7 +37,6 @@ GROUP_MASK = 0xF0000000
 
 
 def kind_of(number: int) -> str:
-    """What to call an object of this type."""
     return KINDS.get(number, f"object of type {number:#x}")
 
 

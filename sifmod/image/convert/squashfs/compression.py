@@ -54,7 +54,6 @@ class Compression:
 
     @property
     def number(self) -> int:
-        """Its number in a superblock."""
         return {"gzip": 1, "lz4": 5, "lz4hc": 5, "zstd": 6}[self.name]
 
     @property

@@ -31,7 +31,6 @@ class MetadataWriter:
             del self.buffer[:METADATA]
 
     def finish(self) -> bytearray:
-        """Put the rest into the table and return it."""
         self.flush()
         if self.buffer:
             self._put(bytes(self.buffer))
@@ -109,7 +108,6 @@ class ListingWriter:
         run.append(name)
 
     def finish(self) -> None:
-        """End the listing."""
         self._end()
 
     def _end(self) -> None:
