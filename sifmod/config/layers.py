@@ -73,10 +73,7 @@ class _Reading:
         variants, read_by_variants = self._variants(node.entries.get("variants"), base.variants)
         own = _without(node, ("extends", "preset", "variants"))
         return Layers(
-            (*preset, *base.presets),
-            (*base.common, own),
-            variants,
-            (*inputs, *read, *base.inputs, *read_by_variants),
+            (*preset, *base.presets), (*base.common, own), variants, (*inputs, *read, *base.inputs, *read_by_variants)
         )
 
     def _variants(

@@ -49,6 +49,17 @@ def _match(pattern: str, rule: str) -> Callable[[str], str]:
     return check
 
 
+def expecting(pattern: str, what: str) -> AfterValidator:
+    """What refuses a text that the whole pattern does not fit: `expected …, got 'text'`."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"expected {what}, got {text!r}")
+        return text
+
+    return AfterValidator(check)
+
+
 def _version(text: str) -> str:
     if text == "default":
         raise ValueError("'default' cannot be a version: module systems read a file of this name as a marker")
@@ -97,7 +108,8 @@ def _no_tilde(text: str) -> str:
     return text
 
 
-def _number_as_written(value: object) -> object:
+def number_as_written(value: object) -> object:
+    """What YAML reads as a number, by its own spelling."""
     return value.text if isinstance(value, Number) else value
 
 
@@ -161,7 +173,7 @@ SearchDirectory = Annotated[str, AfterValidator(_search_directory)]
 EnvName = Annotated[str, AfterValidator(_env_name)]
 EnvValue = Annotated[
     str,
-    BeforeValidator(_number_as_written, json_schema_input_type=str | int | float),
+    BeforeValidator(number_as_written, json_schema_input_type=str | int | float),
     AfterValidator(_line),
     AfterValidator(_no_tilde),
 ]
@@ -192,13 +204,7 @@ class Items:
         return key
 
 
-_PACKAGE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*-?\*?")  # as PEP 503 spells it
-
-
-def _package(text: str) -> str:
-    if not _PACKAGE.fullmatch(text):
-        raise ValueError(f"expected a package's name in small letters with `-`, `*` at its end at most, got {text!r}")
-    return text
-
-
-Package = Annotated[str, AfterValidator(_package)]
+Package = Annotated[  # as PEP 503 spells it
+    str,
+    expecting(r"[a-z0-9]+(-[a-z0-9]+)*-?\*?", "a package's name in small letters with `-`, `*` at its end at most"),
+]

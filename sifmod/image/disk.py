@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 
 from sifmod.errors import FetchError, InstallError, PermissionsError, SifmodError
 from sifmod.image.settings import Striping
@@ -57,7 +56,7 @@ class Sink:
     def fileno(self) -> int:
         return self._file.fileno()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Close the file; a write that the file system put off until now can still fail."""
         if kind is None:
             with writing(self.path):
@@ -163,20 +162,10 @@ def stripe(path: Path, striping: Striping | None) -> None:
     if striping is None or path.exists() or not is_lustre(path.parent) or (lfs := shutil.which("lfs")) is None:
         return
     try:
-        subprocess.run(
-            stripe_command(lfs, path, striping),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=_LONGEST,
-        )
+        command = (lfs, "setstripe", "-c", str(striping.count), "-S", str(striping.size), str(path))
+        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_LONGEST)
     except (OSError, subprocess.TimeoutExpired):
         return
-
-
-def stripe_command(lfs: str, path: Path, striping: Striping) -> tuple[str, ...]:
-    """What makes an empty file of that layout."""
-    return (lfs, "setstripe", "-c", str(striping.count), "-S", str(striping.size), str(path))
 
 
 def is_lustre(directory: Path) -> bool:

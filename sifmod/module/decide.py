@@ -25,9 +25,7 @@ from sifmod.module.plan import (
     Wrapper,
 )
 
-GPU_DEVICES = {
-    "rocm": (Bind("/dev/kfd", "/dev/kfd", optional=True), Bind("/dev/dri", "/dev/dri", optional=True)),
-}
+GPU_DEVICES = {"rocm": (Bind("/dev/kfd", "/dev/kfd", optional=True), Bind("/dev/dri", "/dev/dri", optional=True))}
 # wrappers that run a runscript of the same name rather than a program of the image
 SCRIPT_WRAPPERS = ("start-shell", "list-packages")
 Pairs = tuple[tuple[str, str], ...]

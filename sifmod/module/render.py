@@ -17,11 +17,7 @@ from sifmod.module.variables import host_variables, image_variables, state_key
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
 _PATHS = {  # as the modulefiles spell them; see plan.ROOT
     "lua": {ROOT: "root", PREFIX: "word(prefix)", MODULES: 'word(prefix .. "/modules")'},
-    "tcl": {
-        ROOT: "${root}",
-        PREFIX: "[sifmod_word $prefix]",
-        MODULES: "[sifmod_word $prefix/modules]",
-    },
+    "tcl": {ROOT: "${root}", PREFIX: "[sifmod_word $prefix]", MODULES: "[sifmod_word $prefix/modules]"},
 }
 _EXTENSION = re.compile(r"[A-Za-z0-9._+-]+")
 _TEMPLATES = Path(__file__).with_name("templates")

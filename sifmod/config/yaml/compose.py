@@ -5,7 +5,7 @@ from functools import reduce
 
 import yaml
 
-from sifmod.config.yaml.node import Mark, Node, Number, Scalar, Value, join_key, kind
+from sifmod.config.yaml.node import Mark, Node, Number, Scalar, Value, join_key, kind, problem_at
 from sifmod.errors import ConfigError, Problem
 
 MAX_NODES = 10_000  # with every alias followed
@@ -156,10 +156,10 @@ class Composer:
     def _problem(self, mark: Mark, key: str | None, message: str) -> None:
         steps = [step for container in self.open if (step := container.step()) is not None]
         path = reduce(join_key, steps if key is None else [*steps, key], "")
-        self.problems.append(Problem(mark.file, mark.line, mark.column, path, message))
+        self.problems.append(problem_at(mark, path, message))
 
     def _stop(self, mark: Mark, message: str) -> None:
-        raise ConfigError((*self.problems, Problem(mark.file, mark.line, mark.column, "", message)))
+        raise ConfigError((*self.problems, problem_at(mark, "", message)))
 
 
 def _resolve(text: str, implicit: tuple[bool, bool]) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 from sifmod.errors import FetchError, ImageError
@@ -107,11 +106,7 @@ class Downloads:
     """
 
     def __init__(
-        self,
-        sources: Sequence[BlobSource],
-        directory: Path,
-        connections: int,
-        patience: Patience = PATIENCE,
+        self, sources: Sequence[BlobSource], directory: Path, connections: int, patience: Patience = PATIENCE
     ) -> None:
         self._shared = Shared()
         named: dict[str, ArrivingFile] = {}
@@ -139,10 +134,8 @@ class Downloads:
         self._pool.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._pool.__exit__(kind, error, trace)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._pool.__exit__(kind)
 
     def complete(self) -> None:
         """Verify every blob that no reader has verified. Raises what went wrong first: FetchError, ImageError."""

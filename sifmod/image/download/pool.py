@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from types import TracebackType
 
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import NoSpaceError
@@ -41,7 +40,7 @@ class ProgressThread:
             self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -28,22 +28,21 @@ class Rootfs:
 
     def entries(self, path: str) -> tuple[str, ...]:
         """The names in a directory, sorted; () for anything else. A byte that is not UTF-8 becomes a half surrogate."""
-        found = self._reader.lookup(path)
-        if found is None or found.kind != "d":
-            return ()
-        return tuple(os.fsdecode(name) for name, _ in self._reader.entries(found))
+        return tuple(name for name, _ in self._listed(path))
 
     def programs(self, path: str) -> tuple[str, ...]:
         """The names of all programs in a directory, sorted, links to programs among them."""
-        found = self._reader.lookup(path)
-        if found is None or found.kind != "d":
-            return ()
         names = []
-        for raw, reference in self._reader.entries(found):
-            name, stat = os.fsdecode(raw), self._reader.stat(reference)
+        for name, reference in self._listed(path):
+            stat = self._reader.stat(reference)
             if _is_program(stat) or (stat.kind == "l" and self.is_program(f"{path}/{name}")):
                 names.append(name)
         return tuple(names)
+
+    def _listed(self, path: str) -> Iterator[tuple[str, int]]:
+        found = self._reader.lookup(path)
+        if found is not None and found.kind == "d":
+            yield from ((os.fsdecode(name), reference) for name, reference in self._reader.entries(found))
 
     def is_directory(self, path: str) -> bool:
         """Whether there is a directory, or a link to one."""

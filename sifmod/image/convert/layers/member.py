@@ -20,7 +20,8 @@ U32 = 0xFFFFFFFF
 _LOWEST = -(1 << 31)  # of a uid or gid
 NAME, PATH, TARGET = 255, 4096, 4095  # bytes; a name, a path, and a symlink's target as Linux takes it
 
-_NO_DATA = frozenset((HARD_LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, DIRECTORY, FIFO))
+# kinds for which a size in the header means nothing, as for Go's, Python's and GNU's readers
+NO_DATA = frozenset((HARD_LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, DIRECTORY, FIFO))
 _MAJOR, _MINOR = 0xFFF, 0xFFFFF  # what a squashfs can hold
 
 
@@ -114,10 +115,6 @@ def header_name(block: bytes) -> bytes:
     return name
 
 
-def header_target(block: bytes) -> bytes:
-    return block[157:257].partition(b"\0")[0]
-
-
 def header_device(block: bytes, name: bytes) -> tuple[int, int]:
     major, minor = number(block[329:337]), number(block[337:345])
     if not (0 <= major <= _MAJOR and 0 <= minor <= _MINOR):
@@ -132,11 +129,6 @@ def special_node(member: Member) -> Node:
     if member.kind == FIFO:
         return Fifo(*member.attributes)
     return Device(member.attributes, "c" if member.kind == CHARACTER else "b", *member.device)
-
-
-def without_data(kind: int) -> bool:
-    """Whether a size in the header of this kind means nothing, as for Go's, Python's and GNU's readers."""
-    return kind in _NO_DATA
 
 
 def clamped(mtime: int) -> int:

@@ -12,6 +12,7 @@ from sifmod.image.convert.layers.member import (
     CHARACTER,
     DIRECTORY,
     FIFO,
+    NO_DATA,
     PATH,
     REGULAR,
     SYMLINK,
@@ -22,9 +23,7 @@ from sifmod.image.convert.layers.member import (
     checksum,
     header_device,
     header_name,
-    header_target,
     overridden,
-    without_data,
 )
 from sifmod.image.convert.layers.stream import Stream
 
@@ -121,8 +120,8 @@ class TarReader:
 
     def _member(self, block: bytes, name: bytes, plain: Attributes, records: Records) -> Member | None:
         kind = block[156]
-        stored = 0 if without_data(kind) else number(block[124:136])
-        if b"size" in records and not without_data(kind):
+        stored = 0 if kind in NO_DATA else number(block[124:136])
+        if b"size" in records and kind not in NO_DATA:
             stored = decimal(records[b"size"], "a size")
         extents, size = None, stored
         if kind in (REGULAR, _OLD_REGULAR, _CONTIGUOUS, _SPARSE):
@@ -131,13 +130,17 @@ class TarReader:
             kind = DIRECTORY if kind == _OLD_REGULAR and name.endswith(b"/") else REGULAR
         self._ends(self._at + stored)
         found = overridden(plain, records, self._warnings) if records else plain
-        if kind != REGULAR and not without_data(kind):
+        if kind != REGULAR and kind not in NO_DATA:
             self._warnings.skipped(f"unknown type {chr(kind)!r}")
             return None
         if len(name) > PATH:
             raise Malformed(f"has a path of {len(name)} bytes; Linux takes {PATH}")
         device = header_device(block, name) if kind in (CHARACTER, BLOCK_DEVICE) else _NO_DEVICE
-        target = b"" if kind in (REGULAR, DIRECTORY, FIFO) else records.get(b"linkpath") or header_target(block)
+        target = (
+            b""
+            if kind in (REGULAR, DIRECTORY, FIFO)
+            else records.get(b"linkpath") or block[157:257].partition(b"\0")[0]
+        )
         if kind == SYMLINK and not 0 < len(target) <= TARGET:
             raise Malformed(f"has a symlink whose target has {len(target)} bytes; Linux takes 1 to {TARGET}")
         return Member(kind, name, found, size, target, device, extents)

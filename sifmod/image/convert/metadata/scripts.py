@@ -91,12 +91,7 @@ _RETURN = "'\"$(printf '\\r')\"'\n"
 IMAGE_ENVIRONMENT = "10-docker2singularity.sh"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_CALLERS = (
-    "HOME",
-    "PWD",
-    "OPTIND",
-    "SINGULARITY_SHELL",
-)  # the caller's value, if any, wins
+_CALLERS = ("HOME", "PWD", "OPTIND", "SINGULARITY_SHELL")  # the caller's value, if any, wins
 _OF_THE_RUNTIME = re.compile(
     r"UID|EUID|GID|(APPTAINER|SINGULARITY)_(NAME|CONTAINER|INSTANCE|APPNAME)|__(exported_env|script|\w+_cmd)__"
 )
