@@ -95,7 +95,8 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
     resolved = resolve(file, directories, environ, dict(facts))
     read = dict.fromkeys((*inputs, *base.inputs, *variables_read(layers, environ), *resolved.inputs))
     origins = _origins(merged, robot_paths, resolved, base)
-    return LoadedSite(resolved.site, origins, tuple(read), facts, merged, base.left_out, _quirk_directories(environ))
+    quirks = tuple(directory / "quirks" for directory in (shipped(), *settings_directories(environ)))
+    return LoadedSite(resolved.site, origins, tuple(read), facts, merged, base.left_out, quirks)
 
 
 def _names_site(layers: tuple[Node, ...]) -> Node | None:
@@ -143,11 +144,6 @@ def _settings_files(environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple
     if problems:
         raise ConfigError(tuple(problems))
     return tuple(nodes), tuple(inputs)
-
-
-def _quirk_directories(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """The shipped quirks, the machine's, the user's: a later one hides an earlier one of its name."""
-    return tuple(directory / "quirks" for directory in (shipped(), *settings_directories(environ)))
 
 
 def _base_site(layers: tuple[Node, ...], environ: Mapping[str, str], kept: Kept | None) -> BaseSite:

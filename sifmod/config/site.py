@@ -18,11 +18,6 @@ from sifmod.config.yaml.node import Number
 Link = Literal["copy", "hardlink", "reference"]
 
 
-def _off(value: object) -> object:
-    """YAML reads a bare `off` as false."""
-    return "off" if value is False else value
-
-
 # what an image is chosen for, and what must fit its drivers; `*` at the end: all that begin so
 PROTECTED = (
     *("torch", "torchvision", "torchaudio", "triton", "pytorch-triton*", "apex", "flash-attn*", "nvidia-*", "jaxlib"),
@@ -68,7 +63,10 @@ class StripingKeys(Model):
 class Signatures(Model):
     """What a site asks of the signatures of images."""
 
-    policy: Annotated[Literal["off", "warn", "require"], BeforeValidator(_off)] = "off"
+    # YAML reads a bare `off` as false
+    policy: Annotated[
+        Literal["off", "warn", "require"], BeforeValidator(lambda value: "off" if value is False else value)
+    ] = "off"
     """require: an image without a good signature is not installed; warn: it is, and that is said."""
     keys: tuple[Line, ...] = ()
     """Files with OpenPGP public keys of those whose signature counts."""

@@ -124,17 +124,14 @@ def _over(base: Node, layer: Node) -> Node:
         if value.value is None:
             entries.pop(base_key(key), None)
         elif key.endswith("+"):
-            base_list = entries.get(base_key(key))
-            before = _list_of(base_list) if base_list is not None else ()
+            under = entries.get(base_key(key))
+            before = (
+                () if under is None else (under,) if under.text else under.items
+            )  # `wrappers: auto` is a list of it
             entries[base_key(key)] = replace(value, value=(*before, *value.items))
         else:
             entries[key] = _over(entries.get(key, Node({}, value.mark, value.key)), value)
     return replace(layer, value=entries)
-
-
-def _list_of(node: Node) -> tuple[Node, ...]:
-    """A list's items; a text that stands for a list (`wrappers: auto`) is its only item."""
-    return (node,) if node.text else node.items
 
 
 def leaves(node: Node, path: str = "") -> tuple[tuple[str, Node], ...]:

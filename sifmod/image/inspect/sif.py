@@ -9,8 +9,7 @@ from pathlib import Path
 
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError
-from sifmod.image.convert.sif.format import DEFFILE, JSON, LABELS, PARTITION, kind_of
-from sifmod.image.convert.sif.header import SifInfo, SifObject, read_sif
+from sifmod.image.convert.sif.header import DEFFILE, JSON, LABELS, PARTITION, SifInfo, SifObject, kind_of, read_sif
 from sifmod.image.convert.squashfs.compression import NUMBERS
 from sifmod.image.disk import reading
 from sifmod.image.inspect.description import Config, ImageDescription, Part, date, of_config, pairs

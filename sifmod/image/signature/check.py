@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from sifmod.errors import SignatureError
-from sifmod.image.convert.sif.format import SIGNATURE
-from sifmod.image.convert.sif.header import SifInfo, SifObject, SifTable, read_table
+from sifmod.image.convert.sif.header import SIGNATURE, SifInfo, SifObject, SifTable, read_table
 from sifmod.image.disk import reading
 from sifmod.image.reference import Reference
 from sifmod.image.settings import Settings

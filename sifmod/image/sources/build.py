@@ -12,7 +12,7 @@ from sifmod.errors import FetchError
 from sifmod.image.artifact import Fetched, Request
 from sifmod.image.disk import reading
 from sifmod.image.reference import Reference
-from sifmod.image.source_kind import Directories, SourceKind, nothing, says_nothing
+from sifmod.image.source_kind import SourceKind, nothing, says_nothing
 from sifmod.image.sources.runtime import run_runtime
 from sifmod.image.stored import stored
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
@@ -111,10 +111,6 @@ def _named(definition: Path) -> Iterator[str]:
             yield word[1] or word[2] or word[0]
 
 
-def _watched(reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
-    return tuple(map(str, inputs(Path(reference.location))))
-
-
 def _pinned(request: Request) -> Fetched | None:
     """What was built before of the same definition and the same files. Raises FetchError where one is not there."""
     made = stored(request, inputs_digest(_definition(request)))
@@ -148,7 +144,7 @@ BUILD = SourceKind(
     example="/images/x.def",
     location="definition",
     parse=lambda kind, source: Reference(kind, source, source),
-    watched=_watched,
+    watched=lambda reference, _: tuple(map(str, inputs(Path(reference.location)))),
     local_sif=nothing,
     open=None,
     describe=says_nothing,

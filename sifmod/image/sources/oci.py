@@ -9,7 +9,7 @@ from sifmod.image.oci.image import Directory, OciImage
 from sifmod.image.oci.layout import read_layout
 from sifmod.image.reference import Reference, parse_layout
 from sifmod.image.settings import Settings
-from sifmod.image.source_kind import Directories, SourceKind, nothing, size_of_location
+from sifmod.image.source_kind import SourceKind, nothing, size_of_location
 
 
 def _open(reference: Reference, arch: str, _settings: Settings, _workspace: Path | None) -> OciImage:
@@ -19,17 +19,13 @@ def _open(reference: Reference, arch: str, _settings: Settings, _workspace: Path
     return read_layout(reference, Directory(path), arch)
 
 
-def _index(reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
-    return (f"{reference.location}/index.json",)
-
-
 OCI = SourceKind(
     name="oci",
     schemes=("oci",),
     example="oci:/images/layout:1.0",
     location="path",
     parse=parse_layout,
-    watched=_index,
+    watched=lambda reference, _: (f"{reference.location}/index.json",),
     local_sif=nothing,
     open=_open,
     describe=describe_image,

@@ -22,19 +22,8 @@ from sifmod.image.convert.sif.write import DataObject
 from sifmod.image.oci.manifest import ImageConfig
 
 _SCHEMA = "org.label-schema."
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 _BUILD_DATE = f"{_SCHEMA}build-date"
 _HOME = ".singularity.d"
-_LINKED = ("run", "exec", "test", "shell")
-
-
-def definition(bootstrap: str, source: str) -> str:
-    """A definition file that would build the image again: `bootstrap` is docker, oci…, `source` names it by digest."""
-    return f"bootstrap: {_line(bootstrap)}\nfrom: {_line(source)}\n\n"
 
 
 def make_labels(
@@ -55,10 +44,6 @@ def make_labels(
     return dict(sorted(made.items()))
 
 
-def labels_text(labels: Mapping[str, str]) -> bytes:
-    return json.dumps(labels, ensure_ascii=False, indent="\t").encode()
-
-
 def inspect_text(labels: Mapping[str, str], deffile: str, scripts: Mapping[str, str]) -> bytes:
     """The JSON that `inspect` shows without starting the image.
 
@@ -77,9 +62,7 @@ def inspect_text(labels: Mapping[str, str], deffile: str, scripts: Mapping[str, 
 
 def _date(created: int) -> str:
     """As Apptainer writes a time, in UTC: Thursday_2_January_2025_3:4:5_UTC."""
-    when = time.gmtime(created)
-    date = f"{_DAYS[when.tm_wday]}_{when.tm_mday}_{_MONTHS[when.tm_mon - 1]}_{when.tm_year}"
-    return f"{date}_{when.tm_hour}:{when.tm_min}:{when.tm_sec}_UTC"
+    return time.strftime("%A_%-d_%B_%Y_%-H:%-M:%-S_UTC", time.gmtime(created))
 
 
 def _line(text: str) -> str:
@@ -115,7 +98,7 @@ def make_metadata(config: ImageConfig, manifest: bytes, bootstrap: str, source: 
     """
     variables, warnings = image_environment(config.env)
     run = runscript(config.entrypoint, config.cmd)
-    deffile = definition(bootstrap, source)
+    deffile = f"bootstrap: {_line(bootstrap)}\nfrom: {_line(source)}\n\n"  # which would build the image again
     labels = make_labels(config.labels, config.arch, config.created, (bootstrap, source))
     shown = {
         f"/{_HOME}/env/{IMAGE_ENVIRONMENT}": variables,
@@ -123,14 +106,15 @@ def make_metadata(config: ImageConfig, manifest: bytes, bootstrap: str, source: 
         "runscript": run,
         "startscript": START,
     }
-    entries = (*_entries(variables, run), *_texts(labels_text(labels), deffile), *_links())
+    labels_text = json.dumps(labels, ensure_ascii=False, indent="\t").encode()
+    entries = (*_directories(), *_entries(variables, run), *_texts(labels_text, deffile))
     objects = (
         DataObject("deffile", "", deffile.encode()),
-        DataObject("labels", "", labels_text(labels)),
+        DataObject("labels", "", labels_text),
         DataObject("json", "inspect-metadata.json", inspect_text(labels, deffile, shown)),
         *_oci_objects(config.raw, manifest),
     )
-    return Metadata((*_directories(), *entries), objects, warnings)
+    return Metadata(entries, objects, warnings)
 
 
 def _directories() -> Sequence[Entry]:
@@ -160,14 +144,8 @@ def _texts(labels: bytes, deffile: str) -> Sequence[Entry]:
         Entry(f"{_HOME}/Singularity", 0o644, deffile.encode(), replaces=True),
         Entry("etc/hosts", 0o644, b""),
         Entry("etc/resolv.conf", 0o644, b""),
-    )
-
-
-def _links() -> Sequence[Entry]:
-    actions = tuple(Entry(f".{name}", 0o777, link=f"{_HOME}/actions/{name}") for name in _LINKED)
-    return (
         Entry("singularity", 0o777, link=f"{_HOME}/runscript"),
-        *actions,
+        *(Entry(f".{name}", 0o777, link=f"{_HOME}/actions/{name}") for name in ("run", "exec", "test", "shell")),
         Entry("environment", 0o777, link=f"{_HOME}/env/90-environment.sh"),
     )
 

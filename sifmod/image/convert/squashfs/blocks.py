@@ -20,22 +20,9 @@ from sifmod.image.convert.squashfs.superblock import (
 
 _COMMON = struct.Struct("<HHHHII")
 _MOST_TARGET = 65535  # bytes
-_LAYOUTS = {
-    1: struct.Struct("<IIHHI"),
-    2: struct.Struct("<IIII"),
-    3: struct.Struct("<II"),
-    4: struct.Struct("<II"),
-    5: struct.Struct("<II"),
-    6: struct.Struct("<I"),
-    7: struct.Struct("<I"),
-    8: struct.Struct("<IIIIHHI"),
-    9: struct.Struct("<QQQIIII"),
-    10: struct.Struct("<II"),
-    11: struct.Struct("<III"),
-    12: struct.Struct("<III"),
-    13: struct.Struct("<II"),
-    14: struct.Struct("<II"),
-}
+# of the basic types, then of their extended forms
+_FORMS = ("IIHHI", "IIII", "II", "II", "II", "I", "I", "IIIIHHI", "QQQIIII", "II", "III", "III", "II", "II")
+_LAYOUTS = {number: struct.Struct(f"<{form}") for number, form in enumerate(_FORMS, 1)}
 _KEPT = 128  # metadata blocks in memory: 1 MiB
 _KEPT_FRAGMENTS = 4
 

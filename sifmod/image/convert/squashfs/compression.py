@@ -72,14 +72,12 @@ class Compression:
 
     def versions(self) -> tuple[tuple[str, str], ...]:
         """Name what decides the bytes of an image: our writer's format and the library, each with its version."""
-        return (("squashfs-format", str(FORMAT)), self._library())
-
-    def _library(self) -> tuple[str, str]:
+        library = "lz4", str(lz4.library_version_string())
         if self.name == "zstd":
-            return ("libzstd", ".".join(map(str, zstandard.ZSTD_VERSION)))
-        if self.name == "gzip":
-            return ("isa-l", ISAL_VERSION) if self.level <= _ISAL else ("zlib", zlib.ZLIB_RUNTIME_VERSION)
-        return ("lz4", str(lz4.library_version_string()))
+            library = "libzstd", ".".join(map(str, zstandard.ZSTD_VERSION))
+        elif self.name == "gzip":
+            library = ("isa-l", ISAL_VERSION) if self.level <= _ISAL else ("zlib", zlib.ZLIB_RUNTIME_VERSION)
+        return (("squashfs-format", str(FORMAT)), library)
 
     def compressor(self) -> Compress:
         """Return a function that compresses each block of a list by itself. Not to be shared between threads.

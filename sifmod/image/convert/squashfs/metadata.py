@@ -96,7 +96,7 @@ class ListingWriter:
         delta = number - self._base
         size = len(name)
         if place >> 16 != self._block or self._left <= 0 or len(run) >= _MOST or not -32768 <= delta < 32768:
-            self._end()
+            self.finish()
             run = self._run
             self._block = place >> 16
             self._base = number
@@ -108,10 +108,7 @@ class ListingWriter:
         run.append(name)
 
     def finish(self) -> None:
-        self._end()
-
-    def _end(self) -> None:
-        """Put the run into the table."""
+        """End the run: put it into the table."""
         if not self._run:
             return
         table = self._table

@@ -200,7 +200,8 @@ class SquashfsWriter(DataWriter):
         append, written = self._pipeline.append, self._pipeline.written
         inodes = append(tree.inodes.finish())
         directories = append(tree.directories.finish())
-        fragments = self._indexed(_fragment_table(written))
+        places = zip(written.fragment_starts, written.fragment_sizes, strict=True)
+        fragments = self._indexed(b"".join(struct.pack("<QII", start, size, 0) for start, size in places))
         export = self._indexed(little(tree.places))
         ids = self._indexed(struct.pack(f"<{len(tree.ids)}I", *tree.ids))
         xattrs, xattr_table = tree.xattrs.finish(self._pipeline.position)
@@ -223,13 +224,6 @@ class SquashfsWriter(DataWriter):
         table, place = indexed(data, self._compression.compressor(), self._pipeline.position)
         self._pipeline.append(table)
         return place
-
-
-def _fragment_table(written: Written) -> bytes:
-    table = bytearray()
-    for start, size in zip(written.fragment_starts, written.fragment_sizes, strict=True):
-        table += struct.pack("<QII", start, size, 0)
-    return bytes(table)
 
 
 def _drop_unused(seen: Survey, written: Written) -> None:
