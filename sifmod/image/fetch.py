@@ -15,8 +15,8 @@ from sifmod.errors import (
 )
 from sifmod.image.artifact import Artifact, Fetched, ImageStore, Progress, Request, no_progress
 from sifmod.image.convert.sif.header import check_sif
-from sifmod.image.convert.tree_digest import tree_digest
 from sifmod.image.disk import NoSpaceError
+from sifmod.image.inspect.rootfs import tree_digest
 from sifmod.image.reference import Reference
 from sifmod.image.registry.mirrors import mirrors_of, own_place, source_of
 from sifmod.image.settings import DEFAULT, Settings

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sifmod.image.convert.sif.header import SifInfo
+from sifmod.image.convert.sif.header import SifInfo, read_sif
 from sifmod.image.convert.squashfs.blocks import Stat
 from sifmod.image.convert.squashfs.reader import SquashfsReader
 from sifmod.image.disk import reading
 
+_WHENCE = ("/.singularity.d/Singularity", "/.singularity.d/labels.json")  # say where it came from, not what it is
 USUAL_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 # what people start from a shell, in the order of a wrapper list
@@ -18,6 +19,18 @@ PYTHON_COMMANDS = (
     "lightning", "vllm", "sglang", "ray", "trtllm-build", "hf", "huggingface-cli", "tensorboard",
 )  # fmt: skip
 _EXECUTABLE = 0o111
+
+
+def tree_digest(path: Path) -> str:
+    """The SHA-256, as hexadecimal, of the root file system of the SIF at `path`; reads all of it.
+
+    Definition and labels are left out, so that the same image has the same digest wherever it was fetched.
+
+    Raises ImageError for a SIF that is damaged or whose file system is no squashfs.
+    """
+    primary = read_sif(path).primary
+    with reading(path), path.open("rb") as file:
+        return SquashfsReader(file, primary.offset, primary.size).tree_digest(*_WHENCE)
 
 
 class Rootfs:

@@ -1,7 +1,7 @@
 """Tar: one layer's stream read member by member, in every dialect that images come in."""
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from zlib import adler32
 
 from sifmod.image.convert.layers.data import Extents, check, header_map, pax_map, pax_size
@@ -149,9 +149,9 @@ class TarReader:
         """Of a file: where it has data (None: everywhere), its size, and how many bytes are stored."""
         start = self._at
         if block[156] == _SPARSE:
-            extents, size = header_map(block, self._block)
+            extents, size = header_map(block, partial(self.read, 512))
         elif (real := pax_size(records)) is not None:
-            size, extents = real, pax_map(records, self._block)
+            size, extents = real, pax_map(records, partial(self.read, 512))
             stored -= self._at - start
         else:
             return None, stored, stored
@@ -161,9 +161,6 @@ class TarReader:
         """The member's data ends at this byte, and the next header follows at a multiple of 512."""
         self._end = end
         self._next = end + 511 & -512
-
-    def _block(self) -> bytes:
-        return self.read(512)
 
     def _extend(self, kind: int, size: int) -> None:
         if size > _HEADER:
