@@ -113,12 +113,6 @@ def number_as_written(value: object) -> object:
     return value.text if isinstance(value, Number) else value
 
 
-def _wrapper(text: str) -> str:
-    if text in RUNTIMES:
-        raise ValueError(f"a wrapper cannot be called {text}: it would stand in front of the runtime that it starts")
-    return text
-
-
 def wrapper_item(value: object) -> tuple[str, str]:
     """A wrapper as (name, command line): `name`, whose command line is empty, or a map of one `name: command line`."""
     name, command = value, ""
@@ -129,7 +123,9 @@ def wrapper_item(value: object) -> tuple[str, str]:
         _command_line(command)
     if not isinstance(name, str):
         raise PydanticCustomError("wrapper", "expected a name, or one name: command")
-    return _wrapper(_match(_NAME, _NAME_RULE)(name)), command
+    if _match(_NAME, _NAME_RULE)(name) in RUNTIMES:
+        raise ValueError(f"a wrapper cannot be called {name}: it would stand in front of the runtime that it starts")
+    return name, command
 
 
 def _command_line(text: str) -> None:

@@ -53,7 +53,7 @@ def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
         module.note("some commands go through the image's entrypoint (run), some do not (exec): all do not here")
     if sources[-1].startswith(("docker:", "oras:")) and "@sha256:" not in sources[-1]:
         module.note("the image has no digest here; install prints one to add")
-    return Imported(keys, tuple(dict.fromkeys(notes)), publisher=_publisher(sources[-1]))
+    return Imported(keys, tuple(dict.fromkeys(notes)), publisher=sources[-1].rpartition("/")[0].rpartition("/")[2])
 
 
 def _taken(read: Read) -> Module:
@@ -106,10 +106,6 @@ def _sources(module: Module, read: Read) -> tuple[str, ...]:
     if not sources:
         raise CannotImportError(_NO_IMAGE)
     return sources
-
-
-def _publisher(source: str) -> str:
-    return source.rpartition("/")[0].rpartition("/")[2]
 
 
 def _gpus(module: Module, sources: tuple[str, ...]) -> dict[str, Value]:

@@ -91,7 +91,8 @@ class Composer:
             self._stop(mark, "half of a surrogate pair is not a character")
         tag = event.tag
         if tag is None or tag == "!":
-            tag = _resolve(event.value, event.implicit if tag is None else (False, True))
+            implicit = event.implicit if tag is None else (False, True)
+            tag = str(_RESOLVER.resolve(yaml.ScalarNode, event.value, implicit))  # type: ignore[no-untyped-call]
         elif tag != f"{_TAG}str":
             self._tag_problem(tag, mark)
             tag = f"{_TAG}str"
@@ -160,10 +161,6 @@ class Composer:
 
     def _stop(self, mark: Mark, message: str) -> None:
         raise ConfigError((*self.problems, problem_at(mark, "", message)))
-
-
-def _resolve(text: str, implicit: tuple[bool, bool]) -> str:
-    return str(_RESOLVER.resolve(yaml.ScalarNode, text, implicit))  # type: ignore[no-untyped-call]
 
 
 def _scalar_value(tag: str, raw: str) -> Scalar:

@@ -42,16 +42,13 @@ class Watch:
             yield chain((first,), islice(members, _RUN - 1))
             self._members += _RUN
             if self._limit is not None and (taken := _own_memory()) > self._limit // 4 * 3:
-                raise _too_large(self._members, taken, self._limit)
-
-
-def _too_large(members: int, taken: int, limit: int) -> ImageError:
-    return ImageError(
-        f"the image has more files than fit into the memory that a conversion may take, {size_text(limit)}: after"
-        f" {members} entries of its layers {size_text(taken)} are taken, and a quarter is kept for the tables of the"
-        " file system; nothing was converted",
-        "raise `memory` (SIFMOD_MEMORY) if this machine has more to spare, or convert the image on a larger one",
-    )
+                raise ImageError(
+                    "the image has more files than fit into the memory that a conversion may take,"
+                    f" {size_text(self._limit)}: after {self._members} entries of its layers {size_text(taken)} are"
+                    " taken, and a quarter is kept for the tables of the file system; nothing was converted",
+                    "raise `memory` (SIFMOD_MEMORY) if this machine has more to spare, or convert the image on a larger"
+                    " one",
+                )
 
 
 def _own_memory() -> int:

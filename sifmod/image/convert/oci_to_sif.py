@@ -4,7 +4,7 @@ import gc
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,14 +52,20 @@ def convert(request: Request) -> Fetched:
         metadata = _metadata(request, image)
         preflight(request, image, unpacked=any(workspace.iterdir()))
         with Downloads(image.sources, request.partial, request.settings.connections) as downloads:
-            warnings = _written(request, image, downloads, metadata, how)
+            warnings = None
+            while warnings is None:
+                # from the start again where a transfer started over after some of its bytes went in; it bounds how often
+                with suppress(Replaced):
+                    warnings = _write(request, image, downloads, metadata, how)
             downloads.complete()
+    manifest, layers = image.manifest, tuple(layer.digest for layer in image.manifest.layers)
+    origin = ImageOrigin(manifest.index_digest, manifest.digest, layers, how.text, _tools(how))
     # only now: what the header says of the squashfs is known last and stands first
     with ThreadPoolExecutor(1) as beside:
         written = beside.submit(_flush, request.incoming)  # the store syncs it too, and then has not to wait
         sha256, size = sha256_file(request.incoming), request.incoming.stat().st_size
         written.result()
-    return Fetched(request.incoming, sha256, size, (*metadata.warnings, *warnings), _origin(image, how))
+    return Fetched(request.incoming, sha256, size, (*metadata.warnings, *warnings), origin)
 
 
 def pinned(request: Request) -> Fetched | None:
@@ -126,17 +132,6 @@ def _metadata(request: Request, image: OciImage) -> Metadata:
     return make_metadata(image.config, manifest.raw, reference.kind.name, where)
 
 
-def _written(
-    request: Request, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
-) -> tuple[str, ...]:
-    """Write the SIF, from the start again where a transfer started over after some of its bytes went into it."""
-    while True:
-        try:
-            return _write(request, image, downloads, metadata, how)
-        except Replaced:  # as often as a transfer may start over, which it bounds
-            continue
-
-
 def _write(
     request: Request, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
 ) -> tuple[str, ...]:
@@ -171,12 +166,6 @@ def _no_collector() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _origin(image: OciImage, how: Compression) -> ImageOrigin:
-    manifest = image.manifest
-    layers = tuple(layer.digest for layer in manifest.layers)
-    return ImageOrigin(manifest.index_digest, manifest.digest, layers, how.text, _tools(how))
 
 
 def _tools(how: Compression) -> Tools:

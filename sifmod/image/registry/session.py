@@ -5,6 +5,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -74,15 +75,8 @@ def _load_system(context: ssl.SSLContext, environ: Mapping[str, str]) -> None:
         _load(context, bundle, "reinstall the package ca-certificates")
     for directory in environ.get("SSL_CERT_DIR", "").split(":"):
         for found in sorted(Path(directory).iterdir()) if directory and os.access(directory, os.R_OK) else ():
-            _load_any(context, found)
-
-
-def _load_any(context: ssl.SSLContext, path: Path) -> None:
-    """OpenSSL wants files of a directory to be named by a hash; Go, and so the runtimes, read all of them."""
-    try:
-        context.load_verify_locations(cafile=path)
-    except (ssl.SSLError, OSError):
-        return  # a list of revocations, a README
+            with suppress(ssl.SSLError, OSError):  # a list of revocations, a README
+                context.load_verify_locations(cafile=found)  # OpenSSL wants names by a hash; Go's programs read all
 
 
 def _load(context: ssl.SSLContext, path: str, hint: str) -> None:

@@ -62,8 +62,8 @@ def _images(files: Files) -> tuple[Content, ...]:
 def _chosen(reference: Reference, files: Files, images: tuple[Content, ...]) -> Content:
     asked = reference.tag
     if asked:
-        names = (asked, f"{asked}:latest")
-        wanted = [image for image in images if any(_is_named(tag, names) for tag in image.texts("RepoTags"))]
+        names = (f"/{asked}", f"/{asked}:latest")
+        wanted = [image for image in images if any(f"/{tag}".endswith(names) for tag in image.texts("RepoTags"))]
     else:
         wanted = list(images)
     if len({image.text("Config") for image in wanted}) == 1:
@@ -75,10 +75,6 @@ def _chosen(reference: Reference, files: Files, images: tuple[Content, ...]) -> 
         f"{files.name} holds {len(images)} images ({have}), and the source does not say which",
         f"name one: docker-archive:{files.name}:NAME:TAG",
     )
-
-
-def _is_named(tag: str, names: tuple[str, ...]) -> bool:
-    return any(tag == name or tag.endswith(f"/{name}") for name in names)
 
 
 def _blob(files: Files, path: str) -> Stored:

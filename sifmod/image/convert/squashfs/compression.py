@@ -128,8 +128,8 @@ def decompressor(number: int) -> Decompress:
     It raises ImageError where the data is damaged or larger. Raises ImageError for a compression that is not supported.
     """
     known: dict[str, Decompress] = {
-        "gzip": _gunzip,
-        "xz": _unxz,
+        "gzip": lambda data, most: _whole(isal_zlib.decompressobj(), data, most),
+        "xz": lambda data, most: _whole(lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=64 << 20), data, most),
         "lz4": lambda data, most: bytes(lz4.block.decompress(data, uncompressed_size=most)),
         "zstd": _unzstd,
     }
@@ -145,14 +145,6 @@ def decompressor(number: int) -> Decompress:
             raise ImageError(f"damaged squashfs: a {name} block cannot be decompressed: {error}") from None
 
     return decompress
-
-
-def _gunzip(data: bytes, most: int) -> bytes:
-    return _whole(isal_zlib.decompressobj(), data, most)
-
-
-def _unxz(data: bytes, most: int) -> bytes:
-    return _whole(lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=64 << 20), data, most)
 
 
 def _whole(stream: Any, data: bytes, most: int) -> bytes:
