@@ -54,7 +54,7 @@ def convert(request: Request) -> Fetched:
         with Downloads(image.sources, request.partial, request.settings.connections) as downloads:
             warnings = None
             while warnings is None:
-                # from the start again where a transfer started over after some of its bytes went in; it bounds how often
+                # from the start again where a transfer, which bounds how often, started over after some of it went in
                 with suppress(Replaced):
                     warnings = _write(request, image, downloads, metadata, how)
             downloads.complete()
