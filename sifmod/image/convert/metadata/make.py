@@ -16,7 +16,6 @@ from sifmod.image.convert.metadata.scripts import (
     START,
     image_environment,
     runscript,
-    unicode_text,
 )
 from sifmod.image.convert.sif.write import DataObject
 from sifmod.image.oci.manifest import ImageConfig
@@ -34,7 +33,7 @@ def make_labels(
     They depend on the image alone: the build date is its creation time, unless it has a label about that itself, and no
     version of a tool is there. `origin` is bootstrap and source of the definition.
     """
-    made = {unicode_text(name): unicode_text(value) for name, value in labels}
+    made = dict(labels)
     if created is not None:
         made.setdefault(_BUILD_DATE, _date(created))
     made[f"{_SCHEMA}schema-version"] = "1.0"
@@ -66,7 +65,7 @@ def _date(created: int) -> str:
 
 
 def _line(text: str) -> str:
-    return re.sub(r"[\x00-\x1f\x7f]", "?", unicode_text(text))
+    return re.sub(r"[\x00-\x1f\x7f]", "?", text)
 
 
 @dataclass(frozen=True)

@@ -167,14 +167,8 @@ def _words(words: Sequence[str]) -> str:
     return shell_word(" ".join(shell_word(word) for word in words))
 
 
-def unicode_text(text: str) -> str:
-    """`text` with U+FFFD for half surrogate pairs, which JSON can spell but UTF-8 cannot; Go's JSON reads them so."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 def shell_word(text: str) -> str:
     """One word that dash, bash and the shell built into the runtimes read back as `text`, which holds no NUL."""
-    text = unicode_text(text)
     if _PLAIN.fullmatch(text):
         return text
     return "'" + text.replace("'", _QUOTE).replace("\r\n", _RETURN) + "'"
