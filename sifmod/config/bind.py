@@ -39,7 +39,7 @@ def _known_options(options: tuple[str, ...]) -> tuple[str, ...]:
 class BindSpec(Model):
     """One bind path; `target` is where it appears inside, an `optional` one is left out where its source is missing.
 
-    With `links`, the places that the source or the links directly in it lead to are bound too (expand.expand).
+    With `links`, the places that the source or the links directly in it lead to are bound too (see `expand`).
     """
 
     source: BindPath

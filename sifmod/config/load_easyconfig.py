@@ -52,7 +52,7 @@ def load_easyconfig(
 ) -> LoadedEasyconfig:
     """One variant of the easyconfig at `path`: the one named, or the first that fits the site.
 
-    Raises ConfigError with every problem of every file read, VariantError (variant.choose_variant), OptionError for
+    Raises ConfigError with every problem of every file read, VariantError (choose_variant), OptionError for
     what `overrides` say.
     """
     site = loaded_site.site
