@@ -11,8 +11,7 @@ from pathlib import Path
 from sifmod.errors import FetchError
 from sifmod.image.artifact import Fetched, Request
 from sifmod.image.disk import reading
-from sifmod.image.reference import Reference
-from sifmod.image.source_kind import SourceKind, nothing, says_nothing
+from sifmod.image.reference import Reference, SourceKind, nothing, says_nothing
 from sifmod.image.sources.runtime import run_runtime
 from sifmod.image.stored import stored
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin

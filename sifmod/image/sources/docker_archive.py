@@ -12,9 +12,8 @@ from sifmod.image.oci.archive import open_archive
 from sifmod.image.oci.content import Content, plain
 from sifmod.image.oci.image import Files, OciImage, Stored, of_files, read_json
 from sifmod.image.oci.manifest import Descriptor, Manifest, check_digest, parse_config
-from sifmod.image.reference import Reference, after_scheme, refused
+from sifmod.image.reference import Reference, SourceKind, after_scheme, nothing, refused, size_of_location, the_location
 from sifmod.image.settings import Settings
-from sifmod.image.source_kind import SourceKind, nothing, size_of_location, the_location
 
 _HEX = re.compile(r"(?:^|/)([0-9a-f]{64})(?:\.json)?$")
 _TAR = "application/vnd.oci.image.layer.v1.tar"
