@@ -129,15 +129,6 @@ class Stack:
     inputs: tuple[Input, ...]
 
 
-def is_stack(path: Path) -> bool:
-    """Whether a file that can be read is meant as a stack."""
-    try:
-        entries = load_yaml(path, MAX_NODES).node.entries
-    except ConfigError:
-        return False
-    return "easyconfigs" in entries or ("include" in entries and "image" not in entries)
-
-
 def load_stack(path: Path) -> Stack:
     """Raises ConfigError with every problem of every file, SifmodError where it is for another sifmod."""
     path = Path(os.path.abspath(path))  # noqa: PTH100 (a link stays one)
@@ -147,6 +138,14 @@ def load_stack(path: Path) -> Stack:
         raise ConfigError(tuple(sorted(set(problems))))
     inputs = tuple(dict.fromkeys(read.inputs))
     return Stack(path, read.name or path.stem, _named_first(read.members), inputs)
+
+
+def stack_of(easyconfigs: tuple[str, ...], variants: tuple[str, ...]) -> Stack:
+    """A stack of what the command line names."""
+    only: Literal["all"] | tuple[str, ...] = "all" if "all" in variants else variants
+    mark = Mark(os.path.abspath("the command line"), 0, 0)  # noqa: PTH100 (paths are relative to this directory)
+    members = (Member(word, Entry(easyconfig=word, variants=only), mark) for word in easyconfigs)
+    return Stack(Path(), "the command line", tuple(members), ())
 
 
 class _Read(NamedTuple):

@@ -2,19 +2,19 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
 from sifmod import __version__
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.current import is_complete, noted
 from sifmod.actions.install.image import image_request
+from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.options import InstallOptions, deciding
-from sifmod.actions.install.request import Request, decide, variants_here
+from sifmod.actions.install.request import Request, decide, held_to, variants_here
 from sifmod.actions.install.unchanged import find_unchanged
+from sifmod.actions.lock import Lock
 from sifmod.config.input import Surroundings
 from sifmod.config.load_site import LoadedSite, load_site
 from sifmod.config.name import ModuleName
@@ -22,15 +22,12 @@ from sifmod.config.prefix import OPTION_KEYS
 from sifmod.config.site import Site
 from sifmod.config.stack import Member, Stack
 from sifmod.config.yaml.node import problem_at
-from sifmod.errors import ConfigError, SifmodError
-from sifmod.image.fetch import announced_size
-from sifmod.tree.layout import Layout, Workplace
-from sifmod.tree.lock import lock
+from sifmod.errors import ConfigError, InstallError, SifmodError
+from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import Asked
 from sifmod.tree.receipt import Installation, live, live_number
 from sifmod.tree.stack import read_applied
 from sifmod.tree.state import edited, edited_stubs, missing
-from sifmod.tree.store import Store
 
 Mark = Literal[" ", "x", "R", "!"]  # new, there, to be made anew, an error
 Given = Mapping[str, str]
@@ -70,6 +67,8 @@ class Planned(NamedTuple):
     layout: Layout
     given: Given  # options of the command line that say what is true of this machine
     options: InstallOptions  # of the command line, without those that decide what is installed
+    lock: Lock | None = None  # to which all of it must come
+    anew: bool = False  # everything is decided again, though a receipt says that nothing has changed
     jobs: int = 1  # how many are installed at the same time, each with its share of processors and memory
 
 
@@ -89,6 +88,9 @@ def plan_stack(planned: Planned) -> StackPlan:
         steps += [_step(member, variant, planned, around, sites) for variant in variants]
     _refuse_twice(steps)
     named = {step.module for step in steps}
+    if planned.lock and (more := sorted(set(planned.lock.modules) - named)):
+        hint = "`sifmod stack lock` writes it anew"
+        raise InstallError(f"the lock {planned.lock.path} names {more[0]}, which the stack does not", hint)
     before = read_applied(planned.layout, planned.stack.name)
     gone = (module for module in (before.modules if before else ()) if module not in named)
     unnamed = tuple(module for module in gone if live_number(planned.layout, module) is not None)
@@ -143,23 +145,27 @@ def _variants(member: Member, sites: _Sites) -> tuple[str | None, ...]:
 
 
 def _step(member: Member, variant: str | None, planned: Planned, around: Surroundings, sites: _Sites) -> Step:
-    given = _given(member, planned)
+    given, layout = _given(member, planned), planned.layout
     asked = Asked(options=deciding({**given, "variant": variant}), checked=planned.options.asked.checked)
     options = replace(planned.options, variant=variant, source=given.get("source"), asked=asked)
+    anew = planned.anew or planned.lock is not None
+    module: ModuleName | None = None
     try:
-        if found := find_unchanged(planned.layout, member.easyconfig, options, around):
+        if not anew and (found := find_unchanged(layout, member.easyconfig, options, around)):
             return Step(member, variant, "x", found.module, installation=found)
         request = decide(member.easyconfig, sites.of(member), options)
-    except (SifmodError, OSError) as error:
-        return Step(member, variant, "!", error=_told(error))
-    module = request.plan.module
-    before = live(planned.layout, module)
-    if before is None:
-        return Step(member, variant, " ", module, request=request)
-    if is_complete(planned.layout, before, request):
-        todo = request if noted(before, request) else None
+        module = request.plan.module
+        request = held_to(request, planned.lock) if planned.lock else request
+        before = live(layout, module)
+        if before is None:
+            return Step(member, variant, " ", module, request=request)
+        if not is_complete(layout, before, request):
+            return Step(member, variant, "R", module, tuple(_why(layout, before, request, around)), request, before)
+        check_locked(before, request)
+        todo = request if planned.anew or noted(before, request) else None
         return Step(member, variant, "x", module, request=todo, installation=before)
-    return Step(member, variant, "R", module, tuple(_why(planned.layout, before, request, around)), request, before)
+    except (SifmodError, OSError) as error:
+        return Step(member, variant, "!", module, error=_told(error))
 
 
 def _why(layout: Layout, before: Installation, request: Request, around: Surroundings) -> Iterator[str]:
@@ -169,10 +175,12 @@ def _why(layout: Layout, before: Installation, request: Request, around: Surroun
         yield "it is asked for"
     if harmed := (*missing(layout, before), *edited(before), *edited_stubs(layout, before)):
         yield f"{harmed[0]} was changed or removed{f', and {len(harmed) - 1} more' if len(harmed) > 1 else ''}"
+    if (locked := request.options.locked) and before.image.sha256 != locked.image.sha256:
+        yield "its image is not that of the lock"
     if made.image.request != image_request(request.plan):
         yield "it asks for another image"
     changed = [seen.path for seen in made.inputs if not around.unchanged((seen,))]
-    yield from (f"{path.strip('/*?@')} has changed" for path in changed)
+    yield from (f"{path.lstrip('*?@')} has changed" for path in changed)
     if made.asked.options != request.options.asked.options:
         yield "its options have changed"
     if made.site != request.site.site.name:
@@ -181,43 +189,6 @@ def _why(layout: Layout, before: Installation, request: Request, around: Surroun
         yield f"sifmod {made.sifmod} made it"
     if made.facts != request.site.facts and not changed:
         yield "this machine, or its environment, has changed"
-
-
-class Fetches(NamedTuple):
-    """What an apply has to fetch."""
-
-    images: int
-    size: int  # bytes, of those whose size is known
-    unknown: int  # images whose size no server says before
-    room: int  # bytes on the disk: the images, and what is downloaded of as many as are converted at the same time
-
-
-def fetches(plan: StackPlan, jobs: int) -> Fetches:
-    """How much is to be fetched, as the servers say; an image that cannot be asked for is one of unknown size."""
-    wanted: dict[str, Request] = {}
-    for step in plan.steps:
-        if step.request and not _is_kept(step, step.request):
-            wanted.setdefault(image_request(step.request.plan), step.request)
-    with TemporaryDirectory(prefix="sifmod-") as place, lock(Workplace(Path(place)), "plan", 60, print) as held:
-        store = Store(plan.layout, held)
-        with ThreadPoolExecutor(8) as threads:
-            sizes = tuple(threads.map(lambda request: _size(request, store), wanted.values()))
-    known = sorted(size for size in sizes if size is not None)
-    loads = sum(known[-jobs:])
-    return Fetches(sum(size != 0 for size in sizes), sum(known), len(sizes) - len(known), sum(known) + loads)
-
-
-def _is_kept(step: Step, request: Request) -> bool:
-    there = step.installation
-    return there is not None and there.provenance.image.request == image_request(request.plan)
-
-
-def _size(request: Request, store: Store) -> int | None:
-    plan = request.plan
-    try:
-        return announced_size(plan.image, plan.runtime, store, fetch_settings(request.site.site))
-    except SifmodError:
-        return None  # the apply tells
 
 
 def _refuse_twice(steps: list[Step]) -> None:
