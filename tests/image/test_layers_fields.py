@@ -401,14 +401,14 @@ def test_an_error_names_the_layer() -> None:
 def test_warnings_are_counted_in_their_order() -> None:
     warnings = Warnings()
     for _ in range(2):
-        warnings.skipped("sockets")
-        warnings.said("something")
-    warnings.dropped("it")
+        warnings.count("skipped", "sockets")
+        warnings.count("said", "something")
+    warnings.count("dropped", "it")
     assert warnings.texts() == ("2 entries skipped: sockets", "something", "it of 1 file dropped")
     for each in range(98):
-        warnings.dropped(str(each))
+        warnings.count("dropped", str(each))
     assert warnings.texts()[-2:] == ("96 of 1 file dropped", "and 1 more of other kinds")
-    warnings.dropped("0")
+    warnings.count("dropped", "0")
     assert warnings.texts()[3] == "0 of 2 files dropped"
 
 

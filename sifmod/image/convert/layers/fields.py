@@ -101,15 +101,15 @@ def xattrs(records: Records, warnings: Warnings) -> Xattrs:
         elif key.startswith(_STAR):
             found[key.removeprefix(_STAR)] = value
         elif key.startswith(_ACL):
-            warnings.dropped(f"ACL ({shown(key.removeprefix(_ACL))})")
+            warnings.count("dropped", f"ACL ({shown(key.removeprefix(_ACL))})")
         elif key == b"RHT.security.selinux":
-            warnings.dropped("xattr security.selinux")
+            warnings.count("dropped", "xattr security.selinux")
     return tuple(sorted(item for item in found.items() if _kept(*item, warnings)))
 
 
 def _kept(name: bytes, value: bytes, warnings: Warnings) -> bool:
     if not name.startswith((b"user.", b"trusted.", b"security.")) or name == b"security.selinux":
-        warnings.dropped(f"xattr {shown(name)}")
+        warnings.count("dropped", f"xattr {shown(name)}")
         return False
     if len(name) > _XATTR_NAME or len(value) > _XATTR_VALUE or b"\0" in name or name.endswith(b"."):
         raise Malformed(f"has an xattr that Linux refuses: {shown(name)}, {len(value)} bytes")

@@ -131,7 +131,7 @@ class TarReader:
         self._ends(self._at + stored)
         found = overridden(plain, records, self._warnings) if records else plain
         if kind != REGULAR and kind not in NO_DATA:
-            self._warnings.skipped(f"unknown type {chr(kind)!r}")
+            self._warnings.count("skipped", f"unknown type {chr(kind)!r}")
             return None
         if len(name) > PATH:
             raise Malformed(f"has a path of {len(name)} bytes; Linux takes {PATH}")
@@ -191,5 +191,5 @@ class TarReader:
             raise Malformed("is cut: it ends behind an extended header")
         # to the stream's end, always: damage there is damage too
         if sum(len(view) - bytes(view).count(0) for view in self._stream.rest(self._next)):
-            self._warnings.said("a layer has data behind its end, which was not read")
+            self._warnings.count("said", "a layer has data behind its end, which was not read")
         return False
