@@ -4,12 +4,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from sifmod.image.reference import Reference
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
-from sifmod.module.plan import ImagePlan, Runtime
+
+if TYPE_CHECKING:
+    from sifmod.image.reference import Reference
+    from sifmod.module.plan import ImagePlan, Runtime
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,9 @@ class Request:
     resumes what one that fails or dies leaves there. `store` lends a workspace for temporary files.
     """
 
-    reference: Reference
-    image: ImagePlan
-    runtime: Runtime
+    reference: "Reference"
+    image: "ImagePlan"
+    runtime: "Runtime"
     store: ImageStore
     progress: Progress
     settings: Settings = DEFAULT

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import requests
+if TYPE_CHECKING:
+    import requests
 
-Get = Callable[[Mapping[str, str]], AbstractContextManager[requests.Response]]
+Get = Callable[[Mapping[str, str]], AbstractContextManager["requests.Response"]]
 """Opens one resource, with these headers besides: 200, 206 or 416, its body not read yet.
 
 Authenticated, redirects followed. Raises TransientError where another try may help, FetchError where it will not; so
