@@ -1,4 +1,7 @@
-"""The MPI library of an image, read from its files: its kind, its ABI, and how `srun` must start what uses it."""
+"""The MPI library of an image, read from its files: its kind, its ABI, and how `srun` must start what uses it.
+
+What a shared library says to the loader is in its dynamic section (System V ABI, chapter 5).
+"""
 
 import re
 import struct

@@ -1,4 +1,4 @@
-"""The network's failures: in one line each, and whether another try may help."""
+"""The network's failures: in one line each; whether another try may help, how often, and after how long."""
 
 import http.client
 import random

@@ -1,4 +1,8 @@
-"""A session: the connections of one fetch, with our sockets, our trust, the user's proxies, and no redirects."""
+"""A session: the connections of one fetch, with our sockets, our trust, the user's proxies, and no redirects.
+
+Trusted are the system's certificate authorities, as curl and Go's programs find them, and what docker and podman keep
+for one registry (containers-certs.d(5)).
+"""
 
 import os
 import socket

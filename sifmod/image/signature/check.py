@@ -2,7 +2,7 @@
 
 A signature is a clear-signed list of digests: of the header, and of the descriptor and the data of each object (the
 integrity format of SIF version 01, as Singularity 3.6 and later and Apptainer make it). gpgv checks who signed it,
-this file checks that the list is true, and that it leaves nothing out.
+this file checks that the list is true, and that it leaves nothing out, and holds it against the site's policy.
 """
 
 from collections.abc import Sequence

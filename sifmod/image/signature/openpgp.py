@@ -1,4 +1,8 @@
-"""GnuPG's gpgv, which does the mathematics of OpenPGP: is this signature of this text by one of these keys?"""
+"""OpenPGP: is this signature of this text by one of these keys?
+
+Its outer forms (RFC 9580, sections 6 and 7: ASCII armor, clear-signed texts, files of public keys) are read here;
+GnuPG's gpgv does the mathematics.
+"""
 
 import base64
 import binascii

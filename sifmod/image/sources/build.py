@@ -1,4 +1,7 @@
-"""build: a SIF that the site's runtime builds from a definition file."""
+"""build: a SIF that the site's runtime builds from a definition file, whose inputs have one digest.
+
+https://apptainer.org/docs/user/latest/definition_files.html. What `%setup` and `%post` bring is not known beforehand.
+"""
 
 import hashlib
 import os

@@ -1,4 +1,7 @@
-"""docker-archive: a container image that `docker save` wrote, converted to a SIF here."""
+"""docker-archive: a container image that `docker save` wrote, converted to a SIF here.
+
+Docker's image specification 1.2: a manifest.json names configs and layers; there is no manifest with a digest in it.
+"""
 
 import json
 import re

@@ -1,4 +1,8 @@
-"""PAX records: what stands before a member and overrides its header (POSIX; GNU's, star's and libarchive's keys)."""
+"""Fields of a tar: the numbers of a header, and PAX records, which stand before a member and override its header.
+
+A number is octal text, or base-256 where the first bit says so. Keys of records are POSIX's, GNU's, star's and
+libarchive's.
+"""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""A stream: a layer's uncompressed bytes as a window of one chunk that moves forward."""
+"""A layer's bytes: compressed, as a Blob; uncompressed, as a Stream, a window of one chunk that moves forward."""
 
 from collections.abc import Iterator
 from typing import BinaryIO, Protocol

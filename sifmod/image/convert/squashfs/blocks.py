@@ -1,4 +1,4 @@
-"""Blocks: the metadata blocks, tables and fragments of a squashfs, as they are read."""
+"""Blocks: the metadata blocks, tables and fragments of a squashfs, and its inodes, as they are read."""
 
 import os
 import struct
