@@ -1,4 +1,4 @@
-"""A member of a tar: its header, after everything that may override it; and its path, which never leads out of the root."""
+"""A member of a tar: its header, after everything that may override it; and its path, which cannot leave the root."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Metadata: the 8 KiB blocks in which a squashfs keeps its inodes, directories and tables; and a directory's entries."""
+"""Metadata: the 8 KiB blocks in which a squashfs keeps inodes, directories and tables; and a directory's entries."""
 
 import struct
 from array import array
