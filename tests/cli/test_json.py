@@ -153,6 +153,8 @@ FAILS = {
     "show": (("nothing",), 4),
     "search": (("--site", "nowhere", "x"), 2),
     "verify": (("nothing",), 24),
+    "sbom": (("nothing",), 24),
+    "diff": (("nothing",), 24),
     "test": (("nothing",), 24),
     "uninstall": (("nothing",), 24),
     "rollback": (("nothing",), 24),

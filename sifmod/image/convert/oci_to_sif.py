@@ -4,12 +4,12 @@ import gc
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from sifmod.digest import sha256_bytes, sha256_file
-from sifmod.errors import ImageError, UnstartableError
+from sifmod.errors import FetchError, ImageError, UnstartableError
 from sifmod.image.artifact import Fetched, Request
 from sifmod.image.convert.budget import Budget
 from sifmod.image.convert.layers.member import U32
@@ -24,6 +24,7 @@ from sifmod.image.convert.squashfs.compression import Compression
 from sifmod.image.convert.squashfs.writer import SquashfsWriter
 from sifmod.image.disk import KEPT, NOTHING_WRITTEN, reserve, stripe, writing
 from sifmod.image.download.downloads import Downloads, missing
+from sifmod.image.download.shared_blobs import forget_shared, keep_shared, with_shared
 from sifmod.image.oci.image import OciImage, open_image
 from sifmod.image.program import ask
 from sifmod.image.registry.mirrors import own_place, source_of
@@ -49,15 +50,18 @@ def convert(request: Request) -> Fetched:
         image = open_image(request.reference, request.image.arch, request.settings, workspace)
         if made := _made_before(request, image, how):
             return made
+        shared = request.settings.shared
+        image = replace(image, sources=with_shared(image.sources, shared))
         metadata = _metadata(request, image)
         preflight(request, image, unpacked=any(workspace.iterdir()))
         with Downloads(image.sources, request.partial, request.settings.connections) as downloads:
-            warnings = None
-            while warnings is None:
-                # from the start again where a transfer, which bounds how often, started over after some of it went in
-                with suppress(Replaced):
-                    warnings = _write(request, image, downloads, metadata, how)
-            downloads.complete()
+            try:
+                warnings = _written(request, image, downloads, metadata, how)
+                downloads.complete()
+            except (FetchError, ImageError):
+                forget_shared(image.sources, shared)
+                raise
+        keep_shared(image.sources, request.partial, shared)
     manifest, layers = image.manifest, tuple(layer.digest for layer in image.manifest.layers)
     origin = ImageOrigin(manifest.index_digest, manifest.digest, layers, how.text, _tools(how))
     # only now: what the header says of the squashfs is known last and stands first
@@ -130,6 +134,17 @@ def _metadata(request: Request, image: OciImage) -> Metadata:
     digest = manifest.digest or f"sha256:{sha256_bytes(image.config.raw)}"
     where = f"{own_place(reference)}@{digest}" if reference.kind.location == "repository" else digest
     return make_metadata(image.config, manifest.raw, reference.kind.name, where)
+
+
+def _written(
+    request: Request, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
+) -> tuple[str, ...]:
+    """Write the SIF, from the start again where a transfer started over after some of its bytes went into it."""
+    while True:
+        try:
+            return _write(request, image, downloads, metadata, how)
+        except Replaced:  # as often as a transfer may start over, which it bounds
+            continue
 
 
 def _write(

@@ -34,10 +34,13 @@ def tree_digest(path: Path) -> str:
 
 
 class Rootfs:
-    """Answers about absolute paths; what is not there is empty or False. Every method raises ImageError for damage."""
+    """Answers about absolute paths; what is not there is empty or False. Every method raises ImageError for damage.
+
+    `reader` is for what walks through all of it.
+    """
 
     def __init__(self, reader: SquashfsReader) -> None:
-        self._reader = reader
+        self.reader = reader
 
     def entries(self, path: str) -> tuple[str, ...]:
         """The names in a directory, sorted; () for anything else. A byte that is not UTF-8 becomes a half surrogate."""
@@ -47,29 +50,29 @@ class Rootfs:
         """The names of all programs in a directory, sorted, links to programs among them."""
         names = []
         for name, reference in self._listed(path):
-            stat = self._reader.stat(reference)
+            stat = self.reader.stat(reference)
             if _is_program(stat) or (stat.kind == "l" and self.is_program(f"{path}/{name}")):
                 names.append(name)
         return tuple(names)
 
     def _listed(self, path: str) -> Iterator[tuple[str, int]]:
-        found = self._reader.lookup(path)
+        found = self.reader.lookup(path)
         if found is not None and found.kind == "d":
-            yield from ((os.fsdecode(name), reference) for name, reference in self._reader.entries(found))
+            yield from ((os.fsdecode(name), reference) for name, reference in self.reader.entries(found))
 
     def is_directory(self, path: str) -> bool:
         """Whether there is a directory, or a link to one."""
-        found = self._reader.lookup(path)
+        found = self.reader.lookup(path)
         return found is not None and found.kind == "d"
 
     def is_file(self, path: str) -> bool:
         """Whether there is a regular file, or a link to one."""
-        found = self._reader.lookup(path)
+        found = self.reader.lookup(path)
         return found is not None and found.kind == "f"
 
     def is_program(self, path: str) -> bool:
         """Whether there is an executable file, or a link to one."""
-        return _is_program(self._reader.lookup(path))
+        return _is_program(self.reader.lookup(path))
 
     def read(self, path: str, most: int) -> str:
         """The first `most` bytes of a regular file as text; "" for anything else."""
@@ -77,7 +80,7 @@ class Rootfs:
 
     def data(self, path: str, most: int) -> bytes:
         """The first `most` bytes of a regular file; none for anything else."""
-        return self._reader.read(path, most) if self.is_file(path) else b""
+        return self.reader.read(path, most) if self.is_file(path) else b""
 
 
 @contextmanager
