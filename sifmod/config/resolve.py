@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from sifmod.config.bind import expand
@@ -30,20 +31,30 @@ class Resolved:
         if key == "runtime":
             return self.site.runtime_path or "(none)"
         value = getattr(self.site, key)
-        return ", ".join(value) if isinstance(value, tuple) else str(value)
+        return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def resolve(
-    file: SiteFile, robot_paths: tuple[Path, ...], environ: Mapping[str, str], facts: Mapping[str, str]
+    file: SiteFile,
+    robot_paths: tuple[Path, ...],
+    environ: Mapping[str, str],
+    facts: Mapping[str, str],
+    hidden: Mapping[str, str] = MappingProxyType({}),
 ) -> Resolved:
-    """Decide everything that is still open. Raises OptionError for a machine that cannot be decided about."""
+    """Decide everything that is still open. Raises OptionError for a machine that cannot be decided about.
+
+    `hidden`: prefixes that this one has taken the place of, with where each is named.
+    """
     how: dict[str, str] = {}
     kind, program = _runtime(file.runtime, facts, how)
     prefix = Path(file.prefix) if file.prefix else None
     if prefix is None:
         prefix, how["prefix"] = default_prefix(environ)
+    if file.stores is None and hidden:
+        how["stores"] = f"the prefix of {', '.join(hidden.values())}"
+    stores = map(Path, hidden if file.stores is None else file.stores)
     expanded = expand(tuple(bind for _, group in file.binds for bind in group), environ)
-    # what a file says is the site's value, but for what is found out here
+    # what a file says is the site's value, but for what is found out here, and for hooks, which load_site adds
     said = {field.name: getattr(file, field.name) for field in fields(Site) if hasattr(file, field.name)}
     found: dict[str, Any] = {
         "accelerator": _accelerator(file.accelerator, facts, how),
@@ -55,11 +66,28 @@ def resolve(
         "binds": expanded.binds,
         "mpi_profile": file.mpi_profile or "",
         "module_syntax": _syntax(file.module_syntax, facts, how),
-        "umask": int(file.umask, 8) if file.umask is not None else None,
+        "umask": _umask(file),
+        "stores": tuple(store for store in stores if store != prefix),
         "arch": _arch(file.arch, facts, how),
+        "hooks": (),
     }
     site = Site(**{**said, **found})
     return Resolved(site, how, expanded.inputs)
+
+
+def _umask(file: SiteFile) -> int | None:
+    """What `sharing` comes to; else `umask`. Raises OptionError for keys that do not go together."""
+    if file.sharing is None:
+        return int(file.umask, 8) if file.umask is not None else None
+    if file.umask is not None:
+        raise OptionError(
+            f"sharing: {file.sharing} decides the modes, and umask: {file.umask} is given too", "leave one of them out"
+        )
+    if file.sharing == "group":
+        if file.group is None:
+            raise OptionError("sharing: group does not say whose the prefix is", "add `group: NAME`")
+        return 0o007
+    return 0o022 if file.group is None else 0o002
 
 
 def _accelerator(

@@ -10,12 +10,15 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from sifmod.config.bind import BindItem, BindSpec
 from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, Pairs, RunscriptEnv
+from sifmod.config.hook import Hook, HookKeys
 from sifmod.config.kinds import RUNTIMES, MpiUse, RuntimeKind, Syntax
 from sifmod.config.text import BindPath, Items, Line, Name, Package, SearchDirectory, Text, expecting, number_as_written
 from sifmod.config.yaml.check import Model
 from sifmod.config.yaml.node import Number
 
 Link = Literal["copy", "hardlink", "reference"]
+Sharing = Literal["group", "site"]
+MARK_DAYS = 180.0
 
 
 # what an image is chosen for, and what must fit its drivers; `*` at the end: all that begin so
@@ -72,6 +75,17 @@ class Signatures(Model):
     """Files with OpenPGP public keys of those whose signature counts."""
 
 
+class SpiderCache(Model):
+    """Lmod's cache of the modules, as its own program `update_lmod_system_cache_files` keeps it."""
+
+    directory: SearchDirectory
+    """Where the cache is (the `dir` of Lmod's scDescriptT)."""
+    timestamp: SearchDirectory
+    """The file of which Lmod looks at the time (its `timestamp`)."""
+    modulepath: tuple[SearchDirectory, ...] = ()
+    """All that the cache is of, where that is more than the modules of the prefix."""
+
+
 class Detect(Model):
     """A site is this one when every path exists; of a pattern, one match."""
 
@@ -106,8 +120,11 @@ class Site:
     module_syntax: tuple[Syntax, ...]
     link: Link
     lock_lease: float  # seconds
+    sharing: Sharing | None  # for whom the prefix is, which decides the umask
     umask: int | None
     group: str | None
+    stores: tuple[Path, ...]  # prefixes in which images are looked for by digest, before anything is fetched
+    mark_days: float  # for which another tree's use of an image here counts after it was last seen
     arch: Arch
     compression: str  # auto, or what a squashfs is compressed with
     connections: int  # to one server at a time
@@ -119,6 +136,14 @@ class Site:
     protected: tuple[str, ...]  # packages that no layer replaces, `*` at the end for all that begin so
     striping: StripingKeys | None
     signatures: Signatures
+    warn_without_version: bool  # at a load that names none, on a terminal
+    spider_cache: SpiderCache | None
+    extensions: tuple[str, ...] = ("*",)  # packages of contents that `module spider` finds
+    hooks: tuple[Hook, ...] = ()  # programs that are run before and after what is done
+
+
+def _extensions(value: object) -> object:
+    return {"all": ("*",), "none": ()}.get(value, value) if isinstance(value, str) else value
 
 
 def _seconds(value: object) -> object:
@@ -189,8 +214,11 @@ class SiteFile(Model):
     module_syntax: Literal["auto", "lua", "tcl", "both"] = "auto"
     link: Link = "copy"
     lock_lease: Annotated[float, Field(ge=1, le=3600), BeforeValidator(_seconds)] = 30.0
+    sharing: Sharing | None = None
     umask: Umask | None = None
     group: Name | None = None
+    stores: tuple[BindPath, ...] | None = None
+    mark_days: Annotated[float, Field(ge=0, le=36500), BeforeValidator(_seconds)] = MARK_DAYS
     arch: Literal["auto", "amd64", "arm64"] = "auto"
     compression: Annotated[Line, _COMPRESSION] = "auto"
     connections: Annotated[int, Field(ge=1, le=32), BeforeValidator(_whole)] = 4
@@ -200,6 +228,10 @@ class SiteFile(Model):
     insecure_registries: tuple[Place, ...] = ()
     token_servers: Annotated[tuple[tuple[str, tuple[Host, ...]], ...], Items(Host, tuple[Host, ...])] = ()
     protected: tuple[Package, ...] = PROTECTED
+    extensions: Annotated[tuple[Line, ...], BeforeValidator(_extensions)] = ("*",)
     striping: StripingKeys | None = None
     signatures: Signatures = Signatures()
+    warn_without_version: bool = False
+    spider_cache: SpiderCache | None = None
+    hooks: HookKeys = HookKeys()
     detect: Detect = Detect()

@@ -16,7 +16,7 @@ from sifmod.image.artifact import Fetched, Request
 from sifmod.image.disk import reading
 from sifmod.image.reference import Reference, SourceKind, nothing, says_nothing
 from sifmod.image.sources.runtime import run_runtime
-from sifmod.image.stored import stored
+from sifmod.image.stored import stored, to_bring
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 
 _WORD = re.compile(r"""[^\s"']+|"([^"]*)"|'([^']*)'""")
@@ -120,7 +120,8 @@ def _pinned(request: Request) -> Fetched | None:
 
 
 def _announced(request: Request) -> int | None:
-    return None if _pinned(request) is None else 0
+    made = _pinned(request)
+    return to_bring(made, request) if made else None
 
 
 def _build(request: Request) -> Fetched:
