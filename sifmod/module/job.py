@@ -47,7 +47,6 @@ class JobOptions:
 
 
 def job_of(plan: Plan, key: str, images: tuple[str, ...]) -> Job:
-    """The job scripts' part of a plan."""
     command, inside, distributed = _command(plan)
     gpus = plan.gpus_per_node if plan.accelerator != "none" else 0
     return Job(

@@ -1,4 +1,8 @@
-"""PAX records: what stands before a member and overrides its header (POSIX; GNU's, star's and libarchive's keys)."""
+"""Fields of a tar: the numbers of a header, and PAX records, which stand before a member and override its header.
+
+A number is octal text, or base-256 where the first bit says so. Keys of records are POSIX's, GNU's, star's and
+libarchive's.
+"""
 
 import base64
 import binascii
@@ -8,6 +12,7 @@ from urllib.parse import unquote_to_bytes
 from sifmod.image.convert.inode import Xattrs
 from sifmod.image.convert.layers.malformed import Malformed, Warnings, shown
 
+_OCTAL = frozenset(b"01234567")
 Records = Mapping[bytes, bytes]
 
 _STAR, _LIBARCHIVE = b"SCHILY.xattr.", b"LIBARCHIVE.xattr."
@@ -16,6 +21,43 @@ _TEXTS = (b"path", b"linkpath", b"GNU.sparse.name")
 _MAP = {b"GNU.sparse.offset": 0, b"GNU.sparse.numbytes": 1}
 _ACL = b"SCHILY.acl."
 _XATTR_NAME, _XATTR_VALUE = 255, 65536  # bytes; what Linux takes
+
+
+def number(field: bytes) -> int:
+    """The value of one field; empty is 0. Raises Malformed for anything else than digits."""
+    if field[0] & 0x80:
+        value = int.from_bytes(bytes((field[0] & 0x7F,)) + field[1:], "big")
+        return value - (1 << (8 * len(field) - 1)) if field[0] & 0x40 else value
+    text = field.strip(b"\0 ").partition(b"\0")[0].strip(b" ")
+    if not text:
+        return 0
+    if not _OCTAL.issuperset(text):
+        raise Malformed(f"is damaged: {text!r} is not an octal number")
+    return int(text, 8)
+
+
+def decimal(text: bytes, what: str) -> int:
+    """A whole number of a PAX record."""
+    if not (text.isdigit() and len(text) <= 20):
+        raise Malformed(f"is damaged: {what} is {text[:40]!r}, not a number")
+    return int(text)
+
+
+def whole(text: bytes, what: str) -> int:
+    """The same where it may be negative."""
+    digits = text.removeprefix(b"-")
+    value = decimal(digits, what)
+    return value if digits == text else -value
+
+
+def seconds(text: bytes) -> int:
+    """A PAX time, rounded down to whole seconds."""
+    whole, dot, fraction = text.partition(b".")
+    digits = whole.removeprefix(b"-")
+    if not (digits + fraction).isdigit() or len(digits) > 20 or (dot and not digits):
+        raise Malformed(f"is damaged: a time is {text[:40]!r}")
+    value = int(digits)
+    return value if whole == digits else -value - bool(fraction.strip(b"0"))
 
 
 def parse(data: bytes) -> dict[bytes, bytes]:
@@ -63,15 +105,15 @@ def xattrs(records: Records, warnings: Warnings) -> Xattrs:
         elif key.startswith(_STAR):
             found[key.removeprefix(_STAR)] = value
         elif key.startswith(_ACL):
-            warnings.dropped(f"ACL ({shown(key.removeprefix(_ACL))})")
+            warnings.count("dropped", f"ACL ({shown(key.removeprefix(_ACL))})")
         elif key == b"RHT.security.selinux":
-            warnings.dropped("xattr security.selinux")
+            warnings.count("dropped", "xattr security.selinux")
     return tuple(sorted(item for item in found.items() if _kept(*item, warnings)))
 
 
 def _kept(name: bytes, value: bytes, warnings: Warnings) -> bool:
     if not name.startswith((b"user.", b"trusted.", b"security.")) or name == b"security.selinux":
-        warnings.dropped(f"xattr {shown(name)}")
+        warnings.count("dropped", f"xattr {shown(name)}")
         return False
     if len(name) > _XATTR_NAME or len(value) > _XATTR_VALUE or b"\0" in name or name.endswith(b"."):
         raise Malformed(f"has an xattr that Linux refuses: {shown(name)}, {len(value)} bytes")
