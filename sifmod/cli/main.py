@@ -27,6 +27,7 @@ VERBS = {
     "list": ("list", "List the installed modules."),
     "show": ("show", "Show an installed module, an easyconfig as it would be installed, or an image."),
     "search": ("search", "Search the easyconfigs on the easyconfig path."),
+    "catalogue": ("catalogue", "Write pages from which users choose a module."),
     "verify": ("verify", "Compare installed images and files with their receipts, or check signatures."),
     "test": ("test", "Show whether an installed module works here."),
     "uninstall": ("uninstall", "Remove modules; what the user added stays."),

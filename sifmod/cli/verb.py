@@ -57,6 +57,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sifmod search pytorch 2.4 rocm", "all of these words match"),
         ("sifmod search cuda 12.4 torch", "a version of what is in the image"),
     ),
+    "catalogue": (
+        ("sifmod catalogue -o DIR", "of what is installed"),
+        ("sifmod catalogue --all -o DIR", "and of what can be"),
+    ),
     "verify": (
         ("sifmod verify", "all modules"),
         ("sifmod verify --signature my.sif", "who signed an image"),
@@ -120,7 +124,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 _BY_TITLE = {
     "What": "variant variants source fetch module_only installed arch sha256 version origins signature verb name"
     " name_from to days now rollbacks purge keys files editable onto upgrade everything layer style network minimum"
-    " nodes time job account partition lab remove stale",
+    " nodes time job account partition lab remove stale title",
     "Where": "prefix directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
     " module_syntax",
     "Output": "dry_run_short dry_run extended_dry_run quiet as_json junit",

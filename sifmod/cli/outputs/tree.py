@@ -87,7 +87,13 @@ class Logged(TypedDict):
     host: str
     sifmod: Annotated[str, Field(description="version")]
     command: str
-    what: Annotated[str, Field(description="installed, rendered, restored, rolled back, uninstalled, removed, fetched")]
+    what: Annotated[
+        str,
+        Field(
+            description="installed, rendered, restored, rolled back, uninstalled, removed, fetched, test passed,"
+            " test failed"
+        ),
+    ]
     module: Annotated[ModuleName | None, Field(description="null for an image or a download by itself")]
     generation: Annotated[Number | None, Field(description="that is live now")]
     before: Annotated[Number | None, Field(description="the generation that was live, or was removed")]

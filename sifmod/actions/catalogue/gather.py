@@ -1,0 +1,130 @@
+"""What the catalogue says of the modules that are installed, and of those that easyconfigs can install."""
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sifmod.actions.catalogue.entry import Entry, LastTest, Stored
+from sifmod.actions.install.how_to_load import commands_to_load
+from sifmod.actions.jobscript import jobscript
+from sifmod.actions.search import offered as described
+from sifmod.actions.sources import check_sources
+from sifmod.config.find import name_of
+from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants
+from sifmod.config.load_site import LoadedSite
+from sifmod.errors import ConfigError, ModuleError
+from sifmod.module.about import ABOUT, from_json
+from sifmod.module.decide import Choices, make_plan
+from sifmod.module.job import JobOptions, job_of, job_script
+from sifmod.module.plan import Help
+from sifmod.module.quote import shell
+from sifmod.module.variables import image_variables, state_key
+from sifmod.tree.disk import read
+from sifmod.tree.history import read_history
+from sifmod.tree.layout import Layout
+from sifmod.tree.log import TEST_FAILED, TEST_PASSED, read_log
+from sifmod.tree.receipt import Installation, live_modules, read_receipt
+
+Say = Callable[[str], None]
+_PYTHON = ("bin/python", "bin/python3")  # what layers of packages need
+_NOTHING = Help("", "", (), (), (), "")
+_AGAIN = "`sifmod install --module-only --installed` renders it again"
+
+
+def installed(layout: Layout, say: Say) -> tuple[Entry, ...]:
+    """The modules that are live in a tree; what cannot be read of one is said, and left out."""
+    found: list[Entry] = []
+    for module, number in live_modules(layout):
+        installation = read_receipt(layout.generation(module, number))
+        if installation is None:
+            say(f"warning: {module} is left out: its receipt cannot be read")
+        else:
+            found.append(_installed(layout, installation, say))
+    return tuple(found)
+
+
+def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
+    module, made, image = installation.module, installation.provenance, installation.image
+    try:
+        about = from_json(read(Path(installation.root, ABOUT)))
+        job = jobscript(installation, JobOptions(), (layout,))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, ModuleError):
+        about, job = _NOTHING, ""
+        say(f"warning: {module} says nothing of itself, since an earlier sifmod installed it; {_AGAIN}")
+    adds = any(file.path in _PYTHON for file in installation.files)
+    since = _time(read_history(layout, module)[-1].time)
+    return Entry(
+        module=module,
+        version=made.version,
+        accelerator=made.accelerator,
+        arch=image.arch,
+        site=made.site,
+        about=about,
+        source=image.source,
+        load=commands_to_load(installation, {}),
+        add=f"sifmod add {module} PACKAGE" if adds else "",
+        job=job,
+        image=Stored(image.sha256, image.size, since),
+        test=_last_test(layout, installation),
+    )
+
+
+def _last_test(layout: Layout, installation: Installation) -> LastTest | None:
+    outcomes = {TEST_PASSED: True, TEST_FAILED: False}
+    for one in reversed(read_log(layout, installation.module).entries):
+        if one.done.what in outcomes and one.done.after == installation.generation:
+            return LastTest(one.time, one.host, outcomes[one.done.what])
+    return None
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def installable(
+    paths: Iterable[Path], site: LoadedSite, environ: Mapping[str, str], on_problem: Callable[[ConfigError], None]
+) -> tuple[Entry, ...]:
+    """Every variant of these easyconfigs; `on_problem` is told of each that cannot be used."""
+    found: list[Entry] = []
+    for path in paths:
+        try:
+            variants = all_variants(path, site, environ)
+            for loaded in variants:
+                check_sources(loaded)
+        except ConfigError as error:
+            on_problem(error)
+            continue
+        found += [_installable(path, loaded, site, environ) for loaded in variants]
+    return tuple(found)
+
+
+def _installable(path: Path, loaded: LoadedEasyconfig, site: LoadedSite, environ: Mapping[str, str]) -> Entry:
+    words = ["sifmod", "install", name_of(path, site.site.robot_paths)]
+    words += ["--variant", loaded.variant] if loaded.variant else []
+    plan = make_plan(loaded.easyconfig, site.site, Choices(path.stem, site.site.link), loaded.quirks)
+    modules = _for_anyone(Layout(site.site.prefix).modules, environ)
+    return Entry(
+        module=plan.module,
+        version=plan.version,
+        accelerator=plan.accelerator,
+        arch=plan.image.arch,
+        site="",
+        about=plan.help,
+        source=described(loaded).where,
+        load=(f"module use {modules}", f"module load {plan.module}"),
+        install=shlex.join(words),
+        add=f"sifmod add {plan.module} PACKAGE" if plan.layers else "",
+        job=job_script(job_of(plan, state_key(plan.module), image_variables(plan.module)), JobOptions(), modules),
+        status="not installed",
+    )
+
+
+def _for_anyone(directory: Path, environ: Mapping[str, str]) -> str:
+    """A directory as a shell spells it; one below the home directory for whoever types it."""
+    home = environ.get("HOME", "")
+    below = os.path.relpath(directory, home) if home.startswith("/") else ".."
+    plain = re.fullmatch(r"(?!\.\.)[A-Za-z0-9._+/-]+", below)
+    return f'"$HOME/{below}"' if plain else shell(str(directory))
