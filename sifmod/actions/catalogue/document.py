@@ -9,7 +9,17 @@ FORMAT = 1  # of the data: another number where a field means something else, or
 
 def document(title: str, entries: Iterable[Entry]) -> dict[str, object]:
     """The catalogue as what JSON can say; the schema is in cli/outputs/catalogue.py."""
-    return {"format": FORMAT, "title": title, "entries": [_module(entry) for entry in entries]}
+    entries = tuple(entries)
+    images = {one.image.sha256: one.packages for one in entries if one.image and one.packages}
+    return {
+        "format": FORMAT,
+        "title": title,
+        "entries": [_module(entry) for entry in entries],
+        "images": [
+            {"sha256": sha256, "packages": [{"name": name, "version": version} for name, version in packages]}
+            for sha256, packages in sorted(images.items())
+        ],
+    }
 
 
 def _module(entry: Entry) -> dict[str, object]:
@@ -32,7 +42,6 @@ def _module(entry: Entry) -> dict[str, object]:
         "license": entry.license or None,
         "keywords": list(entry.keywords),
         "contents": dict(about.contents),
-        "packages": [{"name": name, "version": version} for name, version in entry.packages],
         "load": list(entry.load),
         "install": entry.install or None,
         "add": entry.add or None,
@@ -45,6 +54,7 @@ def _module(entry: Entry) -> dict[str, object]:
         "changes": {
             "since": str(changes.since),
             "differences": [one._asdict() for one in changes.packages],
+            "others": changes.others,
         }
         if changes
         else None,

@@ -41,7 +41,8 @@ class Changes(NamedTuple):
     """What is different from an earlier module of the same name for the same accelerator."""
 
     since: ModuleName
-    packages: tuple[Change, ...]
+    packages: tuple[Change, ...]  # of those that the easyconfigs name
+    others: int  # how many more are different, of those that are known
 
 
 class Stored(NamedTuple):
@@ -109,11 +110,16 @@ def _order(entry: Entry) -> tuple[object, ...]:
 
 
 def _changes(older: Entry, newer: Entry) -> Changes | None:
-    """None where they name no package that both have: then nothing can be compared."""
-    both = older.packages and newer.packages
-    was, now = (dict(one.packages if both else one.about.contents) for one in (older, newer))
+    """None where they name no package that both have: then nothing can be compared.
+
+    Two images differ in hundreds of packages: those that an author has chosen are listed, the others are counted.
+    """
+    was, now = dict(older.about.contents), dict(newer.about.contents)
     if not was.keys() & now.keys():
         return None
-    names = sorted({*was, *now}, key=str.casefold)
-    changed = (Change(name, was.get(name, ""), now.get(name, "")) for name in names)
-    return Changes(older.module, tuple(one for one in changed if one.was != one.now))
+    if older.packages and newer.packages:
+        was, now = dict(older.packages) | was, dict(newer.packages) | now
+    changed = [name for name in sorted({*was, *now}, key=str.casefold) if was.get(name) != now.get(name)]
+    chosen = dict((*older.about.contents, *newer.about.contents))
+    listed = tuple(Change(name, was.get(name, ""), now.get(name, "")) for name in changed if name in chosen)
+    return Changes(older.module, listed, len(changed) - len(listed))

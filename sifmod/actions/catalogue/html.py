@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from sifmod.actions.catalogue.entry import Entry, Pairs
-from sifmod.actions.catalogue.markdown import ACCELERATORS, facts, status, summary, web_address
+from sifmod.actions.catalogue.markdown import ACCELERATORS, facts, more, status, summary, web_address
 from sifmod.module.plan import File
 from sifmod.system import harmless
 
@@ -28,7 +28,13 @@ def page(title: str, entries: tuple[Entry, ...]) -> File:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"facts": facts, "status": status, "summary": summary, "web_address": web_address}
+    environment.filters |= {
+        "facts": facts,
+        "more": more,
+        "status": status,
+        "summary": summary,
+        "web_address": web_address,
+    }
     style, script = ((_TEMPLATES / name).read_text("utf-8") for name in ("page.css", "page.js"))
     packages = tuple(dict.fromkeys(entry.packages for entry in entries if entry.packages))
     text = environment.get_template("page.html.j2").render(

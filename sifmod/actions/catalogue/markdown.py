@@ -65,7 +65,9 @@ def _page(entry: Entry) -> str:
         parts += [f"## New since {_text(str(entry.changes.since))}", _changes(entry.changes)]
     parts += ["## Facts", _table("", tuple(facts(entry)))]
     if entry.packages:
-        parts += ["## All packages", _table("package", entry.packages)]
+        lines = "\n".join(f"{name} {version}" for name, version in entry.packages)
+        head = f"<details><summary>All {len(entry.packages)} packages</summary>"
+        parts.append(f"{head}{_code(lines)}</details>")
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -93,10 +95,16 @@ def facts(entry: Entry) -> Iterator[tuple[str, str]]:
 
 
 def _changes(changes: Changes) -> str:
-    if not changes.packages:
-        return "No package of which the version is known is another one."
-    head = "| package | was | now |\n|---|---|---|\n"
-    return head + "\n".join(f"| {_text(one.name)} | {_text(one.was)} | {_text(one.now)} |" for one in changes.packages)
+    rows = (f"| {_text(one.name)} | {_text(one.was)} | {_text(one.now)} |" for one in changes.packages)
+    table = "\n".join(("| package | was | now |", "|---|---|---|", *rows)) if changes.packages else ""
+    return "\n\n".join(filter(None, (table, more(changes))))
+
+
+def more(changes: Changes) -> str:
+    """What is to be said beside the packages that are listed."""
+    if changes.others:
+        return f"{changes.others} {'other packages' if changes.packages else 'packages'} changed."
+    return "" if changes.packages else "No package of which the version is known is another one."
 
 
 def _table(what: str, rows: Iterable[tuple[str, str]]) -> str:

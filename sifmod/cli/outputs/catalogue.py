@@ -35,7 +35,8 @@ class Changes(TypedDict):
     """What is different from an earlier version for the same accelerator."""
 
     since: Annotated[str, Field(description="the earlier module")]
-    differences: list[PackageChange]
+    differences: Annotated[list[PackageChange], Field(description="of packages that the easyconfigs name")]
+    others: Annotated[int, Field(description="how many more packages are different, of those that are known")]
 
 
 class CatalogueModule(TypedDict):
@@ -57,8 +58,7 @@ class CatalogueModule(TypedDict):
     docurls: Annotated[list[str], Field(description="where the documentation is")]
     license: Annotated[str | None, Field(description="of the software in the image")]
     keywords: list[str]
-    contents: Annotated[dict[str, str], Field(description="packages in the image, with versions")]
-    packages: Annotated[list[CataloguePackage], Field(description="all that are known to be in the image")]
+    contents: Annotated[dict[str, str], Field(description="packages in the image, with versions; the author's choice")]
     load: Annotated[list[str], Field(description="commands")]
     install: Annotated[str | None, Field(description="the command, where it is not installed")]
     add: Annotated[str | None, Field(description="the command that adds packages, where that can be done")]
@@ -71,9 +71,17 @@ class CatalogueModule(TypedDict):
     changes: Annotated[Changes | None, Field(description="null where nothing earlier is known")]
 
 
+class CatalogueImage(TypedDict):
+    """All packages of an image; several modules may have it."""
+
+    sha256: Sha256
+    packages: list[CataloguePackage]
+
+
 class Catalogue(TypedDict):
     """The modules, by name, the newest version first."""
 
     format: Annotated[Literal[1], Field(description="of this data; another number where a field has changed")]
     title: str
     entries: list[CatalogueModule]
+    images: Annotated[list[CatalogueImage], Field(description="those of which the packages are known")]
