@@ -46,6 +46,7 @@ NOT_INSTALLED = replace(
     accelerator="rocm",
     site="",
     about=replace(HELP, description="Serves large models.", contents=(("vllm", "0.11.2"),)),
+    source="docker://registry.site/vllm:0.11.2",
     install="sifmod install vLLM-0.11.2-rocm",
     image=None,
     test=None,

@@ -66,11 +66,12 @@ class Page:
             self.complaints.append(said["entry"]["text"])
 
     def open(self, path: Path, hash_: str = "") -> None:
-        self.call("Page.navigate", url=f"{path.as_uri()}{hash_}")
-        end = time.monotonic() + _LONGEST
-        while not self.run(f"document.readyState === 'complete' && location.href.startsWith({path.as_uri()!r})"):
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        for url in ("about:blank", f"{path.as_uri()}{hash_}"):  # a page that is there would only go to the hash
+            self.call("Page.navigate", url=url)
+            end = time.monotonic() + _LONGEST
+            while not self.run(f"document.readyState === 'complete' && location.href.startsWith({url!r})"):
+                assert time.monotonic() < end
+                time.sleep(0.01)
 
     def run(self, script: str) -> Any:
         """What an expression gives; a promise is waited for."""

@@ -12,7 +12,7 @@ from sifmod.actions.install.how_to_load import commands_to_load
 from sifmod.actions.jobscript import jobscript
 from sifmod.actions.search import offered as described
 from sifmod.actions.sources import check_sources
-from sifmod.config.find import name_of
+from sifmod.config.find import is_path, name_of, own_path
 from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants
 from sifmod.config.load_site import LoadedSite
 from sifmod.errors import ConfigError, ModuleError
@@ -102,7 +102,8 @@ def installable(
 
 
 def _installable(path: Path, loaded: LoadedEasyconfig, site: LoadedSite, environ: Mapping[str, str]) -> Entry:
-    words = ["sifmod", "install", name_of(path, site.site.robot_paths)]
+    name = name_of(path, site.site.robot_paths)
+    words = ["sifmod", "install", own_path(name) if is_path(name) else name]
     words += ["--variant", loaded.variant] if loaded.variant else []
     plan = make_plan(loaded.easyconfig, site.site, Choices(path.stem, site.site.link), loaded.quirks)
     modules = _for_anyone(Layout(site.site.prefix).modules, environ)

@@ -103,7 +103,8 @@ def _changes(changes: Changes) -> str:
 def more(changes: Changes) -> str:
     """What is to be said beside the packages that are listed."""
     if changes.others:
-        return f"{changes.others} {'other packages' if changes.packages else 'packages'} changed."
+        other, plural = "other " if changes.packages else "", "" if changes.others == 1 else "s"
+        return f"{changes.others} {other}package{plural} changed."
     return "" if changes.packages else "No package of which the version is known is another one."
 
 

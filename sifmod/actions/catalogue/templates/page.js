@@ -9,14 +9,13 @@
 
   const modules = [...document.querySelectorAll('main > article')].map(node => {
     const contents = [...node.querySelectorAll('.contents > li')].map(item => item.textContent.trim());
-    const said = [...node.querySelectorAll('dd')].map(item => item.textContent);
-    const has = node.querySelector('.has');
+    const facts = [...node.querySelectorAll('dl > div')].map(fact => [...fact.children].map(part => part.textContent));
+    const said = facts.filter(([name]) => name !== 'architecture').map(([, text]) => text); // amd is not amd64
+    const summary = node.querySelector('summary'), has = summary.querySelector('.has');
     return {
       node, contents, set: node.dataset.packages, has, first: has && has.textContent,
-      details: node.querySelector('details'),
-      summary: node.querySelector('summary'),
-      name: node.id.toLowerCase(),
-      text: [node.id, also[node.dataset.accelerator] || '', node.querySelector('.what').textContent, ...contents, ...said]
+      details: node.querySelector('details'), summary,
+      text: [summary.id, also[node.dataset.accelerator] || '', node.querySelector('.what').textContent, ...contents, ...said]
         .join('\n').toLowerCase(),
     };
   });
@@ -83,7 +82,7 @@
   };
   const recall = () => {
     const hash = location.hash.slice(1);
-    const one = modules.find(({node}) => node.id === hash); // no module's name has a sign that a URL spells otherwise
+    const one = modules.find(({summary}) => summary.id === hash); // no module's name has a sign that a URL spells otherwise
     const state = new URLSearchParams(one ? '' : hash);
     for (const field of [words, ...selects]) {
       field.value = state.get(field.name) || '';
@@ -92,7 +91,7 @@
     filter();
     if (one) {
       one.details.open = true;
-      one.node.scrollIntoView();
+      one.summary.scrollIntoView();
       one.summary.focus({preventScroll: true});
     }
   };
