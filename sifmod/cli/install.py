@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.batch import Done, run_batch, summary, worst
-from sifmod.cli.options import conversion_options, in_full, json_option, keep_blobs_option, site_options, yes_option
+from sifmod.cli.options import conversion_options, json_option, keep_blobs_option, site_options, yes_option
 from sifmod.config.shown import shown
 from sifmod.errors import SifmodError
 from sifmod.system import one_line
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from sifmod.tree.receipt import Installation
 
 Given = dict[str, str | bool | None]
-# the options that decide what is installed, which the receipt keeps
-DECIDING = (
-    *("variant", "source", "link", "site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime"),
-    "module_syntax",
-)
 
 
 @click.command("install")
@@ -119,15 +114,9 @@ def _asked(name: str, variants: tuple[str, ...], given: Given) -> Iterator[Asked
 
 
 def _options(given: Given, variant: str | None) -> "InstallOptions":
-    from sifmod.actions.install.options import InstallOptions
+    from sifmod.actions.install.options import InstallOptions, deciding
     from sifmod.tree.provenance import Asked as Recorded
 
-    values = {**given, "variant": variant}
-    named = tuple(
-        (f"--{name.replace('_', '-')}", in_full(name, str(values[name])))
-        for name in DECIDING
-        if values[name] is not None
-    )
     return InstallOptions(
         variant=variant,
         source=_text(given["source"]),
@@ -137,7 +126,7 @@ def _options(given: Given, variant: str | None) -> "InstallOptions":
         offline=bool(given["offline"]),
         keep_blobs=bool(given["keep_blobs"]),
         into_home=bool(given["yes"]),
-        asked=Recorded(options=named, checked=not given["skip_sanity_check"]),
+        asked=Recorded(options=deciding({**given, "variant": variant}), checked=not given["skip_sanity_check"]),
     )
 
 

@@ -1,8 +1,6 @@
 """Options that several verbs share."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -103,12 +101,3 @@ def layer_options(function: Decorated) -> Decorated:
 def json_option(function: Decorated) -> Decorated:
     """`--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print data for programs.")(function)
-
-
-def in_full(name: str, text: str) -> str:
-    """An option's value with its relative paths made absolute, as loading takes them."""
-    if name in ("prefix", "robot_paths", "image_dirs"):
-        return ":".join(os.path.abspath(part) for part in text.split(":") if part)  # noqa: PTH100 (a link stays a link)
-    if (name == "site" and ("/" in text or text.endswith(".yaml"))) or (name == "source" and Path(text).exists()):
-        return os.path.abspath(text)  # noqa: PTH100 (likewise)
-    return text

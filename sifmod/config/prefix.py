@@ -76,3 +76,12 @@ def has_settings(environ: Mapping[str, str]) -> bool:
 def settings_directories(environ: Mapping[str, str]) -> tuple[Path, Path]:
     """Of the machine and of the user."""
     return Path(environ.get("SIFMOD_CONFIG_DIR") or SITE_FILES), config_home(environ) / "sifmod"
+
+
+def in_full(name: str, text: str) -> str:
+    """An option's value with its relative paths made absolute, as loading takes them."""
+    if name in ("prefix", "robot_paths", "image_dirs"):
+        return ":".join(os.path.abspath(part) for part in text.split(":") if part)  # noqa: PTH100 (a link stays a link)
+    if (name == "site" and ("/" in text or text.endswith(".yaml"))) or (name == "source" and Path(text).exists()):
+        return os.path.abspath(text)  # noqa: PTH100 (likewise)
+    return text

@@ -1,8 +1,22 @@
 """InstallOptions: what the command line asks of an install."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sifmod.tree.provenance import Asked
+from sifmod.config.prefix import in_full
+from sifmod.tree.provenance import Asked, Pairs
+
+# the options that decide what is installed, which the receipt keeps in this order
+_DECIDING = (
+    *("variant", "source", "link", "site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime"),
+    "module_syntax",
+)
+
+
+def deciding(given: Mapping[str, object]) -> Pairs:
+    """Those of the options given that decide what is installed, as a receipt keeps them."""
+    values = ((name, given[name]) for name in _DECIDING if given.get(name) is not None)
+    return tuple((f"--{name.replace('_', '-')}", in_full(name, str(value))) for name, value in values)
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,10 @@ class _Open:
 class Composer:
     """Takes events one by one and keeps the open containers on a list, so that nesting costs no recursion."""
 
-    def __init__(self, file: str) -> None:
-        """Compose the one document of `file`, a name for messages."""
+    def __init__(self, file: str, most: int = MAX_NODES) -> None:
+        """Compose the one document of `file`, a name for messages, of at most so many nodes."""
         self.file = file
+        self.most = most
         self.problems: list[Problem] = []
         self.open: list[_Open] = []
         self.anchors: dict[str, Node | None] = {}  # None while the anchored value is still open
@@ -147,8 +148,8 @@ class Composer:
 
     def _count(self, nodes: int, mark: Mark) -> None:
         self.nodes += nodes
-        if self.nodes > MAX_NODES:
-            self._stop(mark, f"more than {MAX_NODES} values when every alias is followed")
+        if self.nodes > self.most:
+            self._stop(mark, f"more than {self.most} values when every alias is followed")
 
     def _tag_problem(self, tag: str, mark: Mark) -> None:
         written = tag.replace(_TAG, "!!", 1)

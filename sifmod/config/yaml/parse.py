@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from sifmod.config.input import Input
-from sifmod.config.yaml.compose import Composer
+from sifmod.config.yaml.compose import MAX_NODES, Composer
 from sifmod.config.yaml.node import Mark, Node
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ConfigError, Problem
@@ -34,14 +34,14 @@ class Document:
     input: Input
 
 
-def load_yaml(path: Path) -> Document:
-    """Read one file of at most 1 MiB that holds one YAML mapping; raises ConfigError and nothing else."""
+def load_yaml(path: Path, most: int = MAX_NODES) -> Document:
+    """Read one file of at most 1 MiB and `most` values that holds one YAML mapping; raises ConfigError alone."""
     data = _read(path)
-    node, problems = parse_yaml(data, str(path))
+    node, problems = parse_yaml(data, str(path), most)
     return Document(node, problems, Input(os.path.abspath(path), sha256_bytes(data)))  # noqa: PTH100 (keeps symlinks)
 
 
-def parse_yaml(data: bytes, file: str) -> tuple[Node, tuple[Problem, ...]]:
+def parse_yaml(data: bytes, file: str, most: int = MAX_NODES) -> tuple[Node, tuple[Problem, ...]]:
     """A mapping and the problems that do not stop the reading (duplicate keys…); raises ConfigError for the rest."""
     try:
         text = data.decode("utf-8-sig")
@@ -51,7 +51,7 @@ def parse_yaml(data: bytes, file: str) -> tuple[Node, tuple[Problem, ...]]:
     if bad := _NOT_YAML.search(text):
         mark = Mark(file, *_place(text, bad.start()))
         raise _failure(mark, f"the control character {bad.group()!r} is not allowed in YAML")
-    composer = Composer(file)
+    composer = Composer(file, most)
     try:
         for event in _events(text):
             composer.feed(event)

@@ -1,0 +1,1 @@
+"""stack: what one file names, made so."""

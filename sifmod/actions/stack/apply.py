@@ -1,0 +1,139 @@
+"""stack apply: make a tree what a stack says; a module that fails leaves the others as they are to be."""
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from sifmod.actions.changing_prefix import site_umask
+from sifmod.actions.install.image import image_request
+from sifmod.actions.install.install import install
+from sifmod.actions.reporter import Reporter
+from sifmod.actions.stack.plan import StackPlan, Step
+from sifmod.actions.stack.workers import Event, Finished, Progressed, Tell, Told, run_workers
+from sifmod.config.site import Site
+from sifmod.config.stack import Stack
+from sifmod.errors import SifmodError
+from sifmod.tree.disk import opened
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import lock
+from sifmod.tree.receipt import live_number
+from sifmod.tree.stack import Applied, read_applied, write_applied
+
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+FETCH = 10  # the exit code of what could not be fetched
+
+
+class Became(NamedTuple):
+    """What became of a module: its generation, and whether it is new."""
+
+    generation: int
+    changed: bool
+
+
+class Applying:
+    """An apply as it goes on: which modules can begin, and what became of the others.
+
+    Of the modules that want one image the first fetches it, and the others wait for that; where it could not be fetched
+    they are not tried.
+    """
+
+    def __init__(self, plan: StackPlan, command: str) -> None:
+        self._plan = plan
+        self._command = command
+        self._todo = [number for number, step in enumerate(plan.steps) if step.request]
+        self._fetching: dict[str, list[int]] = {}
+        self.all = len(self._todo) + sum(step.error is not None for step in plan.steps)
+        self.became: dict[int, Became] = {}
+        self.failed = {number: step.error for number, step in enumerate(plan.steps) if step.error}
+
+    def run(self, jobs: int) -> Iterator[Event]:
+        """Install what is to be installed; `became` and `failed` are complete at the end."""
+        tasks = deque(number for number in self._todo if self._leads(number))
+        for event in run_workers(self._install, tasks, jobs):
+            if isinstance(event, Finished):
+                tasks += self._finished(event)
+            yield event
+
+    def _leads(self, number: int) -> bool:
+        """Whether this module need not wait for another one that fetches the same image."""
+        step = self._plan.steps[number]
+        key = image_request(step.request.plan) if step.request else ""
+        if step.installation and step.installation.provenance.image.request == key:
+            return True
+        waiting = self._fetching.get(key)
+        if waiting is None:
+            self._fetching[key] = [number]
+            return True
+        waiting.append(number)
+        return False
+
+    def _finished(self, event: Finished) -> list[int]:
+        """Keep what became of it; gives the modules that waited for it."""
+        followers = next((tasks[1:] for tasks in self._fetching.values() if tasks[0] == event.task), [])
+        if event.error is None:
+            assert isinstance(event.result, Became)  # noqa: S101 (for mypy: what _install gives)
+            self.became[event.task] = event.result
+            return followers
+        message, hint, code = event.error
+        self.failed[event.task] = _error(message, hint, code)
+        if code != FETCH:
+            return followers
+        for task in followers:
+            self.failed[task] = _error(
+                f"not tried: the image of {self._plan.steps[event.task]} was not fetched", "", code
+            )
+        return []
+
+    def _install(self, number: int, tell: Tell) -> Became:
+        """In a worker."""
+        request = self._plan.steps[number].request
+        if request is None:
+            raise SifmodError("there is nothing to do")
+        reporter = Reporter(
+            lambda text: tell(Told(number, text)),
+            lambda what, done, total: tell(Progressed(number, what, done, total)),
+            lambda about, question: None,  # noqa: ARG005
+            self._command,
+        )
+        installation, changed = install(request, reporter)
+        return Became(installation.generation, changed)
+
+
+def _error(message: str, hint: str, code: int) -> SifmodError:
+    error = SifmodError(message, hint)
+    error.exit_code = code
+    return error
+
+
+def note(layout: Layout, stack: Stack, step: Step, text: str) -> None:
+    """Write a line at the end of a module's log of this stack, with the time. Raises OSError."""
+    path = log_of(layout, stack, step)
+    with opened(path.parent, layout.prefix, make=True) as directory:
+        descriptor = os.open(path.name, _APPEND, 0o666, dir_fd=directory)
+        with open(descriptor, "a", encoding="utf-8") as file:  # noqa: PTH123 (a descriptor)
+            file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}\n")
+
+
+def log_of(layout: Layout, stack: Stack, step: Step) -> Path:
+    """The file in which what an apply says of a module is kept."""
+    return layout.logs / "stacks" / stack.name / f"{str(step).strip('/').replace('/', '@')}.log"
+
+
+def write_down(plan: StackPlan, site: Site, reporter: Reporter) -> None:
+    """Keep which modules the stack has installed, as far as they are there. Raises LockError, InstallError."""
+    layout, name = plan.layout, plan.stack.name
+    before = read_applied(layout, name)
+    named = {step.module for step in plan.steps if step.module}
+    modules = sorted(named | set(before.modules if before else ()))
+    there = tuple(module for module in modules if live_number(layout, module) is not None)
+    wanted = Applied(name, str(plan.stack.path), there)
+    if wanted == before or (before is None and not there):
+        return
+    with (
+        site_umask(site),
+        lock(layout, f"stack-{name}", site.lock_lease, reporter.waiting(f"the stack {name}")) as held,
+    ):
+        write_applied(layout, wanted, held)

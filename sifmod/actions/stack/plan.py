@@ -1,0 +1,238 @@
+"""stack plan: what would change to make a tree what a stack says, and why."""
+
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal, NamedTuple
+
+from sifmod import __version__
+from sifmod.actions.fetch_settings import fetch_settings
+from sifmod.actions.install.current import is_complete, noted
+from sifmod.actions.install.image import image_request
+from sifmod.actions.install.options import InstallOptions, deciding
+from sifmod.actions.install.request import Request, decide, variants_here
+from sifmod.actions.install.unchanged import find_unchanged
+from sifmod.config.input import Surroundings
+from sifmod.config.load_site import LoadedSite, load_site
+from sifmod.config.name import ModuleName
+from sifmod.config.prefix import OPTION_KEYS
+from sifmod.config.site import Site
+from sifmod.config.stack import Member, Stack
+from sifmod.config.yaml.node import problem_at
+from sifmod.errors import ConfigError, SifmodError
+from sifmod.image.fetch import announced_size
+from sifmod.tree.layout import Layout, Workplace
+from sifmod.tree.lock import lock
+from sifmod.tree.provenance import Asked
+from sifmod.tree.receipt import Installation, live, live_number
+from sifmod.tree.stack import read_applied
+from sifmod.tree.state import edited, edited_stubs, missing
+from sifmod.tree.store import Store
+
+Mark = Literal[" ", "x", "R", "!"]  # new, there, to be made anew, an error
+Given = Mapping[str, str]
+
+
+class Step(NamedTuple):
+    """One module of a stack: what is there, and what is to be done."""
+
+    member: Member
+    variant: str | None
+    mark: Mark
+    module: ModuleName | None = None  # None where it cannot be told
+    why: tuple[str, ...] = ()  # it is made anew
+    request: Request | None = None  # what is to be done; None where nothing is, or nothing can be
+    installation: Installation | None = None  # that is live now
+    error: SifmodError | None = None
+
+    def __str__(self) -> str:
+        """The module, or what stands for it."""
+        variant = f" --variant {self.variant}" if self.variant else ""
+        return str(self.module or f"{self.member.easyconfig}{variant}")
+
+
+class StackPlan(NamedTuple):
+    """What a stack comes to in one tree."""
+
+    stack: Stack
+    layout: Layout
+    steps: tuple[Step, ...]
+    unnamed: tuple[ModuleName, ...]  # that the stack has installed and does not name any more
+
+
+class Planned(NamedTuple):
+    """What holds for all modules of a stack."""
+
+    stack: Stack
+    layout: Layout
+    given: Given  # options of the command line that say what is true of this machine
+    options: InstallOptions  # of the command line, without those that decide what is installed
+    jobs: int = 1  # how many are installed at the same time, each with its share of processors and memory
+
+
+def plan_stack(planned: Planned) -> StackPlan:
+    """Reads, and changes nothing. An easyconfig that cannot be installed is a step with its error.
+
+    Raises ConfigError where two members give one module.
+    """
+    around, sites = Surroundings(os.environ), _Sites(planned)
+    steps: list[Step] = []
+    for member in planned.stack.members:
+        try:
+            variants = _variants(member, sites)
+        except (SifmodError, OSError) as error:
+            steps.append(Step(member, None, "!", error=_told(error)))
+            continue
+        steps += [_step(member, variant, planned, around, sites) for variant in variants]
+    _refuse_twice(steps)
+    named = {step.module for step in steps}
+    before = read_applied(planned.layout, planned.stack.name)
+    gone = (module for module in (before.modules if before else ()) if module not in named)
+    unnamed = tuple(module for module in gone if live_number(planned.layout, module) is not None)
+    return StackPlan(planned.stack, planned.layout, tuple(steps), unnamed)
+
+
+class _Sites:
+    """The sites of a stack's members, each loaded once."""
+
+    def __init__(self, planned: Planned) -> None:
+        self._planned = planned
+        self._loaded: dict[tuple[tuple[str, str], ...], LoadedSite] = {}
+
+    def of(self, member: Member) -> LoadedSite:
+        """Raises ConfigError, OptionError."""
+        given = {key: value for key, value in _given(member, self._planned).items() if key in OPTION_KEYS}
+        key = tuple(given.items())
+        if key not in self._loaded:
+            loaded = load_site(given, os.environ)
+            self._loaded[key] = replace(loaded, site=_shared(loaded.site, self._planned.jobs))
+        return self._loaded[key]
+
+
+def _shared(site: Site, jobs: int) -> Site:
+    """The site of one of so many that convert images at the same time."""
+    if jobs == 1:
+        return site
+    settings = fetch_settings(site)
+    share = None if settings.memory is None else settings.memory // jobs
+    return replace(site, processors=max(1, settings.processors // jobs), memory=share)
+
+
+def _given(member: Member, planned: Planned) -> dict[str, str]:
+    """The options for a member: the stack's own go before those of the command line."""
+    entry, directory = member.entry, Path(member.mark.file).parent
+    given = dict(planned.given)
+    if entry.site:
+        # a site has a prefix of its own, and a stack is for one tree
+        beside = "/" in entry.site or entry.site.endswith(".yaml")
+        given |= {"site": str(directory / entry.site) if beside else entry.site, "prefix": str(planned.layout.prefix)}
+    if entry.accelerator:
+        given["accelerator"] = entry.accelerator
+    if entry.source:
+        beside = (directory / entry.source).exists()
+        given["source"] = str(directory / entry.source) if beside else entry.source
+    return given
+
+
+def _variants(member: Member, sites: _Sites) -> tuple[str | None, ...]:
+    wanted = member.entry.variants
+    return variants_here(member.easyconfig, sites.of(member)) if wanted == "all" else tuple(wanted) or (None,)
+
+
+def _step(member: Member, variant: str | None, planned: Planned, around: Surroundings, sites: _Sites) -> Step:
+    given = _given(member, planned)
+    asked = Asked(options=deciding({**given, "variant": variant}), checked=planned.options.asked.checked)
+    options = replace(planned.options, variant=variant, source=given.get("source"), asked=asked)
+    try:
+        if found := find_unchanged(planned.layout, member.easyconfig, options, around):
+            return Step(member, variant, "x", found.module, installation=found)
+        request = decide(member.easyconfig, sites.of(member), options)
+    except (SifmodError, OSError) as error:
+        return Step(member, variant, "!", error=_told(error))
+    module = request.plan.module
+    before = live(planned.layout, module)
+    if before is None:
+        return Step(member, variant, " ", module, request=request)
+    if is_complete(planned.layout, before, request):
+        todo = request if noted(before, request) else None
+        return Step(member, variant, "x", module, request=todo, installation=before)
+    return Step(member, variant, "R", module, tuple(_why(planned.layout, before, request, around)), request, before)
+
+
+def _why(layout: Layout, before: Installation, request: Request, around: Surroundings) -> Iterator[str]:
+    """Why a module is made anew, the nearest reason first."""
+    made = before.provenance
+    if request.options.rebuild:
+        yield "it is asked for"
+    if harmed := (*missing(layout, before), *edited(before), *edited_stubs(layout, before)):
+        yield f"{harmed[0]} was changed or removed{f', and {len(harmed) - 1} more' if len(harmed) > 1 else ''}"
+    if made.image.request != image_request(request.plan):
+        yield "it asks for another image"
+    changed = [seen.path for seen in made.inputs if not around.unchanged((seen,))]
+    yield from (f"{path.strip('/*?@')} has changed" for path in changed)
+    if made.asked.options != request.options.asked.options:
+        yield "its options have changed"
+    if made.site != request.site.site.name:
+        yield f"its site was {made.site} and is {request.site.site.name}"
+    if made.sifmod != __version__:
+        yield f"sifmod {made.sifmod} made it"
+    if made.facts != request.site.facts and not changed:
+        yield "this machine, or its environment, has changed"
+
+
+class Fetches(NamedTuple):
+    """What an apply has to fetch."""
+
+    images: int
+    size: int  # bytes, of those whose size is known
+    unknown: int  # images whose size no server says before
+    room: int  # bytes on the disk: the images, and what is downloaded of as many as are converted at the same time
+
+
+def fetches(plan: StackPlan, jobs: int) -> Fetches:
+    """How much is to be fetched, as the servers say; an image that cannot be asked for is one of unknown size."""
+    wanted: dict[str, Request] = {}
+    for step in plan.steps:
+        if step.request and not _is_kept(step, step.request):
+            wanted.setdefault(image_request(step.request.plan), step.request)
+    with TemporaryDirectory(prefix="sifmod-") as place, lock(Workplace(Path(place)), "plan", 60, print) as held:
+        store = Store(plan.layout, held)
+        with ThreadPoolExecutor(8) as threads:
+            sizes = tuple(threads.map(lambda request: _size(request, store), wanted.values()))
+    known = sorted(size for size in sizes if size is not None)
+    loads = sum(known[-jobs:])
+    return Fetches(sum(size != 0 for size in sizes), sum(known), len(sizes) - len(known), sum(known) + loads)
+
+
+def _is_kept(step: Step, request: Request) -> bool:
+    there = step.installation
+    return there is not None and there.provenance.image.request == image_request(request.plan)
+
+
+def _size(request: Request, store: Store) -> int | None:
+    plan = request.plan
+    try:
+        return announced_size(plan.image, plan.runtime, store, fetch_settings(request.site.site))
+    except SifmodError:
+        return None  # the apply tells
+
+
+def _refuse_twice(steps: list[Step]) -> None:
+    first: dict[ModuleName, Step] = {}
+    problems = []
+    for step in steps:
+        if step.module is None:
+            continue
+        other = first.setdefault(step.module, step)
+        if other is not step:
+            message = f"gives {step.module}, as {other.member.easyconfig} does ({other.member.mark})"
+            problems.append(problem_at(step.member.mark, "easyconfigs", message))
+    if problems:
+        raise ConfigError(tuple(problems))
+
+
+def _told(error: SifmodError | OSError) -> SifmodError:
+    return error if isinstance(error, SifmodError) else SifmodError(str(error))

@@ -1,0 +1,227 @@
+"""A stack: the easyconfigs of one machine, in one file, each with what is special about it."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from glob import iglob
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import AfterValidator, BeforeValidator, model_validator
+from pydantic_core import PydanticCustomError
+
+from sifmod import __version__
+from sifmod.config.easyconfig import Pairs
+from sifmod.config.find import SUFFIXES
+from sifmod.config.input import Input, read_input
+from sifmod.config.text import Items, Line, ModuleSpec, Name, NotEmpty
+from sifmod.config.version import is_range, within
+from sifmod.config.yaml.check import Model, build, check_layer
+from sifmod.config.yaml.merge import merge
+from sifmod.config.yaml.node import Mark, Node, Number, join_key, problem_at
+from sifmod.config.yaml.parse import load_yaml
+from sifmod.errors import ConfigError, Problem, SifmodError
+
+MAX_NODES = 200_000  # a stack of ten thousand modules, each with all its keys
+_MAX_DEPTH = 10  # of files that include files
+
+
+def _date(value: object) -> object:
+    text = value.text if isinstance(value, Number) else value
+    try:
+        return date.fromisoformat(text) if isinstance(text, str) else value
+    except ValueError:
+        raise ValueError(f"expected a date such as 2026-10-01, got {text!r}") from None
+
+
+def _versions(text: str) -> str:
+    if not all(is_range(one.strip()) for one in text.split(",")):
+        raise ValueError(f"expected versions such as '>=0.2' or '>=0.2, <1', got {text!r}")
+    return text
+
+
+Date = Annotated[date, BeforeValidator(_date, json_schema_input_type=str)]
+
+
+class DeprecatedKeys(Model):
+    """That a module should not be used any more."""
+
+    since: Date
+    """From which day a load says so."""
+    until: Date | None = None
+    """The day on which it is retired."""
+    message: Line = ""
+    """What to use instead."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "DeprecatedKeys":
+        if self.until and self.until < self.since:
+            raise PydanticCustomError("combination", "`until` comes before `since`")
+        return self
+
+
+class RetiredKeys(Model):
+    """That a module cannot be loaded any more."""
+
+    since: Date
+    """From which day."""
+    successor: ModuleSpec | None = None
+    """The module to use instead."""
+    message: Line = ""
+    """What else its users should know."""
+
+
+def _entry(value: object) -> object:
+    return {"easyconfig": value} if isinstance(value, str) else value
+
+
+class Entry(Model):
+    """What a stack says of one easyconfig, or of all that a pattern finds."""
+
+    easyconfig: NotEmpty
+    """A name, a path, or a pattern of paths such as `easyconfigs/*.yaml`; what is relative is beside the stack."""
+    variants: Literal["all"] | tuple[Name, ...] = ()
+    """Which variants; `all`: of this architecture; without it the one for the site's accelerator."""
+    default: Name | bool = False
+    """The variant that is loaded when no version is given, or `true` where there is one."""
+    site: Line | None = None
+    """A site other than that of the machine, by its name or file."""
+    accelerator: Literal["rocm", "cuda", "none"] | None = None
+    """GPUs other than those of the site."""
+    source: Line | None = None
+    """Where the image is taken from instead."""
+    labels: Annotated[Pairs, Items(Name, Line)] = ()
+    """What a catalogue can be filtered by."""
+    hidden: bool = False
+    """Whether it is listed only to those who ask for hidden modules."""
+    deprecated: DeprecatedKeys | None = None
+    retired: RetiredKeys | None = None
+
+
+class StackFile(Model):
+    """What a stack's file may hold."""
+
+    name: Name | None = None
+    """Of the stack; its file's name where it is missing."""
+    sifmod: Annotated[NotEmpty, AfterValidator(_versions)] = ">=0"
+    """The versions of sifmod that it is for."""
+    include: tuple[NotEmpty, ...] = ()
+    """Other stacks, beside this one; what they name comes first."""
+    easyconfigs: tuple[Annotated[Entry, BeforeValidator(_entry, json_schema_input_type=str | Entry)], ...] = ()
+
+
+class Member(NamedTuple):
+    """An easyconfig of a stack, and what the stack says of it."""
+
+    easyconfig: str  # an absolute path, or a name that is looked for as on the command line
+    entry: Entry
+    mark: Mark
+    found: bool = False  # by a pattern
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack's file and those that it includes, with patterns followed; nothing of the easyconfigs is read."""
+
+    path: Path
+    name: str
+    members: tuple[Member, ...]
+    inputs: tuple[Input, ...]
+
+
+def is_stack(path: Path) -> bool:
+    """Whether a file that can be read is meant as a stack."""
+    try:
+        entries = load_yaml(path, MAX_NODES).node.entries
+    except ConfigError:
+        return False
+    return "easyconfigs" in entries or ("include" in entries and "image" not in entries)
+
+
+def load_stack(path: Path) -> Stack:
+    """Raises ConfigError with every problem of every file, SifmodError where it is for another sifmod."""
+    path = Path(os.path.abspath(path))  # noqa: PTH100 (a link stays one)
+    read = _read(path, ())
+    problems = [*read.problems, *_twice(read.members)]
+    if problems:
+        raise ConfigError(tuple(sorted(set(problems))))
+    inputs = tuple(dict.fromkeys(read.inputs))
+    return Stack(path, read.name or path.stem, _named_first(read.members), inputs)
+
+
+class _Read(NamedTuple):
+    name: str | None
+    members: tuple[Member, ...]
+    inputs: tuple[Input, ...]
+    problems: tuple[Problem, ...]
+
+
+def _read(path: Path, above: tuple[Path, ...]) -> _Read:
+    try:
+        document = load_yaml(path, MAX_NODES)
+    except ConfigError as error:
+        return _Read(None, (), (), error.problems)
+    node = document.node
+    problems = {*document.problems, *check_layer(StackFile, node)}
+    file = build(StackFile, merge((node,), node.mark))
+    if problems or isinstance(file, tuple):
+        return _Read(None, (), (), tuple(problems | set(file if isinstance(file, tuple) else ())))
+    if not within(__version__, tuple(one.strip() for one in file.sifmod.split(","))):
+        raise SifmodError(
+            f"{path} is for sifmod {file.sifmod}, and this is {__version__}", "install such a version of sifmod"
+        )
+    members: list[Member] = []
+    inputs: list[Input] = [document.input]
+    found: list[Problem] = []
+    for number, word in enumerate(file.include):
+        included, mark = path.parent / word, node.entries["include"].items[number].mark
+        if included in above or included == path or len(above) > _MAX_DEPTH:
+            found.append(problem_at(mark, f"include[{number}]", f"{word} includes itself"))
+            continue
+        inner = _read(included, (*above, path))
+        members, inputs, found = [*members, *inner.members], [*inputs, *inner.inputs], [*found, *inner.problems]
+    items = node.entries["easyconfigs"].items if "easyconfigs" in node.entries else ()
+    for number, (entry, item) in enumerate(zip(file.easyconfigs, items, strict=True)):
+        try:
+            members += _members(path.parent, entry, item, inputs)
+        except ValueError as error:
+            found.append(problem_at(item.mark, join_key("easyconfigs", number), str(error)))
+    return _Read(file.name, tuple(members), tuple(inputs), tuple(found))
+
+
+def _members(directory: Path, entry: Entry, item: Node, inputs: list[Input]) -> Iterator[Member]:
+    """The easyconfigs of an entry; what was looked at is added to `inputs`."""
+    word = entry.easyconfig
+    if isinstance(entry.default, str) and entry.variants != "all" and entry.default not in entry.variants:
+        raise ValueError(f"the default {entry.default} is not among the variants")
+    if not any(sign in word for sign in "*?["):
+        beside = directory / word
+        yield Member(str(beside) if beside.is_file() or "/" in word else word, entry, item.mark)
+        return
+    inputs.append(read_input(f"*{directory / word}", {}))
+    names = sorted(os.path.normpath(name) for name in iglob(str(directory / word), recursive=True))  # noqa: PTH207
+    stacks = {seen.path for seen in inputs}
+    easyconfigs = [name for name in names if name.endswith(SUFFIXES) and name not in stacks]
+    if not easyconfigs:
+        raise ValueError(f"no easyconfig is found by {word}")
+    for name in easyconfigs:
+        yield Member(name, entry, item.mark, found=True)
+
+
+def _named_first(members: tuple[Member, ...]) -> tuple[Member, ...]:
+    """Without what a pattern finds and an entry names: what the entry says counts."""
+    named = {member.easyconfig for member in members if not member.found}
+    return tuple(member for member in members if not (member.found and member.easyconfig in named))
+
+
+def _twice(members: tuple[Member, ...]) -> Iterator[Problem]:
+    seen: dict[tuple[object, ...], Mark] = {}
+    for member in members:
+        entry = member.entry
+        for variant in entry.variants if isinstance(entry.variants, tuple) and entry.variants else (entry.variants,):
+            key = (member.easyconfig, variant, entry.site, entry.accelerator, member.found)
+            if key in seen:
+                message = f"{member.easyconfig} is named twice, first at {seen[key]}"
+                yield problem_at(member.mark, "easyconfigs", message)
+            seen.setdefault(key, member.mark)
