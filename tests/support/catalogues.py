@@ -26,6 +26,7 @@ PLAIN = Entry(
     test=LastTest("2026-11-02T10:00:00.123Z", "n1", passed=True),
     packages=(("deepspeed", "0.14.2"), ("numpy", "1.26.4"), ("torch", "2.4.0")),
     default=True,
+    labels=(("team", "ai"),),
 )
 OLDER = replace(
     PLAIN,
@@ -38,6 +39,7 @@ OLDER = replace(
     ending=Ending("2027-03-31", "Use 2.4.0.", str(PLAIN.module)),
     default=False,
     test=None,
+    labels=(("team", "vision"),),
 )
 NOT_INSTALLED = replace(
     PLAIN,
@@ -53,6 +55,7 @@ NOT_INSTALLED = replace(
     packages=(),
     status="not installed",
     default=False,
+    labels=(),
 )
 HOSTILE = "\"'></h2></script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\"> \
 {{ 7*7 }} {% raw %} ${x} `x` [a](javascript:alert(1)) --8<-- \"/etc/passwd\" | \\ \x1b[31m \u202e \ud800 -->"

@@ -42,7 +42,13 @@ def test_of_what_is_installed_and_of_what_can_be(here: Path, capfd: pytest.Captu
     (made,) = answer(capfd, ("list",))
     (one,) = answer(capfd, ("catalogue",))["entries"]
     modules = f"module use {here}/prefix/modules"
-    expected = {"module": "Tiny/1.0", "status": "current", "license": "MIT", "contents": {"tiny": "1.0"}, "add": None}
+    expected: dict[str, object] = {
+        "module": "Tiny/1.0",
+        "status": "current",
+        "license": "MIT",
+        "contents": {"tiny": "1.0"},
+        "add": None,
+    }
     expected |= {"load": [modules, "module load Tiny/1.0"], "sha256": made["installation"]["image"]["sha256"]}
     assert expected.items() <= one.items()
     script = answer(capfd, ("jobscript", "Tiny"))["text"]
@@ -153,6 +159,8 @@ def test_found_opened_and_copied_by_keyboard(page: tuple[Page, Path]) -> None:
         ("#q=cuda+2.2", ["PyTorch/2.2.0-cuda-12.1"]),  # the module's version, where it is not CUDA's
         ("#accelerator=cuda&status=deprecated", ["PyTorch/2.2.0-cuda-12.1"]),
         ("#status=default&site=hilltop", ["PyTorch/2.4.0-cuda-12.4"]),
+        ("#q=2.4", ["PyTorch/2.4.0-cuda-12.4"]),
+        ("#label=team:+vision", ["PyTorch/2.2.0-cuda-12.1"]),
         ("#q=%5B(", []),
         ("#accelerator=tpu&q=vllm", ["vLLM/0.11.2-rocm"]),
     ],

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -28,14 +29,13 @@ def page(title: str, entries: tuple[Entry, ...]) -> File:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "facts": facts,
-        "more": more,
-        "status": status,
-        "summary": summary,
-        "web_address": web_address,
-    }
+    environment.filters |= {one.__name__: one for one in (facts, labels, more, status, statuses, summary, web_address)}
     style, script = ((_TEMPLATES / name).read_text("utf-8") for name in ("page.css", "page.js"))
+    choices = (
+        ("site", "Site", _values((entry.site,) for entry in entries)),
+        ("status", "Status", _values(map(statuses, entries), least=2)),
+        ("label", "Label", _values(map(labels, entries))),
+    )
     packages = tuple(dict.fromkeys(entry.packages for entry in entries if entry.packages))
     text = environment.get_template("page.html.j2").render(
         title=title,
@@ -43,8 +43,8 @@ def page(title: str, entries: tuple[Entry, ...]) -> File:
         entries=entries,
         accelerators=[(key, name) for key, name in ACCELERATORS.items() if key in {one.accelerator for one in entries}],
         names=ACCELERATORS,
-        sites=sorted({entry.site for entry in entries if entry.site}),
-        statuses=sorted({*(one.status for one in entries), *("default" for one in entries if one.default)}),
+        choices=[(key, label, values) for key, label, values in choices if values],
+        told=any(key == "status" and values for key, _, values in choices),
         sets={packages_of: number for number, packages_of in enumerate(packages)},
         packages=_data(packages),
         style=Markup(style),  # noqa: S704 (ours)
@@ -52,6 +52,22 @@ def page(title: str, entries: tuple[Entry, ...]) -> File:
         hashes={"style": _hash(style), "script": _hash(script)},
     )
     return File(INDEX, text)
+
+
+def statuses(entry: Entry) -> tuple[str, ...]:
+    """By which it is filtered."""
+    return (entry.status, "default") if entry.default else (entry.status,)
+
+
+def labels(entry: Entry) -> tuple[str, ...]:
+    """By which it is filtered."""
+    return tuple(f"{name}: {value}" for name, value in entry.labels)
+
+
+def _values(texts: Iterable[tuple[str, ...]], least: int = 1) -> list[str]:
+    """What a filter offers; nothing where there is too little to choose from."""
+    found = sorted({text for several in texts for text in several if text})
+    return found if len(found) >= least else []
 
 
 def _data(packages: tuple[Pairs, ...]) -> Markup:

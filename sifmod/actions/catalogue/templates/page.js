@@ -34,10 +34,11 @@
   };
   const plain = text => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
   const begins = word => new RegExp('(^|[^a-z0-9])' + plain(word));
+  const ofModule = version => new RegExp('^[^\\n/]*/' + plain(version) + '(?![0-9])'); // the first line is its name
   const testOf = ({word, version}) => {
     const ends = version && plain(version) + '(?![0-9])';
     if (!version) return begins(word);
-    if (!word) return new RegExp('/' + ends);
+    if (!word) return ofModule(version);
     return new RegExp('(^|[^a-z0-9])' + plain(word) + '(?![a-z0-9])[^a-z0-9\\n]{0,3}v?' + ends);
   };
   const searchWith = tests => {
@@ -53,7 +54,7 @@
     const found = searchWith(terms.map(testOf));
     if (found.length || !terms.some(term => term.word && term.version)) return found;
     return searchWith(terms.flatMap(({word, version}) => [
-      ...(word ? [begins(word)] : []), ...(version ? [new RegExp('/' + plain(version) + '(?![0-9])')] : [])]));
+      ...(word ? [begins(word)] : []), ...(version ? [ofModule(version)] : [])]));
   };
 
   const showHits = (one, terms) => {
