@@ -87,26 +87,30 @@ def test_a_page_says_what_others_wrote_and_does_nothing_of_it() -> None:
 
 
 def test_a_sites_own_mkdocs_takes_the_pages_in(tmp_path: Path) -> None:
-    """Strictly, with extensions that would read files and take attributes."""
-    write_catalogue(catalogue("Modules", ALL), tmp_path)
+    """Strictly, with extensions that would read files and take attributes; the page for browsers goes along."""
+    files = catalogue("Modules", ALL)
+    write_catalogue(files, tmp_path / "docs" / "software")
     config = tmp_path / "mkdocs.yml"
-    extensions = "[attr_list, tables, md_in_html, admonition, def_list, footnotes, pymdownx.superfences,"
-    extensions += " pymdownx.snippets, pymdownx.magiclink]"
-    text = "site_name: x\ndocs_dir: pages\nstrict: true\nplugins: []\nuse_directory_urls: false\nmarkdown_extensions: "
-    config.write_text(f"{text}{extensions}\n")
+    nav = (
+        "site_name: x\nstrict: true\nplugins: []\nuse_directory_urls: false\nnav: [Software: software/pages/index.md]\n"
+    )
+    extensions = "attr_list, tables, md_in_html, admonition, def_list, footnotes, pymdownx.superfences"
+    config.write_text(f"{nav}markdown_extensions: [{extensions}, pymdownx.snippets, pymdownx.magiclink]\n")
     build(load_config(str(config), site_dir=str(tmp_path / "site")))
-    evil = (tmp_path / "site/Evil/1.0.html").read_text()
+    made = tmp_path / "site" / "software"
+    assert (made / "index.html").read_text() == files[0].text
+    evil = (made / "pages/Evil/1.0.html").read_text()
     tags = Tags(evil[evil.index('role="main"') : evil.index("<footer")])
     assert not {"img", "script", "iframe", "ol", "blockquote"} & set(tags.found)
     assert not {name for name, _ in tags.attributes} & set(EVENTS)
     assert not [value for _, value in tags.attributes if "script:" in value or "title" in value]
     assert "{{ 7*7 }}" in tags.text
     assert "root:" not in tags.text
-    assert "{{" not in (tmp_path / "pages/Evil/1.0.md").read_text()
-    assert {path.name for path in (tmp_path / "site").glob("*/*-*.html")} == {
+    assert "{{" not in (tmp_path / "docs/software/pages/Evil/1.0.md").read_text()
+    assert {path.name for path in (made / "pages").glob("*/*-*.html")} == {
         *("2.2.0-cuda-12.1.html", "2.4.0-cuda-12.4.html", "0.11.2-rocm.html")
     }
-    plain = Tags((tmp_path / "site/PyTorch/2.4.0-cuda-12.4.html").read_text()).text
+    plain = Tags((made / "pages/PyTorch/2.4.0-cuda-12.4.html").read_text()).text
     for said in ("module use /appl/modules", "deepspeed", "srun ${#A[@]} <in", "BSD-3-Clause", "passed on 2026-11-02"):
         assert said in plain
 

@@ -159,6 +159,8 @@ def test_found_opened_and_copied_by_keyboard(page: tuple[Page, Path]) -> None:
         ("#q=cuda+2.2", ["PyTorch/2.2.0-cuda-12.1"]),  # the module's version, where it is not CUDA's
         ("#accelerator=cuda&status=deprecated", ["PyTorch/2.2.0-cuda-12.1"]),
         ("#status=default&site=hilltop", ["PyTorch/2.4.0-cuda-12.4"]),
+        ("#q=llm", ["vLLM/0.11.2-rocm"]),
+        ("#q=peed", []),
         ("#q=2.4", ["PyTorch/2.4.0-cuda-12.4"]),
         ("#label=team:+vision", ["PyTorch/2.2.0-cuda-12.1"]),
         ("#q=%5B(", []),

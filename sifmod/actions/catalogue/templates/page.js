@@ -33,11 +33,11 @@
     return terms;
   };
   const plain = text => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
-  const begins = word => new RegExp('(^|[^a-z0-9])' + plain(word));
+  const begins = (word, or = '') => new RegExp('(^|[^a-z0-9])' + plain(word) + or);
   const ofModule = version => new RegExp('^[^\\n/]*/' + plain(version) + '(?![0-9])'); // the first line is its name
   const testOf = ({word, version}) => {
     const ends = version && plain(version) + '(?![0-9])';
-    if (!version) return begins(word);
+    if (!version) return begins(word, '|^[^/\\n]*' + plain(word) + '[^/\\n]*/'); // a part of the module's name is enough
     if (!word) return ofModule(version);
     return new RegExp('(^|[^a-z0-9])' + plain(word) + '(?![a-z0-9])[^a-z0-9\\n]{0,3}v?' + ends);
   };
