@@ -3,18 +3,27 @@
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sifmod.actions.catalogue.catalogue import catalogue, write_catalogue
+from sifmod.actions.catalogue.gather import installed
+from sifmod.actions.reporter import Reporter
+from sifmod.actions.test.record import record_test
 from sifmod.cli.main import run
+from sifmod.tree.layout import Layout
+from sifmod.tree.log import read_log
 from support.answer import answer
 from support.catalogues import ALL, PLAIN
 from support.chromium import AXE, CHROMIUM, Page, browser
-from support.config import write
+from support.config import Configuration, write
 from support.disk_state import disk_state
+from support.identity import call_as
 from support.images import Images
+from support.tree import install
+from support.user import OrdinaryUser
 
 EASYCONFIG = """
 name: Tiny
@@ -191,3 +200,22 @@ def test_on_a_telephone_in_the_dark_and_without_a_script(page: tuple[Page, Path]
     browser.open(file)
     assert len(visible(browser)) == 4
     assert not browser.run("document.getElementById('filters').checkVisibility()")
+
+
+def test_a_reader_of_the_tree_tests_and_leaves_nothing(
+    shared_tmp: Path, ordinary_user: OrdinaryUser, capfd: pytest.CaptureFixture[str]
+) -> None:
+    layout = Layout(shared_tmp / "prefix")
+    installation, reporter = install(layout, "a"), Reporter(print, command="sifmod test Tiny")
+    site = Configuration(shared_tmp).site(site="generic", prefix=str(layout.prefix)).site
+    layout.prefix.chmod(0o555)
+    before = disk_state(layout.prefix)
+    call_as(ordinary_user.user, lambda: record_test(installation, site, reporter, passed=True))
+    assert (disk_state(layout.prefix), capfd.readouterr().out) == (before, "")
+    layout.prefix.chmod(0o755)
+    record_test(installation, site, reporter, passed=False)
+    (line,) = read_log(layout, installation.module).entries
+    assert (line.done.what, line.done.after, line.command) == ("test failed", 1, "sifmod test Tiny")
+    record_test(replace(installation, generation=2), site, reporter, passed=True)  # of one that is not live
+    (entry,) = installed(layout, print)
+    assert entry.test == (line.time, line.host, False)

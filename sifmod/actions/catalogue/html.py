@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from sifmod.actions.catalogue.entry import Entry, Pairs
-from sifmod.actions.catalogue.markdown import ACCELERATORS, facts, more, status, summary, web_address
+from sifmod.actions.catalogue.markdown import ACCELERATORS, facts, more, rest, status, summary, web_address
 from sifmod.module.plan import File
 from sifmod.system import harmless
 
@@ -29,7 +29,9 @@ def page(title: str, entries: tuple[Entry, ...]) -> File:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {one.__name__: one for one in (facts, labels, more, status, statuses, summary, web_address)}
+    environment.filters |= {
+        one.__name__: one for one in (facts, labels, more, rest, status, statuses, summary, web_address)
+    }
     style, script = ((_TEMPLATES / name).read_text("utf-8") for name in ("page.css", "page.js"))
     choices = (
         ("site", "Site", _values((entry.site,) for entry in entries)),

@@ -38,6 +38,11 @@ def summary(entry: Entry) -> str:
     return " ".join(entry.about.description.strip().partition("\n\n")[0].split())
 
 
+def rest(entry: Entry) -> tuple[str, ...]:
+    """The other paragraphs of its description."""
+    return tuple(" ".join(text.split()) for text in entry.about.description.strip().split("\n\n")[1:])
+
+
 def web_address(text: str) -> str:
     """The text where it can be the target of a link; "" for anything else, `javascript:` say."""
     return text if _LINK.fullmatch(text) else ""
@@ -83,6 +88,8 @@ def facts(entry: Entry) -> Iterator[tuple[str, str]]:
         ("site", entry.site),
         ("licence", entry.license),
         ("keywords", ", ".join(entry.keywords)),
+        ("MPI", about.mpi),
+        *(("quirk", f"{what}: {why}") for what, why in about.quirks),
         ("home page", about.homepage),
         *(("documentation", url) for url in about.docurls),
         ("image", entry.source),
