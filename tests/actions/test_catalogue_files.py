@@ -45,7 +45,7 @@ def test_the_same_in_any_order() -> None:
 
 def test_what_images_hold_is_told_once() -> None:
     data = json.loads(text_of("catalogue.json"))
-    assert [one["sha256"] for one in data["images"]] == sorted({DIGEST, "cd" * 32})
+    assert [one["sha256"] for one in data["inventories"]] == sorted({DIGEST, "cd" * 32})
     assert text_of("index.html").count('"numpy 1.26.4"') == 1
 
 

@@ -15,7 +15,7 @@ def document(title: str, entries: Iterable[Entry]) -> dict[str, object]:
         "format": FORMAT,
         "title": title,
         "entries": [_module(entry) for entry in entries],
-        "images": [
+        "inventories": [
             {"sha256": sha256, "packages": [{"name": name, "version": version} for name, version in packages]}
             for sha256, packages in sorted(images.items())
         ],

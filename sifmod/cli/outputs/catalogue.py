@@ -71,7 +71,7 @@ class CatalogueModule(TypedDict):
     changes: Annotated[Changes | None, Field(description="null where nothing earlier is known")]
 
 
-class CatalogueImage(TypedDict):
+class CatalogueInventory(TypedDict):
     """All packages of an image; several modules may have it."""
 
     sha256: Sha256
@@ -84,4 +84,4 @@ class Catalogue(TypedDict):
     format: Annotated[Literal[1], Field(description="of this data; another number where a field has changed")]
     title: str
     entries: list[CatalogueModule]
-    images: Annotated[list[CatalogueImage], Field(description="those of which the packages are known")]
+    inventories: Annotated[list[CatalogueInventory], Field(description="those of which the packages are known")]
