@@ -89,7 +89,17 @@ def test_a_module_of_an_earlier_sifmod_and_a_damaged_one(here: Path, capfd: pyte
     capfd.readouterr()
     assert answer(capfd, ("catalogue",))["entries"][0]["description"] == "A tiny one"
     root.chmod(0o755)
-    (root / "receipt.json").unlink()
+    receipt = root / "receipt.json"
+    fields = json.loads(receipt.read_text())
+    fields["provenance"] |= {"version": "9" * 5000, "site": "\x1b</script>", "accelerator": "__proto__"}
+    receipt.unlink()
+    receipt.write_text(json.dumps(fields))
+    history = here / "prefix/software/Tiny/.generations/1.0/history.json"
+    history.write_text("[[2, 1e17]]")
+    (one,) = answer(capfd, ("catalogue", "-o", "out"))["entries"]
+    assert (one["version"], one["installed_at"], one["site"]) == ("1.0", None, "\x1b</script>")
+    assert "\\x1b&lt;/script&gt;" in (here / "out/index.html").read_text()
+    receipt.unlink()
     assert run(["catalogue", "--json"]) == 0
     out, err = capfd.readouterr()
     assert json.loads(out)["entries"] == []

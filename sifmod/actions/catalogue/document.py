@@ -49,7 +49,7 @@ def _module(entry: Entry) -> dict[str, object]:
         "source": entry.source,
         "sha256": image.sha256 if image else None,
         "size": image.size if image else None,
-        "installed_at": image.since if image else None,
+        "installed_at": image.since or None if image else None,
         "last_test": entry.test._asdict() if entry.test else None,
         "changes": {
             "since": str(changes.since),

@@ -55,10 +55,10 @@ def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
         about, job = _NOTHING, ""
         say(f"warning: {module} says nothing of itself, since an earlier sifmod installed it; {_AGAIN}")
     adds = any(file.path in _PYTHON for file in installation.files)
-    since = _time(read_history(layout, module)[-1].time)
+    since = next((_time(event.time) for event in reversed(read_history(layout, module))), "")
     return Entry(
         module=module,
-        version=made.version,
+        version=made.version if module.version.startswith(made.version) else module.version,
         accelerator=made.accelerator,
         arch=image.arch,
         site=made.site,
@@ -81,7 +81,11 @@ def _last_test(layout: Layout, installation: Installation) -> LastTest | None:
 
 
 def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """As ISO 8601 has it; "" for what is no time: others may have written it."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def installable(
