@@ -7,12 +7,15 @@ import click
 from sifmod.cli.options import json_option, site_options
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sifmod.actions.catalogue.entry import Entry
     from sifmod.config.load_site import LoadedSite
+    from sifmod.config.stack import Stack
 
 
 @click.command("catalogue")
-@click.argument("easyconfigs", nargs=-1, metavar="[FILE|NAME]...")
+@click.argument("easyconfigs", nargs=-1, metavar="[STACK | FILE|NAME...]")
 @click.option("--all", "everything", is_flag=True, help="Also what the easyconfigs on the easyconfig path can install.")
 @click.option("--title", metavar="TEXT", help="What stands above it (default: Modules of SITE).")
 @click.option(
@@ -28,7 +31,7 @@ def command(
     as_json: bool,
     **site: str | None,
 ) -> None:
-    """Write pages from which users choose a module: of what is installed, or of these easyconfigs.
+    """Write pages from which users choose a module: of what is installed, of a stack, or of these easyconfigs.
 
     index.html needs no server and loads nothing from elsewhere: search over names and packages, and for each module
     the commands that load it, a job script, what is in it, and what is new. --json prints the data.
@@ -40,19 +43,41 @@ def command(
     from sifmod.actions.catalogue.entry import compared
     from sifmod.cli.context import load_context
     from sifmod.cli.output import counted, print_json, say
+    from sifmod.config.stack import is_stack, load_stack
 
     if not output and not as_json:
         raise click.UsageError("missing option: -o DIR, or --json")
     if everything and easyconfigs:
         raise click.UsageError("--all goes without easyconfigs")
     context = load_context(site)
-    entries = compared(_entries(easyconfigs, everything, context))
-    title = title or ("Modules" if context.site.name == "generic" else f"Modules of {context.site.name}")
+    name = "" if context.site.name == "generic" else context.site.name
+    if len(easyconfigs) == 1 and is_stack(Path(easyconfigs[0])):
+        stack = load_stack(Path(easyconfigs[0]))
+        name, entries = stack.name, compared(_of_stack(stack, context, site))
+    else:
+        entries = compared(_entries(easyconfigs, everything, context))
+    title = title or (f"Modules of {name}" if name else "Modules")
     if output:
         changed = write_catalogue(catalogue(title, entries), Path(output))
         say(f"{counted(len(entries), 'module')} in {output}, {counted(changed, 'file')} written")
     if as_json:
         print_json(document(title, entries))
+
+
+def _of_stack(stack: "Stack", context: "LoadedSite", given: "Mapping[str, str | None]") -> "tuple[Entry, ...]":
+    import os
+
+    from sifmod.actions.catalogue.gather import of_stack
+    from sifmod.actions.install.options import InstallOptions
+    from sifmod.actions.stack.plan import Planned, plan_stack
+    from sifmod.cli.context import tree
+    from sifmod.cli.options import SITE_KEYS
+    from sifmod.cli.output import say
+    from sifmod.config.prefix import in_full
+
+    texts = {name: in_full(name, value) for name, value in given.items() if value is not None and name in SITE_KEYS}
+    planned = Planned(stack, tree(context.site.prefix), texts, InstallOptions())
+    return of_stack(plan_stack(planned), os.environ, say)
 
 
 def _entries(names: tuple[str, ...], everything: bool, context: "LoadedSite") -> "tuple[Entry, ...]":

@@ -15,7 +15,7 @@ from sifmod.actions.test.record import record_test
 from sifmod.cli.main import run
 from sifmod.tree.layout import Layout
 from sifmod.tree.log import read_log
-from support.answer import answer
+from support.answer import answer, held
 from support.catalogues import ALL, PLAIN
 from support.chromium import AXE, CHROMIUM, Page, browser
 from support.config import Configuration, write
@@ -74,6 +74,22 @@ def test_of_what_is_installed_and_of_what_can_be(here: Path, capfd: pytest.Captu
     assert {"Tiny/1.0": "current", "Tiny/2.0": "not installed", "PyTorch/2.2.0-cpu": "not installed"}.items() <= {
         found["module"]: found["status"] for found in listed
     }.items()
+
+
+def test_of_a_stack(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its modules alone, installed or not, with the labels that it gives them; not those that it hides."""
+    for name in ("Other", "Hidden"):
+        write(here / f"{name}.yaml", (here / "Tiny-2.0.yaml").read_text().replace("Tiny", name))
+    assert run(["install", "-q", "--skip-sanity-check", "--link", "reference", "Tiny-2.0.yaml"]) == 0
+    members = "{easyconfig: Tiny-1.0.yaml, labels: {team: ai}}, Other.yaml, {easyconfig: Hidden.yaml, hidden: true}"
+    write(here / "stack.yaml", f"name: ours\neasyconfigs: [{members}, None.yaml]\n")
+    capfd.readouterr()
+    assert run(["catalogue", "stack.yaml", "--json"]) == 0
+    out, err = capfd.readouterr()
+    found = {one["module"]: (one["status"], one["labels"]) for one in held("catalogue", out)["entries"]}
+    assert found == {"Other/2.0": ("not installed", {}), "Tiny/1.0": ("current", {"team": "ai"})}
+    assert json.loads(out)["title"] == "Modules of ours"
+    assert "warning: None.yaml is left out: " in err
 
 
 def test_a_module_of_an_earlier_sifmod_and_a_damaged_one(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from sifmod.actions.install.how_to_load import commands_to_load
 from sifmod.actions.jobscript import jobscript
 from sifmod.actions.search import offered as described
 from sifmod.actions.sources import check_sources
+from sifmod.actions.stack.plan import StackPlan
 from sifmod.config.find import is_path, name_of, own_path
 from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants
 from sifmod.config.load_site import LoadedSite
@@ -101,11 +103,28 @@ def installable(
         except ConfigError as error:
             on_problem(error)
             continue
-        found += [_installable(path, loaded, site, environ) for loaded in variants]
+        found += [_installable(loaded, site, environ) for loaded in variants]
     return tuple(found)
 
 
-def _installable(path: Path, loaded: LoadedEasyconfig, site: LoadedSite, environ: Mapping[str, str]) -> Entry:
+def of_stack(plan: StackPlan, environ: Mapping[str, str], say: Say) -> tuple[Entry, ...]:
+    """The modules of a stack that are not hidden, installed or not, with its labels; errors are said."""
+    here = {entry.module: entry for entry in installed(plan.layout, say)}
+    found: list[Entry] = []
+    for step in plan.steps:
+        said = step.member.entry
+        if step.module in here:
+            found.append(replace(here[step.module], labels=said.labels))
+        elif step.request and not said.hidden:
+            entry = _installable(step.request.loaded, step.request.site, environ)
+            found.append(replace(entry, labels=said.labels))
+        elif step.error:
+            say(f"warning: {step} is left out: {step.error.message.partition(chr(10))[0]}")
+    return tuple(found)
+
+
+def _installable(loaded: LoadedEasyconfig, site: LoadedSite, environ: Mapping[str, str]) -> Entry:
+    path = loaded.path
     name = name_of(path, site.site.robot_paths)
     words = ["sifmod", "install", own_path(name) if is_path(name) else name]
     words += ["--variant", loaded.variant] if loaded.variant else []
