@@ -38,12 +38,13 @@ def command(
     """
     from pathlib import Path
 
+    from sifmod.actions.author.check_settings import settings_kind
     from sifmod.actions.catalogue.catalogue import catalogue, write_catalogue
     from sifmod.actions.catalogue.document import document
     from sifmod.actions.catalogue.entry import compared
     from sifmod.cli.context import load_context
     from sifmod.cli.output import counted, print_json, say
-    from sifmod.config.stack import is_stack, load_stack
+    from sifmod.config.stack import load_stack
 
     if not output and not as_json:
         raise click.UsageError("missing option: -o DIR, or --json")
@@ -51,7 +52,7 @@ def command(
         raise click.UsageError("--all goes without easyconfigs")
     context = load_context(site)
     name = "" if context.site.name == "generic" else context.site.name
-    if len(easyconfigs) == 1 and is_stack(Path(easyconfigs[0])):
+    if len(easyconfigs) == 1 and settings_kind(Path(easyconfigs[0])) == "stack":
         stack = load_stack(Path(easyconfigs[0]))
         name, entries = stack.name, compared(_of_stack(stack, context, site))
     else:

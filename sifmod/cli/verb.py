@@ -57,10 +57,6 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sifmod search pytorch 2.4 rocm", "all of these words match"),
         ("sifmod search cuda 12.4 torch", "a version of what is in the image"),
     ),
-    "catalogue": (
-        ("sifmod catalogue -o DIR", "of what is installed"),
-        ("sifmod catalogue --all -o DIR", "and of what can be"),
-    ),
     "stack": (
         ("sifmod stack plan stack.yaml", "what would change, and why"),
         ("sifmod stack apply stack.yaml", "make it so"),
@@ -77,6 +73,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sifmod stack apply stack.yaml --prefix /appl/staging", "where it is tested first"),
         ("sifmod stack apply stack.yaml --locked --from /appl/staging", "just what was tested"),
     ),
+    "stack bundle": (
+        ("sifmod stack bundle stack.yaml -o stack.tar", "one file"),
+        ("sifmod stack bundle stack.yaml -o stack.tar --without list.txt", "but for what is there"),
+    ),
     "stack outdated": (
         ("sifmod stack outdated stack.yaml", "which tags have moved, and newer easyconfigs"),
         ("sifmod stack outdated stack.yaml --json", "for a program"),
@@ -88,6 +88,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "lock": (
         ("sifmod lock PyTorch-2.2.0.yaml", "PyTorch-2.2.0.lock"),
         ("sifmod lock PyTorch-2.2.0.yaml TensorFlow-2.16.yaml -o ai.lock", "one for both"),
+    ),
+    "catalogue": (
+        ("sifmod catalogue -o DIR", "of what is installed"),
+        ("sifmod catalogue --all -o DIR", "and of what can be"),
     ),
     "verify": (
         ("sifmod verify", "all modules"),
@@ -150,9 +154,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 }
 # an option's parameter → what it is about; any other one is about how something is done
 _BY_TITLE = {
-    "What": "variant variants source fetch module_only installed arch sha256 version origins signature verb name"
-    " name_from to days now rollbacks purge keys files editable onto upgrade everything layer style network minimum"
-    " nodes time job account partition lab remove stale locked title",
+    "What": "title"
+    " variant variants source fetch module_only installed arch sha256 version origins signature verb name"
+    " name_from to days now rollbacks bundled without purge keys files editable onto upgrade everything layer style"
+    " network minimum nodes time job account partition lab remove stale locked stack",
     "Where": "prefix stores directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
     " module_syntax",
     "Output": "dry_run_short dry_run extended_dry_run quiet as_json junit",

@@ -147,6 +147,7 @@ FAILS = {
     "stack init": (("Tiny-1.0.yaml",), 2),
     "stack outdated": (("none.yaml",), 5),
     "stack lock": (("none.yaml",), 5),
+    "stack bundle": (("none.yaml", "-o", "none.tar"), 5),
     "lock": (("none.yaml",), 4),
     "list": (("--prefix", "Tiny-1.0.yaml"), 2),
     "show": (("nothing",), 4),
