@@ -1,23 +1,17 @@
-"""What a module says about itself, for programs. Each generation has its own, as it has its job's facts."""
+"""What a module says about itself, for programs: kept in each generation with the facts of its job."""
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import fields
 
 from sifmod.module.plan import Help
 
-ABOUT = "share/about.json"
 _PAIRS = ("contents", "quirks")
 _TEXTS = ("docurls", "whatis")
 
 
-def to_json(about: Help) -> str:
-    """The text of the file `ABOUT` of a generation."""
-    return json.dumps(asdict(about), indent=1, sort_keys=True) + "\n"
-
-
 def from_json(text: bytes) -> Help:
-    """What `to_json` gave. Raises ValueError, KeyError or TypeError for anything else: others may have written it."""
-    found = json.loads(text)
+    """What `job.to_json` was given. Raises ValueError, KeyError or TypeError for anything else: others may write it."""
+    found = json.loads(text)["about"]
     values: dict[str, object] = {}
     for name in (field.name for field in fields(Help)):
         value = found[name]

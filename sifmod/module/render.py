@@ -8,7 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from sifmod.config.kinds import Syntax, stub_path
 from sifmod.errors import ModuleError
-from sifmod.module import about, quote
+from sifmod.module import quote
 from sifmod.module.job import JOB, Job, JobOptions, job_of, job_script, to_json
 from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, File, Plan
 from sifmod.module.scripts import scripts
@@ -37,8 +37,7 @@ def render(plan: Plan, number: int) -> tuple[File, ...]:
     They say nothing of the prefix, and find it from where they are. Raises ModuleError for a name or a value that no
     variable can have.
     """
-    facts = (File(JOB, to_json(_job(plan))), File(about.ABOUT, about.to_json(plan.help)))
-    return (*_modulefiles(plan, number), *scripts(plan, number), *facts)
+    return (*_modulefiles(plan, number), *scripts(plan, number), File(JOB, to_json(_job(plan), plan.help)))
 
 
 def render_stub(plan: Plan) -> tuple[File, ...]:

@@ -95,10 +95,11 @@ def test_of_a_stack(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
 def test_a_module_of_an_earlier_sifmod_and_a_damaged_one(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     root = here / "prefix/software/Tiny/1.0"
     (root / "share").chmod(0o755)
-    for text in (None, "{", '{"contents": 1}', "[]"):
-        (root / "share/about.json").unlink(missing_ok=True)
+    about = json.loads((root / "share/job.json").read_text())["about"]
+    for text in (None, "{", '{"about": {"contents": 1}}', json.dumps({"about": about}), "[]"):
+        (root / "share/job.json").unlink(missing_ok=True)
         if text:
-            (root / "share/about.json").write_text(text)
+            (root / "share/job.json").write_text(text)
         (one,) = answer(capfd, ("catalogue",))["entries"]
         assert (one["module"], one["description"], one["job_script"]) == ("Tiny/1.0", "", None)
     assert run(["install", "-q", "--module-only", "--installed"]) == 0

@@ -18,9 +18,9 @@ from sifmod.config.find import is_path, name_of, own_path
 from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants
 from sifmod.config.load_site import LoadedSite
 from sifmod.errors import ConfigError, ModuleError
-from sifmod.module.about import ABOUT, from_json
+from sifmod.module.about import from_json
 from sifmod.module.decide import Choices, make_plan
-from sifmod.module.job import JobOptions, job_of, job_script
+from sifmod.module.job import JOB, JobOptions, job_of, job_script
 from sifmod.module.plan import Help
 from sifmod.module.quote import shell
 from sifmod.module.variables import image_variables, state_key
@@ -51,7 +51,7 @@ def installed(layout: Layout, say: Say) -> tuple[Entry, ...]:
 def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
     module, made, image = installation.module, installation.provenance, installation.image
     try:
-        about = from_json(read(Path(installation.root, ABOUT)))
+        about = from_json(read(Path(installation.root, JOB)))
         job = jobscript(installation, JobOptions(), (layout,))
     except (OSError, ValueError, KeyError, TypeError, RecursionError, ModuleError):
         about, job = _NOTHING, ""
