@@ -31,6 +31,8 @@ VERBS = {
     "search": ("search", "Search the easyconfigs on the easyconfig path."),
     "catalogue": ("catalogue", "Write pages from which users choose a module."),
     "verify": ("verify", "Compare installed images and files with their receipts, or check signatures."),
+    "sbom": ("sbom", "Print the packages of a module or an image as a CycloneDX document."),
+    "diff": ("diff", "Show what changed between two modules, generations or images."),
     "test": ("test", "Show whether an installed module works here."),
     "uninstall": ("uninstall", "Remove modules; what the user added stays."),
     "rollback": ("rollback", "Switch a module back to its previous generation."),

@@ -101,6 +101,14 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sifmod test PyTorch/2.2.0", "on this node"),
         ("sifmod test PyTorch/2.2.0 --nodes 2 --network --job", "on two, and over which network"),
     ),
+    "sbom": (
+        ("sifmod sbom PyTorch/2.2.0 -o sbom.json", "what is in a module"),
+        ("sifmod sbom my.sif --format xml", "what is in an image"),
+    ),
+    "diff": (
+        ("sifmod diff PyTorch/2.2.0", "since the generation before"),
+        ("sifmod diff PyTorch/2.2.0 PyTorch/2.4.0", "between two modules"),
+    ),
     "uninstall": (
         ("sifmod uninstall PyTorch/2.2.0", "`rollback` brings it back"),
         ("sifmod uninstall --purge PyTorch/2.2.0", "and free its space at once"),
@@ -160,7 +168,7 @@ _BY_TITLE = {
     " network minimum nodes time job account partition lab remove stale locked stack",
     "Where": "prefix stores directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
     " module_syntax",
-    "Output": "dry_run_short dry_run extended_dry_run quiet as_json junit",
+    "Output": "dry_run_short dry_run extended_dry_run quiet as_json junit form",
 }
 TITLES = {name: title for title, names in _BY_TITLE.items() for name in names.split()}
 ORDER = ("What", "Where", "How", "Output")

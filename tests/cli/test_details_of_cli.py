@@ -182,7 +182,7 @@ HEADINGS = {
     " --variant --version --without",
     "Where": "--accelerator --dir --find-links --from --image-dirs --module-syntax --module-tree --output --prefix"
     " --robot-paths --runtime --site",
-    "Output": "--dry-run --dry-run-short --extended-dry-run --help --json --junit --quiet",
+    "Output": "--dry-run --dry-run-short --extended-dry-run --format --help --json --junit --quiet",
 }
 
 

@@ -154,6 +154,8 @@ FAILS = {
     "search": (("--site", "nowhere", "x"), 2),
     "catalogue": (("none.yaml", "-o", "Tiny-1.0.yaml"), 4),
     "verify": (("nothing",), 24),
+    "sbom": (("nothing",), 24),
+    "diff": (("nothing",), 24),
     "test": (("nothing",), 24),
     "uninstall": (("nothing",), 24),
     "rollback": (("nothing",), 24),

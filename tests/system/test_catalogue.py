@@ -22,6 +22,7 @@ from support.config import Configuration, write
 from support.disk_state import disk_state
 from support.identity import call_as
 from support.images import Images
+from support.inside import programs, sif
 from support.tree import install
 from support.user import OrdinaryUser
 
@@ -227,6 +228,31 @@ def test_on_a_telephone_in_the_dark_and_without_a_script(page: tuple[Page, Path]
     browser.open(file)
     assert len(visible(browser)) == 4
     assert not browser.run("document.getElementById('filters').checkVisibility()")
+
+
+def test_packages_of_the_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One image of two modules is told once; one that cannot be read is said."""
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    monkeypatch.chdir(tmp_path)
+    packages = {"numpy": "1.26.4", "deepspeed": "0.14.2"}
+    place = "usr/lib/python3.11/site-packages"
+    metadata = {f"{place}/{name}-{version}.dist-info/METADATA": "" for name, version in packages.items()}
+    image = sif(tmp_path / "image.sif", {**programs("usr/bin/python3.11", "bin/sh"), **metadata})
+    for version in ("1.0", "2.0"):
+        file = write(tmp_path / f"Tiny-{version}.yaml", EASYCONFIG.format(version=version, image=image))
+        assert run(["install", "-q", "--skip-sanity-check", "--link", "reference", str(file)]) == 0
+    capfd.readouterr()
+    (inventory,) = answer(capfd, ("catalogue", "-o", "out"))["inventories"]
+    assert {one["name"]: one["version"] for one in inventory["all_packages"]} == packages
+    assert (tmp_path / "out/index.html").read_text().count("deepspeed 0.14.2") == 1
+    assert "deepspeed 0.14.2" in (tmp_path / "out/pages/Tiny/2.0.md").read_text()
+    image.unlink()
+    assert run(["catalogue", "--json"]) == 0
+    out, err = capfd.readouterr()
+    assert (len(json.loads(out)["entries"]), json.loads(out)["inventories"]) == (2, [])
+    assert err.count("what is in the image of Tiny/1.0 is not known: ") == 1
 
 
 def test_a_reader_of_the_tree_tests_and_leaves_nothing(

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from sifmod.actions.catalogue.entry import Entry
 
-FORMAT = 1  # of the data: another number where a field means something else, or is gone
+SCHEMA_VERSION = 1  # another number where a field means something else, or is gone
 
 
 def document(title: str, entries: Iterable[Entry]) -> dict[str, object]:
@@ -12,11 +12,11 @@ def document(title: str, entries: Iterable[Entry]) -> dict[str, object]:
     entries = tuple(entries)
     images = {one.image.sha256: one.packages for one in entries if one.image and one.packages}
     return {
-        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
         "title": title,
         "entries": [_module(entry) for entry in entries],
         "inventories": [
-            {"sha256": sha256, "packages": [{"name": name, "version": version} for name, version in packages]}
+            {"sha256": sha256, "all_packages": [{"name": name, "version": version} for name, version in packages]}
             for sha256, packages in sorted(images.items())
         ],
     }

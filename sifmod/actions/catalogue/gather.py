@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sifmod.actions.catalogue.entry import Entry, LastTest, Stored
+from sifmod.actions.catalogue.known import Packages
 from sifmod.actions.install.how_to_load import commands_to_load
 from sifmod.actions.jobscript import jobscript
 from sifmod.actions.search import offered as described
@@ -39,12 +40,13 @@ _AGAIN = "`sifmod install --module-only --installed` renders it again"
 def installed(layout: Layout, say: Say) -> tuple[Entry, ...]:
     """The modules that are live in a tree; what cannot be read of one is said, and left out."""
     found: list[Entry] = []
+    packages = Packages(say)
     for module, number in live_modules(layout):
         installation = read_receipt(layout.generation(module, number))
         if installation is None:
             say(f"warning: {module} is left out: its receipt cannot be read")
         else:
-            found.append(_installed(layout, installation, say))
+            found.append(replace(_installed(layout, installation, say), packages=packages.of(installation)))
     return tuple(found)
 
 

@@ -111,7 +111,7 @@ def more(changes: Changes) -> str:
     """What is to be said beside the packages that are listed."""
     if changes.others:
         other, plural = "other " if changes.packages else "", "" if changes.others == 1 else "s"
-        return f"{changes.others} {other}package{plural} changed."
+        return f"{changes.others} {other}package{plural} changed; sifmod diff lists them."
     return "" if changes.packages else "No package of which the version is known is another one."
 
 

@@ -75,13 +75,13 @@ class CatalogueInventory(TypedDict):
     """All packages of an image; several modules may have it."""
 
     sha256: Sha256
-    packages: list[CataloguePackage]
+    all_packages: list[CataloguePackage]
 
 
 class Catalogue(TypedDict):
     """The modules, by name, the newest version first."""
 
-    format: Annotated[Literal[1], Field(description="of this data; another number where a field has changed")]
+    schema_version: Annotated[Literal[1], Field(description="of this data; another number where a field has changed")]
     title: str
     entries: list[CatalogueModule]
     inventories: Annotated[list[CatalogueInventory], Field(description="those of which the packages are known")]
