@@ -255,6 +255,28 @@ def test_packages_of_the_image(
     assert err.count("what is in the image of Tiny/1.0 is not known: ") == 1
 
 
+def test_what_staff_have_decided(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Installed modules that are hidden are left out; one that is retired is told with its successor."""
+    for version in ("2.0", "3.0", "4.0"):
+        text = (here / "Tiny-1.0.yaml").read_text().replace("1.0", version)
+        file = write(here / f"Tiny-{version}.yaml", text)
+        assert run(["install", "-q", "--skip-sanity-check", "--link", "reference", str(file)]) == 0
+    for words in (
+        ("default", "Tiny/3.0"),
+        ("hide", "Tiny/4.0"),
+        ("deprecate", "Tiny/2.0", "--since", "2026-01-01", "--until", "2099-03-31", "--message", "Use 3.0."),
+        ("retire", "Tiny/1.0", "--successor", "Tiny/3.0"),
+    ):
+        assert run([*words]) == 0
+    capfd.readouterr()
+    found = answer(capfd, ("catalogue",))["entries"]
+    assert [(one["module"], one["status"], one["default"], one["message"]) for one in found] == [
+        *(("Tiny/3.0", "current", True, ""), ("Tiny/2.0", "deprecated", False, "Use 3.0.")),
+        ("Tiny/1.0", "retired", False, ""),
+    ]
+    assert (found[1]["until"], found[2]["successor"]) == ("2099-03-31", "Tiny/3.0")
+
+
 def test_a_reader_of_the_tree_tests_and_leaves_nothing(
     shared_tmp: Path, ordinary_user: OrdinaryUser, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sifmod.actions.catalogue.entry import Entry, LastTest, Stored
-from sifmod.actions.catalogue.known import Packages
+from sifmod.actions.catalogue.known import Packages, with_life
 from sifmod.actions.install.how_to_load import commands_to_load
 from sifmod.actions.jobscript import jobscript
 from sifmod.actions.search import offered as described
@@ -38,7 +38,7 @@ _AGAIN = "`sifmod install --module-only --installed` renders it again"
 
 
 def installed(layout: Layout, say: Say) -> tuple[Entry, ...]:
-    """The modules that are live in a tree; what cannot be read of one is said, and left out."""
+    """The modules that are live in a tree and not hidden; what cannot be read of one is said, and left out."""
     found: list[Entry] = []
     packages = Packages(say)
     for module, number in live_modules(layout):
@@ -47,7 +47,7 @@ def installed(layout: Layout, say: Say) -> tuple[Entry, ...]:
             say(f"warning: {module} is left out: its receipt cannot be read")
         else:
             found.append(replace(_installed(layout, installation, say), packages=packages.of(installation)))
-    return tuple(found)
+    return tuple(with_life(layout, found))
 
 
 def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
