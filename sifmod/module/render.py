@@ -34,7 +34,7 @@ def render(plan: Plan, number: int) -> tuple[File, ...]:
     variable can have.
     """
     made = _modulefiles(plan, number)
-    return (*made, *scripts(plan, number), File(JOB, to_json(_job(plan)))) if plan.image else made
+    return (*made, *scripts(plan, number), File(JOB, to_json(_job(plan), plan.help))) if plan.image else made
 
 
 def render_stub(plan: Plan) -> tuple[File, ...]:

@@ -22,6 +22,7 @@ from sifmod.tree.disk import opened, sync_directory
 from sifmod.tree.layout import LOG, Layout
 
 STORE = "log"  # the lock under which the store's file is written
+TEST_PASSED, TEST_FAILED = "test passed", "test failed"  # of the generation that is live
 LONGEST = 4096  # bytes of a line, its end included
 LARGEST = 1 << 22  # bytes of a file that are read, from its end
 _COMMAND = 1000  # characters
@@ -37,9 +38,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class Done(NamedTuple):
     """What a verb did: to a module, or without one to the store."""
 
-    what: (
-        str  # installed, rendered, restored, rolled back, uninstalled, removed, fetched, made; and as actions/life has
-    )
+    what: str  # installed, rendered, restored, …, fetched, made, test passed, test failed; and as actions/life has it
     module: ModuleName | None = None
     before: int | None = None  # the generation that was live, or that was removed
     after: int | None = None  # the generation that is live now

@@ -101,8 +101,9 @@ class Logged(TypedDict):
     what: Annotated[
         str,
         Field(
-            description="installed, rendered, restored, rolled back, uninstalled, removed, fetched, made the default,"
-            " hidden, shown, deprecated, retired, labelled, or that it is no longer so; of a layer made, removed"
+            description="installed, rendered, restored, rolled back, uninstalled, removed, fetched, test passed,"
+            " test failed, made the default, hidden, shown, deprecated, retired, labelled, or that it is no longer so;"
+            " of a layer made, removed"
         ),
     ]
     module: Annotated[ModuleName | None, Field(description="null for an image or a download by itself")]
