@@ -16,9 +16,8 @@ SIFMOD = (sys.executable, "-P", "-c", "import sys, sifmod_command; sys.exit(sifm
 LAG = 15.0  # seconds that a file of another node may take to be seen here
 _NOT_SET_UP = "Could not establish a configuration source"  # as every program of Slurm's says it
 _ELSEWHERE = "type it where jobs are submitted"
-_OVER = frozenset(
-    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split()
-)
+_OVER = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"}
+_OVER |= {"PREEMPTED", "REVOKED", "TIMEOUT"}
 
 
 @dataclass(frozen=True)

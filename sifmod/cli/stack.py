@@ -1,12 +1,13 @@
 """`sifmod stack`."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from sifmod.cli.options import SITE_KEYS, Decorated, conversion_options, json_option, site_options, yes_option
+from sifmod.cli.stack_job import asked_of_jobs, chosen, job_options, run_jobs
 
 if TYPE_CHECKING:
     from sifmod.actions.reporter import Reporter
@@ -27,6 +28,7 @@ def command() -> None:
 def stack_options(function: Decorated) -> Decorated:
     """What decides which modules a stack comes to."""
     for option in (
+        click.option("--only", metavar="MODULE", multiple=True, help="This module and no other; may be repeated."),
         click.option("--offline", is_flag=True, help="Use only what is on this machine."),
         click.option("--rebuild", is_flag=True, help="Install again even where nothing has changed."),
         click.option("--skip-sanity-check", is_flag=True, help="Do not look for commands in the images."),
@@ -57,7 +59,7 @@ def plan(file: Path, as_json: bool, **given: str | bool | int | None) -> int:
     from sifmod.cli.output import echo, print_json, say
 
     planned, site = _planned(file, given)
-    made = plan_stack(planned)
+    made = chosen(plan_stack(planned))
     needed = fetches(made, planned.jobs)
     if as_json:
         print_json({**_data(made), **needed._asdict()})
@@ -76,6 +78,7 @@ def plan(file: Path, as_json: bool, **given: str | bool | int | None) -> int:
 @conversion_options
 @yes_option
 @site_options
+@job_options
 @json_option
 def apply(file: Path, as_json: bool, quiet: bool, **given: str | bool | int | None) -> int:
     """Make the installed modules those of FILE.
@@ -92,24 +95,30 @@ def apply(file: Path, as_json: bool, quiet: bool, **given: str | bool | int | No
     from sifmod.cli.output import quiet as silent
     from sifmod.cli.progress import progress
 
+    asked = asked_of_jobs()
     planned, site = _planned(file, given)
-    made = plan_stack(planned)
+    made = chosen(plan_stack(planned))
     speak = silent if quiet else say
     reporter = Reporter(speak, command=typed())
     todo = sum(step.request is not None for step in made.steps)
     for line in (*_lines(made), *_counts(made), *(_room(fetches(made, planned.jobs), site) if todo else ())):
         speak(line)
     applying = Applying(made, typed())
-    with progress(not quiet) as update:
-        for event in applying.run(planned.jobs):
-            _tell(event, applying, made, reporter, update)
-    write_down(made, site.site, reporter)
+    ran = None
+    if asked:
+        ran = run_jobs(asked, applying, site.site, speak, lambda number: _end(number, applying, speak))
+    else:
+        with progress(not quiet) as update:
+            for event in applying.run(planned.jobs):
+                _tell(event, applying, made, reporter, update)
+        write_down(made, site.site, reporter)
     if as_json:
-        print_json({**_data(made, applying), "log": str(made.layout.logs / "stacks" / made.stack.name)})
-    elif todo or applying.failed:
+        log = str(made.layout.logs / "stacks" / made.stack.name)
+        print_json({**_data(made, applying), "log": log, **(ran.data if ran else {})})
+    elif applying.failed or (todo and (given["wait"] or not asked)):
         for line in _summary(made, applying):
             speak(line)
-    return _worst(error.exit_code for error in applying.failed.values())
+    return _worst((*(error.exit_code for error in applying.failed.values()), ran.exit_code if ran else 0))
 
 
 def _planned(file: Path, given: Given) -> "tuple[Planned, LoadedSite]":
@@ -173,25 +182,31 @@ def _tell(event: "Event", applying: "Applying", made: "StackPlan", reporter: "Re
     """What a worker says goes into the log of its module; what became of it is said here too."""
     from sifmod.actions.stack.apply import note
     from sifmod.actions.stack.workers import Progressed, Told
-    from sifmod.cli.main import show_error
 
     step = made.steps[event.task]
     if isinstance(event, Progressed):
         update(event.what, event.done, event.total)
         return
-    if isinstance(event, Told):
-        text = event.text
-    elif error := applying.failed.get(event.task):
-        text = f"error: {error.message}"
-        show_error(f"{step}: {error.message}", error.hint)
-    else:
-        became = applying.became[event.task]
-        text = f"installed, generation {became.generation}" if became.changed else "there already"
-        reporter.say(f"[{len(applying.became) + len(applying.failed)}/{applying.all}] {step}: {text}")
+    text = event.text if isinstance(event, Told) else _end(event.task, applying, reporter.say)
     try:
         note(made.layout, made.stack, step, text)
     except OSError as error:
         reporter.warn_once("the logs", f"the log of {step} cannot be written: {error.strerror or error}")
+
+
+def _end(number: int, applying: "Applying", say: "Callable[[str], None]") -> str:
+    """Say what became of a module; gives it as its log has it."""
+    from sifmod.actions.stack.apply import told
+    from sifmod.cli.main import show_error
+
+    step = applying.plan.steps[number]
+    if error := applying.failed.get(number):
+        show_error(f"{step}: {error.message}", error.hint)
+        return told(error)
+    became = applying.became[number]
+    text = f"installed, generation {became.generation}" if became.changed else "there already"
+    say(f"[{len(applying.became) + len(applying.failed)}/{applying.all}] {step}: {text}")
+    return text
 
 
 def _summary(made: "StackPlan", applying: "Applying") -> Iterable[str]:

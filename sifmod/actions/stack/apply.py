@@ -41,7 +41,7 @@ class Applying:
     """
 
     def __init__(self, plan: StackPlan, command: str) -> None:
-        self._plan = plan
+        self.plan = plan
         self._command = command
         self._todo = [number for number, step in enumerate(plan.steps) if step.request]
         self._fetching: dict[str, list[int]] = {}
@@ -53,13 +53,15 @@ class Applying:
         """Install what is to be installed; `became` and `failed` are complete at the end."""
         tasks = deque(number for number in self._todo if self._leads(number))
         for event in run_workers(self._install, tasks, jobs):
+            before = set(self.failed)
             if isinstance(event, Finished):
                 tasks += self._finished(event)
             yield event
+            yield from (Told(task, told(self.failed[task])) for task in self.failed.keys() - before - {event.task})
 
     def _leads(self, number: int) -> bool:
         """Whether this module need not wait for another one that fetches the same image."""
-        step = self._plan.steps[number]
+        step = self.plan.steps[number]
         key = image_request(step.request.plan) if step.request else ""
         if step.installation and step.installation.provenance.image.request == key:
             return True
@@ -78,18 +80,18 @@ class Applying:
             self.became[event.task] = event.result
             return followers
         message, hint, code = event.error
-        self.failed[event.task] = _error(message, hint, code)
+        self.failed[event.task] = failure(message, hint, code)
         if code != FETCH:
             return followers
         for task in followers:
-            self.failed[task] = _error(
-                f"not tried: the image of {self._plan.steps[event.task]} was not fetched", "", code
+            self.failed[task] = failure(
+                f"not tried: the image of {self.plan.steps[event.task]} was not fetched", "", code
             )
         return []
 
     def _install(self, number: int, tell: Tell) -> Became:
         """In a worker."""
-        request = self._plan.steps[number].request
+        request = self.plan.steps[number].request
         if request is None:
             raise SifmodError("there is nothing to do")
         reporter = Reporter(
@@ -102,7 +104,13 @@ class Applying:
         return Became(installation.generation, changed)
 
 
-def _error(message: str, hint: str, code: int) -> SifmodError:
+def told(error: SifmodError) -> str:
+    """A failure, as the log of its module has it."""
+    return f"failed ({error.exit_code}): {error.message}"
+
+
+def failure(message: str, hint: str, code: int) -> SifmodError:
+    """An error of another process."""
     error = SifmodError(message, hint)
     error.exit_code = code
     return error
@@ -125,15 +133,21 @@ def log_of(layout: Layout, stack: Stack, step: Step) -> Path:
 def write_down(plan: StackPlan, site: Site, reporter: Reporter) -> None:
     """Keep which modules the stack has installed, as far as they are there. Raises LockError, InstallError."""
     layout, name = plan.layout, plan.stack.name
-    before = read_applied(layout, name)
-    named = {step.module for step in plan.steps if step.module}
-    modules = sorted(named | set(before.modules if before else ()))
-    there = tuple(module for module in modules if live_number(layout, module) is not None)
-    wanted = Applied(name, str(plan.stack.path), there)
-    if wanted == before or (before is None and not there):
+    before, wanted = _applied(plan)
+    if wanted == before or (before is None and not wanted.modules):
         return
     with (
         site_umask(site),
         lock(layout, f"stack-{name}", site.lock_lease, reporter.waiting(f"the stack {name}")) as held,
     ):
-        write_applied(layout, wanted, held)
+        write_applied(layout, _applied(plan)[1], held)  # another run may have written meanwhile
+
+
+def _applied(plan: StackPlan) -> tuple[Applied | None, Applied]:
+    """What is written down of the stack, and what should be."""
+    layout, name = plan.layout, plan.stack.name
+    before = read_applied(layout, name)
+    named = {step.module for step in plan.steps if step.module}
+    modules = sorted(named | set(before.modules if before else ()))
+    there = tuple(module for module in modules if live_number(layout, module) is not None)
+    return before, Applied(name, str(plan.stack.path), there)

@@ -196,7 +196,7 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
     """How much is to be fetched, as the servers say; an image that cannot be asked for is one of unknown size."""
     wanted: dict[str, Request] = {}
     for step in plan.steps:
-        if step.request and not _is_kept(step, step.request):
+        if step.request and not keeps_image(step, step.request):
             wanted.setdefault(image_request(step.request.plan), step.request)
     with TemporaryDirectory(prefix="sifmod-") as place, lock(Workplace(Path(place)), "plan", 60, print) as held:
         store = Store(plan.layout, held)
@@ -207,7 +207,8 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
     return Fetches(sum(size != 0 for size in sizes), sum(known), len(sizes) - len(known), sum(known) + loads)
 
 
-def _is_kept(step: Step, request: Request) -> bool:
+def keeps_image(step: Step, request: Request) -> bool:
+    """Whether a module that is made anew has the image already that it asks for."""
     there = step.installation
     return there is not None and there.provenance.image.request == image_request(request.plan)
 

@@ -1,0 +1,190 @@
+"""stack apply --job: an array of Slurm that installs what a stack asks for, each element by an ordinary `stack apply`.
+
+An element fetches an image and installs all modules that want it, so that none waits for another, and one that dies
+takes nothing with it: what it has done is done, and its rest is submitted again. Modules that keep their image are put
+together, so that an element takes minutes.
+"""
+
+import os
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import NamedTuple
+
+from sifmod.actions.changing_prefix import changing_prefix
+from sifmod.actions.install.image import image_request
+from sifmod.actions.slurm import SIFMOD, Resources, states, submit
+from sifmod.actions.stack.plan import StackPlan, Step, keeps_image
+from sifmod.config.name import ModuleName
+from sifmod.config.site import Site
+from sifmod.errors import OptionError
+from sifmod.tree.lock import lock
+from sifmod.tree.submission import Submission, read_submissions, write_submissions
+
+_MODULES = 200  # that one element renders at most, where no image is fetched for them
+_COMMENT = 1000  # characters; Slurm refuses more than 1024
+
+_SCRIPT = """#!/bin/sh
+worst=0
+sifmod() {{
+  {program} "$@"
+  code=$?
+  [ "$code" -le "$worst" ] || worst=$code
+}}
+case $SLURM_ARRAY_TASK_ID in
+{cases}
+esac
+[ "$worst" -ne 0 ] || rm -f -- {log}
+exit "$worst"
+"""
+
+
+class JobOptions(NamedTuple):
+    """What is asked of the jobs of a stack."""
+
+    resources: Resources  # of an element
+    words: tuple[str, ...]  # what each element is told beside the stack's file and its modules
+    directory: Path  # where an element that fails leaves what it has said
+    elements: int  # of an array, at most
+    tests: Resources | None = None  # of the jobs that test what was installed; None: none are wanted
+
+
+class Element(NamedTuple):
+    """Modules that one element of an array is for."""
+
+    steps: tuple[Step, ...]
+    fetches: bool
+
+    @property
+    def modules(self) -> tuple[ModuleName, ...]:
+        """Their names."""
+        return tuple(step.module for step in self.steps if step.module)
+
+
+def submit_stack(
+    plan: StackPlan, options: JobOptions, site: Site, on_wait: Callable[[str], None]
+) -> tuple[Submission, ...]:
+    """Submit what is to be done and is not submitted yet; gives all jobs that are queued or run, the new ones last.
+
+    Raises OptionError where Slurm refuses them or does not answer, LockError, InstallError.
+    """
+    name = plan.stack.name
+    with changing_prefix(site), lock(plan.layout, f"stack-{name}", site.lock_lease, on_wait) as held:
+        before = read_submissions(plan.layout, name)
+        jobs = _queued(before)
+        taken = {module for job in jobs if job.what == "apply" for element in job.elements for module in element}
+        todo = (step for step in todo_of(plan) if step.module not in taken)
+        try:
+            for new in _submitted(plan, options, elements_of(todo, options.elements)):
+                jobs.append(new)
+        finally:
+            if tuple(jobs) != before:
+                write_submissions(plan.layout, name, jobs, held)
+    return tuple(jobs)
+
+
+def todo_of(plan: StackPlan) -> Iterator[Step]:
+    """The modules that are new or made anew."""
+    return (step for step in plan.steps if step.request and step.mark != "x")
+
+
+def elements_of(steps: Iterable[Step], most: int) -> tuple[Element, ...]:
+    """At most so many elements: one for each image that is not there, and few for the modules that keep theirs."""
+    by_image: dict[str, list[Step]] = {}
+    kept: list[Step] = []
+    for step in steps:
+        if step.request:
+            image = image_request(step.request.plan)
+            (kept if keeps_image(step, step.request) else by_image.setdefault(image, [])).append(step)
+    images = list(by_image.values())
+    groups = [*images, *(kept[start : start + _MODULES] for start in range(0, len(kept), _MODULES))]
+    shares = [range(first, len(groups), most) for first in range(min(most, len(groups)))]
+    return tuple(
+        Element(tuple(step for number in share for step in groups[number]), share[0] < len(images)) for share in shares
+    )
+
+
+def _queued(submissions: Sequence[Submission]) -> list[Submission]:
+    """Those of which an element has not ended; of the elements that have, no modules. Raises OptionError."""
+    if not submissions:
+        return []
+    if (known := states([one.job for one in submissions])) is None:
+        raise OptionError("squeue does not answer, so what was submitted before cannot be told", "try again later")
+    left = []
+    for one in submissions:
+        states_of = [known.get(f"{one.job}_{number}") for number in range(len(one.elements))]
+        elements = tuple(
+            modules if state and not state.over else () for modules, state in zip(one.elements, states_of, strict=True)
+        )
+        if any(elements):
+            left.append(one._replace(elements=elements))
+    return left
+
+
+def _submitted(plan: StackPlan, options: JobOptions, elements: Sequence[Element]) -> Iterator[Submission]:
+    if not elements:
+        return
+    commands = [[_apply(plan, options, element)] for element in elements]
+    job = _array(plan, options, options.resources, commands)
+    yield Submission(job, "apply", str(options.directory), tuple(element.modules for element in elements))
+    if options.tests:
+        yield from _tests(plan, options, options.tests, job, [step for element in elements for step in element.steps])
+
+
+def _tests(
+    plan: StackPlan, options: JobOptions, resources: Resources, job: str, steps: Sequence[Step]
+) -> Iterator[Submission]:
+    """An array for the modules without GPUs, and one for those with them, which begin when `job` is over."""
+    by_gpus: dict[int, list[Step]] = {}
+    for step in steps:
+        made = step.request.plan if step.request else None
+        gpus = made.gpus_per_node if made and made.accelerator != "none" else 0
+        by_gpus.setdefault(gpus, []).append(step)
+    for gpus, alike in by_gpus.items():
+        shares = [alike[first :: options.elements] for first in range(min(options.elements, len(alike)))]
+        tests = [[("test", str(step.module), f"--prefix={plan.layout.prefix}") for step in share] for share in shares]
+        asked = replace(resources, gpus_per_node=gpus, usual_minutes=resources.usual_minutes * len(shares[0]))
+        number = _array(plan, options, asked, tests, f"--dependency=afterany:{job}")
+        modules = tuple(tuple(step.module for step in share if step.module) for share in shares)
+        yield Submission(number, "test", str(options.directory), modules)
+
+
+def _apply(plan: StackPlan, options: JobOptions, element: Element) -> tuple[str, ...]:
+    one_by_one = ("--jobs=1",) if element.fetches else ()  # so that a conversion has all processors
+    only = (f"--only={module}" for module in element.modules)
+    return ("stack", "apply", str(plan.stack.path), *one_by_one, *options.words, *only)
+
+
+def _array(
+    plan: StackPlan,
+    options: JobOptions,
+    resources: Resources,
+    commands: Sequence[Sequence[Sequence[str]]],
+    *more: str,
+) -> str:
+    name = f"sifmod-{plan.stack.name}"
+    log = options.directory / f"{name}-"
+    script = _SCRIPT.format(
+        program=shlex.join(SIFMOD),
+        cases="\n".join(
+            f"{number})\n" + "\n".join(f"  sifmod {shlex.join(words)}" for words in element) + "\n  ;;"
+            for number, element in enumerate(commands)
+        ),
+        log=shlex.quote(str(log)) + '"$SLURM_ARRAY_JOB_ID"_"$SLURM_ARRAY_TASK_ID".log',
+    )
+    words = (
+        f"--job-name={name}",
+        f"--comment={f'{plan.stack.path} in {plan.layout.prefix}'[:_COMMENT]}",
+        f"--array=0-{len(commands) - 1}",
+        f"--output={str(log).replace('%', '%%')}%A_%a.log",
+        "--export=ALL",  # what decides here has to decide there
+        *(() if "SBATCH_NO_REQUEUE" in os.environ else ("--requeue",)),  # it goes on where it was
+        *resources.words,
+        *more,
+    )
+    with NamedTemporaryFile("w", prefix="sifmod-", suffix=".sh") as file:
+        file.write(script)
+        file.flush()
+        return submit(*words, file.name)
