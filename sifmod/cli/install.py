@@ -48,6 +48,7 @@ Given = dict[str, str | bool | None]
 @click.option("--link", type=click.Choice(["copy", "hardlink", "reference"]), help="How a local SIF is taken in.")
 @click.option("--offline", is_flag=True, help="Use only what is on this machine.")
 @click.option("--skip-sanity-check", is_flag=True, help="Do not look for commands in the image.")
+@click.option("--locked", is_flag=True, help="Exactly what the lock of the easyconfig says, or nothing.")
 @click.option("--fail-fast", is_flag=True, help="Of several easyconfigs: leave the others after a failure.")
 @yes_option
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors and the commands to type next.")
@@ -146,11 +147,18 @@ def _request(asked: Asked, given: Given) -> "Request":
 
     site = _site(given)
     wanted_easyconfig(asked.easyconfig, site.site)  # a slip is told before all that an install needs is imported
-    from sifmod.actions.install.request import decide, variants_here
+    from sifmod.actions.install.request import decide, held_to, variants_here
+    from sifmod.actions.lock import read_lock
 
     if asked.variant == "all":  # could not be answered before
         variants_here(asked.easyconfig, site)
-    return decide(asked.easyconfig, site, _options(given, asked.variant))
+    request = decide(asked.easyconfig, site, _options(given, asked.variant))
+    return held_to(request, read_lock(_lock_of(asked))) if given["locked"] else request
+
+
+def _lock_of(asked: Asked) -> Path:
+    path = Path(asked.easyconfig)
+    return Path.cwd() / path.with_name(f"{path.stem}.lock")
 
 
 def _fetch(given: Given) -> Callable[[Asked], Done]:
@@ -192,7 +200,8 @@ def _install(given: Given) -> Callable[[Asked], Done]:
     def install(asked: Asked) -> Done:
         nonlocal known
         known = surroundings = known or Surroundings(os.environ)
-        found = find_unchanged(layout, asked.easyconfig, _options(given, asked.variant), surroundings)
+        options = _options(given, asked.variant)
+        found = None if given["locked"] else find_unchanged(layout, asked.easyconfig, options, surroundings)
         if found is None:
             known = None  # an install takes its time
         installation, changed = (found, False) if found else _installed(asked, given)

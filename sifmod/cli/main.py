@@ -23,6 +23,7 @@ VERBS = {
     "layers": ("layers", "List the layers of packages."),
     "sync": ("sync", "Make a layer as a lock says, the same bytes everywhere."),
     "stack": ("stack", "Publish many modules from one file."),
+    "lock": ("lock", "Write down what is installed, to install exactly that elsewhere."),
     "jobscript": ("jobscript", "Print a Slurm job script for a module, right for this site."),
     "jupyter": ("jupyter", "Make a module a kernel of Jupyter, or start JupyterLab in it."),
     "list": ("list", "List the installed modules."),

@@ -1,12 +1,20 @@
 """`sifmod stack`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.options import SITE_KEYS, Decorated, conversion_options, json_option, site_options, yes_option
+from sifmod.cli.options import (
+    SITE_KEYS,
+    Decorated,
+    conversion_options,
+    json_option,
+    prefix_option,
+    site_options,
+    yes_option,
+)
 from sifmod.cli.stack_job import asked_of_jobs, chosen, job_options, run_jobs
 
 if TYPE_CHECKING:
@@ -16,8 +24,9 @@ if TYPE_CHECKING:
     from sifmod.actions.stack.workers import Event
     from sifmod.cli.progress import Display
     from sifmod.config.load_site import LoadedSite
+    from sifmod.config.stack import Stack
 
-Given = dict[str, str | bool | int | None]
+Value = str | bool | int | None | tuple[Path, ...]
 
 
 @click.group("stack")
@@ -49,7 +58,7 @@ def stack_options(function: Decorated) -> Decorated:
 @stack_options
 @site_options
 @json_option
-def plan(file: Path, as_json: bool, **given: str | bool | int | None) -> int:
+def plan(file: Path, as_json: bool, **given: Value) -> int:
     """Print what `apply` would do, and why: a line for each module, then what it would fetch.
 
     [ ] new; [x] there; [R] made anew, and why; [!] cannot be installed; [-] installed by this stack, which does not
@@ -57,8 +66,9 @@ def plan(file: Path, as_json: bool, **given: str | bool | int | None) -> int:
     """
     from sifmod.actions.stack.plan import fetches, plan_stack
     from sifmod.cli.output import echo, print_json, say
+    from sifmod.config.stack import load_stack
 
-    planned, site = _planned(file, given)
+    planned, site = planned_stack(load_stack(file), given)
     made = chosen(plan_stack(planned))
     needed = fetches(made, planned.jobs)
     if as_json:
@@ -71,8 +81,113 @@ def plan(file: Path, as_json: bool, **given: str | bool | int | None) -> int:
     return _worst(step.error.exit_code for step in made.steps if step.error)
 
 
+@command.command("init")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@prefix_option
+@json_option
+def init(file: Path, as_json: bool, prefix: str | None) -> None:
+    """Write a stack's FILE with all that is installed.
+
+    It names each module's easyconfig and the options it was installed with; `-` prints it.
+    """
+    from sifmod.actions.author.new_file import check_target, write_text
+    from sifmod.actions.stack.init import stack_text
+    from sifmod.cli.context import layout_for
+    from sifmod.cli.output import echo, print_json, say
+
+    to_screen = str(file) == "-"
+    target = Path.cwd() / file
+    if not to_screen:
+        check_target(target)
+    text, notes = stack_text(layout_for(prefix), "stack" if to_screen else target.stem, target.parent)
+    for note in notes:
+        say(note)
+    if not to_screen:
+        write_text(text, target)
+    if as_json:
+        print_json({"path": None if to_screen else str(target), "text": text, "notes": notes})
+    elif to_screen:
+        echo(text, nl=False)
+    else:
+        say(f"{target} is written; `sifmod stack plan {file}` shows what it comes to")
+
+
+@command.command("outdated")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@site_options
+@json_option
+def outdated(file: Path, as_json: bool, **given: Value) -> None:
+    """Print what is newer than what is installed: tags that name another image by now, easyconfigs of later versions.
+
+    Nothing is changed. `sifmod install --force` fetches the image that a tag names now.
+    """
+    from sifmod.actions.stack.outdated import outdated as find
+    from sifmod.actions.stack.plan import plan_stack
+    from sifmod.cli.output import echo, print_json, say
+    from sifmod.config.stack import load_stack
+
+    planned, site = planned_stack(load_stack(file), {**given, "skip_sanity_check": True})
+    found = find(plan_stack(planned).steps, site)
+    if as_json:
+        rows = [{**one._asdict(), "module": str(one.module)} for one in found.newer]
+        print_json({"newer": rows, "notes": list(found.problems)})
+    else:
+        for one in found.newer:
+            echo(f"{one.module}: {one.note}")
+        if not found.newer:
+            say("nothing newer was found")
+    for problem in found.problems:
+        say(f"warning: {problem}")
+
+
+@command.command("lock")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", metavar="LOCK", type=click.Path(path_type=Path), help="Instead of FILE's name and .lock."
+)
+@site_options
+@json_option
+def lock(file: Path, output: Path | None, as_json: bool, **given: Value) -> None:
+    """Write down what is installed: `apply --locked` gives exactly that elsewhere, or fails.
+
+    A lock has the digests of each module's easyconfig, of all that it was made from, of its image and where that came
+    from, and of every file that was generated.
+    """
+    from sifmod.cli.output import print_json
+    from sifmod.config.stack import load_stack
+
+    data = write_lock(load_stack(file), output or file.with_suffix(".lock"), given, as_json=as_json)
+    if as_json:
+        print_json(data)
+
+
+def write_lock(stack: "Stack", path: Path, given: Mapping[str, Value], *, as_json: bool) -> dict[str, object]:
+    """Write the lock of a stack that is installed, and say where; gives it as data."""
+    from sifmod.actions.author.new_file import write_text
+    from sifmod.actions.lock import to_json
+    from sifmod.actions.stack.lock import locked_modules
+    from sifmod.cli.output import counted, say
+
+    path = path.absolute()
+    planned, _ = planned_stack(stack, {**given, "skip_sanity_check": True})
+    modules = locked_modules(planned._replace(anew=True), path)
+    write_text(to_json(modules), path, force=True)
+    if not as_json:
+        say(f"{path}: {counted(len(modules), 'module')}; `--locked` installs exactly that")
+    return {"path": str(path), "locked": [str(one.module) for one in modules]}
+
+
 @command.command("apply")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--locked", is_flag=True, help="Exactly what FILE's lock says, or nothing.")
+@click.option(
+    "--from",
+    "stores",
+    metavar="PREFIX",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="With --locked: take images from the tree there, such as one where they were tested. May be repeated.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @stack_options
 @conversion_options
@@ -80,13 +195,14 @@ def plan(file: Path, as_json: bool, **given: str | bool | int | None) -> int:
 @site_options
 @job_options
 @json_option
-def apply(file: Path, as_json: bool, quiet: bool, **given: str | bool | int | None) -> int:
+def apply(file: Path, as_json: bool, quiet: bool, locked: bool, **given: Value) -> int:
     """Make the installed modules those of FILE.
 
     A module that fails leaves the others to be installed; a summary says at the end what became of them, and where the
     log of each is. Run it again after an interruption: it goes on where it was. What the stack does not name any more
     stays installed, and is told.
     """
+    from sifmod.actions.lock import read_lock
     from sifmod.actions.reporter import Reporter
     from sifmod.actions.stack.apply import Applying, write_down
     from sifmod.actions.stack.plan import fetches, plan_stack
@@ -94,10 +210,15 @@ def apply(file: Path, as_json: bool, quiet: bool, **given: str | bool | int | No
     from sifmod.cli.output import print_json, say
     from sifmod.cli.output import quiet as silent
     from sifmod.cli.progress import progress
+    from sifmod.config.stack import load_stack
 
     asked = asked_of_jobs()
-    planned, site = _planned(file, given)
+    planned, site = planned_stack(load_stack(file), given)
+    if locked:
+        planned = planned._replace(lock=read_lock(file.absolute().with_suffix(".lock")))
     made = chosen(plan_stack(planned))
+    if locked and (refused := next((step.error for step in made.steps if step.error), None)):
+        raise refused  # exactly that, or nothing
     speak = silent if quiet else say
     reporter = Reporter(speak, command=typed())
     todo = sum(step.request is not None for step in made.steps)
@@ -121,27 +242,34 @@ def apply(file: Path, as_json: bool, quiet: bool, **given: str | bool | int | No
     return _worst((*(error.exit_code for error in applying.failed.values()), ran.exit_code if ran else 0))
 
 
-def _planned(file: Path, given: Given) -> "tuple[Planned, LoadedSite]":
+def planned_stack(stack: "Stack", given: Mapping[str, Value]) -> "tuple[Planned, LoadedSite]":
+    """The stack with what the command line says, and the site."""
     from sifmod.actions.fetch_settings import fetch_settings
     from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.stack.plan import Planned
     from sifmod.cli.context import load_context, tree
     from sifmod.config.prefix import in_full
-    from sifmod.config.stack import load_stack
+    from sifmod.errors import OptionError
+    from sifmod.tree.layout import Layout
     from sifmod.tree.provenance import Asked
 
     texts = {
         name: in_full(name, value) for name, value in given.items() if isinstance(value, str) and name in SITE_KEYS
     }
     site = load_context(texts)
+    stores = given.get("stores")
+    for store in stores if isinstance(stores, tuple) else ():
+        if not Layout(store.absolute()).images.is_dir():
+            raise OptionError(f"--from: {store} is no tree of sifmod with images in it")
     options = InstallOptions(
-        rebuild=bool(given["rebuild"]),
-        offline=bool(given["offline"]),
+        rebuild=bool(given.get("rebuild")),
+        offline=bool(given.get("offline")),
         into_home=bool(given.get("yes")),
+        stores=tuple(store.absolute() for store in stores) if isinstance(stores, tuple) else (),
         asked=Asked(checked=not given["skip_sanity_check"]),
     )
-    jobs = given["jobs"] if isinstance(given["jobs"], int) else fetch_settings(site.site).processors
-    return Planned(load_stack(file), tree(site.site.prefix), texts, options, jobs), site
+    jobs = jobs if isinstance(jobs := given.get("jobs"), int) else fetch_settings(site.site).processors
+    return Planned(stack, tree(site.site.prefix), texts, options, jobs=jobs), site
 
 
 def _lines(made: "StackPlan", *, all_of_them: bool = False) -> Iterable[str]:
@@ -221,9 +349,9 @@ def _summary(made: "StackPlan", applying: "Applying") -> Iterable[str]:
 
 def _data(made: "StackPlan", applying: "Applying | None" = None) -> dict[str, object]:
     return {
-        "name": made.stack.name,
-        "prefix": str(made.layout.prefix),
-        "modules": [_row(step, applying, number) for number, step in enumerate(made.steps)],
+        "stack": made.stack.name,
+        "path": str(made.layout.prefix),
+        "members": [_row(step, applying, number) for number, step in enumerate(made.steps)],
         "unnamed": [str(module) for module in made.unnamed],
     }
 

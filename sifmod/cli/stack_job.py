@@ -107,8 +107,10 @@ def _words() -> tuple[str, ...]:
         spelled = max(option.opts, key=len)
         if value is True:
             words.append(spelled)
-        elif value not in (None, False):
-            words.append(f"{spelled}={in_full(name, str(value))}")
+            continue
+        given = value if isinstance(value, tuple) else (value,)
+        texts = (str(one.absolute() if isinstance(one, Path) else one) for one in given if one not in (None, False))
+        words += [f"{spelled}={in_full(name, text)}" for text in texts]
     return tuple(words)
 
 

@@ -57,6 +57,34 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sifmod search pytorch 2.4 rocm", "all of these words match"),
         ("sifmod search cuda 12.4 torch", "a version of what is in the image"),
     ),
+    "stack": (
+        ("sifmod stack plan stack.yaml", "what would change, and why"),
+        ("sifmod stack apply stack.yaml", "make it so"),
+    ),
+    "stack init": (
+        ("sifmod stack init stack.yaml", "of all that is installed"),
+        ("sifmod stack init -", "to the screen"),
+    ),
+    "stack plan": (
+        ("sifmod stack plan stack.yaml", "of the configured prefix"),
+        ("sifmod stack plan stack.yaml --prefix /appl/staging", "of another one"),
+    ),
+    "stack apply": (
+        ("sifmod stack apply stack.yaml --prefix /appl/staging", "where it is tested first"),
+        ("sifmod stack apply stack.yaml --locked --from /appl/staging", "just what was tested"),
+    ),
+    "stack outdated": (
+        ("sifmod stack outdated stack.yaml", "which tags have moved, and newer easyconfigs"),
+        ("sifmod stack outdated stack.yaml --json", "for a program"),
+    ),
+    "stack lock": (
+        ("sifmod stack lock stack.yaml", "stack.lock, of what is installed"),
+        ("sifmod stack lock stack.yaml --prefix /appl/staging", "of what was tested"),
+    ),
+    "lock": (
+        ("sifmod lock PyTorch-2.2.0.yaml", "PyTorch-2.2.0.lock"),
+        ("sifmod lock PyTorch-2.2.0.yaml TensorFlow-2.16.yaml -o ai.lock", "one for both"),
+    ),
     "verify": (
         ("sifmod verify", "all modules"),
         ("sifmod verify --signature my.sif", "who signed an image"),
@@ -120,8 +148,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 _BY_TITLE = {
     "What": "variant variants source fetch module_only installed arch sha256 version origins signature verb name"
     " name_from to days now rollbacks purge keys files editable onto upgrade everything layer style network minimum"
-    " nodes time job account partition lab remove stale",
-    "Where": "prefix directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
+    " nodes time job account partition lab remove stale locked",
+    "Where": "prefix stores directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
     " module_syntax",
     "Output": "dry_run_short dry_run extended_dry_run quiet as_json junit",
 }

@@ -150,6 +150,14 @@ def load_stack(path: Path) -> Stack:
     return Stack(path, read.name or path.stem, _named_first(read.members), inputs)
 
 
+def stack_of(easyconfigs: tuple[str, ...], variants: tuple[str, ...]) -> Stack:
+    """A stack of what the command line names."""
+    only: Literal["all"] | tuple[str, ...] = "all" if "all" in variants else variants
+    mark = Mark(os.path.abspath("the command line"), 0, 0)  # noqa: PTH100 (paths are relative to this directory)
+    members = (Member(word, Entry(easyconfig=word, variants=only), mark) for word in easyconfigs)
+    return Stack(Path(), "the command line", tuple(members), ())
+
+
 class _Read(NamedTuple):
     name: str | None
     members: tuple[Member, ...]

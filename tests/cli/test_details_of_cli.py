@@ -175,11 +175,11 @@ def test_verify_says_what_to_do_about_a_moved_tree_and_about_a_changed_file(
 
 
 HEADINGS = {
-    "What": "--account --all --arch --days --editable --fetch --installed --job --keys --lab --layer --minimum"
+    "What": "--account --all --arch --days --editable --fetch --installed --job --keys --lab --layer --locked --minimum"
     " --module-only --name --name-from --network --nodes --now --onto --origins --output --partition --purge"
     " --remove --requirement --rollbacks --sha256 --signature --source --stale --style --time --to --upgrade"
     " --variant --version",
-    "Where": "--accelerator --dir --find-links --image-dirs --module-syntax --module-tree --output --prefix"
+    "Where": "--accelerator --dir --find-links --from --image-dirs --module-syntax --module-tree --output --prefix"
     " --robot-paths --runtime --site",
     "Output": "--dry-run --dry-run-short --extended-dry-run --help --json --junit --quiet",
 }

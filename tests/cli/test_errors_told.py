@@ -179,6 +179,8 @@ def test_the_help_lists_every_verb_in_the_order_of_use(capfd: pytest.CaptureFixt
                 "remove",
                 "layers",
                 "sync",
+                "stack",
+                "lock",
                 "jobscript",
                 "jupyter",
                 "list",

@@ -10,10 +10,10 @@ import pytest
 from sifmod.actions.author.check_settings import settings_kind
 from sifmod.actions.install.how_to_load import commands_to_load, hidden_by
 from sifmod.cli.main import run
-from sifmod.config.prefix import in_full
 from sifmod.cli.output import print_rows
 from sifmod.cli.progress import figures, log_lines
 from sifmod.config.name import ModuleName
+from sifmod.config.prefix import in_full
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import Installation
 from support.answer import answer

@@ -21,21 +21,24 @@ from sifmod.tree.state import edited, edited_stubs, missing
 def plan_digest(plan: Plan) -> str:
     """One digest of everything that decides the installed files: the plan and what this sifmod renders from it.
 
-    The prefix decides none of them, so that a tree that was moved has what its easyconfigs ask for.
+    The prefix decides none of them, so that a tree that was moved has what its easyconfigs ask for; nor does it whether
+    the network may be used.
     """
-    anywhere = replace(plan, prefix="")
+    anywhere = replace(plan, prefix="", image=replace(plan.image, offline=False))
     return sha256_bytes(repr((image_request(plan), anywhere, render(plan, 0), render_stub(plan))).encode())
 
 
-def is_current(before: Installation, plan: Plan) -> bool:
+def is_current(before: Installation, request: Request) -> bool:
     """Whether `before` was made from this plan, with the image that it asks for; its files are not looked at."""
-    made = before.provenance
+    made, plan, locked = before.provenance, request.plan, request.options.locked
+    if locked and before.image.sha256 != locked.image.sha256:
+        return False
     return made.plan_digest == plan_digest(plan) and made.image.request == image_request(plan)
 
 
 def is_complete(layout: Layout, before: Installation, request: Request) -> bool:
     """Whether `before` is current and all its files, links and stubs are in place and unedited; not with `rebuild`."""
-    if request.options.rebuild or not is_current(before, request.plan):
+    if request.options.rebuild or not is_current(before, request):
         return False
     return not (missing(layout, before) or edited(before) or edited_stubs(layout, before))
 
@@ -43,7 +46,7 @@ def is_complete(layout: Layout, before: Installation, request: Request) -> bool:
 def provenance(request: Request, choice: ImageChoice) -> Provenance:
     """What the receipt of an installation made now says."""
     plan, site, loaded = request.plan, request.site, request.loaded
-    inputs = (*site.inputs, *site.quirk_inputs, *loaded.inputs, *request.mpi_inputs, *_nearer_places(request))
+    inputs = (*request.inputs, *_nearer_places(request))
     return Provenance(
         sifmod=__version__,
         easyconfig=own_path(loaded.path),

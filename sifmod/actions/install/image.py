@@ -10,17 +10,19 @@ from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.request import Request
 from sifmod.actions.into_store import into_store
+from sifmod.actions.lock import LockedImage
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
+from sifmod.config.site import Link
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError, ModuleError, UnstartableError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.fetch import announced_size
 from sifmod.image.signature.policy import check_policy
-from sifmod.image.sources.kinds import local_files
+from sifmod.image.sources.kinds import local_files, parse
 from sifmod.image.startable import why_not_here
-from sifmod.module.plan import Plan
+from sifmod.module.plan import ImagePlan, Plan
 from sifmod.module.quote import shell
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
@@ -63,7 +65,7 @@ def kept_image(before: Installation | None, request: Request, store: Store, repo
     keep.
     """
     plan, options = request.plan, request.options
-    if options.force:
+    if options.force or (options.locked and before and before.image.sha256 != options.locked.image.sha256):
         return None
     if before is not None:
         record = before.image
@@ -142,14 +144,21 @@ def fetched_image(request: Request, layout: Layout, store: Store, reporter: Repo
     plan, options = request.plan, request.options
     site = request.site.site
     settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force, startable=True)
+    if options.locked:
+        image = _as_locked(plan.image, options.locked.image, options.stores)
+        settings = replace(settings, compression=options.locked.image.origin.compression or settings.compression)
+    else:
+        image = plan.image
     if not options.into_home:
         what = f"the image of {plan.module}"
-        ask_home(what, site, lambda: announced_size(plan.image, plan.runtime, store, settings), reporter)
+        ask_home(what, site, lambda: announced_size(image, plan.runtime, store, settings), reporter)
     # before the fetch: what changes meanwhile is noticed by the next install
     choice = ImageChoice(image_request(plan), states=_states(plan))
     name = f"image-{plan.image.sha256 or choice.request}"
     with lock(layout, name, site.lock_lease, reporter.waiting(plan.image.filename)):
-        artifact = into_store(plan.image, plan.runtime, store, reporter, settings)
+        artifact = into_store(image, plan.runtime, store, reporter, settings)
+    if options.locked:
+        artifact = replace(artifact, source=options.locked.image.source, origin=options.locked.image.origin, notes=())
     for note in artifact.notes:
         reporter.say(note)
     if prefix := keeper(layout, artifact.path):
@@ -158,6 +167,22 @@ def fetched_image(request: Request, layout: Layout, store: Store, reporter: Repo
             f" `sifmod gc` there removes it then; --link copy keeps one for {plan.module}"
         )
     return ChosenImage(artifact, choice)
+
+
+def _as_locked(image: ImagePlan, locked: LockedImage, stores: tuple[Path, ...]) -> ImagePlan:
+    """The image that the lock names: taken out of another store, else by its digest from where it came from."""
+    there = [str(Layout(prefix).image(locked.sha256)) for prefix in stores]
+    digest = locked.origin.index or locked.origin.manifest
+    pinned = [_pinned(source, digest) for source in image.sources]
+    sources = (*(path for path in there if Path(path).is_file()), *pinned)
+    link: Link = "hardlink" if image.link == "hardlink" else "copy"
+    return replace(image, sources=sources, sha256=locked.sha256, conversion=None, link=link)
+
+
+def _pinned(source: str, digest: str) -> str:
+    reference = parse(source)
+    in_registry = reference.kind.location == "repository" and digest and not reference.digest
+    return f"{reference.kind.name}://{reference.location}@{digest}" if in_registry else source
 
 
 def image_record(plan: Plan, artifact: Artifact) -> ImageRecord:

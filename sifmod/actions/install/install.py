@@ -6,10 +6,11 @@ from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.install.current import is_complete, is_current, noted, oddities, provenance
 from sifmod.actions.install.file_diff import difference
 from sifmod.actions.install.image import fetched_image, image_record, kept_image, released
-from sifmod.actions.install.mpi import with_found_mpi
+from sifmod.actions.install.mpi import with_found_mpi, with_recorded_mpi
 from sifmod.actions.install.request import Request, with_image
 from sifmod.actions.install.sanity import sanity_check
-from sifmod.actions.install.wrappers import with_found_wrappers
+from sifmod.actions.install.wrappers import with_found_wrappers, with_recorded_wrappers
+from sifmod.actions.lock import check_files
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
 from sifmod.module.plan import File, Plan
@@ -53,7 +54,7 @@ def install(request: Request, reporter: Reporter) -> tuple[Installation, bool]:
 
 def _restored(layout: Layout, before: Installation, request: Request, held: Held, reporter: Reporter) -> bool:
     """Whether only links and stubs were missing, which are there again; what was changed needs a new generation."""
-    if request.options.rebuild or not is_current(before, request.plan):
+    if request.options.rebuild or not is_current(before, request):
         return False
     changed = edited(before)
     for path in changed:
@@ -80,19 +81,22 @@ def _new_generation(
     for told in (*(f"quirk {quirk}" for quirk in request.loaded.quirks), found, f"MPI: {mpi}" if mpi else ""):
         if told:
             reporter.say(told)
+    own = own_files(plan, request, image.artifact.sha256)
+    if options.locked:
+        check_files(options.locked, plan, own)
     # where its user released the image (see image.kept_image) the site's copy stays in use
-    own = image.artifact.path.is_file() and not (options.module_only and before and released(before, plan))
+    has_own = image.artifact.path.is_file() and not (options.module_only and before and released(before, plan))
     with staged_generation(layout, plan.module, held) as stage:
-        stage.write((*render(plan, stage.number), _easyconfig(request), *_image_key(plan, image.artifact.sha256)))
+        stage.write((*render(plan, stage.number), *own))
         stage.write_stubs(render_stub(plan))
         stage.link(plan.image.filename, image.artifact.path)
         stage.link_user_software()
         _carry_over(stage, reporter)
         # its digest is of the request's plan, without the wrappers that were found in the image
         installation = stage.record(provenance(request, image.choice), image_record(plan, image.artifact))
-        if not own:
+        if not has_own:
             stage.unlink(plan.image.filename)
-    if options.asked.checked and own:
+    if options.asked.checked and has_own:
         with store.workspace() as workspace:
             sanity_check(installation, plan, workspace, reporter.say)
     number = live_number(layout, plan.module)
@@ -101,13 +105,22 @@ def _new_generation(
     return installation, True
 
 
-def _easyconfig(request: Request) -> File:
-    return File("easyconfig.yaml", request.loaded.path.read_text(encoding="utf-8"))
+def own_files(plan: Plan, request: Request, sha256: str) -> tuple[File, ...]:
+    """What a generation has beside what is rendered: its easyconfig, and by what its layers are found.
+
+    Layers are made for one image, which is known by the beginning of its digest; and the runtime that takes them.
+    """
+    easyconfig = File("easyconfig.yaml", request.loaded.path.read_text(encoding="utf-8"))
+    if not plan.layers:
+        return (easyconfig,)
+    return easyconfig, File("share/image", f"{image_key(sha256)}\n{plan.runtime.path}\n")
 
 
-def _image_key(plan: Plan, sha256: str) -> tuple[File, ...]:
-    """By which the module's layers are found, since they are made for one image; and the runtime that takes them."""
-    return (File("share/image", f"{image_key(sha256)}\n{plan.runtime.path}\n"),) if plan.layers else ()
+def check_locked(before: Installation, request: Request) -> None:
+    """Raise InstallError unless what is installed as the request says is what its lock says."""
+    plan = with_recorded_mpi(with_recorded_wrappers(request.plan, before), before)
+    if locked := request.options.locked:
+        check_files(locked, plan, own_files(plan, request, before.image.sha256))
 
 
 def _carry_over(stage: Stage, reporter: Reporter) -> None:

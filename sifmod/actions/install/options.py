@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from sifmod.actions.lock import LockedModule
 from sifmod.config.prefix import in_full
 from sifmod.tree.provenance import Asked, Pairs
 
@@ -32,4 +34,6 @@ class InstallOptions:
     offline: bool = False
     keep_blobs: bool = False
     into_home: bool = False  # a large image may go to the home directory without a question
+    locked: LockedModule | None = None  # it comes to exactly that, or fails
+    stores: tuple[Path, ...] = ()  # prefixes that may have the locked image
     asked: Asked = field(default_factory=Asked)  # what the receipt keeps of the command line

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.actions.install.options import InstallOptions
+from sifmod.actions.lock import Lock, differing_inputs
 from sifmod.actions.sources import check_sources
 from sifmod.config.find import is_path
 from sifmod.config.input import Input
@@ -15,6 +16,7 @@ from sifmod.config.load_easyconfig import LoadedEasyconfig, Overrides, load_easy
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.mpi import wanted_mpi
 from sifmod.config.wanted import wanted_easyconfig
+from sifmod.errors import InstallError
 from sifmod.image.artifact import Artifact
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.origin import ImageOrigin
@@ -32,6 +34,11 @@ class Request:
     site: LoadedSite
     options: InstallOptions
     mpi_inputs: tuple[Input, ...] = ()  # what was looked at for the host's MPI
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """What was looked at to decide it."""
+        return (*self.site.inputs, *self.site.quirk_inputs, *self.loaded.inputs, *self.mpi_inputs)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -55,6 +62,20 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Reques
     if before is not None:  # most likely the image that it will be
         loaded = with_digests(loaded, site, _digests(before.image.sha256, before.image.origin), os.environ)
     return _request(loaded, site, options)
+
+
+def held_to(request: Request, lock: Lock) -> Request:
+    """The request held to what the lock says of its module. Raises InstallError where that is another one."""
+    module = request.plan.module
+    locked = lock.modules.get(module)
+    if locked is None:
+        raise InstallError(f"the lock {lock.path} does not name {module}", "write the lock anew")
+    if names := differing_inputs(locked, request.inputs, lock.path.parent):
+        raise InstallError(
+            f"{module}: not what the lock says: {names} is not as it was when {lock.path} was written",
+            "bring the old state back, or install without --locked and write the lock anew",
+        )
+    return replace(request, options=replace(request.options, locked=locked))
 
 
 def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:

@@ -12,9 +12,11 @@ from sifmod import __version__
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.current import is_complete, noted
 from sifmod.actions.install.image import image_request
+from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.options import InstallOptions, deciding
-from sifmod.actions.install.request import Request, decide, variants_here
+from sifmod.actions.install.request import Request, decide, held_to, variants_here
 from sifmod.actions.install.unchanged import find_unchanged
+from sifmod.actions.lock import Lock
 from sifmod.config.input import Surroundings
 from sifmod.config.load_site import LoadedSite, load_site
 from sifmod.config.name import ModuleName
@@ -22,7 +24,7 @@ from sifmod.config.prefix import OPTION_KEYS
 from sifmod.config.site import Site
 from sifmod.config.stack import Member, Stack
 from sifmod.config.yaml.node import problem_at
-from sifmod.errors import ConfigError, SifmodError
+from sifmod.errors import ConfigError, InstallError, SifmodError
 from sifmod.image.fetch import announced_size
 from sifmod.tree.layout import Layout, Workplace
 from sifmod.tree.lock import lock
@@ -70,6 +72,8 @@ class Planned(NamedTuple):
     layout: Layout
     given: Given  # options of the command line that say what is true of this machine
     options: InstallOptions  # of the command line, without those that decide what is installed
+    lock: Lock | None = None  # to which all of it must come
+    anew: bool = False  # everything is decided again, though a receipt says that nothing has changed
     jobs: int = 1  # how many are installed at the same time, each with its share of processors and memory
 
 
@@ -89,6 +93,9 @@ def plan_stack(planned: Planned) -> StackPlan:
         steps += [_step(member, variant, planned, around, sites) for variant in variants]
     _refuse_twice(steps)
     named = {step.module for step in steps}
+    if planned.lock and (more := sorted(set(planned.lock.modules) - named)):
+        hint = "`sifmod stack lock` writes it anew"
+        raise InstallError(f"the lock {planned.lock.path} names {more[0]}, which the stack does not", hint)
     before = read_applied(planned.layout, planned.stack.name)
     gone = (module for module in (before.modules if before else ()) if module not in named)
     unnamed = tuple(module for module in gone if live_number(planned.layout, module) is not None)
@@ -143,23 +150,27 @@ def _variants(member: Member, sites: _Sites) -> tuple[str | None, ...]:
 
 
 def _step(member: Member, variant: str | None, planned: Planned, around: Surroundings, sites: _Sites) -> Step:
-    given = _given(member, planned)
+    given, layout = _given(member, planned), planned.layout
     asked = Asked(options=deciding({**given, "variant": variant}), checked=planned.options.asked.checked)
     options = replace(planned.options, variant=variant, source=given.get("source"), asked=asked)
+    anew = planned.anew or planned.lock is not None
+    module: ModuleName | None = None
     try:
-        if found := find_unchanged(planned.layout, member.easyconfig, options, around):
+        if not anew and (found := find_unchanged(layout, member.easyconfig, options, around)):
             return Step(member, variant, "x", found.module, installation=found)
         request = decide(member.easyconfig, sites.of(member), options)
-    except (SifmodError, OSError) as error:
-        return Step(member, variant, "!", error=_told(error))
-    module = request.plan.module
-    before = live(planned.layout, module)
-    if before is None:
-        return Step(member, variant, " ", module, request=request)
-    if is_complete(planned.layout, before, request):
-        todo = request if noted(before, request) else None
+        module = request.plan.module
+        request = held_to(request, planned.lock) if planned.lock else request
+        before = live(layout, module)
+        if before is None:
+            return Step(member, variant, " ", module, request=request)
+        if not is_complete(layout, before, request):
+            return Step(member, variant, "R", module, tuple(_why(layout, before, request, around)), request, before)
+        check_locked(before, request)
+        todo = request if planned.anew or noted(before, request) else None
         return Step(member, variant, "x", module, request=todo, installation=before)
-    return Step(member, variant, "R", module, tuple(_why(planned.layout, before, request, around)), request, before)
+    except (SifmodError, OSError) as error:
+        return Step(member, variant, "!", module, error=_told(error))
 
 
 def _why(layout: Layout, before: Installation, request: Request, around: Surroundings) -> Iterator[str]:
@@ -169,10 +180,12 @@ def _why(layout: Layout, before: Installation, request: Request, around: Surroun
         yield "it is asked for"
     if harmed := (*missing(layout, before), *edited(before), *edited_stubs(layout, before)):
         yield f"{harmed[0]} was changed or removed{f', and {len(harmed) - 1} more' if len(harmed) > 1 else ''}"
+    if (locked := request.options.locked) and before.image.sha256 != locked.image.sha256:
+        yield "its image is not that of the lock"
     if made.image.request != image_request(request.plan):
         yield "it asks for another image"
     changed = [seen.path for seen in made.inputs if not around.unchanged((seen,))]
-    yield from (f"{path.strip('/*?@')} has changed" for path in changed)
+    yield from (f"{path.lstrip('*?@')} has changed" for path in changed)
     if made.asked.options != request.options.asked.options:
         yield "its options have changed"
     if made.site != request.site.site.name:

@@ -4,15 +4,18 @@ Processes and not threads: half of an install is Python, and the umask is a proc
 been decided already needs no copy; so no thread may run when they start.
 """
 
-import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from multiprocessing import Pipe
+from contextlib import suppress
+from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection, wait
-from typing import NamedTuple, NoReturn
+from multiprocessing.context import ForkProcess
+from typing import NamedTuple
 
 from sifmod.errors import SifmodError
+
+_FORK = get_context("fork")
 
 
 class Told(NamedTuple):
@@ -50,7 +53,7 @@ def run_workers(do: Do, tasks: deque[int], jobs: int) -> Iterator[Event]:
     A worker that dies fails its task, and another takes its place. At the end, or when the caller closes this, no
     worker is left: each is asked to end, so that it undoes what it has begun.
     """
-    workers: dict[Connection, int] = {}  # their process ids
+    workers: dict[Connection, ForkProcess] = {}
     busy: dict[Connection, int] = {}
     try:
         while tasks or busy:
@@ -72,30 +75,24 @@ def run_workers(do: Do, tasks: deque[int], jobs: int) -> Iterator[Event]:
         _end(workers)
 
 
-def _start(do: Do, workers: dict[Connection, int]) -> Connection:
+def _start(do: Do, workers: dict[Connection, ForkProcess]) -> Connection:
     ours, theirs = Pipe()
-    if (pid := os.fork()) == 0:
-        ours.close()
-        for other in workers:
-            other.close()
-        # ^C reaches the whole group, and the parent then asks each worker to end
-        signal.signal(signal.SIGINT, lambda *_: None)
-        _work(do, theirs)
+    process = _FORK.Process(target=_work, args=(do, theirs, (ours, *workers)), daemon=True)
+    process.start()
     theirs.close()
-    workers[ours] = pid
+    workers[ours] = process
     return ours
 
 
-def _work(do: Do, connection: Connection) -> NoReturn:
+def _work(do: Do, connection: Connection, others: tuple[Connection, ...]) -> None:
     """Take tasks until there are no more; a signal to end, or a parent that is gone, ends what is being done."""
-    try:
+    for other in others:  # of the parent: while one is open here, another worker does not see that the parent is gone
+        other.close()
+    # ^C reaches the whole group, and the parent then asks each worker to end
+    signal.signal(signal.SIGINT, lambda *_: None)
+    with suppress(EOFError, OSError):
         while True:
-            task = connection.recv()
-            connection.send(_done(do, task, connection))
-    except (EOFError, OSError, SystemExit):
-        os._exit(1)
-    finally:
-        os._exit(70)  # nothing that the parent would do at its end happens twice
+            connection.send(_done(do, connection.recv(), connection))
 
 
 def _done(do: Do, task: int, connection: Connection) -> Finished:
@@ -111,16 +108,16 @@ def _done(do: Do, task: int, connection: Connection) -> Finished:
         return Finished(task, error=(traceback.format_exc(), "this is a bug in sifmod: please report it", 70))
 
 
-def _died(pid: int) -> tuple[str, str, int]:
-    _, status = os.waitpid(pid, 0)
-    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    why = f"by signal {signal.Signals(number).name}" if number else "before it was done"
+def _died(process: ForkProcess) -> tuple[str, str, int]:
+    process.join()
+    number = -(process.exitcode or 0)
+    why = f"by signal {signal.Signals(number).name}" if number > 0 else "before it was done"
     return f"its process was ended {why}", "repeat the command to go on where it stopped", SifmodError.exit_code
 
 
-def _end(workers: Mapping[Connection, int]) -> None:
-    for connection, pid in workers.items():
+def _end(workers: Mapping[Connection, ForkProcess]) -> None:
+    for process in workers.values():
+        process.terminate()
+    for connection, process in workers.items():
+        process.join()
         connection.close()
-        os.kill(pid, signal.SIGTERM)
-    for pid in workers.values():
-        os.waitpid(pid, 0)

@@ -29,6 +29,7 @@ from sifmod.cli.outputs.job import JobScript
 from sifmod.cli.outputs.jupyter import KernelData, LabData
 from sifmod.cli.outputs.layers import LayerData
 from sifmod.cli.outputs.machine import DetectedSite, Diagnosis, NewSite, OriginOfKey, ShownSite
+from sifmod.cli.outputs.stack import Applied, Locked, Outdated, StackFile
 from sifmod.cli.outputs.test import TestData
 from sifmod.cli.outputs.tree import Collected, Logged, SignatureError, Signed, Uninstalled, Verified
 
@@ -51,6 +52,12 @@ OUTPUTS: dict[str, Any] = {
     "remove": LayerData | list[LayerData],
     "layers": list[LayerData],
     "sync": LayerData,
+    "stack plan": Applied,
+    "stack apply": Applied,
+    "stack init": StackFile,
+    "stack outdated": Outdated,
+    "stack lock": Locked,
+    "lock": Locked | list[Locked],
     "jupyter": KernelData | LabData,
     "verify": list[Verified] | list[Signed | SignatureError],
     "test": TestData,

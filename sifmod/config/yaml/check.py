@@ -202,9 +202,9 @@ class _Schema:
     def _resolved(self, schema: dict[str, Any]) -> dict[str, Any]:
         if "$ref" in schema:
             return self._resolved(self.root["$defs"][schema["$ref"].rpartition("/")[2]])
-        choices = [choice for choice in schema.get("anyOf", ()) if choice.get("type") != "null"]
+        choices = [self._resolved(choice) for choice in schema.get("anyOf", ()) if choice.get("type") != "null"]
         if len(choices) == 1:
-            return self._resolved(choices[0])
+            return choices[0]
         objects = [choice for choice in choices if choice.get("type") == "object"]
         return {**schema, "properties": objects[0]["properties"]} if objects else schema
 

@@ -1,0 +1,154 @@
+"""A lock: what was installed, so exactly that the same is installed elsewhere or not at all."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sifmod import __version__
+from sifmod.config.find import shipped
+from sifmod.config.input import Input
+from sifmod.config.name import ModuleName, is_part
+from sifmod.config.prefix import settings_directories
+from sifmod.digest import sha256_bytes
+from sifmod.errors import InstallError, OptionError
+from sifmod.module.origin import ImageOrigin, from_fields
+from sifmod.module.plan import File, Plan
+from sifmod.module.render import render
+from sifmod.tree.receipt import Installation
+
+_FORMAT = 1
+_SHIPPED = "sifmod:"  # before the path of a file that comes with sifmod
+_SHOWN = 5
+
+
+class LockedImage(NamedTuple):
+    """The image of a module."""
+
+    sha256: str
+    size: int  # bytes
+    source: str  # that gave it
+    arch: str
+    origin: ImageOrigin
+
+
+class LockedModule(NamedTuple):
+    """A module as it was installed."""
+
+    module: ModuleName
+    sifmod: str  # version
+    words: str  # after `sifmod install`, by which the module says that it comes back
+    prefix_named: bool  # whether these end with --prefix
+    generation: int  # which its files name
+    inputs: Mapping[str, str]  # digests of the files that it was made from
+    image: LockedImage
+    files: Mapping[str, str]  # digests of the generated files
+
+
+class Lock(NamedTuple):
+    """A lock and where it lies: relative paths of inputs are relative to that directory."""
+
+    path: Path
+    modules: Mapping[ModuleName, LockedModule]
+
+
+def locked_module(installation: Installation, plan: Plan, inputs: Iterable[Input], path: Path) -> LockedModule:
+    """What a lock at `path` says of a module that is installed as this plan says."""
+    image = installation.image
+    return LockedModule(
+        installation.module,
+        installation.provenance.sifmod,
+        plan.easyconfig,
+        plan.prefix_named,
+        installation.generation,
+        spelled_inputs(inputs, path.parent),
+        LockedImage(image.sha256, image.size, image.source, image.arch, image.origin),
+        {file.path: file.sha256 for file in installation.files},
+    )
+
+
+def spelled_inputs(inputs: Iterable[Input], directory: Path) -> dict[str, str]:
+    """The files among `inputs` by their names in a lock, which is in `directory`, and their digests.
+
+    Files of settings are left out: they say where a tree is. What they say of a module shows in its files.
+    """
+    machine, user = settings_directories(os.environ)
+    found = {}
+    for seen in inputs:
+        if seen.sha256 is None or not seen.path.startswith("/") or seen.path.endswith("/"):
+            continue
+        path = Path(seen.path)
+        if path.parent == machine or path == user / "config.yaml":
+            continue
+        found[_spelled(path, directory)] = seen.sha256
+    return dict(sorted(found.items()))
+
+
+def _spelled(path: Path, directory: Path) -> str:
+    if path.is_relative_to(shipped()):
+        return f"{_SHIPPED}{path.relative_to(shipped())}"
+    return str(path.relative_to(directory)) if path.is_relative_to(directory) else str(path)
+
+
+def differing_inputs(locked: LockedModule, inputs: Iterable[Input], directory: Path) -> str:
+    """What is another file than when the lock was written, for people; "" where nothing is."""
+    now = spelled_inputs(inputs, directory)
+    names = sorted(name for name in {*now, *locked.inputs} if now.get(name) != locked.inputs.get(name))
+    return _listed(names)
+
+
+def check_files(locked: LockedModule, plan: Plan, own: Iterable[File]) -> None:
+    """Raise InstallError unless the files of the plan, with those of the install's `own`, are those of the lock."""
+    same = replace(plan, easyconfig=locked.words, prefix_named=locked.prefix_named)
+    files = (*render(same, locked.generation), *own)
+    now = {file.path: sha256_bytes(file.text.encode()) for file in files}
+    wanted = {path: sha256 for path, sha256 in locked.files.items() if not path.startswith("share/modules/")}
+    if names := sorted(name for name in {*now, *wanted} if now.get(name) != wanted.get(name)):
+        by = f"; sifmod {locked.sifmod} made them, and this is {__version__}" if locked.sifmod != __version__ else ""
+        raise InstallError(
+            f"{locked.module}: not what the lock says: {_listed(names)} would be other files{by}",
+            "this machine, or its settings, is another one than that of the lock",
+        )
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
+
+
+def to_json(modules: Iterable[LockedModule]) -> str:
+    """The text of a lock: the same modules give the same text, and a change of one shows in its lines alone."""
+    rows = []
+    for one in sorted(modules):
+        image = {**one.image._asdict(), "origin": one.image.origin.as_data()}
+        rows.append({**one._asdict(), "module": str(one.module), "image": image})
+    return json.dumps({"format": _FORMAT, "modules": rows}, indent=1) + "\n"
+
+
+def read_lock(path: Path) -> Lock:
+    """Raises OptionError where there is none, or another file."""
+    try:
+        fields = json.loads(path.read_bytes())
+        if fields["format"] != _FORMAT:
+            raise OptionError(f"{path} is of format {fields['format']}, and this sifmod reads {_FORMAT}")
+        modules = tuple(_module(row) for row in fields["modules"])
+    except FileNotFoundError as error:
+        hint = "write it where the modules are installed: sifmod lock, or sifmod stack lock"
+        raise OptionError(f"there is no lock {path}", hint) from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise OptionError(f"{path} is no lock that can be read: {error}") from error
+    return Lock(path, {one.module: one for one in modules})
+
+
+def _module(row: dict[str, Any]) -> LockedModule:
+    parts, image = row["module"].split("/"), row["image"]
+    texts = (row["sifmod"], row["words"], image["source"], image["arch"], image["sha256"])
+    texts += (*row["inputs"].keys(), *row["inputs"].values(), *row["files"].keys(), *row["files"].values())
+    if len(parts) != 2 or not all(map(is_part, parts)) or not all(isinstance(text, str) for text in texts):
+        raise ValueError("a text that is none")
+    if type(row["generation"]) is not int or type(image["size"]) is not int:
+        raise ValueError("a number that is none")
+    locked = LockedImage(**{**image, "origin": from_fields(image["origin"])})
+    return LockedModule(**{**row, "module": ModuleName(*parts), "image": locked})

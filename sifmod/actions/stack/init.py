@@ -1,0 +1,42 @@
+"""stack init: a stack's file of what is installed."""
+
+import shlex
+from pathlib import Path
+
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import Installation, installations
+
+_KEYS = ("site", "accelerator", "source")  # options of an install that are keys of a stack's entry
+
+
+def stack_text(layout: Layout, name: str, directory: Path) -> tuple[str, tuple[str, ...]]:
+    """The text of a stack for a file in `directory`, and what it cannot say of the modules that are installed."""
+    lines = [f"name: {name}", "easyconfigs:"]
+    notes: list[str] = []
+    for installation in installations(layout):
+        lines += _entry(installation, directory)
+        others = [option for option, _ in _options(installation) if option not in (*_KEYS, "variant", "prefix")]
+        if others:
+            words = shlex.join(f"--{option}" for option in others)
+            notes.append(f"{installation.module}: it was installed with {words}; say so to `sifmod stack apply`")
+    return "\n".join((*lines, "")), tuple(notes)
+
+
+def _entry(installation: Installation, directory: Path) -> list[str]:
+    made = installation.provenance
+    path = Path(made.easyconfig)
+    word = made.asked.name or (str(path.relative_to(directory)) if path.is_relative_to(directory) else str(path))
+    options = dict(_options(installation))
+    lines = [f"  - easyconfig: {_quoted(word)}"]
+    if variant := options.get("variant"):
+        lines.append(f"    variants: [{_quoted(variant)}]")
+    return lines + [f"    {key}: {_quoted(options[key])}" for key in _KEYS if key in options]
+
+
+def _options(installation: Installation) -> tuple[tuple[str, str], ...]:
+    return tuple((option.removeprefix("--"), value) for option, value in installation.provenance.asked.options)
+
+
+def _quoted(text: str) -> str:
+    """A text as YAML reads it back, whatever it holds."""
+    return "'" + text.replace("'", "''") + "'"

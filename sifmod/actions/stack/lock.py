@@ -1,0 +1,24 @@
+"""stack lock: write down what is installed, so that exactly that can be installed elsewhere."""
+
+from pathlib import Path
+
+from sifmod.actions.lock import LockedModule, locked_module
+from sifmod.actions.stack.plan import Planned, plan_stack
+from sifmod.errors import InstallError
+
+
+def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
+    """What a lock at `path` says of a stack that is installed as it says; `planned` has `anew`.
+
+    Raises InstallError for a module that is not, and what is wrong with an easyconfig.
+    """
+    modules = []
+    for step in plan_stack(planned).steps:
+        if step.error:
+            raise step.error
+        if step.mark != "x" or step.installation is None or step.request is None:
+            why = f": {'; '.join(step.why)}" if step.why else ""
+            raise InstallError(f"{step} is not installed as {step.member.easyconfig} says{why}", "install it first")
+        plan, inputs = step.request.plan, step.request.inputs
+        modules.append(locked_module(step.installation, plan, inputs, path))
+    return tuple(sorted(modules))

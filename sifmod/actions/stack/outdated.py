@@ -1,0 +1,77 @@
+"""stack outdated: what there is by now that is newer than what is installed."""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from sifmod.actions.fetch_settings import fetch_settings
+from sifmod.actions.search import Found, find_all
+from sifmod.actions.stack.plan import Step
+from sifmod.config.load_site import LoadedSite
+from sifmod.config.name import ModuleName
+from sifmod.config.version import version_key
+from sifmod.errors import SifmodError
+from sifmod.image.sources.kinds import parse
+from sifmod.tree.receipt import Installation
+
+_AT_ONCE = 8  # servers are asked
+
+
+class Newer(NamedTuple):
+    """Something newer than what is installed as a module."""
+
+    module: ModuleName
+    what: str  # image or easyconfig
+    was: str  # a digest, or a version
+    now: str  # a digest, or the path of an easyconfig
+    note: str  # for people
+
+
+class Outdated(NamedTuple):
+    """What is newer, and what could not be asked."""
+
+    newer: tuple[Newer, ...]
+    problems: tuple[str, ...]
+
+
+def outdated(steps: Sequence[Step], site: LoadedSite) -> Outdated:
+    """The tags that name another image by now, and easyconfigs of later versions; of what is installed."""
+    there = tuple(step.installation for step in steps if step.installation)
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        moved = tuple(threads.map(lambda one: _moved(one, site), there))
+    found = find_all(site.site.robot_paths, lambda: site, os.environ)
+    newer = [one for one in moved if isinstance(one, Newer)]
+    newer += [one for installation in there for one in _later(installation, found)]
+    return Outdated(tuple(sorted(newer)), tuple(dict.fromkeys(one for one in moved if isinstance(one, str))))
+
+
+def _moved(installation: Installation, site: LoadedSite) -> Newer | str | None:
+    """The image that its source names now, where that is another one; a text where the server cannot be asked."""
+    image = installation.image
+    was = image.origin.index or image.origin.manifest
+    try:
+        reference = parse(image.source)
+        if reference.kind.location != "repository" or reference.digest or not was:
+            return None
+        now = reference.kind.describe(reference, image.arch, fetch_settings(site.site))
+    except SifmodError as error:
+        return f"{image.source} could not be asked: {error.message}"
+    if was in (now.index, now.manifest):
+        return None
+    digest = now.index or now.manifest
+    return Newer(installation.module, "image", was, digest, f"{reference.shown} is {digest} now, and was {was}")
+
+
+def _later(installation: Installation, found: Sequence[Found]) -> Iterator[Newer]:
+    """The easyconfig of the latest version of the same module, where that is later."""
+    module, made = installation.module, installation.provenance
+    offers = [
+        (version_key(one.version), one.version, each.path)
+        for each in found
+        for one in each.variants
+        if one.name == module.name and one.accelerator == made.accelerator
+    ]
+    if offers and (latest := max(offers))[0] > version_key(made.version):
+        note = f"{latest[2].name} has version {latest[1]}"
+        yield Newer(module, "easyconfig", made.version, str(latest[2]), note)

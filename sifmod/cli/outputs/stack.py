@@ -1,0 +1,74 @@
+"""Stacks: what they come to, and what became of them."""
+
+from typing import Annotated, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from sifmod.cli.outputs.error import Error
+from sifmod.cli.outputs.words import Easyconfig, ModuleName, Notes, Number, Path, Size, Variant
+
+
+class StackModule(TypedDict):
+    """A module of a stack."""
+
+    module: Annotated[ModuleName | None, Field(description="null where the easyconfig cannot be read")]
+    easyconfig: Easyconfig
+    variant: Variant | None
+    mark: Annotated[
+        Literal[" ", "x", "R", "!"],
+        Field(description="new; there as it is to be; made anew; cannot be installed, and then it has an error"),
+    ]
+    why: Annotated[list[str], Field(description="it is made anew")]
+    generation: Annotated[Number | None, Field(description="that is live; null where none is")]
+    changed: Annotated[bool, Field(description="whether this run has made it")]
+
+
+class StackModuleError(StackModule, Error):
+    """A module of a stack that cannot be, or was not, installed."""
+
+
+class Applied(TypedDict):
+    """A stack, planned or applied."""
+
+    stack: Annotated[str, Field(description="its name")]
+    path: Annotated[Path, Field(description="of the prefix")]
+    members: list[StackModule | StackModuleError]
+    unnamed: Annotated[list[ModuleName], Field(description="that it has installed and does not name any more")]
+    images: NotRequired[Annotated[int, Field(description="to be fetched")]]
+    size: NotRequired[Annotated[Size, Field(description="bytes to be fetched, of images whose size is known")]]
+    unknown: NotRequired[Annotated[int, Field(description="images of unknown size")]]
+    room: NotRequired[Annotated[int, Field(description="bytes that this may take on the disk")]]
+    log: NotRequired[Annotated[Path, Field(description="directory with a log for each module")]]
+
+
+class Locked(TypedDict):
+    """A lock that was written."""
+
+    path: Path
+    locked: list[ModuleName]
+
+
+class StackFile(TypedDict):
+    """A stack's file of what is installed."""
+
+    path: Annotated[Path | None, Field(description="null with -")]
+    text: str
+    notes: Notes
+
+
+class Newer(TypedDict):
+    """Something newer than what is installed."""
+
+    module: ModuleName
+    what: Literal["image", "easyconfig"]
+    was: Annotated[str, Field(description="a digest, or a version")]
+    now: Annotated[str, Field(description="a digest, or the path of an easyconfig")]
+    note: Annotated[str, Field(description="for people")]
+
+
+class Outdated(TypedDict):
+    """What is newer, and which servers could not be asked."""
+
+    newer: list[Newer]
+    notes: Notes

@@ -1,0 +1,273 @@
+"""Stacks: one file names the modules of a tree; planned, applied, locked, promoted."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import installations
+from support.command import SIFMOD
+from support.config import write
+from support.disk_state import disk_state
+from support.images import Images
+from support.registry import Registry
+
+STACK = """\
+name: our-cluster
+sifmod: '>=0.1'
+include: [common.yaml]
+easyconfigs:
+  - easyconfig: Many-1.yaml
+    variants: [a, b]
+  - 'own/*.yaml'
+"""
+IMAGE = "image: {{sources: ['{source}'], filename: tiny.sif}}\nwrappers: [sh]\n"
+SKIP = "--skip-sanity-check"
+
+
+@pytest.fixture
+def here(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a stack of five modules over one image."""
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    monkeypatch.chdir(tmp_path)
+    image = IMAGE.format(source=images.tiny_sif)
+    write(tmp_path / "Good-1.yaml", f"name: Good\nversion: '1'\n{image}")
+    variants = "variants: {a: {versionsuffix: -a}, b: {versionsuffix: -b}}"
+    write(tmp_path / "Many-1.yaml", f"name: Many\nversion: '1'\n{image}{variants}\n")
+    for number in (1, 2):
+        write(tmp_path / f"own/Own-{number}.yaml", f"name: Own\nversion: '{number}'\n{image}")
+    write(tmp_path / "common.yaml", "easyconfigs: [Good-1.yaml]\n")
+    write(tmp_path / "stack.yaml", STACK)
+    return tmp_path
+
+
+def test_a_stack_is_planned_and_applied_and_then_there_is_nothing_to_do(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = disk_state(here)
+    assert run(["stack", "plan", "stack.yaml"]) == 0
+    out, err = capfd.readouterr()
+    assert out.splitlines() == [" [ ] Good/1", " [ ] Many/1-a", " [ ] Many/1-b", " [ ] Own/1", " [ ] Own/2"]
+    assert err.splitlines()[0] == "== our-cluster, 5 modules: 5 new"
+    assert err.splitlines()[1].startswith("== 1 images to fetch: ")
+    assert disk_state(here) == before
+    assert run(["stack", "apply", "stack.yaml", SKIP, "-j", "3"]) == 0
+    err = capfd.readouterr().err
+    assert "5 of 5 modules are as " in err
+    layout = Layout(here / "prefix")
+    assert [str(one.module) for one in installations(layout)] == ["Good/1", "Many/1-a", "Many/1-b", "Own/1", "Own/2"]
+    assert "installed, generation 1" in (here / "prefix/log/stacks/our-cluster/Own@1.log").read_text()
+    assert len(list(layout.images.glob("*.sif"))) == 1
+    there = disk_state(here)
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert capfd.readouterr().err == "== our-cluster, 5 modules: 5 there\n"
+    assert disk_state(here) == there
+    assert run(["install", "Good-1.yaml", SKIP]) == 0  # what a stack installs is what an install gives
+    assert disk_state(here) == there
+
+
+def test_why_a_module_is_made_anew_and_what_is_no_longer_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    edited = here / "own/Own-1.yaml"
+    edited.write_text(f"{edited.read_text()}env: {{A: b}}\n")
+    (here / "prefix/software/Own/2/bin/sh").chmod(0o644)
+    (here / "prefix/software/Own/2/bin/sh").unlink()
+    (here / "common.yaml").write_text("easyconfigs: []\n")
+    capfd.readouterr()
+    assert run(["stack", "plan", "stack.yaml"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0] == " [x] Many/1-a"
+    assert lines[2] == f" [R] Own/1: {edited} has changed"
+    assert lines[3].startswith(" [R] Own/2: ")
+    assert "bin/sh was changed or removed" in lines[3]
+    assert lines[4].startswith(" [-] Good/1: the stack does not name it any more")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["uninstall", "Good/1"]) == 0
+    capfd.readouterr()
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert capfd.readouterr().err == "== our-cluster, 4 modules: 4 there\n"
+
+
+def test_it_goes_on_after_a_failure_and_says_so(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(here / "own/Own-3.yaml", "name: Own\nversion: '3'\nimage: {sources: [/no/such.sif]}\n")
+    write(here / "own/Own-4.yaml", "name: Own\nversion: '4'\nimage: {sources: [/no/such.sif]}\n")
+    write(here / "own/Own-5.yaml", "name: Own\nversion: 5\nimage: {sources: [/no/such.sif]}\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP, "--json"]) == 10
+    out, err = capfd.readouterr()
+    rows = {row["easyconfig"].rpartition("/")[2]: row for row in json.loads(out)["members"]}
+    assert rows["Own-3.yaml"]["exit_code"] == 10
+    assert rows["Own-4.yaml"]["error"] == "not tried: the image of Own/3 was not fetched"
+    assert rows["Own-5.yaml"]["exit_code"] == 5
+    assert rows["Own-2.yaml"]["changed"]
+    assert "5 of 8" not in err  # with --json the rows say it
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 10
+    err = capfd.readouterr().err
+    assert "5 of 8 modules are as " in err
+    assert "  Own/3: failed (10): no source of the image Own-3.sif worked" in err
+
+
+def test_every_problem_of_a_stack_is_told_at_once(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(here / "common.yaml", "include: [stack.yaml]\neasyconfigs: [{easyconfig: x, variant: [a]}]\n")
+    write(
+        here / "stack.yaml",
+        STACK.replace("0.1'", "'") + "  - none/*.yaml\n  - {easyconfig: Many-1.yaml, variants: [a], default: c}\n"
+        "  - {easyconfig: Good-1.yaml, deprecated: {since: 2026-13-01}}\n",
+    )
+    assert run(["stack", "apply", "stack.yaml"]) == 5
+    err = capfd.readouterr().err
+    assert "expected versions such as" in err
+    assert "expected a date such as 2026-10-01, got '2026-13-01'" in err
+    write(here / "stack.yaml", STACK + "  - none/*.yaml\n  - {easyconfig: Many-1.yaml, variants: [a]}\n")
+    assert run(["stack", "apply", "stack.yaml"]) == 5
+    err = capfd.readouterr().err
+    assert f"{here}/common.yaml:2:31: easyconfigs[0].variant: unknown key; did you mean variants?" in err
+    assert f"{here}/stack.yaml:8:5: easyconfigs[2]: no easyconfig is found by none/*.yaml" in err
+    assert "Many-1.yaml is named twice" in err
+    write(here / "stack.yaml", STACK.replace(">=0.1", ">=99"))
+    assert run(["stack", "apply", "stack.yaml"]) == 1
+    assert "is for sifmod >=99" in capfd.readouterr().err
+    assert not (here / "prefix").exists()
+
+
+def test_what_was_tested_is_what_is_published(
+    here: Path, images: Images, registry: Registry, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Staging, then production when the tag has moved and the registry is gone: the same images, the same files."""
+    tagged = registry.push_layout(images.tiny_layout("promoted"), "promoted:1")
+    for path in (here / "Good-1.yaml", here / "own/Own-1.yaml"):
+        path.write_text(path.read_text().replace(str(images.tiny_sif), tagged))
+    staging, production = here / "staging", here / "production"
+    command = ["stack", "apply", "stack.yaml", SKIP]
+    assert run([*command, "--prefix", str(staging)]) == 0
+    assert run(["stack", "lock", "stack.yaml", "--prefix", str(staging)]) == 0
+    text = (here / "stack.lock").read_text()
+    capfd.readouterr()
+    registry.push_layout(images.tiny_layout("promoted later"), "promoted:1")
+    assert run(["stack", "outdated", "stack.yaml", "--prefix", str(staging)]) == 0
+    assert capfd.readouterr().out.count(f"{tagged} is sha256:") == 2
+    assert run([*command, "--locked", "--offline", "--from", str(staging), "--prefix", str(production)]) == 0
+    assert same_but_for_the_prefix(staging, production)
+    for made in installations(Layout(production)):
+        assert made.image.path.startswith(f"{production}/")
+    assert run(["stack", "lock", "stack.yaml", "--prefix", str(production)]) == 0
+    assert (here / "stack.lock").read_text() == text
+    other = here / "other"  # an empty store, and the registry: the digest is fetched, not what the tag names now
+    assert run([*command, "--locked", "--prefix", str(other)]) == 0
+    assert same_but_for_the_prefix(staging, other)
+    there = disk_state(other)
+    assert run([*command, "--locked", "--prefix", str(other)]) == 0
+    assert disk_state(other) == there
+
+
+def same_but_for_the_prefix(one: Path, other: Path) -> bool:
+    """Whether two trees have the same live generations, images and files."""
+    first, second = installations(Layout(one)), installations(Layout(other))
+    assert [made.module for made in first] == [made.module for made in second]
+    for made, again in zip(first, second, strict=True):
+        assert (made.image.sha256, made.image.source, made.image.origin) == (
+            *(again.image.sha256, again.image.source, again.image.origin),
+        )
+        assert made.files == again.files
+    return True
+
+
+def test_what_is_not_what_the_lock_says_is_not_installed(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "apply", "stack.yaml", SKIP, "--locked"]) == 2
+    assert "there is no lock" in capfd.readouterr().err
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    good = here / "Good-1.yaml"
+    text = good.read_text()
+    good.write_text(f"{text}env: {{A: b}}\n")
+    other = ["stack", "apply", "stack.yaml", SKIP, "--locked", "--prefix", str(here / "other")]
+    before = disk_state(here)
+    assert run(other) == 18
+    assert "Good/1: not what the lock says: Good-1.yaml is not as it was" in capfd.readouterr().err
+    assert run(["stack", "lock", "stack.yaml"]) == 18
+    assert "Good/1 is not installed as Good-1.yaml says" in capfd.readouterr().err.replace(f"{here}/", "")
+    assert disk_state(here) == before
+    good.write_text(text)
+    assert run([*other, "--module-syntax", "tcl"]) == 18
+    assert "would be other files" in capfd.readouterr().err
+    assert not installations(Layout(here / "other"))
+    (here / "stack.lock").write_text('{"format": 1, "modules": [{"module": "../x"}]}')
+    assert run(other) == 2
+    assert "is no lock that can be read" in capfd.readouterr().err
+
+
+def test_one_easyconfig_is_locked_too(
+    here: Path, images: Images, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tagged = registry.push_layout(images.tiny_layout("single"), "single:1")
+    write(here / "Single-1.yaml", f"name: Single\nversion: '1'\n{IMAGE.format(source=tagged)}")
+    assert run(["install", "Single-1.yaml", SKIP]) == 0
+    assert run(["lock", "Single-1.yaml"]) == 0
+    registry.push_layout(images.tiny_layout("single later"), "single:1")
+    other = here / "other"
+    monkeypatch.setenv("SIFMOD_PREFIX", str(other))
+    again = ["install", "Single-1.yaml", SKIP]
+    assert run([*again, "--locked"]) == 0
+    assert same_but_for_the_prefix(here / "prefix", other)
+    assert run([*again, "--force"]) == 0  # what the tag names now
+    assert not same_images(here / "prefix", other)
+    assert run([*again, "--locked"]) == 0
+    assert same_images(here / "prefix", other)
+
+
+def same_images(one: Path, other: Path) -> bool:
+    """Whether the live modules of two trees use the same images."""
+    first, second = ([made.image.sha256 for made in installations(Layout(tree))] for tree in (one, other))
+    return first == second
+
+
+def test_a_stack_of_what_is_installed(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "init", "again.yaml"]) == 0
+    there = disk_state(here)
+    capfd.readouterr()
+    assert run(["stack", "plan", "again.yaml"]) == 0
+    assert [line[:4] for line in capfd.readouterr().out.splitlines()] == [" [x]"] * 5
+    assert run(["stack", "init", "again.yaml"]) == 2
+    assert disk_state(here) == there
+
+
+def test_killed_it_goes_on_where_it_was(here: Path) -> None:
+    for number in range(10, 25):
+        write(here / f"own/Own-{number}.yaml", (here / "own/Own-1.yaml").read_text().replace("'1'", f"'{number}'"))
+    command = [*SIFMOD, "stack", "apply", "stack.yaml", SKIP]
+    for wanted in (3, 8):
+        victim = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+        while victim.poll() is None and len(list((here / "prefix/software").glob("*/[0-9]*"))) < wanted:
+            time.sleep(0.005)
+        os.killpg(victim.pid, signal.SIGKILL)
+        victim.wait()
+    done = {made.module: made.generation for made in installations(Layout(here / "prefix"))}
+    assert len(done) < 20
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    after = {made.module: made.generation for made in installations(Layout(here / "prefix"))}
+    assert len(after) == 20
+    assert {module: after[module] for module in done} == done
+    assert not list(Layout(here / "prefix").staging.iterdir())
+
+
+def test_terminated_it_leaves_no_process_and_whole_modules(here: Path) -> None:
+    for number in range(10, 30):
+        write(here / f"own/Own-{number}.yaml", (here / "own/Own-1.yaml").read_text().replace("'1'", f"'{number}'"))
+    victim = subprocess.Popen(
+        [*SIFMOD, "stack", "apply", "stack.yaml", SKIP], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    while victim.poll() is None and not list((here / "prefix/software").glob("*/[0-9]*")):
+        time.sleep(0.005)
+    victim.send_signal(signal.SIGTERM)
+    _, err = victim.communicate(timeout=60)
+    assert victim.returncode == 143
+    assert "repeat the command to go on where it stopped" in err
+    with pytest.raises(ProcessLookupError):
+        os.killpg(victim.pid, 0)
+    assert run(["verify"]) == 0
