@@ -204,7 +204,7 @@ def apply(file: Path, as_json: bool, quiet: bool, locked: bool, **given: Value) 
     """
     from sifmod.actions.lock import read_lock
     from sifmod.actions.reporter import Reporter
-    from sifmod.actions.stack.apply import Applying, write_down
+    from sifmod.actions.stack.apply import Applying, clean_up, write_down
     from sifmod.actions.stack.plan import fetches, plan_stack
     from sifmod.cli.context import typed
     from sifmod.cli.output import print_json, say
@@ -216,11 +216,12 @@ def apply(file: Path, as_json: bool, quiet: bool, locked: bool, **given: Value) 
     planned, site = planned_stack(load_stack(file), given)
     if locked:
         planned = planned._replace(lock=read_lock(file.absolute().with_suffix(".lock")))
+    speak = silent if quiet else say
+    reporter = Reporter(speak, command=typed())
+    clean_up(planned.layout, site.site, reporter)
     made = chosen(plan_stack(planned))
     if locked and (refused := next((step.error for step in made.steps if step.error), None)):
         raise refused  # exactly that, or nothing
-    speak = silent if quiet else say
-    reporter = Reporter(speak, command=typed())
     todo = sum(step.request is not None for step in made.steps)
     for line in (*_lines(made), *_counts(made), *(_room(fetches(made, planned.jobs), site) if todo else ())):
         speak(line)

@@ -122,17 +122,20 @@ def run_jobs(
     from sifmod.actions.stack.job import submit_stack
 
     made = applying.plan
-    jobs = submit_stack(made, options, site, Reporter(say).waiting(f"the stack {made.stack.name}"))
-    for job in jobs:
-        say(_submitted(job))
+    earlier, new = submit_stack(made, options, site, Reporter(say).waiting(f"the stack {made.stack.name}"))
+    jobs = (*earlier, *new)
+    for job in earlier:
+        say(f"{_about(job)}: submitted before, and not over yet")
+    for job in new:
+        say(f"{_about(job)}: submitted")
     tests: tuple[Tested, ...] = ()
-    if click.get_current_context().params["wait"]:
+    if not jobs:
+        say("there is nothing to submit")
+    elif click.get_current_context().params["wait"]:
         tests = _wait(jobs, applying, say, tell)
-    elif jobs:
+    else:
         numbers = ",".join(job.job for job in jobs)
         say(f"`squeue --jobs={numbers}` shows them; the same command with --wait waits for them")
-    else:
-        say("there is nothing to submit")
     data = {
         "jobs": [{"job": job.job, "what": job.what, "modules": _modules(job)} for job in jobs],
         "tests": [
@@ -165,10 +168,12 @@ def _wait(
     return watch.tests
 
 
-def _submitted(job: "Submission") -> str:
-    elements = sum(map(bool, job.elements))
-    what = "to install" if job.what == "apply" else "to test"
-    return f"job {job.job}: {elements} {'elements' if elements > 1 else 'element'}, {what} {len(_modules(job))} modules"
+def _about(job: "Submission") -> str:
+    from sifmod.cli.output import counted
+
+    verb = "install" if job.what == "apply" else "test"
+    elements = counted(sum(map(bool, job.elements)), "element")
+    return f"job {job.job}, {elements} to {verb} {counted(len(_modules(job)), 'module')}"
 
 
 def _modules(job: "Submission") -> list[str]:

@@ -175,12 +175,14 @@ def test_verify_says_what_to_do_about_a_moved_tree_and_about_a_changed_file(
 
 
 HEADINGS = {
-    "What": "--account --all --arch --days --editable --fetch --installed --job --keys --lab --layer --locked --minimum"
-    " --module-only --name --name-from --network --nodes --now --onto --origins --output --partition --purge"
+    "What": "--all --arch --days --editable --fetch --installed --keys --lab --layer --locked --minimum"
+    " --module-only --name --name-from --network --nodes --now --only --onto --origins --output --purge"
     " --remove --requirement --rollbacks --sha256 --signature --source --stale --style --time --to --upgrade"
     " --variant --version",
     "Where": "--accelerator --dir --find-links --from --image-dirs --module-syntax --module-tree --output --prefix"
     " --robot-paths --runtime --site",
+    "Slurm": "--account --job --job-account --job-cores --job-max-jobs --job-max-walltime --job-output-dir"
+    " --job-partition --job-test --job-test-partition --partition --wait",
     "Output": "--dry-run --dry-run-short --extended-dry-run --help --json --junit --quiet",
 }
 

@@ -17,6 +17,7 @@ from sifmod.config.site import Site
 from sifmod.config.stack import Stack
 from sifmod.errors import SifmodError
 from sifmod.tree.disk import opened
+from sifmod.tree.generation import tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.receipt import live_number
@@ -128,6 +129,13 @@ def note(layout: Layout, stack: Stack, step: Step, text: str) -> None:
 def log_of(layout: Layout, stack: Stack, step: Step) -> Path:
     """The file in which what an apply says of a module is kept."""
     return layout.logs / "stacks" / stack.name / f"{str(step).strip('/').replace('/', '@')}.log"
+
+
+def clean_up(layout: Layout, site: Site, reporter: Reporter) -> None:
+    """Take away what runs that died on this node have left: a plan would have all modules made anew for it."""
+    if os.access(layout.prefix, os.W_OK):
+        with site_umask(site):
+            tidy(layout, site.lock_lease, reporter.waiting(layout.prefix))
 
 
 def write_down(plan: StackPlan, site: Site, reporter: Reporter) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.install.image import image_request
 from sifmod.actions.slurm import SIFMOD, Resources, states, submit
-from sifmod.actions.stack.plan import StackPlan, Step, keeps_image
+from sifmod.actions.stack.plan import StackPlan, Step, keeps_image, to_do
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import OptionError
@@ -65,29 +65,24 @@ class Element(NamedTuple):
 
 def submit_stack(
     plan: StackPlan, options: JobOptions, site: Site, on_wait: Callable[[str], None]
-) -> tuple[Submission, ...]:
-    """Submit what is to be done and is not submitted yet; gives all jobs that are queued or run, the new ones last.
+) -> tuple[tuple[Submission, ...], tuple[Submission, ...]]:
+    """Submit what is to be done and is not submitted yet; gives the earlier jobs that are not over, and the new ones.
 
     Raises OptionError where Slurm refuses them or does not answer, LockError, InstallError.
     """
     name = plan.stack.name
     with changing_prefix(site), lock(plan.layout, f"stack-{name}", site.lock_lease, on_wait) as held:
         before = read_submissions(plan.layout, name)
-        jobs = _queued(before)
-        taken = {module for job in jobs if job.what == "apply" for element in job.elements for module in element}
-        todo = (step for step in todo_of(plan) if step.module not in taken)
+        earlier, new = _queued(before), list[Submission]()
+        taken = {module for job in earlier if job.what == "apply" for element in job.elements for module in element}
+        todo = (step for step in plan.steps if to_do(step) and step.module not in taken)
         try:
-            for new in _submitted(plan, options, elements_of(todo, options.elements)):
-                jobs.append(new)
+            for job in _submitted(plan, options, elements_of(todo, options.elements)):
+                new.append(job)
         finally:
-            if tuple(jobs) != before:
+            if (jobs := (*earlier, *new)) != before:
                 write_submissions(plan.layout, name, jobs, held)
-    return tuple(jobs)
-
-
-def todo_of(plan: StackPlan) -> Iterator[Step]:
-    """The modules that are new or made anew."""
-    return (step for step in plan.steps if step.request and step.mark != "x")
+    return tuple(earlier), tuple(new)
 
 
 def elements_of(steps: Iterable[Step], most: int) -> tuple[Element, ...]:

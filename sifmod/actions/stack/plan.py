@@ -178,8 +178,9 @@ def _why(layout: Layout, before: Installation, request: Request, around: Surroun
     made = before.provenance
     if request.options.rebuild:
         yield "it is asked for"
-    if harmed := (*missing(layout, before), *edited(before), *edited_stubs(layout, before)):
-        yield f"{harmed[0]} was changed or removed{f', and {len(harmed) - 1} more' if len(harmed) > 1 else ''}"
+    edits = (f"{path} was changed or removed" for path in (*edited(before), *edited_stubs(layout, before)))
+    if harmed := (*missing(layout, before), *edits):
+        yield f"{harmed[0]}{f', and {len(harmed) - 1} more' if len(harmed) > 1 else ''}"
     if (locked := request.options.locked) and before.image.sha256 != locked.image.sha256:
         yield "its image is not that of the lock"
     if made.image.request != image_request(request.plan):
@@ -218,6 +219,11 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
     known = sorted(size for size in sizes if size is not None)
     loads = sum(known[-jobs:])
     return Fetches(sum(size != 0 for size in sizes), sum(known), len(sizes) - len(known), sum(known) + loads)
+
+
+def to_do(step: Step) -> bool:
+    """Whether a module is to be installed, and more than its receipt rewritten."""
+    return step.request is not None and step.mark != "x"
 
 
 def keeps_image(step: Step, request: Request) -> bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from sifmod.actions.slurm import LAG, State, states
 from sifmod.actions.stack.apply import Applying, Became, failure, log_of
+from sifmod.actions.stack.plan import to_do
 from sifmod.config.name import ModuleName
 from sifmod.errors import SifmodError
 from sifmod.tree.disk import read
@@ -36,7 +37,7 @@ class Watch:
         self._jobs = jobs
         self._applying = applying
         self._ended: dict[str, State] = {}
-        numbers = {step.module: number for number, step in enumerate(applying.plan.steps) if step.module}
+        numbers = {step.module: number for number, step in enumerate(applying.plan.steps) if to_do(step)}
         self._left = {
             numbers[module]: (job, element)
             for job in jobs
@@ -59,7 +60,8 @@ class Watch:
             pause = _POLLS[0] if stand != told or len(self._left) != before else min(1.5 * pause, _POLLS[1])
             told = stand
             self._ended |= {number: state for number, state in (known or {}).items() if state.over}
-            if known is not None and all(state.over for state in known.values()):
+            tests = any(job.what == "test" for job in self._jobs)
+            if (known is not None and all(state.over for state in known.values())) or not (self._left or tests):
                 break
             time.sleep(pause)
         yield from self._rest()

@@ -28,6 +28,22 @@ class StackModuleError(StackModule, Error):
     """A module of a stack that cannot be, or was not, installed."""
 
 
+class StackJob(TypedDict):
+    """A job that installs modules, or tests them, queued or running."""
+
+    job: Annotated[str, Field(description="its number, of an array")]
+    what: Literal["apply", "test"]
+    modules: list[ModuleName]
+
+
+class StackTest(TypedDict):
+    """How a test by a job has ended."""
+
+    modules: Annotated[list[ModuleName], Field(description="one, or several that share an element")]
+    passed: bool
+    log: Annotated[Path, Field(description="that is there where it has not passed")]
+
+
 class Applied(TypedDict):
     """A stack, planned or applied."""
 
@@ -40,6 +56,8 @@ class Applied(TypedDict):
     unknown: NotRequired[Annotated[int, Field(description="images of unknown size")]]
     room: NotRequired[Annotated[int, Field(description="bytes that this may take on the disk")]]
     log: NotRequired[Annotated[Path, Field(description="directory with a log for each module")]]
+    jobs: NotRequired[Annotated[list[StackJob], Field(description="with --job")]]
+    tests: NotRequired[Annotated[list[StackTest], Field(description="with --job-test and --wait")]]
 
 
 class Locked(TypedDict):
