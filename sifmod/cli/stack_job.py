@@ -137,9 +137,9 @@ def run_jobs(
         numbers = ",".join(job.job for job in jobs)
         say(f"`squeue --jobs={numbers}` shows them; the same command with --wait waits for them")
     data = {
-        "jobs": [{"job": job.job, "what": job.what, "modules": _modules(job)} for job in jobs],
+        "jobs": [{"job": job.job, "what": job.what, "names": _modules(job)} for job in jobs],
         "tests": [
-            {"modules": [str(module) for module in one.modules], "passed": one.passed, "log": str(one.log)}
+            {"names": [str(module) for module in one.modules], "passed": one.passed, "log": str(one.log)}
             for one in tests
         ],
     }

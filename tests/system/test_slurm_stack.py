@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
+from support.answer import held
 from support.command import SIFMOD
 from support.config import write
 from support.images import Images
@@ -93,26 +94,28 @@ def test_a_node_that_dies_loses_nothing(
             for number in (1, 2)
         }
         stack(here, {**quick, "Slow": web.url("/slow.sif")})
-        assert run(APPLY) == 0
+        assert run([*APPLY]) == 0
         assert "== job 1, 3 elements to install 6 modules: submitted" in capfd.readouterr().err
         wait_until(lambda: len(there(here)) == 4 and len(web.asked) > 1 and len(nodes(cluster)) == 1)
-        assert run(APPLY) == 0
+        assert run([*APPLY]) == 0
         assert "== job 1, 1 element to install 2 modules: submitted before, and not over yet" in capfd.readouterr().err
         cluster.kill(nodes(cluster)["1_2"])
     finally:
-        registry.stop()  # nothing of it is needed any more
+        registry.stop()  # so nothing of it can be fetched again
     assert there(here) == {f"{name}/{version}" for name in quick for version in "12"}
     web.answers["/slow.sif"] = answer(200, sif)
     assert run([*APPLY, "--wait", "--json"]) == 0
     out, err = capfd.readouterr()
-    assert [job["modules"] for job in json.loads(out)["jobs"]] == [["Slow/1", "Slow/2"]]
+    assert [job["names"] for job in held("stack apply", out)["jobs"]] == [["Slow/1", "Slow/2"]]
     assert "== [2/2] Slow/" in err
     assert "[R]" not in err  # of what the killed runs have left
     modules = sorted(f"installed {name}/{version}" for name in (*quick, "Slow") for version in "12")
     assert [line for line in done(here) if line.startswith("installed")] == modules
     assert len(list((here / "prefix/images/sha256").glob("*.sif"))) == 3
     assert run([*APPLY, "--wait"]) == 0
-    assert capfd.readouterr().err.splitlines()[1:] == ["== there is nothing to submit"]
+    err = capfd.readouterr().err
+    assert err.splitlines()[0] == "== stack, 6 modules: 6 there"
+    assert ": submitted\n" not in err
 
 
 def test_what_fails_and_what_is_broken_off(
@@ -147,7 +150,7 @@ def test_what_fails_and_what_is_broken_off(
     (here / "Bad-2.yaml").write_text("- bad\n")
     capfd.readouterr()
     assert run([*APPLY, "--wait", "--job-test", "--json"]) == 5  # of what cannot be submitted at all
-    data = json.loads(capfd.readouterr().out)
-    assert [(job["what"], job["modules"]) for job in data["jobs"]] == [("apply", ["Bad/1"]), ("test", ["Bad/1"])]
-    assert [(test["modules"], test["passed"]) for test in data["tests"]] == [(["Bad/1"], True)]
+    data = held("stack apply", capfd.readouterr().out)
+    assert [(job["what"], job["names"]) for job in data["jobs"]] == [("apply", ["Bad/1"]), ("test", ["Bad/1"])]
+    assert [(test["names"], test["passed"]) for test in data["tests"]] == [(["Bad/1"], True)]
     assert os.listdir(here / "prefix/stacks/jobs") == ["stack.json"]

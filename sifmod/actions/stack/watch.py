@@ -57,7 +57,7 @@ class Watch:
             yield from self._seen()
             if (stand := "squeue does not answer" if known is None else _stand(known)) != told:
                 yield stand
-            pause = _POLLS[0] if stand != told or len(self._left) != before else min(1.5 * pause, _POLLS[1])
+            pause = _POLLS[0] if stand != told or len(self._left) != before else min(1.2 * pause, _POLLS[1])
             told = stand
             self._ended |= {number: state for number, state in (known or {}).items() if state.over}
             tests = any(job.what == "test" for job in self._jobs)

@@ -33,13 +33,13 @@ class StackJob(TypedDict):
 
     job: Annotated[str, Field(description="its number, of an array")]
     what: Literal["apply", "test"]
-    modules: list[ModuleName]
+    names: Annotated[list[ModuleName], Field(description="of the modules that it is for")]
 
 
 class StackTest(TypedDict):
     """How a test by a job has ended."""
 
-    modules: Annotated[list[ModuleName], Field(description="one, or several that share an element")]
+    names: Annotated[list[ModuleName], Field(description="of the module, or of several that share an element")]
     passed: bool
     log: Annotated[Path, Field(description="that is there where it has not passed")]
 
