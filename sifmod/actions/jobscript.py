@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sifmod.actions.install.mpi import srun_mpi
+from sifmod.actions.inventory import image_path
 from sifmod.actions.layer.places import found_layers, words_for
 from sifmod.errors import ModuleError, OptionError
 from sifmod.image.convert.sif.header import read_sif
@@ -116,12 +117,7 @@ def _check_runscript(job: Job, name: str) -> None:
 @contextmanager
 def _files(installation: Installation) -> Iterator[tuple[Rootfs, Mapping[str, str]]]:
     """The files of the image, and its own variables."""
-    path = Path(installation.image.path)
-    if not path.is_file():
-        raise ModuleError(
-            f"{installation.module}: its image {path} is gone, and cannot be looked into",
-            f"sifmod install {shell(installation.provenance.easyconfig)} brings it back",
-        )
+    path = image_path(installation)
     described = describe_sif(path)
     with open_rootfs(path, read_sif(path)) as rootfs:
         yield rootfs, dict(described.config.environment)

@@ -12,7 +12,7 @@ from sifmod.config.find import shipped
 from sifmod.config.input import Input
 from sifmod.config.name import ModuleName, is_part
 from sifmod.config.prefix import settings_directories
-from sifmod.digest import sha256_bytes
+from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, OptionError
 from sifmod.module.origin import ImageOrigin, from_fields
 from sifmod.module.plan import File, Plan
@@ -20,7 +20,8 @@ from sifmod.module.render import render
 from sifmod.tree.receipt import Installation
 
 _FORMAT = 1
-_SHIPPED = "sifmod:"  # before the path of a file that comes with sifmod
+# before the path of a file: it comes with sifmod, is of settings, or is on the easyconfig path
+_SHIPPED, _SETTINGS, _ROBOT = "sifmod:", "settings:", "robot:"
 _SHOWN = 5
 
 
@@ -54,8 +55,8 @@ class Lock(NamedTuple):
     modules: Mapping[ModuleName, LockedModule]
 
 
-def locked_module(installation: Installation, plan: Plan, inputs: Iterable[Input], path: Path) -> LockedModule:
-    """What a lock at `path` says of a module that is installed as this plan says."""
+def locked_module(installation: Installation, plan: Plan, inputs: Mapping[str, str]) -> LockedModule:
+    """What a lock says of a module that is installed as this plan says, from inputs as `spelled_inputs` gives them."""
     image = installation.image
     return LockedModule(
         installation.module,
@@ -63,40 +64,60 @@ def locked_module(installation: Installation, plan: Plan, inputs: Iterable[Input
         plan.easyconfig,
         plan.prefix_named,
         installation.generation,
-        spelled_inputs(inputs, path.parent),
+        inputs,
         LockedImage(image.sha256, image.size, image.source, image.arch, image.origin),
         {file.path: file.sha256 for file in installation.files},
     )
 
 
-def spelled_inputs(inputs: Iterable[Input], directory: Path) -> dict[str, str]:
+def spelled_inputs(inputs: Iterable[Input], directory: Path, robot_paths: tuple[Path, ...]) -> dict[str, str]:
     """The files among `inputs` by their names in a lock, which is in `directory`, and their digests.
 
-    Files of settings are left out: they say where a tree is. What they say of a module shows in its files.
+    Files of settings that name no site, quirk or profile are left out: they say where a tree is. What they say of a
+    module shows in its files.
     """
-    machine, user = settings_directories(os.environ)
     found = {}
     for seen in inputs:
         if seen.sha256 is None or not seen.path.startswith("/") or seen.path.endswith("/"):
             continue
-        path = Path(seen.path)
-        if path.parent == machine or path == user / "config.yaml":
-            continue
-        found[_spelled(path, directory)] = seen.sha256
+        name = _spelled(Path(seen.path), directory, robot_paths)
+        if not (name.startswith(_SETTINGS) and "/" not in name):
+            found[name] = seen.sha256
     return dict(sorted(found.items()))
 
 
-def _spelled(path: Path, directory: Path) -> str:
-    if path.is_relative_to(shipped()):
-        return f"{_SHIPPED}{path.relative_to(shipped())}"
-    return str(path.relative_to(directory)) if path.is_relative_to(directory) else str(path)
+def _spelled(path: Path, directory: Path, robot_paths: tuple[Path, ...]) -> str:
+    """The same on every machine, wherever it keeps such files."""
+    roots = [(_SHIPPED, shipped()), *((_SETTINGS, settings) for settings in settings_directories(os.environ))]
+    roots += [("", directory), *((_ROBOT, robot) for robot in robot_paths)]
+    return next((f"{name}{path.relative_to(root)}" for name, root in roots if path.is_relative_to(root)), str(path))
 
 
-def differing_inputs(locked: LockedModule, inputs: Iterable[Input], directory: Path) -> str:
+def differing_inputs(locked: LockedModule, inputs: Iterable[Input], directory: Path, robot: tuple[Path, ...]) -> str:
     """What is another file than when the lock was written, for people; "" where nothing is."""
-    now = spelled_inputs(inputs, directory)
+    now = spelled_inputs(inputs, directory, robot)
     names = sorted(name for name in {*now, *locked.inputs} if now.get(name) != locked.inputs.get(name))
     return _listed(names)
+
+
+def files_of(lock: Lock, robot_paths: tuple[Path, ...]) -> dict[str, Path]:
+    """Where the files are that the modules of a lock were made from, by their names in it, but for those of sifmod.
+
+    Raises InstallError for one that is gone, is not as the lock says, or has no place in other trees.
+    """
+    found: dict[str, Path] = {}
+    for name, sha256 in {pair for one in lock.modules.values() for pair in one.inputs.items()}:
+        if name.startswith(_SHIPPED):
+            continue
+        root, _, rest = name.rpartition(":")
+        places = {_SETTINGS: settings_directories(os.environ), _ROBOT: robot_paths}.get(f"{root}:", (lock.path.parent,))
+        path = next((place / rest for place in places if (place / rest).is_file()), None)
+        if path is None or sha256_file(path) != sha256:
+            raise InstallError(f"{name} is not as it was when {lock.path} was written", "write the lock anew")
+        if rest.startswith("/"):
+            raise InstallError(f"{rest} is neither beside the stack nor on the easyconfig path", "move it there")
+        found[name] = path
+    return found
 
 
 def check_files(locked: LockedModule, plan: Plan, own: Iterable[File]) -> None:

@@ -58,7 +58,7 @@ def verify(layout: Layout, installation: Installation) -> tuple[Finding, ...]:
     for link in installation.links:
         if link.path != installation.image.filename:
             findings += _link(root / link.path, link.target)
-    findings += _image(installation)
+    findings += _image(installation) or _inventory(layout, installation)
     try:
         findings += [Finding("added", str(root / path), "nothing", "a file") for path in additions(installation)]
     except OSError as error:
@@ -90,6 +90,21 @@ def _link(path: Path, target: str) -> list[Finding]:
     if found == target:
         return []
     return [Finding("changed", str(path), f"a link to {target}", "no link" if found is None else f"a link to {found}")]
+
+
+def _inventory(layout: Layout, installation: Installation) -> list[Finding]:
+    """The packages that are listed beside the image, and are read from it once more."""
+    sha256 = installation.image.sha256
+    path = layout.inventory(sha256)
+    if not path.exists():
+        return []
+    from sifmod.actions.inventory import kept_inventory  # other verbs take `installed` from here
+    from sifmod.image.inspect.inventory import read_inventory
+
+    kept = kept_inventory(layout, sha256)
+    if kept is None or not (found := read_inventory(layout.image(sha256))).complete or found == kept:
+        return []  # one that cannot be read is made again when it is asked for
+    return [Finding("changed", str(path), "the packages in the image", "others; it is made again once it is removed")]
 
 
 def _image(installation: Installation) -> list[Finding]:

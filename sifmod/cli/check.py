@@ -75,9 +75,9 @@ class Found:
 
 
 def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
-    from sifmod.actions.author.check import check
+    from sifmod.actions.author.check import check, check_stack
     from sifmod.actions.author.check_settings import check_settings, settings_kind
-    from sifmod.cli.output import error_data
+    from sifmod.cli.output import counted, error_data
     from sifmod.config.wanted import wanted_easyconfig
 
     path = Path(word)
@@ -86,7 +86,10 @@ def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
             hint = "presets are checked where they are used: check an easyconfig that names one"
             raise EasyconfigNotFoundError(f"there is no easyconfig, site or quirk in {word}", hint)
         path = wanted_easyconfig(word, context.site)
-        if kind := settings_kind(path):
+        if (kind := settings_kind(path)) == "stack":
+            number = check_stack(path, context)
+            return _fine(path, (), [], [f"{one_line(str(path))}: ok: a stack of {counted(number, 'easyconfig')}"])
+        if kind:
             warnings = check_settings(path, kind, os.environ).warnings
             return _fine(path, warnings, [], [f"{one_line(str(path))}: ok: a {kind}"])
         checked = check(path, context, variants)

@@ -124,6 +124,9 @@ _WORDS: dict[str, _Find] = {
     "jobscript module": _live,
     "layers module": _live,
     "jupyter module": _live,
+    "sbom name": _live,
+    "diff before": _live,
+    "diff after": _live,
     "rollback name": _known,
     "log modules": _known,
 }

@@ -30,6 +30,8 @@ VERBS = {
     "show": ("show", "Show an installed module, an easyconfig as it would be installed, or an image."),
     "search": ("search", "Search the easyconfigs on the easyconfig path."),
     "verify": ("verify", "Compare installed images and files with their receipts, or check signatures."),
+    "sbom": ("sbom", "Print the packages of a module or an image as a CycloneDX document."),
+    "diff": ("diff", "Show what changed between two modules, generations or images."),
     "test": ("test", "Show whether an installed module works here."),
     "uninstall": ("uninstall", "Remove modules; what the user added stays."),
     "rollback": ("rollback", "Switch a module back to its previous generation."),

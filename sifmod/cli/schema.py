@@ -12,16 +12,17 @@ import click
     metavar="[VERB]",
     help="That of what VERB (list, 'site show', …) prints with --json, of every verb without VERB.",
 )
-def command(verb: str | None) -> None:
-    """Print the JSON Schema of an easyconfig, or of what a verb prints with --json."""
+@click.option("--stack", is_flag=True, help="That of a stack's file.")
+def command(verb: str | None, stack: bool) -> None:
+    """Print the JSON Schema of an easyconfig, of a stack, or of what a verb prints with --json."""
     import json
 
     from sifmod.cli.output import write
 
     if verb is None:
-        from sifmod.config.schema import easyconfig_schema
+        from sifmod.config.schema import easyconfig_schema, stack_schema
 
-        write(json.dumps(easyconfig_schema(), indent=2))
+        write(json.dumps(stack_schema() if stack else easyconfig_schema(), indent=2))
         return
     from sifmod.cli.outputs.verbs import OUTPUTS, output_schema
 

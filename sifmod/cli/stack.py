@@ -20,7 +20,8 @@ from sifmod.cli.stack_job import asked_of_jobs, chosen, job_options, run_jobs
 if TYPE_CHECKING:
     from sifmod.actions.reporter import Reporter
     from sifmod.actions.stack.apply import Applying
-    from sifmod.actions.stack.plan import Fetches, Planned, StackPlan, Step
+    from sifmod.actions.stack.fetches import Fetches
+    from sifmod.actions.stack.plan import Planned, StackPlan, Step
     from sifmod.actions.stack.workers import Event
     from sifmod.cli.progress import Display
     from sifmod.config.load_site import LoadedSite
@@ -64,7 +65,8 @@ def plan(file: Path, as_json: bool, **given: Value) -> int:
     [ ] new; [x] there; [R] made anew, and why; [!] cannot be installed; [-] installed by this stack, which does not
     name it any more. Nothing is changed.
     """
-    from sifmod.actions.stack.plan import fetches, plan_stack
+    from sifmod.actions.stack.fetches import fetches
+    from sifmod.actions.stack.plan import plan_stack
     from sifmod.cli.output import echo, print_json, say
     from sifmod.config.stack import load_stack
 
@@ -142,9 +144,7 @@ def outdated(file: Path, as_json: bool, **given: Value) -> None:
 
 @command.command("lock")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output", metavar="LOCK", type=click.Path(path_type=Path), help="Instead of FILE's name and .lock."
-)
+@click.option("-o", "--output", metavar="LOCK", type=click.Path(path_type=Path), help="Write it here, not beside FILE.")
 @site_options
 @json_option
 def lock(file: Path, output: Path | None, as_json: bool, **given: Value) -> None:
@@ -177,8 +177,53 @@ def write_lock(stack: "Stack", path: Path, given: Mapping[str, Value], *, as_jso
     return {"path": str(path), "locked": [str(one.module) for one in modules]}
 
 
-@command.command("apply")
+@command.command("bundle")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", metavar="FILE.tar|DIR", required=True, type=click.Path(path_type=Path), help="Where it goes."
+)
+@click.option(
+    "--without",
+    metavar="LIST",
+    type=click.Path(path_type=Path),
+    help="Leave out the images whose digests are in this file, such as `ls PREFIX/images/sha256` of the other side.",
+)
+@click.option("--no-wheels", is_flag=True, help="Leave out sifmod itself.")
+@site_options
+@json_option
+def bundle(file: Path, output: Path, without: Path | None, no_wheels: bool, as_json: bool, **given: Value) -> None:
+    """Put a stack that is installed and locked into one file or directory, for `apply --bundle` without a network.
+
+    It holds the images, the easyconfigs with what they were made from, the lock, and sifmod's own wheels. Run it again
+    after an interruption: it goes on where it was.
+    """
+    from sifmod.actions.stack.bundle import items, own_wheels, write_bundle
+    from sifmod.cli.output import print_json, say
+    from sifmod.cli.progress import progress
+    from sifmod.config.stack import load_stack
+
+    stack = load_stack(file)
+    _, site = planned_stack(stack, {**given, "skip_sanity_check": True})
+    with own_wheels(wanted=not no_wheels) as (wheels, note), progress(not as_json) as update:
+        if note:
+            say(f"warning: {note}")
+        found = tuple(items(stack, site.site, wheels, without.read_text("utf-8", "replace") if without else ""))
+        write_bundle(output, iter(found), update)
+    if as_json:
+        print_json({"path": str(output.absolute()), "size": sum(item.size for item in found)})
+    else:
+        say(f"{output} is complete; on the other side: sifmod stack apply --bundle {output.name}")
+
+
+@command.command("apply")
+@click.argument("file", metavar="FILE", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--bundle",
+    "bundled",
+    metavar="FILE.tar|DIR",
+    type=click.Path(path_type=Path),
+    help="Without FILE: exactly what this bundle holds; no network is used.",
+)
 @click.option("--locked", is_flag=True, help="Exactly what FILE's lock says, or nothing.")
 @click.option(
     "--from",
@@ -195,7 +240,7 @@ def write_lock(stack: "Stack", path: Path, given: Mapping[str, Value], *, as_jso
 @site_options
 @job_options
 @json_option
-def apply(file: Path, as_json: bool, quiet: bool, locked: bool, **given: Value) -> int:
+def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, locked: bool, **given: Value) -> int:
     """Make the installed modules those of FILE.
 
     A module that fails leaves the others to be installed; a summary says at the end what became of them, and where the
@@ -205,7 +250,8 @@ def apply(file: Path, as_json: bool, quiet: bool, locked: bool, **given: Value) 
     from sifmod.actions.lock import read_lock
     from sifmod.actions.reporter import Reporter
     from sifmod.actions.stack.apply import Applying, clean_up, write_down
-    from sifmod.actions.stack.plan import fetches, plan_stack
+    from sifmod.actions.stack.fetches import fetches
+    from sifmod.actions.stack.plan import plan_stack
     from sifmod.cli.context import typed
     from sifmod.cli.output import print_json, say
     from sifmod.cli.output import quiet as silent
@@ -213,6 +259,11 @@ def apply(file: Path, as_json: bool, quiet: bool, locked: bool, **given: Value) 
     from sifmod.config.stack import load_stack
 
     asked = asked_of_jobs()
+    if (file is None) == (bundled is None):
+        raise click.UsageError("give the FILE of a stack, or --bundle")
+    if bundled:
+        file, given, locked = *_unbundled(bundled, given, quiet=quiet), True
+    assert file is not None  # noqa: S101 (for mypy: one of them is given)
     planned, site = planned_stack(load_stack(file), given)
     if locked:
         planned = planned._replace(lock=read_lock(file.absolute().with_suffix(".lock")))
@@ -243,20 +294,41 @@ def apply(file: Path, as_json: bool, quiet: bool, locked: bool, **given: Value) 
     return _worst((*(error.exit_code for error in applying.failed.values()), ran.exit_code if ran else 0))
 
 
+def _unbundled(bundled: Path, given: dict[str, Value], *, quiet: bool) -> tuple[Path, dict[str, Value]]:
+    """The stack of a bundle, whose images are in the store now, and the options with which it is applied."""
+    from sifmod.actions.reporter import Reporter
+    from sifmod.actions.stack.unbundle import read_bundle, unbundle
+    from sifmod.cli.context import load_context, typed
+    from sifmod.cli.output import say
+    from sifmod.cli.progress import progress
+
+    site = load_context(_site_options(given))
+    with progress(not quiet) as update:
+        place = unbundle(read_bundle(bundled), site.site, Reporter(say, update, command=typed()))
+    given = {**given, "offline": True}
+    if (robot := place / "robot").is_dir():
+        given["robot_paths"] = ":".join(filter(None, (str(robot), str(given.get("robot_paths") or ""))))
+    return place / "stack.yaml", given
+
+
+def _site_options(given: Mapping[str, Value]) -> dict[str, str]:
+    from sifmod.config.prefix import in_full
+
+    words = {name: value for name, value in given.items() if isinstance(value, str) and name in SITE_KEYS}
+    return {name: in_full(name, value) for name, value in words.items()}
+
+
 def planned_stack(stack: "Stack", given: Mapping[str, Value]) -> "tuple[Planned, LoadedSite]":
     """The stack with what the command line says, and the site."""
     from sifmod.actions.fetch_settings import fetch_settings
     from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.stack.plan import Planned
     from sifmod.cli.context import load_context, tree
-    from sifmod.config.prefix import in_full
     from sifmod.errors import OptionError
     from sifmod.tree.layout import Layout
     from sifmod.tree.provenance import Asked
 
-    texts = {
-        name: in_full(name, value) for name, value in given.items() if isinstance(value, str) and name in SITE_KEYS
-    }
+    texts = _site_options(given)
     site = load_context(texts)
     stores = given.get("stores")
     for store in stores if isinstance(stores, tuple) else ():

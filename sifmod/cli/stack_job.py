@@ -80,6 +80,8 @@ def asked_of_jobs() -> "JobOptions | None":
                 f"--{alone.replace('_', '-')} is for --job", "add --job, which submits the stack to Slurm"
             )
         return None
+    if given["bundled"]:
+        raise OptionError("--job is not for --bundle, which fetches nothing", "leave --job out")
     directory = Path(given["job_output_dir"] or ".").absolute()
     if not directory.is_dir():
         raise OptionError(f"--job-output-dir: there is no directory {directory}", "make it, where all nodes see it")

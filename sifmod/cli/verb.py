@@ -73,6 +73,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sifmod stack apply stack.yaml --prefix /appl/staging", "where it is tested first"),
         ("sifmod stack apply stack.yaml --locked --from /appl/staging", "just what was tested"),
     ),
+    "stack bundle": (
+        ("sifmod stack bundle stack.yaml -o stack.tar", "one file"),
+        ("sifmod stack bundle stack.yaml -o stack.tar --without list.txt", "but for what is there"),
+    ),
     "stack outdated": (
         ("sifmod stack outdated stack.yaml", "which tags have moved, and newer easyconfigs"),
         ("sifmod stack outdated stack.yaml --json", "for a program"),
@@ -92,6 +96,14 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "test": (
         ("sifmod test PyTorch/2.2.0", "on this node"),
         ("sifmod test PyTorch/2.2.0 --nodes 2 --network --job", "on two, and over which network"),
+    ),
+    "sbom": (
+        ("sifmod sbom PyTorch/2.2.0 -o sbom.json", "what is in a module"),
+        ("sifmod sbom my.sif --format xml", "what is in an image"),
+    ),
+    "diff": (
+        ("sifmod diff PyTorch/2.2.0", "since the generation before"),
+        ("sifmod diff PyTorch/2.2.0 PyTorch/2.4.0", "between two modules"),
     ),
     "uninstall": (
         ("sifmod uninstall PyTorch/2.2.0", "`rollback` brings it back"),
@@ -147,13 +159,13 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 # an option's parameter → what it is about; any other one is about how something is done
 _BY_TITLE = {
     "What": "variant variants source fetch module_only installed arch sha256 version origins signature verb name"
-    " name_from to days now rollbacks purge keys files editable onto upgrade everything layer style network minimum"
-    " nodes time lab remove stale locked only",
+    " name_from to days now rollbacks bundled without purge keys files editable onto upgrade everything layer style"
+    " network minimum nodes time lab remove stale locked stack only",
     "Where": "prefix stores directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
     " module_syntax",
     "Slurm": "job wait account partition job_cores job_max_walltime job_max_jobs job_output_dir job_partition"
     " job_account job_test job_test_partition",
-    "Output": "dry_run_short dry_run extended_dry_run quiet as_json junit",
+    "Output": "dry_run_short dry_run extended_dry_run quiet as_json junit form",
 }
 TITLES = {name: title for title, names in _BY_TITLE.items() for name in names.split()}
 ORDER = ("What", "Where", "How", "Slurm", "Output")

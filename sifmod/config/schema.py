@@ -27,6 +27,14 @@ def easyconfig_schema() -> JSON:
     }
 
 
+def stack_schema() -> JSON:
+    """The schema of what a stack's file may hold."""
+    from sifmod.config.stack import StackFile
+
+    about = {"title": "sifmod stack", "description": "Easyconfigs that are published together."}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **StackFile.model_json_schema(), **about}
+
+
 def _layer(schema: JSON) -> JSON:
     """An object's schema with every key optional and removable, and lists that can be appended to."""
     properties: JSON = {}

@@ -130,15 +130,6 @@ class Stack:
     inputs: tuple[Input, ...]
 
 
-def is_stack(path: Path) -> bool:
-    """Whether a file that can be read is meant as a stack."""
-    try:
-        entries = load_yaml(path, MAX_NODES).node.entries
-    except ConfigError:
-        return False
-    return "easyconfigs" in entries or ("include" in entries and "image" not in entries)
-
-
 def load_stack(path: Path) -> Stack:
     """Raises ConfigError with every problem of every file, SifmodError where it is for another sifmod."""
     path = Path(os.path.abspath(path))  # noqa: PTH100 (a link stays one)

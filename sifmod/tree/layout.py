@@ -97,6 +97,10 @@ class Layout(Workplace):
         """The stored image of one digest."""
         return self.images / f"{sha256}.sif"
 
+    def inventory(self, sha256: str) -> Path:
+        """The packages of a stored image, as they were read from it."""
+        return self.images / f"{sha256}.inventory.json"
+
     @property
     def logs(self) -> Path:
         """What was changed in the tree, a file for each module, and one for the store."""

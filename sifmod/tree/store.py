@@ -1,8 +1,9 @@
 """The store: verified images by digest, shared by every module that names them, kept while used.
 
 Beside each image lies `<digest>.json`, the store's own receipt of it, written first: an image without one was not put
-there by sifmod and is never removed. While a run uses an image it holds a pin, an empty file in its own directory, so
-that a gc at the same time leaves the image alone although no receipt names it yet.
+there by sifmod and is never removed. `<digest>.inventory.json`, where it is there, lists the packages in the image.
+While a run uses an image it holds a pin, an empty file in its own directory, so that a gc at the same time leaves the
+image alone although no receipt names it yet.
 """
 
 import json
@@ -19,6 +20,7 @@ from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree import lease as leases
 from sifmod.tree.disk import is_there, move, sync_directory, take, write
 from sifmod.tree.incoming import Incoming
+from sifmod.tree.kept_inventory import discard_kept
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import FENCED, Held, left_over, lock
 from sifmod.tree.partial import lock_name, open_partial, own_key
@@ -174,7 +176,8 @@ class Store(Incoming):
 
 def entries(layout: Layout) -> tuple[StoredImage, ...]:
     """Every image that the store has a receipt of, sorted by digest."""
-    found = (read_stored(layout, path.stem) for path in sorted(layout.images.glob("*.json")))
+    stems = (path.stem for path in sorted(layout.images.glob("*.json")))
+    found = (read_stored(layout, stem) for stem in stems if "." not in stem)  # else it is an inventory
     return tuple(image for image in found if image is not None)
 
 
@@ -186,6 +189,7 @@ def discard(layout: Layout, image: StoredImage, held: Held) -> bool:
     if _needed(layout, image.sha256):
         return False
     with held.changing(f"cannot remove {image.path}"):
+        discard_kept(layout, image.sha256, held)
         gone = held.path("discarded")
         with suppress(FileNotFoundError):
             take(image.path, gone, layout.prefix)

@@ -187,6 +187,8 @@ def test_the_help_lists_every_verb_in_the_order_of_use(capfd: pytest.CaptureFixt
                 "show",
                 "search",
                 "verify",
+                "sbom",
+                "diff",
                 "test",
             ),
             *("uninstall", "rollback", "log", "gc", "check", "schema", "config", "site", "doctor", "init"),

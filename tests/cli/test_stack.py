@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import tarfile
 import time
 from pathlib import Path
 
@@ -165,6 +166,71 @@ def test_what_was_tested_is_what_is_published(
     assert disk_state(other) == there
 
 
+def test_a_bundle_brings_it_all_without_a_network(here: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an easyconfig of another directory and a site of one's own; as a tar file that was cut, and a directory."""
+    registry = Registry(here / "registry")
+    registry.start()
+    tagged = registry.push_layout(images.tiny_layout("bundled"), "bundled:1")
+    good = here / "Good-1.yaml"
+    write(here / "robot/Good/Good-1.yaml", good.read_text().replace(str(images.tiny_sif), tagged))
+    good.unlink()
+    write(here / "home/.config/sifmod/sites/ours.yaml", f"robot_paths: ['{here}/robot']\nenv: {{A: b}}\n")
+    monkeypatch.setenv("SIFMOD_SITE", "ours")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "bundle", "stack.yaml", "-o", "whole.tar", "--no-wheels"]) == 2  # no lock
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    write_bundle = ["stack", "bundle", "stack.yaml", "--no-wheels", "-o"]
+    assert run([*write_bundle, "whole.tar"]) == 0
+    whole = (here / "whole.tar").read_bytes()
+    for cut in (0, 700, len(whole) // 2, len(whole) - 1):
+        damaged = bytearray(whole[:cut])
+        damaged[cut // 3 : cut // 3 + 1] = b"x"
+        (here / ".again.tar.part").write_bytes(damaged)
+        assert run([*write_bundle, "again.tar"]) == 0
+        assert (here / "again.tar").read_bytes() == whole
+        (here / "again.tar").unlink()
+    assert run([*write_bundle, "folder"]) == 0
+    (here / "list").write_text(" ".join(os.listdir(here / "prefix/images/sha256")[:2]))
+    assert run([*write_bundle, "less", "--without", "list"]) == 0
+    assert len(list((here / "folder/images/sha256").iterdir())) == 2
+    assert len(list((here / "less").rglob("*.sif"))) < 2
+    for path in (here / "stack.yaml", here / "common.yaml", here / "robot", here / "own"):
+        path.rename(path.with_name(f"gone-{path.name}"))
+    registry.stop()
+    for bundle in ("whole.tar", "folder"):
+        other = here / f"other {bundle}"
+        assert run(["stack", "apply", "--bundle", bundle, SKIP, "--prefix", str(other)]) == 0
+        first, second = installations(Layout(here / "prefix")), installations(Layout(other))
+        assert [made.image.sha256 for made in first] == [made.image.sha256 for made in second]
+        assert [made.image.origin for made in first] == [made.image.origin for made in second]
+        assert len(second) == 5
+        there = disk_state(other / "software", other / "images", other / "stacks")
+        assert run(["stack", "apply", "--bundle", bundle, SKIP, "--prefix", str(other)]) == 0
+        assert disk_state(other / "software", other / "images", other / "stacks") == there
+
+
+def test_a_bundle_that_is_damaged_changes_nothing(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    assert run(["stack", "bundle", "stack.yaml", "-o", "it.tar", "--no-wheels"]) == 0
+    whole = bytearray((here / "it.tar").read_bytes())
+    whole[-9000] ^= 1
+    (here / "it.tar").write_bytes(whole)
+    other = ["stack", "apply", "--bundle", "it.tar", SKIP, "--prefix", str(here / "other")]
+    assert run(other) == 10
+    assert "is damaged: its SHA-256 is" in capfd.readouterr().err
+    assert not list((here / "other/images/sha256").glob("*"))
+    for content in (b"", b"no tar", bytes(whole[:2000])):
+        (here / "it.tar").write_bytes(content)
+        assert run(other) == 2
+    with tarfile.open(here / "it.tar", "w") as archive:
+        archive.addfile(tarfile.TarInfo("../out"))
+    assert run(other) == 2
+    assert "has no place in one" in capfd.readouterr().err
+    assert not installations(Layout(here / "other"))
+    assert not (here / "out").exists()
+
+
 def same_but_for_the_prefix(one: Path, other: Path) -> bool:
     """Whether two trees have the same live generations, images and files."""
     first, second = installations(Layout(one)), installations(Layout(other))
@@ -271,3 +337,18 @@ def test_terminated_it_leaves_no_process_and_whole_modules(here: Path) -> None:
     with pytest.raises(ProcessLookupError):
         os.killpg(victim.pid, 0)
     assert run(["verify"]) == 0
+
+
+def test_a_stack_is_checked_with_its_easyconfigs(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", "stack.yaml"]) == 0
+    assert capfd.readouterr().out == "stack.yaml: ok: a stack of 4 easyconfigs\n"
+    write(here / "own/Own-2.yaml", "name: Own\nversion: 2\n")
+    (here / "stack.yaml").write_text(STACK + "  - nope\n")
+    before = disk_state(here)
+    assert run(["check", "stack.yaml"]) == 5
+    out = capfd.readouterr().out
+    assert f"{here}/own/Own-2.yaml:2:10: version: expected text" in out
+    assert f"{here}/stack.yaml:8:5: easyconfigs: no easyconfig is called 'nope'" in out
+    assert run(["schema", "--stack"]) == 0
+    assert "deprecated" in json.loads(capfd.readouterr().out)["$defs"]["Entry"]["properties"]
+    assert disk_state(here) == before

@@ -140,3 +140,10 @@ def test_moved_it_is_installed_again(elsewhere: Path, module_tool: ModuleTool) -
     assert run(["install", "-q", "--skip-sanity-check", f"{HOME}/Tiny-1.0.yaml"]) == 0
     assert generation(elsewhere) == "3"
     assert Path(loaded(module_tool, elsewhere)["SIF"]).is_relative_to(elsewhere)
+
+
+def test_what_changed_between_its_generations(old: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = disk_state(old)
+    assert run(["diff", "Tiny"]) == 0
+    assert "variables in the container: 1 changed\n  ~ COLOUR blue → green\n" in capfd.readouterr().out
+    assert disk_state(old) == before

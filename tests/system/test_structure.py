@@ -97,7 +97,7 @@ def test_cheap_verbs_import_nothing_heavy() -> None:
     import subprocess
     import sys
 
-    heavy = {"pydantic", "yaml", "jinja2", "requests", "sifmod.image"}
+    heavy = {"pydantic", "yaml", "jinja2", "requests", "cyclonedx", "sifmod.image"}
     code = (
         f"import sys, sifmod.cli.main, sifmod.cli.list, sifmod.cli.install;print(sorted({heavy!r} & set(sys.modules)))"
     )

@@ -9,7 +9,10 @@ from sifmod.config.find import SUFFIXES
 from sifmod.config.lint import lint_binds
 from sifmod.config.load_easyconfig import all_variants, load_easyconfig
 from sifmod.config.load_site import LoadedSite
-from sifmod.errors import ConfigError, Problem
+from sifmod.config.stack import load_stack
+from sifmod.config.wanted import wanted_easyconfig
+from sifmod.config.yaml.node import problem_at
+from sifmod.errors import ConfigError, Problem, SifmodError
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
@@ -59,6 +62,26 @@ def check(path: Path, site: LoadedSite, variants: tuple[str, ...] = ()) -> tuple
         Checked(path, one.variant, str(plan.module), _rendered(plan), lint_binds(one.tree))
         for one, plan in zip(loaded, plans, strict=True)
     )
+
+
+def check_stack(path: Path, site: LoadedSite) -> int:
+    """How many easyconfigs a stack names, each of them checked.
+
+    Raises ConfigError with every problem of the stack and of all of them, SifmodError where it is for another sifmod.
+    """
+    members = load_stack(path).members
+    problems: dict[Problem, None] = {}
+    for member in members:
+        wanted = member.entry.variants
+        try:
+            check(wanted_easyconfig(member.easyconfig, site.site), site, ("all",) if wanted == "all" else tuple(wanted))
+        except ConfigError as error:
+            problems |= dict.fromkeys(error.problems)
+        except SifmodError as error:
+            problems[problem_at(member.mark, "easyconfigs", error.message.partition("\n")[0])] = None
+    if problems:
+        raise ConfigError(tuple(problems))
+    return len(members)
 
 
 def _rendered(plan: Plan) -> int:

@@ -12,6 +12,7 @@ from sifmod.config.mpi import profile_of
 from sifmod.config.prefix import settings_directories
 from sifmod.config.quirk import QuirkFile, read_quirk
 from sifmod.config.site import SiteFile
+from sifmod.config.stack import MAX_NODES
 from sifmod.config.variables import texts
 from sifmod.config.yaml.check import did_you_mean
 from sifmod.config.yaml.node import Node, problem_at
@@ -21,9 +22,10 @@ from sifmod.errors import ConfigError, Problem
 # without these keys nothing is an easyconfig
 _OF_EASYCONFIGS = frozenset(("version", "image", "extends", "preset", "variants"))
 
-Kind = Literal["site", "quirk", "profile"]
+Kind = Literal["site", "quirk", "profile", "stack"]
 DIRECTORIES: dict[str, Kind] = {"sites": "site", "quirks": "quirk", "mpi": "profile"}
 _OF_SITES = SiteFile.model_fields.keys() - EasyconfigFile.model_fields.keys()
+_OF_STACKS = frozenset(("easyconfigs", "include"))
 _OF_QUIRKS = QuirkFile.model_fields.keys() - EasyconfigFile.model_fields.keys() - SiteFile.model_fields.keys()
 
 
@@ -41,10 +43,12 @@ def settings_kind(path: Path) -> Kind | None:
     if kind := DIRECTORIES.get(path.absolute().parent.name):
         return kind
     try:
-        node = load_yaml(path).node
+        node = load_yaml(path, MAX_NODES).node
     except ConfigError:
         return None
     keys = {key.removesuffix("+") for key in node.entries}
+    if keys & _OF_STACKS:
+        return "stack"
     if "version" in keys:
         return None
     groups = "binds" in node.entries and isinstance(node.entries["binds"].value, dict) and not keys & _OF_EASYCONFIGS

@@ -70,7 +70,7 @@ def held_to(request: Request, lock: Lock) -> Request:
     locked = lock.modules.get(module)
     if locked is None:
         raise InstallError(f"the lock {lock.path} does not name {module}", "write the lock anew")
-    if names := differing_inputs(locked, request.inputs, lock.path.parent):
+    if names := differing_inputs(locked, request.inputs, lock.path.parent, request.site.site.robot_paths):
         raise InstallError(
             f"{module}: not what the lock says: {names} is not as it was when {lock.path} was written",
             "bring the old state back, or install without --locked and write the lock anew",

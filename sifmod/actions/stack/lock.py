@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sifmod.actions.lock import LockedModule, locked_module
+from sifmod.actions.lock import LockedModule, locked_module, spelled_inputs
 from sifmod.actions.stack.plan import Planned, plan_stack
 from sifmod.errors import InstallError
 
@@ -19,6 +19,7 @@ def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
         if step.mark != "x" or step.installation is None or step.request is None:
             why = f": {'; '.join(step.why)}" if step.why else ""
             raise InstallError(f"{step} is not installed as {step.member.easyconfig} says{why}", "install it first")
-        plan, inputs = step.request.plan, step.request.inputs
-        modules.append(locked_module(step.installation, plan, inputs, path))
+        request = step.request
+        inputs = spelled_inputs(request.inputs, path.parent, request.site.site.robot_paths)
+        modules.append(locked_module(step.installation, request.plan, inputs))
     return tuple(sorted(modules))

@@ -2,10 +2,8 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
 from sifmod import __version__
@@ -25,14 +23,11 @@ from sifmod.config.site import Site
 from sifmod.config.stack import Member, Stack
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, InstallError, SifmodError
-from sifmod.image.fetch import announced_size
-from sifmod.tree.layout import Layout, Workplace
-from sifmod.tree.lock import lock
+from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import Asked
 from sifmod.tree.receipt import Installation, live, live_number
 from sifmod.tree.stack import read_applied
 from sifmod.tree.state import edited, edited_stubs, missing
-from sifmod.tree.store import Store
 
 Mark = Literal[" ", "x", "R", "!"]  # new, there, to be made anew, an error
 Given = Mapping[str, str]
@@ -197,30 +192,6 @@ def _why(layout: Layout, before: Installation, request: Request, around: Surroun
         yield "this machine, or its environment, has changed"
 
 
-class Fetches(NamedTuple):
-    """What an apply has to fetch."""
-
-    images: int
-    size: int  # bytes, of those whose size is known
-    unknown: int  # images whose size no server says before
-    room: int  # bytes on the disk: the images, and what is downloaded of as many as are converted at the same time
-
-
-def fetches(plan: StackPlan, jobs: int) -> Fetches:
-    """How much is to be fetched, as the servers say; an image that cannot be asked for is one of unknown size."""
-    wanted: dict[str, Request] = {}
-    for step in plan.steps:
-        if step.request and not keeps_image(step, step.request):
-            wanted.setdefault(image_request(step.request.plan), step.request)
-    with TemporaryDirectory(prefix="sifmod-") as place, lock(Workplace(Path(place)), "plan", 60, print) as held:
-        store = Store(plan.layout, held)
-        with ThreadPoolExecutor(8) as threads:
-            sizes = tuple(threads.map(lambda request: _size(request, store), wanted.values()))
-    known = sorted(size for size in sizes if size is not None)
-    loads = sum(known[-jobs:])
-    return Fetches(sum(size != 0 for size in sizes), sum(known), len(sizes) - len(known), sum(known) + loads)
-
-
 def to_do(step: Step) -> bool:
     """Whether a module is to be installed, and more than its receipt rewritten."""
     return step.request is not None and step.mark != "x"
@@ -230,14 +201,6 @@ def keeps_image(step: Step, request: Request) -> bool:
     """Whether a module that is made anew has the image already that it asks for."""
     there = step.installation
     return there is not None and there.provenance.image.request == image_request(request.plan)
-
-
-def _size(request: Request, store: Store) -> int | None:
-    plan = request.plan
-    try:
-        return announced_size(plan.image, plan.runtime, store, fetch_settings(request.site.site))
-    except SifmodError:
-        return None  # the apply tells
 
 
 def _refuse_twice(steps: list[Step]) -> None:

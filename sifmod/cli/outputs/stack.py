@@ -67,6 +67,13 @@ class Locked(TypedDict):
     locked: list[ModuleName]
 
 
+class Bundled(TypedDict):
+    """A bundle that was written."""
+
+    path: Path
+    size: Annotated[Size, Field(description="bytes of what is in it")]
+
+
 class StackFile(TypedDict):
     """A stack's file of what is installed."""
 

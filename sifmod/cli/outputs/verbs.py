@@ -29,7 +29,8 @@ from sifmod.cli.outputs.job import JobScript
 from sifmod.cli.outputs.jupyter import KernelData, LabData
 from sifmod.cli.outputs.layers import LayerData
 from sifmod.cli.outputs.machine import DetectedSite, Diagnosis, NewSite, OriginOfKey, ShownSite
-from sifmod.cli.outputs.stack import Applied, Locked, Outdated, StackFile
+from sifmod.cli.outputs.provenance import DiffData, SbomData
+from sifmod.cli.outputs.stack import Applied, Bundled, Locked, Outdated, StackFile
 from sifmod.cli.outputs.test import TestData
 from sifmod.cli.outputs.tree import Collected, Logged, SignatureError, Signed, Uninstalled, Verified
 
@@ -57,9 +58,12 @@ OUTPUTS: dict[str, Any] = {
     "stack init": StackFile,
     "stack outdated": Outdated,
     "stack lock": Locked,
+    "stack bundle": Bundled,
     "lock": Locked | list[Locked],
     "jupyter": KernelData | LabData,
     "verify": list[Verified] | list[Signed | SignatureError],
+    "sbom": SbomData,
+    "diff": DiffData,
     "test": TestData,
     "uninstall": Uninstalled,
     "rollback": Installed,

@@ -43,6 +43,12 @@ def normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def distribution(entry: str) -> tuple[str, str] | None:
+    """The name and the version that the name of a `.dist-info` or `.egg-info` tells; None for any other name."""
+    match = _DIST.fullmatch(entry)
+    return (match["name"], match["version"]) if match else None
+
+
 def activated_environment(command: str) -> str:
     """The directory of the environment that a command like `source …/bin/activate NAME` activates; "" for any other."""
     match = _ACTIVATE.search(command)
@@ -150,6 +156,6 @@ def _packages(rootfs: Rootfs, libraries: tuple[str, ...]) -> dict[str, str]:
     found: dict[str, str] = {}
     for library in libraries:
         for name in rootfs.entries(library):
-            if match := _DIST.fullmatch(name):
-                found.setdefault(normalized(match["name"]), match["version"])
+            if named := distribution(name):
+                found.setdefault(normalized(named[0]), named[1])
     return found

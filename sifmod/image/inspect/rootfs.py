@@ -21,43 +21,46 @@ _EXECUTABLE = 0o111
 
 
 class Rootfs:
-    """Answers about absolute paths; what is not there is empty or False. Every method raises ImageError for damage."""
+    """Answers about absolute paths; what is not there is empty or False. Every method raises ImageError for damage.
+
+    `reader` is for what walks through all of it.
+    """
 
     def __init__(self, reader: SquashfsReader) -> None:
-        self._reader = reader
+        self.reader = reader
 
     def entries(self, path: str) -> tuple[str, ...]:
         """The names in a directory, sorted; () for anything else. A byte that is not UTF-8 becomes a half surrogate."""
-        found = self._reader.lookup(path)
+        found = self.reader.lookup(path)
         if found is None or found.kind != "d":
             return ()
-        return tuple(os.fsdecode(name) for name, _ in self._reader.entries(found))
+        return tuple(os.fsdecode(name) for name, _ in self.reader.entries(found))
 
     def programs(self, path: str) -> tuple[str, ...]:
         """The names of all programs in a directory, sorted, links to programs among them."""
-        found = self._reader.lookup(path)
+        found = self.reader.lookup(path)
         if found is None or found.kind != "d":
             return ()
         names = []
-        for raw, reference in self._reader.entries(found):
-            name, stat = os.fsdecode(raw), self._reader.stat(reference)
+        for raw, reference in self.reader.entries(found):
+            name, stat = os.fsdecode(raw), self.reader.stat(reference)
             if _is_program(stat) or (stat.kind == "l" and self.is_program(f"{path}/{name}")):
                 names.append(name)
         return tuple(names)
 
     def is_directory(self, path: str) -> bool:
         """Whether there is a directory, or a link to one."""
-        found = self._reader.lookup(path)
+        found = self.reader.lookup(path)
         return found is not None and found.kind == "d"
 
     def is_file(self, path: str) -> bool:
         """Whether there is a regular file, or a link to one."""
-        found = self._reader.lookup(path)
+        found = self.reader.lookup(path)
         return found is not None and found.kind == "f"
 
     def is_program(self, path: str) -> bool:
         """Whether there is an executable file, or a link to one."""
-        return _is_program(self._reader.lookup(path))
+        return _is_program(self.reader.lookup(path))
 
     def read(self, path: str, most: int) -> str:
         """The first `most` bytes of a regular file as text; "" for anything else."""
@@ -65,7 +68,7 @@ class Rootfs:
 
     def data(self, path: str, most: int) -> bytes:
         """The first `most` bytes of a regular file; none for anything else."""
-        return self._reader.read(path, most) if self.is_file(path) else b""
+        return self.reader.read(path, most) if self.is_file(path) else b""
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from sifmod.errors import ImageError
@@ -61,7 +61,7 @@ class SquashfsReader:
             if name == b"..":
                 way = way[:-1] or way
                 continue
-            found = self._find(way[-1], name)
+            found = self.find(way[-1], name)
             if found is None:
                 return None
             if found.kind == "l" and (todo or follow):
@@ -81,9 +81,12 @@ class SquashfsReader:
 
     def read(self, path: Path, limit: int) -> bytes:
         """The first `limit` bytes of a file. Raises ImageError where there is no such regular file."""
-        found = self._expect(path, "f", "regular file")
+        return self.head(self._expect(path, "f", "regular file"), limit)
+
+    def head(self, file: Stat, limit: int) -> bytes:
+        """The first `limit` bytes of a file."""
         pieces = []
-        for piece in self.data(found):
+        for piece in self.data(file):
             data = bytes(min(piece, limit)) if isinstance(piece, int) else piece[:limit]
             pieces.append(data)
             limit -= len(data)
@@ -123,10 +126,17 @@ class SquashfsReader:
         if left:
             raise ImageError("damaged squashfs: a directory is shorter than its inode says")
 
-    def walk(self) -> Iterator[tuple[bytes, Stat, int]]:
+    def find(self, directory: Stat, wanted: bytes) -> Stat | None:
+        """The inode of this name in a directory; None where there is none."""
+        for name, reference in self.entries(directory):
+            if name >= wanted:
+                return self.stat(reference) if name == wanted else None
+        return None
+
+    def walk(self, enter: Callable[[bytes], bool] = lambda _: True) -> Iterator[tuple[bytes, Stat, int]]:
         """Everything but the root: path, inode and its reference; directories before what is in them, names sorted.
 
-        A file with two names comes twice, with one reference.
+        A file with two names comes twice, with one reference. Nothing below a directory that is not to `enter` comes.
         """
         seen = {self._blocks.superblock.root}
         stack = [(b"", self.entries(self.root))]
@@ -136,7 +146,7 @@ class SquashfsReader:
                 path = above + name
                 found = self.stat(reference)
                 yield path, found, reference
-                if found.kind == "d":
+                if found.kind == "d" and enter(path):
                     if reference in seen or len(path) > _MOST_PATH:
                         raise ImageError(f"damaged squashfs: directories form a loop at {path[:200]!r}")
                     seen.add(reference)
@@ -185,12 +195,6 @@ class SquashfsReader:
         """
         found = (self.lookup(path, follow=False) for path in left_out)
         return tree_digest(self, {stat.number for stat in found if stat and stat.kind == "f"})
-
-    def _find(self, directory: Stat, wanted: bytes) -> Stat | None:
-        for name, reference in self.entries(directory):
-            if name >= wanted:
-                return self.stat(reference) if name == wanted else None
-        return None
 
     def _expect(self, path: Path, kind: str, what: str) -> Stat:
         found = self.lookup(path)

@@ -1,0 +1,150 @@
+"""diff: what changed between two generations, modules or images: packages, variables, binds, commands, sources."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sifmod.actions.subject import Subject
+from sifmod.errors import ModuleError
+from sifmod.image.inspect.package import Package, PackageKind
+from sifmod.image.inspect.python import normalized
+from sifmod.tree.launcher import Launcher
+from sifmod.tree.receipt import Installation
+
+_PLACES = ("bin/", "runscripts/")  # of commands
+
+
+class Change(NamedTuple):
+    """One thing that has a name; None where it is not there."""
+
+    name: str
+    old: str | None
+    new: str | None
+
+
+class PackageChange(NamedTuple):
+    """A package and its versions, of which an image with several Pythons may have several."""
+
+    kind: PackageKind
+    name: str
+    old_versions: tuple[str, ...]
+    new_versions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What `new` has otherwise than `old`; each part is sorted by name."""
+
+    old: str
+    new: str
+    sources: tuple[Change, ...]  # what they were made from
+    packages: tuple[PackageChange, ...]
+    host: tuple[Change, ...]  # variables
+    inside: tuple[Change, ...]  # variables of the container
+    binds: tuple[Change, ...]  # by their targets
+    commands: tuple[Change, ...]
+    notes: tuple[str, ...]  # what could not be compared, and why
+
+
+def diff(old: Subject, new: Subject) -> Difference:
+    """Compare them; the packages of one and the same image are not read.
+
+    Raises ImageError for an image that cannot be looked into. One that is gone is a note.
+    """
+    notes: list[str] = []
+    one, other = _scripts(old, notes), _scripts(new, notes)
+    both = one is not None and other is not None
+    packages = () if old.sha256 and old.sha256 == new.sha256 else _packages(old, new, notes)
+    return Difference(
+        old.name,
+        new.name,
+        changes(*_sources(old, new)),
+        packages,
+        changes(one.host, other.host) if one and other else (),
+        changes(one.inside, other.inside) if one and other else (),
+        changes(one.binds, other.binds) if one and other else (),
+        changes(_commands(old, one), _commands(new, other)) if both else (),
+        tuple(dict.fromkeys(notes)),
+    )
+
+
+def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
+    """What is not the same in both."""
+    names = sorted(before.keys() | after.keys())
+    return tuple(Change(name, old, new) for name in names if (old := before.get(name)) != (new := after.get(name)))
+
+
+def _sources(*subjects: Subject) -> list[dict[str, str]]:
+    """What is known of where each comes from; of a module no more than of an image that it is compared with."""
+    alike = all(subject.installation for subject in subjects)
+    found = [_of_image(subject) | (_of_module(subject.installation) if alike else {}) for subject in subjects]
+    return [{name: value for name, value in facts.items() if value} for facts in found]
+
+
+def _of_image(subject: Subject) -> dict[str, str]:
+    origin = subject.origin
+    return {"image": subject.sha256, "source": subject.source, "index": origin.index, "manifest": origin.manifest}
+
+
+def _of_module(installation: Installation | None) -> dict[str, str]:
+    if installation is None:
+        return {}
+    made = installation.provenance
+    return {
+        "easyconfig": made.easyconfig,
+        "easyconfig's SHA-256": _digest(installation, made.easyconfig),
+        "version": made.version,
+        "variant": made.variant or "",
+        "site": made.site,
+        "accelerator": made.accelerator,
+        "mpi": made.image.mpi.told if made.image.mpi else "",
+        "sifmod": made.sifmod,
+    }
+
+
+def _digest(installation: Installation, path: str) -> str:
+    found = (seen.sha256 for seen in installation.provenance.inputs if seen.path == path)
+    return next(found, None) or ""
+
+
+def _scripts(subject: Subject, notes: list[str]) -> Launcher | None:
+    if subject.installation is None:
+        return None
+    found = Launcher(subject.installation.root)
+    if not found.there:
+        notes.append(f"{subject.name} has no launcher that can be read: variables and binds are not compared")
+        return None
+    return found
+
+
+def _commands(subject: Subject, scripts: Launcher | None) -> dict[str, str]:
+    """The wrappers and runscripts, with what they start."""
+    files = subject.installation.files if subject.installation else ()
+    paths = (file.path for file in files if file.path.startswith(_PLACES) and file.path != "runscripts/README")
+    return {path.removeprefix("bin/"): scripts.command(path) if scripts else "" for path in paths}
+
+
+def _packages(before: Subject, after: Subject, notes: list[str]) -> tuple[PackageChange, ...]:
+    found = []
+    for subject in (before, after):
+        try:
+            inventory = subject.inventory
+        except ModuleError as error:
+            notes.append(f"{error.message}: packages are not compared")
+            return ()
+        notes += [f"{subject.name}: {note}" for note in inventory.notes]
+        found.append(_versions(inventory.packages))
+    one, other = found
+    return tuple(
+        PackageChange(kind, name, old, new)
+        for kind, name in sorted(one.keys() | other.keys())
+        if (old := one.get((kind, name), ())) != (new := other.get((kind, name), ()))
+    )
+
+
+def _versions(packages: Iterable[Package]) -> dict[tuple[PackageKind, str], tuple[str, ...]]:
+    found: dict[tuple[PackageKind, str], set[str]] = {}
+    for one in packages:
+        name = normalized(one.name) if one.kind == "python" else one.name
+        found.setdefault((one.kind, name), set()).add(one.version)
+    return {key: tuple(sorted(versions)) for key, versions in found.items()}

@@ -1,0 +1,90 @@
+"""The inventory of an image: the one that is kept with it in the store, else made from the image, and then kept.
+
+It is made when it is first asked for, and not at the fetch: for most images nobody asks, and reading the packages of
+one that was hard-linked into the store would take longer than the link. Who may not write in the store reads the image.
+"""
+
+import json
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from sifmod.actions.signatures import image_of
+from sifmod.errors import ModuleError, OptionError, SifmodError
+from sifmod.image.inspect.inventory import read_inventory
+from sifmod.image.inspect.package import KINDS, Inventory, Package
+from sifmod.module.quote import shell
+from sifmod.tree.kept_inventory import keep, read_kept
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import is_held, lock
+from sifmod.tree.receipt import Installation
+from sifmod.tree.store import GC
+from sifmod.tree.stored_image import read_stored
+
+FORMAT = 1
+_LEASE = 30.0  # seconds
+
+
+def inventory_of(layout: Layout, sha256: str) -> Inventory:
+    """The packages of the stored image of this digest.
+
+    Raises ModuleError where the store does not have it, ImageError for one that cannot be looked into, FetchError or
+    PermissionsError where it cannot be read.
+    """
+    if kept := kept_inventory(layout, sha256):
+        return kept
+    path = layout.image(sha256)
+    if not path.is_file():
+        raise ModuleError(f"there is no image {path}", "`sifmod list` shows what is installed")
+    made = read_inventory(path)
+    if made.complete and os.access(layout.images, os.W_OK) and not is_held(layout, GC):
+        with suppress(SifmodError, OSError), lock(layout, GC, _LEASE, lambda who: None) as held:  # noqa: ARG005
+            keep(layout, sha256, to_json(made, sha256), held)
+    return made
+
+
+def inventory_at(path: Path) -> Inventory:
+    """The packages of the SIF at `path`, of whatever store it is in, or of none; raises what `inventory_of` does."""
+    real = Path(os.path.realpath(path))
+    with suppress(OptionError):  # for a directory that is no prefix
+        if re.fullmatch(r"/.+/images/sha256/[0-9a-f]{64}\.sif", str(real)):
+            store = Layout(real.parents[2])
+            if read_stored(store, real.stem):
+                return inventory_of(store, real.stem)
+    return read_inventory(path)
+
+
+def image_path(installation: Installation) -> Path:
+    """The image of a generation; raises ModuleError where it is gone."""
+    path = image_of(installation)
+    if not path.is_file():
+        raise ModuleError(
+            f"{installation.module}: its image {path} is gone, and cannot be looked into",
+            f"sifmod install {shell(installation.provenance.easyconfig)} brings it back",
+        )
+    return path
+
+
+def kept_inventory(layout: Layout, sha256: str) -> Inventory | None:
+    """The one that is kept; None where there is none, or one of another format, or of another image."""
+    text = read_kept(layout, sha256)
+    try:
+        fields = json.loads(text) if text else None
+        if not fields or (fields["format"], fields["sha256"]) != (FORMAT, sha256):
+            return None
+        packages = tuple(Package(*one) for one in fields["packages"])
+        notes, system = tuple(fields["notes"]), fields["system"]
+        texts = [text for one in packages for text in one]
+        if {one.kind for one in packages} <= {*KINDS} and all(isinstance(one, str) for one in (*texts, *notes, system)):
+            return Inventory(packages, system, notes)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    return None
+
+
+def to_json(inventory: Inventory, sha256: str) -> bytes:
+    """The text that is kept, one package a line."""
+    packages = ",\n".join(json.dumps(one, ensure_ascii=False) for one in inventory.packages)
+    head = json.dumps({"format": FORMAT, "sha256": sha256, "system": inventory.system, "notes": inventory.notes})
+    return f'{head[:-1]}, "packages": [\n{packages}\n]}}\n'.encode()

@@ -1,0 +1,198 @@
+"""stack bundle: all that a stack needs where there is no network, in one directory or one tar file.
+
+A bundle holds, in this order, `bundle.json` (a name and a format), the stack as `stack.yaml` and its lock, the files
+that its modules were made from (those of other easyconfig directories below `robot/`, of settings below `settings/`),
+sifmod's own wheels below `wheels/`, and the images as `images/sha256/<digest>.sif`. The same stack gives the same
+bytes, so that a tar file that was cut is gone on with.
+"""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import distribution
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, NamedTuple
+
+from sifmod import __version__
+from sifmod.actions.lock import files_of, read_lock
+from sifmod.config.site import Site
+from sifmod.config.stack import Stack
+from sifmod.digest import sha256_bytes
+from sifmod.errors import ImageError, InstallError, OptionError
+from sifmod.image.artifact import Progress
+from sifmod.image.disk import writing
+from sifmod.tree.layout import Layout
+from sifmod.tree.stored_image import has_its_size, read_stored
+
+FORMAT = 1
+HEAD, STACK, LOCK = "bundle.json", "stack.yaml", "stack.lock"
+IMAGES = "images/sha256"
+IMAGE = re.compile(rf"{IMAGES}/([0-9a-f]{{64}})\.sif")
+_DIGEST = re.compile("[0-9a-f]{64}")
+_CHUNK = 1 << 20
+
+
+class Item(NamedTuple):
+    """A file of a bundle: where it is in it, and where it is now or what is in it."""
+
+    name: str
+    source: Path | bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.source.stat().st_size if isinstance(self.source, Path) else len(self.source)
+
+
+def items(stack: Stack, site: Site, wheels: Path | None, there: str) -> Iterator[Item]:
+    """The files of the bundle of a stack whose lock lies beside it, without the images whose digests `there` holds.
+
+    Raises OptionError where there is no lock, InstallError where a file is not as the lock says, or an image is gone.
+    """
+    lock, layout = read_lock(stack.path.with_suffix(".lock")), Layout(site.prefix)
+    yield Item(HEAD, (json.dumps({"format": FORMAT, "stack": stack.name}) + "\n").encode())
+    for seen in stack.inputs:
+        path = Path(seen.path)
+        if seen.path.startswith("/") and path != stack.path:
+            yield Item(_beside(path, stack.path.parent), path)
+    yield Item(STACK, stack.path)
+    yield Item(LOCK, lock.path)
+    seen_before = {seen.path for seen in stack.inputs}
+    for name, path in sorted(files_of(lock, site.robot_paths).items()):
+        if str(path) not in seen_before:
+            yield Item(name.replace("robot:", "robot/").replace("settings:", "settings/"), path)
+    if wheels:
+        yield from (Item(f"wheels/{path.name}", path) for path in sorted(wheels.glob("*.whl")))
+    known = set(_DIGEST.findall(there))
+    for sha256 in sorted({one.image.sha256 for one in lock.modules.values()} - known):
+        stored = read_stored(layout, sha256)
+        if stored is None or not has_its_size(stored):
+            raise InstallError(
+                f"the image {sha256[:12]}… of the lock is not in {layout.images}", "apply the stack first"
+            )
+        yield Item(f"{IMAGES}/{sha256}.sif", stored.path)
+
+
+def _beside(path: Path, directory: Path) -> str:
+    if not path.is_relative_to(directory):
+        raise InstallError(
+            f"{path} is included, and is not below {directory}", "a bundle has what lies beside the stack"
+        )
+    return str(path.relative_to(directory))
+
+
+def write_bundle(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
+    """Write a directory, or a tar file where `bundle` ends so; goes on with what an earlier run has left there.
+
+    Raises OptionError where something else is there, NoSpaceError, PermissionsError.
+    """
+    with writing(bundle):
+        if bundle.suffix == ".tar":
+            _write_tar(bundle, files, progress)
+            return
+        if bundle.is_file() or (bundle.is_dir() and any(bundle.iterdir()) and not (bundle / HEAD).is_file()):
+            raise OptionError(f"{bundle} is there and is no bundle", "give another name with -o")
+        for item in files:
+            _write_file(bundle / item.name, item, progress)
+
+
+def _write_file(target: Path, item: Item, progress: Progress) -> None:
+    if target.is_file() and target.stat().st_size == item.size and (IMAGE.fullmatch(item.name) or _same(target, item)):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(f".{target.name}.part")
+    with _reading(item) as source, unfinished.open("wb") as file:
+        copy_checked(source, file, item.name, item.size, progress)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.rename(target)
+
+
+def _same(target: Path, item: Item) -> bool:
+    with _reading(item) as source:
+        return sha256_bytes(target.read_bytes()) == sha256_bytes(source.read())
+
+
+def _write_tar(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
+    """A tar file takes its name when it is complete; what is there of it before is compared and gone on with."""
+    if bundle.exists():
+        raise OptionError(f"{bundle} exists already, and is left as it is", "give another name with -o")
+    unfinished = bundle.with_name(f".{bundle.name}.part")
+    unfinished.touch()
+    with unfinished.open("r+b") as file:
+        for item in files:
+            header = tarfile.TarInfo(item.name)
+            header.size, header.mode = item.size, 0o644
+            start, block = file.tell(), header.tobuf(tarfile.PAX_FORMAT)
+            end = start + len(block) + -(-item.size // 512) * 512
+            with _reading(item) as source:
+                if file.read(len(block)) == block and os.fstat(file.fileno()).st_size >= end and _agrees(file, source):
+                    file.seek(end)
+                    continue
+                source.seek(0)
+                file.seek(start)
+                file.truncate()
+                file.write(block)
+                copy_checked(source, file, item.name, item.size, progress)
+                file.write(b"\0" * (end - file.tell()))
+        file.truncate()
+        file.write(b"\0" * 1024)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.rename(bundle)
+
+
+def _agrees(file: IO[bytes], source: IO[bytes]) -> bool:
+    while chunk := source.read(_CHUNK):
+        if file.read(len(chunk)) != chunk:
+            return False
+    return True
+
+
+@contextmanager
+def _reading(item: Item) -> Iterator[IO[bytes]]:
+    if isinstance(item.source, bytes):
+        from io import BytesIO
+
+        yield BytesIO(item.source)
+    else:
+        with item.source.open("rb") as file:
+            yield file
+
+
+def copy_checked(source: IO[bytes], target: IO[bytes], name: str, size: int, progress: Progress) -> None:
+    """Copy a file of a bundle; an image is compared with the digest that its name says. Raises ImageError."""
+    wanted, digest, done = IMAGE.fullmatch(name), hashlib.sha256(), 0
+    while chunk := source.read(_CHUNK):
+        target.write(chunk)
+        done += len(chunk)
+        if wanted:
+            digest.update(chunk)
+            progress(f"image {wanted[1][:12]}", done, size)
+    if wanted and digest.hexdigest() != wanted[1]:
+        raise ImageError(f"{name} is damaged: its SHA-256 is {digest.hexdigest()}", "make the bundle again")
+
+
+@contextmanager
+def own_wheels(*, wanted: bool) -> Iterator[tuple[Path | None, str]]:
+    """A directory with the wheels of this sifmod and of all that it needs, or None and why there are none.
+
+    pip makes or downloads them, from where this sifmod was installed.
+    """
+    if not wanted:
+        yield None, ""
+        return
+    direct = distribution("sifmod").read_text("direct_url.json")  # PEP 610: of a checkout, or a file
+    source = json.loads(direct)["url"].removeprefix("file://") if direct else f"sifmod=={__version__}"
+    with TemporaryDirectory(prefix="sifmod-wheels-") as place:
+        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", place, source]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        told = (done.stderr.strip().splitlines() or [""])[-1]
+        yield (None, f"sifmod's own wheels are not in the bundle: {told}") if done.returncode else (Path(place), "")

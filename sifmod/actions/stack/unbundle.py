@@ -1,0 +1,134 @@
+"""A bundle that is read where there is no network: its files into the tree, its images into the store."""
+
+import json
+import re
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO, NamedTuple
+
+from sifmod.actions.changing_prefix import changing_prefix
+from sifmod.actions.lock import Lock, read_lock
+from sifmod.actions.log import record_fetched
+from sifmod.actions.reporter import Reporter
+from sifmod.actions.stack.bundle import FORMAT, HEAD, IMAGE, IMAGES, LOCK, copy_checked
+from sifmod.config.site import Site
+from sifmod.errors import OptionError
+from sifmod.image.artifact import Progress
+from sifmod.image.disk import writing
+from sifmod.tree.change import Change
+from sifmod.tree.disk import read
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import lock as locked
+from sifmod.tree.store import Store
+
+_LARGEST = 1 << 22  # bytes of a file that is no image and no wheel
+_MAKE = "`sifmod stack bundle` makes one"
+
+
+def unbundle(bundle: "Bundle", site: Site, reporter: Reporter) -> Path:
+    """Put the files and the images of a bundle into the tree, as far as it lacks them; gives the place of its stack.
+
+    Raises OptionError, ImageError for a damaged image, InstallError, NoSpaceError.
+    """
+    layout = Layout(site.prefix)
+    place = layout.prefix / "stacks" / bundle.name
+    with (
+        changing_prefix(site),
+        locked(layout, f"stack-{bundle.name}", site.lock_lease, reporter.waiting(f"the stack {bundle.name}")) as held,
+    ):
+        change = Change(held, layout.prefix)
+        for name, text in bundle.files.items():
+            if not _has(place / name, text, layout.prefix):
+                change.file(place / name, text)
+        with held.changing(f"cannot write {place}"):
+            change.apply()
+        store = Store(layout, held, reporter.waiting("the store"))
+        _take_in(bundle, read_lock(place / LOCK), store, reporter.progress)
+        record_fetched(layout, store, site.lock_lease, reporter)
+    return place
+
+
+def _has(path: Path, text: str, top: Path) -> bool:
+    try:
+        return read(path, top=top) == text.encode()
+    except OSError:
+        return False
+
+
+class Bundle(NamedTuple):
+    """A bundle that was read: its stack's name, its small files, and how its images are reached."""
+
+    path: Path
+    name: str
+    files: Mapping[str, str]
+
+
+def read_bundle(path: Path) -> Bundle:
+    """The files of a bundle but images and wheels. Raises OptionError for what is none."""
+    content: dict[str, bytes] = {}
+    for name, size, opened in _members(path):
+        if name.startswith(("images/", "wheels/")):
+            if name.startswith("images/"):
+                break  # they are the last
+            continue
+        if size > _LARGEST:
+            raise OptionError(f"{path} is no bundle: {name} has {size} bytes")
+        with opened() as file:
+            content[name] = file.read()
+    try:
+        files = {name: data.decode() for name, data in content.items()}
+        head = json.loads(files.get(HEAD, ""))
+        if head["format"] != FORMAT or not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", head["stack"]):
+            raise ValueError("another format")
+    except (ValueError, KeyError, TypeError) as error:
+        raise OptionError(
+            f"{path} is no bundle that this sifmod can read", "`sifmod stack bundle` makes one"
+        ) from error
+    return Bundle(path, head["stack"], files)
+
+
+def _take_in(bundle: Bundle, lock: Lock, store: Store, progress: Progress) -> None:
+    """Put the images that the lock names into the store, as far as it has not.
+
+    Each is read once, and compared with its digest. Raises ImageError for one that is damaged, NoSpaceError.
+    """
+    wanted = {one.image.sha256: one.image for one in lock.modules.values()}
+    for name, size, opened in _members(bundle.path):
+        found = IMAGE.fullmatch(name)
+        image = wanted.get(found[1]) if found else None
+        if image is None or store.find(image.sha256):
+            continue
+        with store.incoming() as incoming, writing(incoming), opened() as source:
+            with incoming.open("wb") as file:
+                copy_checked(source, file, name, size, progress)
+            store.add(incoming, image.sha256, image.origin, image.source)
+
+
+def _extracted(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    file = archive.extractfile(member)
+    assert file is not None  # noqa: S101 (for mypy: it is a file)
+    return file
+
+
+def _opened(file: Path) -> IO[bytes]:
+    return file.open("rb")
+
+
+def _members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
+    """The name, size and content of each file of a bundle, in its order; names that lead out of it are refused."""
+    try:
+        if path.is_dir():
+            files = sorted(each for each in path.rglob("*") if each.is_file() and not each.is_symlink())
+            for file in sorted(files, key=lambda file: file.parent == path / IMAGES):
+                yield str(file.relative_to(path)), file.stat().st_size, partial(_opened, file)
+            return
+        with tarfile.open(path, "r:") as archive:
+            for member in archive:
+                name = PurePosixPath(member.name)
+                if not member.isfile() or name.is_absolute() or ".." in name.parts:
+                    raise OptionError(f"{path} is no bundle: {member.name!r} has no place in one")
+                yield str(name), member.size, partial(_extracted, archive, member)
+    except (OSError, tarfile.TarError) as error:
+        raise OptionError(f"{path} cannot be read: {error}", _MAKE) from error

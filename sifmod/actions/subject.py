@@ -1,0 +1,119 @@
+"""A Subject: an image that is looked into, alone or as that of one generation of a module."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod.actions.inventory import image_path, inventory_at
+from sifmod.config.name import ModuleName
+from sifmod.config.shown import shown
+from sifmod.errors import ModuleError
+from sifmod.image.inspect.package import Inventory
+from sifmod.image.registry.mirrors import source_of
+from sifmod.image.sources.kinds import parse
+from sifmod.module.origin import NO_ORIGIN, ImageOrigin
+from sifmod.tree.history import previous, read_history
+from sifmod.tree.layout import Layout
+from sifmod.tree.receipt import Installation, live_number, numbers, read_receipt
+from sifmod.tree.store import entries
+from sifmod.tree.stored_image import StoredImage, read_stored
+
+_DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{12,64})")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a name on the command line stands for."""
+
+    name: str  # Name/version@3, a digest, or a path
+    sha256: str  # "" where it is not known without reading all of the image
+    source: str  # what gave the image, "" where that is not known
+    origin: ImageOrigin
+    image: Path | None = None
+    installation: Installation | None = None
+
+    @property
+    def path(self) -> Path:
+        """The image; raises ModuleError where that of an installation is gone."""
+        return image_path(self.installation) if self.installation else self.image or Path()
+
+    @property
+    def prefix(self) -> Path:
+        """The prefix of an installation."""
+        return Path(self.installation.root).parents[4] if self.installation else Path()
+
+    @property
+    def inventory(self) -> Inventory:
+        """The packages of the image; raises what `inventory_at` does, and ModuleError where it is gone."""
+        return inventory_at(self.path)
+
+
+def is_digest(text: str) -> bool:
+    """Whether `text` is a SHA-256, or twelve of its digits or more."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def of_installation(installation: Installation) -> Subject:
+    """One generation of a module."""
+    name, image = f"{installation.module}@{installation.generation}", installation.image
+    return Subject(name, image.sha256, image.source, image.origin, installation=installation)
+
+
+def of_generation(layout: Layout, module: ModuleName, number: int | None) -> Subject:
+    """The generation of this number, the live one for None; raises ModuleError where there is none to be read."""
+    there = numbers(layout, module)
+    wanted = live_number(layout, module) if number is None else number
+    known = read_receipt(layout.generation(module, wanted)) if wanted in there and wanted else None
+    if known is None:
+        what = "live generation" if wanted is None else f"generation {wanted} that can be read"
+        raise ModuleError(
+            f"{module} has no {what} in {layout.prefix}", f"generations there: {', '.join(map(str, there)) or 'none'}"
+        )
+    return of_installation(known)
+
+
+def before(layout: Layout, module: ModuleName) -> Subject:
+    """The generation that was live before the present one; raises ModuleError where there is none."""
+    number = previous(read_history(layout, module), numbers(layout, module))
+    if number is None:
+        raise ModuleError(f"{module} has no earlier generation in {layout.prefix}", "name two modules or images")
+    return of_generation(layout, module, number)
+
+
+def of_image(layout: Layout, text: str) -> Subject:
+    """A SIF by its path, or an image of the store by its digest or by the reference that gave it.
+
+    Raises ModuleError where the store has none such, or several, FetchError for what is no reference.
+    """
+    if match := _DIGEST.fullmatch(text):
+        return _stored(text, [one for one in entries(layout) if one.sha256.startswith(match[1])])
+    reference = parse(text)
+    path = reference.kind.local_sif(reference, ())
+    if path is None and reference.kind.location == "repository":
+        source, digest = source_of(reference), reference.digest
+        return _stored(text, [one for one in entries(layout) if _gave(one, source, digest)])
+    if path is None:
+        raise ModuleError(
+            f"the store does not know which image {shown(text)} gave", "name the image by its digest, or by its path"
+        )
+    real = path.resolve()
+    known = read_stored(layout, real.stem) if real == layout.image(real.stem).resolve() else None
+    return _subject(known) if known else Subject(str(path.absolute()), "", "", NO_ORIGIN, path)
+
+
+def _gave(image: StoredImage, source: str, digest: str) -> bool:
+    return any(one.source == source and digest in ("", one.index, one.manifest) for one in image.given)
+
+
+def _stored(text: str, found: list[StoredImage]) -> Subject:
+    if len(found) == 1:
+        return _subject(found[0])
+    if found:
+        listed = "\n".join(f"  {image.sha256}" for image in found)
+        raise ModuleError(f"`{shown(text)}` can be any of these images\n{listed}", "name one by its digest")
+    raise ModuleError(f"no image of the store is {shown(text)}", "`sifmod fetch REFERENCE` brings one")
+
+
+def _subject(image: StoredImage) -> Subject:
+    sources = [one.source for one in image.given if "://" in one.source]
+    return Subject(f"sha256:{image.sha256}", image.sha256, "".join(sources[-1:]), image.origin, image.path)

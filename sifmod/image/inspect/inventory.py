@@ -1,0 +1,156 @@
+"""The inventory of an image: its Python distributions, conda, Debian and RPM packages, read without starting it.
+
+Every directory is looked through for them, since a venv may be anywhere, but for what is inside of distributions and
+for the caches of conda and pip. A package that brings others within itself (`_vendor`) counts as one.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+from sifmod.errors import ImageError
+from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.convert.squashfs.reader import SquashfsReader
+from sifmod.image.convert.squashfs.stat import Stat
+from sifmod.image.inspect.package import Found, Inventory, Package, TooMuchError
+from sifmod.image.inspect.python import distribution
+from sifmod.image.inspect.rootfs import open_rootfs
+from sifmod.image.inspect.rpm import DATABASES, add_rpms
+
+_HEADER = 1 << 16  # bytes of a METADATA, in which its header ends
+_CONDA = 8 << 20  # bytes of one JSON
+_STATUS = 32 << 20  # bytes of dpkg's list
+_LIBRARY = re.compile(r"/lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages$")
+_LICENCE = re.compile(rb'"license"\s*:\s*("(?:[^"\\]|\\.){0,400}")')
+_NOT_ENTERED = (b"_vendor", b".cache")
+_OF_THE_KERNEL = (b"proc", b"sys", b"dev")
+_LIBRARIES = (b"site-packages", b"dist-packages")
+_METADATA = ((b"METADATA",), (b"PKG-INFO",), (b"EGG-INFO", b"PKG-INFO"))
+_DISTRIBUTIONS = (b".dist-info", b".egg-info", b".egg")
+_SHORT = 120  # letters of a licence that is a name, and not a text
+_STATUS_FILE, _STATUS_FILES = b"var/lib/dpkg/status", b"var/lib/dpkg/status.d"
+
+
+def read_inventory(path: Path) -> Inventory:
+    """The packages in the SIF at `path`; of a damaged one what could be read, with a note.
+
+    Takes a minute at most, and memory within bounds, whatever the image says. Raises ImageError for what is no SIF or
+    has a file system that cannot be read here, FetchError or PermissionsError where the file cannot be read.
+    """
+    found, ended = Found(), ""
+    with open_rootfs(path, read_sif(path)) as rootfs:
+        system = _system(rootfs.read("/etc/os-release", _HEADER) or rootfs.read("/usr/lib/os-release", _HEADER))
+        try:
+            _walk(rootfs.reader, found)
+        except TooMuchError as reason:
+            ended = str(reason)
+        except ImageError as error:
+            ended = error.message
+    return found.inventory(system, ended)
+
+
+def _system(release: str) -> str:
+    """Such as debian-12, from the text of an os-release."""
+    said = dict(re.findall(r"^(ID|VERSION_ID)=(.*)$", release, re.MULTILINE))
+    try:
+        return "-".join(word for key in ("ID", "VERSION_ID") for word in shlex.split(said.get(key, ""))[:1])
+    except ValueError:  # an open quote
+        return ""
+
+
+def _walk(reader: SquashfsReader, found: Found) -> None:
+    condas: set[bytes] = set()  # what holds a conda-meta, which comes before pkgs, where conda keeps what it unpacked
+
+    def enter(path: bytes) -> bool:
+        above, _, name = path.rpartition(b"/")
+        if name == b"conda-meta":
+            condas.add(above)
+        inside = name.endswith(_DISTRIBUTIONS) or above.endswith(_LIBRARIES) or (name == b"pkgs" and above in condas)
+        return not inside and name not in _NOT_ENTERED and path not in _OF_THE_KERNEL
+
+    for path, stat, _ in reader.walk(enter):
+        found.step()
+        above, _, name = path.rpartition(b"/")
+        if name.endswith(_DISTRIBUTIONS):
+            _add_distribution(reader, stat, path, found)
+        elif stat.kind == "f" and above.endswith(b"conda-meta") and name.endswith(b".json"):
+            _add_conda(reader.head(stat, _CONDA), path, found)
+        elif stat.kind == "f" and (path == _STATUS_FILE or (above == _STATUS_FILES and not name.endswith(b".md5sums"))):
+            _add_debs(reader.head(stat, _STATUS), found)
+        elif stat.kind == "f" and path in DATABASES:
+            add_rpms(reader.data(stat), stat.size, found)
+
+
+def _text(path: bytes) -> str:
+    return "/" + path.decode("utf-8", "replace")
+
+
+def _place(library: str) -> str:
+    """The directory of the Python whose packages are in `library`; that itself where it is none of a Python's."""
+    return _LIBRARY.sub("", library) or "/"
+
+
+def _add_distribution(reader: SquashfsReader, stat: Stat, path: bytes, found: Found) -> None:
+    above, _, name = path.rpartition(b"/")
+    told = distribution(name.decode("utf-8", "replace")) or ("", "")
+    said = _fields(_metadata(reader, stat))
+    package, version = said("Name:") or told[0], said("Version:") or told[1]
+    found.add(Package("python", package, version, _place(_text(above)), _licence(said)))
+
+
+def _metadata(reader: SquashfsReader, stat: Stat) -> bytes:
+    """What is in a distribution's METADATA or PKG-INFO, up to its description; an egg-info may be a file itself."""
+    if stat.kind == "f" and stat.size <= 1 << 20:  # else an egg that is a zip
+        return reader.head(stat, _HEADER)
+    for names in _METADATA if stat.kind == "d" else ():
+        inner: Stat | None = stat
+        for name in names:
+            inner = reader.find(inner, name) if inner and inner.kind == "d" else None
+        if inner and inner.kind == "f":
+            return reader.head(inner, _HEADER)
+    return b""
+
+
+def _fields(metadata: bytes) -> Callable[[str], str]:
+    """What follows on `Name:` or the like in the header; "" where that is not there, or goes on in the next line."""
+    header = re.split(r"\r?\n\r?\n", metadata.decode("utf-8", "replace"), maxsplit=1)[0]
+
+    def field(name: str) -> str:
+        match = re.search(rf"^{name}[ \t]*(.*)$(?!\n[ \t])", header, re.MULTILINE)
+        return match[1].strip() if match else ""
+
+    return field
+
+
+def _licence(said: Callable[[str], str]) -> str:
+    """The expression of PEP 639, a name, or a classifier; a whole text is none."""
+    if expression := said("License-Expression:"):
+        return expression
+    licence = said("License:")
+    if licence and licence.upper() != "UNKNOWN" and len(licence) <= _SHORT:
+        return licence
+    return said("Classifier: License ::").rpartition("::")[2].strip()
+
+
+def _add_conda(data: bytes, path: bytes, found: Found) -> None:
+    """What conda has noted of a package; its file is called name-version-build."""
+    prefix, _, name = _text(path).removesuffix(".json").rpartition("/conda-meta/")
+    package, _, rest = name.rpartition("-")[0].rpartition("-")
+    licence = _LICENCE.search(data)
+    try:
+        text = str(json.loads(licence[1])) if licence else ""
+    except ValueError:
+        text = ""
+    found.add(Package("conda", package, rest, prefix or "/", text))
+
+
+def _add_debs(data: bytes, found: Found) -> None:
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n\n", start) + 1 or len(data)
+        said, start = _fields(data[start : min(end, start + _HEADER)].lstrip()), end + 1
+        found.check()
+        if said("Status:").endswith(" installed") or not said("Status:"):  # which distroless images do not have
+            found.add(Package("deb", said("Package:"), said("Version:"), "/"))

@@ -1,0 +1,86 @@
+"""A Package: what an image says that it has installed, and by which packager. Others wrote all of it."""
+
+import time
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+from sifmod.image.printable import line
+
+PackageKind = Literal["python", "conda", "deb", "rpm"]
+KINDS: tuple[PackageKind, ...] = get_args(PackageKind)
+
+_MOST_PACKAGES = 20_000
+_MOST_ENTRIES = 2_000_000  # files and directories that are looked at
+_LONGEST = 60.0  # seconds
+_LETTERS = 200  # of a name or a licence
+
+
+class Package(NamedTuple):
+    """One package. `place` is the directory of the Python, venv or conda that it belongs to; / for the system's."""
+
+    kind: PackageKind
+    name: str
+    version: str
+    place: str
+    licence: str = ""  # as its metadata say it, "" where they do not
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The packages of an image, sorted; `system` as `debian-12`, by its os-release.
+
+    It is not `complete` where one of the bounds was met, which is among the notes.
+    """
+
+    packages: tuple[Package, ...]
+    system: str = ""
+    notes: tuple[str, ...] = ()  # what could not be read, and why
+    complete: bool = True
+
+
+class TooMuchError(Exception):
+    """A bound was met; what was found until then counts."""
+
+
+class Found:
+    """What is found, package by package, within the bounds: an image of anybody's may be made to hurt."""
+
+    def __init__(self) -> None:
+        """Nothing yet; the time runs from now."""
+        self.notes: list[str] = []
+        self._packages: dict[Package, None] = {}
+        self._entries = 0
+        self._end = time.monotonic() + _LONGEST
+
+    def add(self, package: Package) -> None:
+        """Take one, with its texts made printable; what has no name or no version is none."""
+        kind, *texts = package
+        if package.name and package.version:
+            self._packages.setdefault(Package(kind, *(line(text.strip(), _LETTERS) for text in texts)))
+        self.check()
+        if len(self._packages) >= _MOST_PACKAGES:
+            raise TooMuchError(f"it has {_MOST_PACKAGES} packages or more")
+
+    def step(self) -> None:
+        """One more entry was looked at."""
+        self._entries += 1
+        if self._entries % 1024 == 0:
+            self.check()
+        if self._entries > _MOST_ENTRIES:
+            raise TooMuchError(f"it has more than {_MOST_ENTRIES} files")
+
+    def check(self) -> None:
+        """Raise TooMuchError where the time is over."""
+        if self.late:
+            raise TooMuchError(f"reading it takes more than {_LONGEST:g} seconds")
+
+    @property
+    def late(self) -> bool:
+        """Whether the time is over."""
+        return time.monotonic() > self._end
+
+    def inventory(self, system: str, ended: str) -> Inventory:
+        """All of it; `ended` says which bound was met, "" for none."""
+        notes = (*self.notes, *([f"{ended}: the rest is not listed"] if ended else []))
+        packages = tuple(sorted(self._packages))
+        return Inventory(packages, line(system, _LETTERS), tuple(line(note) for note in notes), not ended)
