@@ -145,6 +145,27 @@ def test_what_cannot_be_submitted(
     assert disk_state(here) == before
 
 
+def test_why_a_module_is_not_there(
+    here: Path, program: Program, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sifmod.actions.stack.watch.LAG", 0.0)
+    program("sbatch", f"echo killed >{here}/sifmod-stack-9_0.log; echo 9")
+    program("squeue", "echo '9_0|NODE_FAIL|NodeDown'; echo '9_1|COMPLETED|None'; echo '9_2|FAILED|NonZeroExitCode'")
+    log = write(here / "prefix/log/stacks/stack/C@1.log", "2026-01-01T00:00:00Z failed (18): the disk is full\n\nx\n")
+    assert run(["stack", "apply", "stack.yaml", "--job", "--wait"]) == 18
+    err = capfd.readouterr().err
+    assert f"A/1: its job 9_0 ended NODE_FAIL; {here}/sifmod-stack-9_0.log is its log" in err
+    assert f"B/1: its job 9_1 has installed it, and {here}/prefix does not have it here" in err
+    assert "hint: choose a prefix that all nodes share" in err
+    assert "== 0 of 5 modules are as " in err
+    assert "==   C/1: failed (18): the disk is full\n" in err
+    log.write_text("\n")
+    program("squeue", "exit 0")
+    program("sacct", "exit 0")
+    assert run(["stack", "apply", "stack.yaml", "--job", "--wait", "-q"]) == 1
+    assert "C/1: its job 9_2 ended and Slurm does not know how\n" in capfd.readouterr().err
+
+
 def test_what_an_element_is_told(here: Path, program: Program) -> None:
     """The options that say what is installed, with paths in full; the job script is what sbatch is given last."""
     program("sbatch", f'for word; do echo "$word"; done >{here}/words; cat "$word" >{here}/script; echo 3')

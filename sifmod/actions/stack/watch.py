@@ -105,12 +105,16 @@ class Watch:
     def _lags(self, number: int) -> bool:
         """Whether its job says that it is there, and it is not seen here yet."""
         job, element = self._left[number]
-        state, step = self._ended.get(f"{job.job}_{element}"), self._plan.steps[number]
-        return bool(state and state.name == "COMPLETED" and step.module) and step.installation is None
+        state, module = self._ended.get(f"{job.job}_{element}"), self._plan.steps[number].module
+        said = state is not None and state.name == "COMPLETED"
+        return said and (module is None or live_number(self._plan.layout, module) is None)
 
     def _error(self, number: int, job: Submission, element: int, state: State | None) -> SifmodError | None:
         if state and state.name == "COMPLETED":
-            return None
+            if not self._lags(number):
+                return None
+            why = f"its job {job.job}_{element} has installed it, and {self._plan.layout.prefix} does not have it here"
+            return SifmodError(why, "choose a prefix that all nodes share")
         if state is None or state.name == "FAILED":  # by its own exit code: its log says of which module
             there, code, message = self._last_note(number)
             if there:
