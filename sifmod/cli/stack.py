@@ -245,7 +245,8 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
 
     A module that fails leaves the others to be installed; a summary says at the end what became of them, and where the
     log of each is. Run it again after an interruption: it goes on where it was. What the stack does not name any more
-    stays installed, and is told.
+    stays installed, and is told. With --job it is Slurm that does all this; submitted again, only what is missing and
+    not in the queue is.
     """
     from sifmod.actions.lock import read_lock
     from sifmod.actions.reporter import Reporter

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -27,12 +28,14 @@ IMAGE = "name: {name}\nversion: '{version}'\nwrappers: [sh]\nimage: {{sources: [
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]:
     """One of its own, for a node of it is killed; a job of that node is not begun anew two minutes later."""
-    slurm = Slurm(Path(tempfile.mkdtemp(dir="/tmp", prefix="sifmod-slurm-")) / "cluster")
+    directory = Path(tempfile.mkdtemp(dir="/tmp", prefix="sifmod-slurm-"))
+    slurm = Slurm(directory / "cluster")
     for name, value in {**slurm.env, "SBATCH_NO_REQUEUE": "1"}.items():
         monkeypatch.setenv(name, value)
     slurm.start()
     yield slurm
     slurm.stop()
+    shutil.rmtree(directory)
 
 
 @pytest.fixture
@@ -100,6 +103,7 @@ def test_a_node_that_dies_loses_nothing(
         assert run([*APPLY]) == 0
         assert "== job 1, 1 element to install 2 modules: submitted before, and not over yet" in capfd.readouterr().err
         cluster.kill(nodes(cluster)["1_2"])
+        wait_until(lambda: not nodes(cluster))
     finally:
         registry.stop()  # so nothing of it can be fetched again
     assert there(here) == {f"{name}/{version}" for name in quick for version in "12"}

@@ -1,5 +1,6 @@
 """stack apply --wait: what becomes of the modules that jobs install, told as it is seen in the tree."""
 
+import os
 import re
 import time
 from collections import Counter
@@ -69,7 +70,8 @@ class Watch:
             self._tested(job, element)
             for job in self._jobs
             if job.what == "test"
-            for element in range(len(job.elements))
+            for element, modules in enumerate(job.elements)
+            if modules
         )
 
     def _seen(self) -> Iterator[int]:
@@ -122,7 +124,7 @@ class Watch:
             if code:
                 return failure(message, "", int(code))
         log = job.log(self._plan.stack.name, element)
-        said = f"; {log} is its log" if log.exists() else ""
+        said = f"; {log} is its log" if _is_there(log) else ""
         ended = state.name if state else "and Slurm does not know how"
         return SifmodError(f"its job {job.job}_{element} ended {ended}{said}", "the same command submits it again")
 
@@ -138,8 +140,13 @@ class Watch:
 
     def _tested(self, job: Submission, element: int) -> Tested:
         state, log = self._ended.get(f"{job.job}_{element}"), job.log(self._plan.stack.name, element)
-        passed = state.name == "COMPLETED" if state else not log.exists()
+        passed = state.name == "COMPLETED" if state else not _is_there(log)
         return Tested(job.elements[element], passed, log)
+
+
+def _is_there(log: Path) -> bool:
+    """Whether it is seen; it may be in a directory of another user's."""
+    return os.path.exists(log)  # noqa: PTH110 (pathlib raises for a closed one)
 
 
 def _stand(known: Mapping[str, State]) -> str:
