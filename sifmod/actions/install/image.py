@@ -144,6 +144,7 @@ def fetched_image(request: Request, layout: Layout, store: Store, reporter: Repo
     plan, options = request.plan, request.options
     site = request.site.site
     settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force, startable=True)
+    settings = replace(settings, shared=options.shared)
     if options.locked:
         image = _as_locked(plan.image, options.locked.image, options.stores)
         settings = replace(settings, compression=options.locked.image.origin.compression or settings.compression)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sifmod.digest import sha256_bytes, sha256_file
-from sifmod.errors import ImageError, UnstartableError
+from sifmod.errors import FetchError, ImageError, UnstartableError
 from sifmod.image.convert.budget import Budget
 from sifmod.image.convert.layers.blob import Replaced
 from sifmod.image.convert.layers.member import U32
@@ -23,6 +23,7 @@ from sifmod.image.convert.squashfs.compression import Compression
 from sifmod.image.convert.squashfs.writer import SquashfsWriter
 from sifmod.image.disk import KEPT, NOTHING_WRITTEN, reserve, stripe, writing
 from sifmod.image.download.downloads import Downloads, missing
+from sifmod.image.download.shared_blobs import forget_shared, keep_shared, with_shared
 from sifmod.image.fetched import Fetched, Request
 from sifmod.image.oci.image import OciImage, open_image
 from sifmod.image.program import ask
@@ -49,11 +50,18 @@ def convert(request: Request) -> Fetched:
         image = open_image(request.reference, request.image.arch, request.settings, workspace)
         if made := _made_before(request, image, how):
             return made
+        shared = request.settings.shared
+        image = replace(image, sources=with_shared(image.sources, shared))
         metadata = _metadata(request, image)
         preflight(request, image, unpacked=any(workspace.iterdir()))
         with Downloads(image.sources, request.partial, request.settings.connections) as downloads:
-            warnings = _written(request, image, downloads, metadata, how)
-            downloads.complete()
+            try:
+                warnings = _written(request, image, downloads, metadata, how)
+                downloads.complete()
+            except (FetchError, ImageError):
+                forget_shared(image.sources, shared)
+                raise
+        keep_shared(image.sources, request.partial, shared)
     # only now: what the header says of the squashfs is known last and stands first
     with ThreadPoolExecutor(1) as beside:
         written = beside.submit(_flush, request.incoming)  # the store syncs it too, and then has not to wait

@@ -62,7 +62,7 @@ class Downloads:
         named: dict[str, ArrivingFile] = {}
         with ExitStack() as undone:
             for source in reversed(sources):
-                if (name := _name(source)) in named:
+                if (name := file_name(source)) in named:
                     continue
                 if source.get is None:
                     named[name] = _local(self._shared, source)
@@ -74,7 +74,7 @@ class Downloads:
             undone.pop_all()
         self._pool = Pool(self._shared, tuple(named.values()), connections)
         self.blobs = tuple(
-            ArrivingBlob(wanted.digest, source.diff_id, wanted.media_type, wanted.size, named[_name(source)])
+            ArrivingBlob(wanted.digest, source.diff_id, wanted.media_type, wanted.size, named[file_name(source)])
             for source in sources
             for wanted in (source.descriptor,)
         )
@@ -119,7 +119,7 @@ def _shown(source: BlobSource) -> str:
 
 def missing(sources: Sequence[BlobSource], directory: Path) -> int:
     """How many bytes of disk a Downloads of `sources` will take in `directory` beyond those that it has already."""
-    wanted = {_name(source): source.descriptor.size for source in sources if source.get is not None}
+    wanted = {file_name(source): source.descriptor.size for source in sources if source.get is not None}
     return sum(max(0, size - _taken(directory / name)) for name, size in wanted.items())
 
 
@@ -130,7 +130,8 @@ def _taken(path: Path) -> int:
         return 0
 
 
-def _name(source: BlobSource) -> str:
+def file_name(source: BlobSource) -> str:
+    """What a blob's file is called; of one on this machine, what it is known by."""
     if source.get is None:
         return f"{source.path}@{source.offset}"
     return source.descriptor.digest.replace(":", "-")
