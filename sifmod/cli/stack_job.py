@@ -152,6 +152,7 @@ def _wait(
     jobs: "Sequence[Submission]", applying: "Applying", say: Callable[[str], None], tell: Callable[[int], object]
 ) -> "tuple[Tested, ...]":
     from sifmod.actions.stack.watch import Watch
+    from sifmod.cli.output import counted
 
     watch = Watch(applying, jobs)
     try:
@@ -164,9 +165,10 @@ def _wait(
         numbers = " ".join(job.job for job in jobs)
         say(f"the jobs go on: the same command waits for them again, `scancel {numbers}` cancels them")
         raise
-    for test in watch.tests:
-        outcome = "passed" if test.passed else f"failed; {test.log} is its log"
-        say(f"test of {', '.join(map(str, test.modules))}: {outcome}")
+    for test in (one for one in watch.tests if not one.passed):
+        say(f"test of {', '.join(map(str, test.modules))}: failed; {test.log} is its log")
+    if watch.tests:
+        say(f"{sum(one.passed for one in watch.tests)} of {counted(len(watch.tests), 'test')} passed")
     return watch.tests
 
 
