@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 from sifmod.actions.layer.garbage import OldLayer, old_layers
 from sifmod.config.name import ModuleName
+from sifmod.errors import InstallError
 from sifmod.tree.history import previous, read_history, superseded
 from sifmod.tree.jobs import NO_JOBS, Jobs, ask_slurm
 from sifmod.tree.layout import Layout
+from sifmod.tree.life import begins, read_life
 from sifmod.tree.lock import closed_remains, is_held
 from sifmod.tree.partial import Partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
@@ -92,8 +94,9 @@ def plan_gc(
     A generation stays while it is live or the one to roll back to (but with `rollbacks`), for `days` after another took
     its place or the module was uninstalled, while a Slurm job submitted before that is known or Slurm cannot be asked,
     and while it holds anything that its receipt does not name or that was changed, unless the live generation has the
-    same. Images stay as long as any generation that stays links to them, and while a run works with them; one that no
-    receipt names, for `days`. Without `ask_jobs` no job counts. `only`: the generations of other modules all stay.
+    same. The generations of a retired module stay so from the day on which it no longer loads. Images stay as long as
+    any generation that stays links to them, and while a run works with them; one that no receipt names, for `days`.
+    Without `ask_jobs` no job counts. `only`: the generations of other modules all stay.
     """
     jobs = ask_slurm(layout.prefix) if ask_jobs else NO_JOBS
     generations: list[OldGeneration] = []
@@ -101,7 +104,8 @@ def plan_gc(
     for module in known_modules(layout) if only is None else sorted(only):
         old = old_generations(layout, module, (jobs, days, rollbacks))
         generations += old
-        if live_number(layout, module) is None and not any(generation.keep for generation in old):
+        ends = live_number(layout, module) is None or retired_since(layout, module) is not None
+        if ends and not any(generation.keep for generation in old):
             empty.append(module)
     going = {generation.root for generation in generations if not generation.keep}
     users = _users(layout, going)
@@ -121,8 +125,8 @@ def plan_gc(
 
 
 def old_generations(layout: Layout, module: ModuleName, rules: Rules) -> list[OldGeneration]:
-    """Every generation of the module that is not live, oldest first."""
-    now = live_number(layout, module)
+    """Every generation of the module that is not live, or of one that is retired, oldest first."""
+    now = None if retired_since(layout, module) else live_number(layout, module)
     old = []
     for number in numbers(layout, module):
         if number != now:
@@ -137,15 +141,30 @@ def _why_keep(layout: Layout, module: ModuleName, number: int, rules: Rules) -> 
     installation = read_receipt(layout.generation(module, number))
     if installation is None:
         return "it has no receipt that can be read"
-    installed = live_number(layout, module) is not None
+    retired = retired_since(layout, module)
+    installed = live_number(layout, module) is not None and not retired
     if installed and not rollbacks and previous(events, numbers(layout, module)) == number:
         return "`sifmod rollback` goes back to it"
-    since = superseded(events, number)
+    since = min(filter(None, (superseded(events, number), retired)), default=None)
     if since is None and number not in {event.generation for event in events} and is_held(layout, str(module)):
         return "a run makes it now"
     if since is None:
         return "it is not known since when it is not in use"
-    return _too_young(since, jobs, days) or _holds_others_files(layout, installation)
+    return _too_young(since, jobs, days) or _holds_others_files(layout, installation, retired is not None)
+
+
+def retired_since(layout: Layout, module: ModuleName) -> float | None:
+    """Since when the module does not load (seconds since 1970); None while it does.
+
+    That may be decided for a day that has passed: the file that refuses it tells when it began to.
+    """
+    try:
+        day = read_life(layout, module.name).of(module.version).refused_from
+        written = (layout.lives(module.name) / module.version).lstat().st_mtime if day else 0.0
+    except (InstallError, FileNotFoundError):  # then nothing is known of an end, and all stays
+        return None
+    since = max(begins(day), written) if day else None
+    return since if since and since <= time.time() else None
 
 
 def _too_young(since: float, jobs: Jobs, days: float) -> str:
@@ -158,9 +177,9 @@ def _too_young(since: float, jobs: Jobs, days: float) -> str:
     return ""
 
 
-def _holds_others_files(layout: Layout, installation: Installation) -> str:
+def _holds_others_files(layout: Layout, installation: Installation, retired: bool) -> str:
     try:
-        added = only_in(installation, live(layout, installation.module))
+        added = only_in(installation, None if retired else live(layout, installation.module))
         changed = changes(installation)
     except OSError as error:
         return f"it cannot be looked through: {error}"

@@ -9,7 +9,7 @@ from sifmod.actions.log import record, record_of_store
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.tree.disk import take
-from sifmod.tree.generation import module_lock, tidy
+from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
 from sifmod.tree.log import Done
@@ -43,6 +43,9 @@ def apply_gc(layout: Layout, plan: GcPlan, lease: float, reporter: Reporter) -> 
         with module_lock(layout, module, lease, on_wait) as held:
             for old in old_generations(layout, module, (plan.jobs, plan.days, plan.rollbacks)):
                 if not old.keep and old.root in wanted:
+                    if old.number == live_number(layout, module):  # of a retired module
+                        unpublish(layout, module, held)
+                        record(layout, Done("uninstalled", module, old.number), held, reporter)
                     _remove_generation(layout, old, held)
                     record(layout, Done("removed", module, old.number), held, reporter)
                     removed.append(old)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from sifmod.actions.garbage import GcPlan, plan_gc
 from sifmod.actions.gc import Collected, apply_gc
+from sifmod.actions.life import forget_life
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
@@ -26,6 +27,7 @@ class Uninstalled(NamedTuple):
     generation: int | None  # the one that was live; None: another run has uninstalled it, and gc has not come yet
     user_software: str | None  # the directory that holds the user's own additions, when there are any
     user_layers: str | None  # the same of layers
+    default: bool  # it was what its name alone loads
     kernels: tuple[str, ...]  # the commands that remove those of this user's Jupyter, which start no more
 
 
@@ -44,12 +46,13 @@ def uninstall(layout: Layout, module: ModuleName, lease: float, reporter: Report
         unpublish(layout, module, held)
         if before is not None:  # the live one, or that of a run that died on the way
             record(layout, Done("uninstalled", module, before), held, reporter)
+    default = forget_life(layout, module, lease, reporter)
     stays = (layout.user_software(module), layout.prefix / "layers" / str(module))
     user_software, layers = (str(place) if place.exists() else None for place in stays)
     kernels: tuple[str, ...] = ()
     with suppress(OSError):  # the module is out of sight, whatever can be seen of them
         kernels = tuple(one.removal for one in our_kernelspecs(kernels_directory(os.environ)) if one.module == module)
-    return Uninstalled(module, before, user_software, layers, kernels)
+    return Uninstalled(module, before, user_software, layers, default, kernels)
 
 
 def purge(

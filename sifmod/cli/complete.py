@@ -128,6 +128,11 @@ _WORDS: dict[str, _Find] = {
     "diff before": _live,
     "diff after": _live,
     "rollback name": _known,
+    "default module": _live,
+    "hide modules": _live,
+    "deprecate modules": _live,
+    "retire modules": _live,
+    "retire successor": _live,
     "log modules": _known,
 }
 

@@ -68,4 +68,4 @@ def _told(done: "Done") -> str:
         return f"{done.what} image {done.image[:12]}…, {size}" if done.image else f"{done.what} download, {size}"
     number = done.before if done.after is None else done.after
     was = f" (was {done.before})" if done.after is not None and done.before not in (None, done.after) else ""
-    return f"{done.what} {done.module}, generation {number}{was}"
+    return f"{done.what} {done.module}{f', generation {number}' if number else ''}{was}"

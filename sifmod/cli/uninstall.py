@@ -79,6 +79,8 @@ def _report(done: "Uninstalled", *, purge: bool) -> None:
     go_on = "lose it" if purge else "keep using it, but cannot unload it"
     say(f"{module}: shells that have it loaded {go_on}: start a new one")
     say(f"{module}: uninstalled{later}")
+    if done.default:
+        say(f"{module}: it was the default; `sifmod default` makes another module of {module.name} so")
     if done.user_software:
         say(f"{module}: what you added stays in {done.user_software}")
     if done.user_layers:

@@ -113,6 +113,22 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sifmod rollback PyTorch/2.2.0", "to the generation before"),
         ("sifmod rollback PyTorch/2.2.0 --to 3", "to this one"),
     ),
+    "default": (
+        ("sifmod default PyTorch/2.2.0", "what `module load PyTorch` loads"),
+        ("sifmod default --none PyTorch", "the module system decides"),
+    ),
+    "hide": (
+        ("sifmod hide PyTorch/2.2.0", "it loads by its full name only"),
+        ("sifmod hide --undo PyTorch/2.2.0", "it is listed again"),
+    ),
+    "deprecate": (
+        ("sifmod deprecate PyTorch/2.2.0 --until 2099-03-31", "a load says so"),
+        ("sifmod deprecate --undo PyTorch/2.2.0", "nothing is said any more"),
+    ),
+    "retire": (
+        ("sifmod retire PyTorch/2.2.0 --successor PyTorch/2.13.0", "from today on"),
+        ("sifmod retire --undo PyTorch/2.2.0", "it loads again"),
+    ),
     "log": (("sifmod log", "every change"), ("sifmod log PyTorch", "those of the modules with this name")),
     "gc": (("sifmod gc", "what would go, and why the rest stays"), ("sifmod gc --yes", "remove it")),
     "check": (
@@ -160,7 +176,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 _BY_TITLE = {
     "What": "variant variants source fetch module_only installed arch sha256 version origins signature verb name"
     " name_from to days now rollbacks bundled without purge keys files editable onto upgrade everything layer style"
-    " network minimum nodes time lab remove stale locked stack only",
+    " network minimum nodes time lab remove stale locked stack none"
+    " since until message successor undo only",
     "Where": "prefix stores directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
     " module_syntax",
     "Slurm": "job wait account partition job_cores job_max_walltime job_max_jobs job_output_dir job_partition"

@@ -81,6 +81,8 @@ def resolve(
         protected=file.protected,
         striping=file.striping,
         signatures=file.signatures,
+        warn_without_version=file.warn_without_version,
+        spider_cache=file.spider_cache,
     )
     return Resolved(site, how, expanded.inputs)
 

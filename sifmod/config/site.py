@@ -73,6 +73,17 @@ class Signatures(Model):
     """Files with OpenPGP public keys of those whose signature counts."""
 
 
+class SpiderCache(Model):
+    """Lmod's cache of the modules, as its own program `update_lmod_system_cache_files` keeps it."""
+
+    directory: SearchDirectory
+    """Where the cache is (the `dir` of Lmod's scDescriptT)."""
+    timestamp: SearchDirectory
+    """The file of which Lmod looks at the time (its `timestamp`)."""
+    modulepath: tuple[SearchDirectory, ...] = ()
+    """All that the cache is of, where that is more than the modules of the prefix."""
+
+
 class Detect(Model):
     """A site is this one when every path exists; of a pattern, one match."""
 
@@ -120,6 +131,8 @@ class Site:
     protected: tuple[str, ...]  # packages that no layer replaces, `*` at the end for all that begin so
     striping: StripingKeys | None
     signatures: Signatures
+    warn_without_version: bool  # at a load that names none, on a terminal
+    spider_cache: SpiderCache | None
 
 
 def _seconds(value: object) -> object:
@@ -231,4 +244,6 @@ class SiteFile(Model):
     protected: tuple[Package, ...] = PROTECTED
     striping: StripingKeys | None = None
     signatures: Signatures = Signatures()
+    warn_without_version: bool = False
+    spider_cache: SpiderCache | None = None
     detect: Detect = Detect()

@@ -83,6 +83,7 @@ def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices, quirks: tupl
         depends_on=easyconfig.depends_on,
         protected=easyconfig.protected,
         wrappers_auto=easyconfig.wrappers_auto,
+        warn_without_version=site.warn_without_version,
     )
 
 

@@ -194,6 +194,7 @@ class Plan:
     depends_on: tuple[str, ...] = ()  # modules that are loaded with this one
     protected: tuple[str, ...] | None = None  # packages that layers leave as they are; None: those of the site
     wrappers_auto: bool = False  # more wrappers are found in the image
+    warn_without_version: bool = False  # at a load that names none
     mpi: WantedMpi = IMAGES_OWN  # whose MPI, which the image decides with it
 
     def binds_of(self, root: str) -> tuple[Bind, ...]:

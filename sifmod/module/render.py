@@ -99,6 +99,7 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
         "user_software": plan.user_software_of(ROOT),
         "layers": plan.layers,
         "layer_target": LAYER_TARGET,
+        "warn_without_version": plan.warn_without_version,
         "flags": tuple(flag.upper() for flag in plan.gpu_flags),
         "path_inside": plan.prepend_path,
         "env_inside": plan.container_env,

@@ -37,7 +37,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class Done(NamedTuple):
     """What a verb did: to a module, or without one to the store."""
 
-    what: str  # installed, rendered, restored, rolled back, uninstalled, removed, fetched
+    what: str  # installed, rendered, restored, rolled back, uninstalled, removed, fetched; and as actions/life has it
     module: ModuleName | None = None
     before: int | None = None  # the generation that was live, or that was removed
     after: int | None = None  # the generation that is live now

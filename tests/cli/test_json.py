@@ -72,9 +72,27 @@ def test_verbs_that_change_a_tree(here: Path, images: Images, capfd: pytest.Capt
     assert [(one["what"], one["generation"], one["before"]) for one in changes if one["module"]] == [
         *(("installed", 1, None), ("installed", 2, 1), ("rolled back", 1, 2), ("removed", None, 2)),
     ]
+    live: dict[str, object] = {"default": True, "hidden": False, "deprecated": None, "retired": None, "labels": {}}
+    assert told("default", "Tiny") == [{"module": "Tiny/1.0", "changed": True, "life": live}]
+    (row,) = told("deprecate", "Tiny", "--since", "2026-01-02", "--until", "2999-03-31")
+    assert row["life"]["deprecated"] == {"since": "2026-01-02", "until": "2999-03-31", "message": ""}
+    assert told("hide", "--undo", "Tiny")[0]["changed"] is False
+    assert told("list")[0]["life"] == row["life"]
+    told("deprecate", "--undo", "Tiny")
+    assert [(one["what"], one["generation"]) for one in told("log")][-2:] == [
+        ("deprecated", 1),
+        ("no longer deprecated", 1),
+    ]
     done = told("uninstall", "Tiny", "--purge", "--ignore-jobs")
     (row,) = done["uninstalled"]
-    assert row == {"module": "Tiny/1.0", "generation": 1, "user_software": None, "user_layers": None, "kernels": []}
+    assert row == {
+        "module": "Tiny/1.0",
+        "generation": 1,
+        "user_software": None,
+        "user_layers": None,
+        "default": True,
+        "kernels": [],
+    }
     assert [(one["kind"], one["removed"]) for one in done["purged"]] == [("generation", True), ("image", True)]
     assert told("list") == []
 
@@ -158,6 +176,10 @@ FAILS = {
     "test": (("nothing",), 24),
     "uninstall": (("nothing",), 24),
     "rollback": (("nothing",), 24),
+    "default": (("nothing",), 24),
+    "hide": (("nothing",), 24),
+    "deprecate": (("nothing", "--until", "soon"), 2),
+    "retire": (("nothing",), 24),
     "log": (("--prefix", "Tiny-1.0.yaml"), 2),
     "gc": (("--days", "-1"), 2),
     "check": (("--site", "nowhere", "Tiny-1.0.yaml"), 2),

@@ -288,7 +288,7 @@ def test_generated_lua_is_clean(prefix: str) -> None:
     files = [*made.root.rglob("*.lua"), *made.modules.rglob("*.lua")]
     assert len(files) == 4
     known = "mode setenv unsetenv prepend_path append_path help whatis extensions conflict family "
-    known += "LmodError LmodMessage LmodVersion"
+    known += "LmodError LmodMessage LmodVersion myModuleUsrName"
     known += " depends_on"
     run(("luac5.3", "-p", *files), cwd=prefix).ok()
     globals_ = (

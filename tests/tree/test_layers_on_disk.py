@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from sifmod.cli.main import run as sifmod
 from sifmod.config.name import ModuleName
 from sifmod.tree.layer import Layer, Layers, all_layers, image_key, publish_layer
 from sifmod.tree.layout import Layout
+from sifmod.tree.life import Life, NameLife, Retired, to_json
 from sifmod.tree.lock import lock
 from support.disk_state import disk_state
 
@@ -47,6 +49,22 @@ def test_one_whose_receipt_cannot_be_read_is_shown(tmp_path: Path, capfd: pytest
     assert (row["state"], row["sha256"]) == ("unreadable", None)
     assert sifmod(["layers", "--prefix", str(tmp_path)]) == 0
     assert "its layer.json cannot be read" in capfd.readouterr().out
+
+
+def test_one_of_a_retired_module_says_where_it_moves(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Also after `gc` has removed the module."""
+    published(tmp_path)
+    layout, day = Layout(tmp_path), date(2026, 3, 31)
+    layout.life(MODULE.name).parent.mkdir(parents=True)
+    life = NameLife(None, {MODULE.version: Life(retired=Retired(day, "PyTorch/2.13.0"))})
+    layout.life(MODULE.name).write_text(to_json(life))
+    assert sifmod(["layers", "--prefix", str(tmp_path)]) == 0
+    assert (
+        "PyTorch/2.2.0 was retired on 2026-03-31: use PyTorch/2.13.0; `sifmod add PyTorch/2.2.0 --onto PyTorch/2.13.0`"
+        in capfd.readouterr().out
+    )
+    assert sifmod(["layers", "--prefix", str(tmp_path), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)[0]["successor"] == "PyTorch/2.13.0"
 
 
 def test_what_was_replaced_goes_and_what_is_live_stays(tmp_path: Path) -> None:

@@ -2,15 +2,17 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import default_prefix, quick_prefix
-from sifmod.errors import ModuleError
+from sifmod.errors import InstallError, ModuleError
 from sifmod.module.quote import shell
 from sifmod.tree.layer import LIVE, LOCK, Layer, Layers, all_layers, withdraw_layer
 from sifmod.tree.layout import Layout
+from sifmod.tree.life import read_life, retirement, today
 from sifmod.tree.lock import lock
 from sifmod.tree.receipt import Installation, live, live_modules
 
@@ -69,6 +71,21 @@ def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
     """Whether a layer was made for an image with which none of these modules is installed."""
     there = live(modules[layer.module], layer.module) if layer.module in modules else None
     return bool(layer.image) and (there is None or there.image.sha256 != layer.image)
+
+
+def after_retired(module: ModuleName, trees: tuple[Layout, ...]) -> tuple[str, str]:
+    """What is said of a module that is retired in one of the trees, or was before it was removed, and its successor.
+
+    Empty for any other.
+    """
+    for tree in trees:
+        with suppress(InstallError):
+            one = read_life(tree, module.name).of(module.version)
+            if one.retired or (one.refused_from and one.refused_from <= today()):
+                follows = one.retired.successor if one.retired else ""
+                step = f"; `sifmod add {module} --onto {follows}` makes its layer there" if follows else ""
+                return f"{retirement(module, one)}{step}", follows
+    return "", ""
 
 
 def found_layers(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> Iterator[Layer]:

@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 
 from sifmod.cli.outputs.error import Error, Problem
 from sifmod.cli.outputs.image import MadeFrom
+from sifmod.cli.outputs.life import LifeData
 from sifmod.cli.outputs.words import Arch, Easyconfig, ModuleName, Notes, Number, Path, Sha256, Size, Source, Variant
 
 
@@ -134,5 +135,6 @@ class Listed(TypedDict):
 
     module: ModuleName
     generation: Number
+    life: LifeData
     problems: Annotated[list[Problem], Field(description="what it lacks to be usable")]
     installation: Annotated[Installed | None, Field(description="null where the receipt cannot be read")]

@@ -67,6 +67,7 @@ class UninstalledModule(TypedDict):
     generation: Annotated[Number | None, Field(description="that was live; null: it was uninstalled before")]
     user_software: Annotated[Path | None, Field(description="what the user added, which stays")]
     user_layers: Annotated[Path | None, Field(description="packages that the user added, which stay")]
+    default: Annotated[bool, Field(description="whether it was what its name alone loads")]
     kernels: Annotated[list[str], Field(description="commands that remove the user's kernels of it from Jupyter")]
 
 
@@ -87,7 +88,13 @@ class Logged(TypedDict):
     host: str
     sifmod: Annotated[str, Field(description="version")]
     command: str
-    what: Annotated[str, Field(description="installed, rendered, restored, rolled back, uninstalled, removed, fetched")]
+    what: Annotated[
+        str,
+        Field(
+            description="installed, rendered, restored, rolled back, uninstalled, removed, fetched, made the default,"
+            " hidden, shown, deprecated, retired, labelled, or that it is no longer so"
+        ),
+    ]
     module: Annotated[ModuleName | None, Field(description="null for an image or a download by itself")]
     generation: Annotated[Number | None, Field(description="that is live now")]
     before: Annotated[Number | None, Field(description="the generation that was live, or was removed")]

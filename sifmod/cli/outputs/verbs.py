@@ -28,6 +28,7 @@ from sifmod.cli.outputs.installed import (
 from sifmod.cli.outputs.job import JobScript
 from sifmod.cli.outputs.jupyter import KernelData, LabData
 from sifmod.cli.outputs.layers import LayerData
+from sifmod.cli.outputs.life import Decided
 from sifmod.cli.outputs.machine import DetectedSite, Diagnosis, NewSite, OriginOfKey, ShownSite
 from sifmod.cli.outputs.provenance import DiffData, SbomData
 from sifmod.cli.outputs.stack import Applied, Bundled, Locked, Outdated, StackFile
@@ -67,6 +68,10 @@ OUTPUTS: dict[str, Any] = {
     "test": TestData,
     "uninstall": Uninstalled,
     "rollback": Installed,
+    "default": list[Decided],
+    "hide": list[Decided],
+    "deprecate": list[Decided],
+    "retire": list[Decided],
     "log": list[Logged],
     "gc": list[Collected],
     "check": list[Checked | CheckError],

@@ -95,6 +95,26 @@ local function with_layer(module)
    return setmetatable(made, { __index = module })
 end
 
+local function on_terminal()
+   local device = lfs.symlinkattributes("/proc/self/fd/2", "target") or ""
+   return device:find("^/dev/pts/") or device:find("^/dev/tty") or device == "/dev/console"
+end
+
+-- What `sifmod deprecate` and `retire` have decided is read at each load: a line each, the last one whose time has come.
+local function heed_notice(module)
+   local prefix, name, version = module.root:match("^(.*)/software/([^/]+)/%.generations/([^/]+)/[^/]+$")
+   local file = prefix and io.open(join(prefix, "life", name, version))
+   if not file then return end
+   local done, text = "", ""
+   for line in file:lines() do
+      local from, what, said = line:match("^(%d+) (%a+) (.*)$")
+      if from and tonumber(from) <= os.time() then done, text = what, said:gsub("%c", " ") end
+   end
+   file:close()
+   if done == "refuse" then LmodError(text .. "; nothing was changed") end
+   if done == "say" and on_terminal() then LmodMessage(text) end
+end
+
 local function prefixes(module)
    return module.runtime == "apptainer" and { "SINGULARITY", "APPTAINER" } or { "SINGULARITY" }
 end
@@ -120,6 +140,7 @@ local function load(module)
       LmodError(("%s holds a comma or a colon, which bind paths cannot express; nothing was changed; move the tree"):format(
          module.root))
    end
+   heed_notice(module)
    module = with_layer(module)
    local image = first_file(module.image)
    if not image then
@@ -136,6 +157,9 @@ local function load(module)
                                           generation = module.root })
    if module.layer then prepend_path("PATH", module.layer .. "/bin") end
    prepend_path("PATH", module.root .. "/bin")
+   if module.warn_without_version and myModuleUsrName() ~= myModuleFullName() and on_terminal() then
+      LmodMessage(("loaded %s, the default; name the version in job scripts"):format(myModuleFullName()))
+   end
 end
 
 local function unload(module)

@@ -121,6 +121,34 @@ proc sifmod_want {module} {
         set $variables default [sifmod_or $module {} default_env] generation [dict get $module root]]
 }
 
+proc sifmod_say {text} {
+    if {![catch {file readlink /proc/self/fd/2} device] && [regexp {^/dev/(pts/|tty|console)} $device]} {puts stderr $text}
+}
+
+# What `sifmod deprecate` and `retire` have decided is read at each load: a line each, the last one whose time has come.
+proc sifmod_heed_notice {module} {
+    set place {^(.*)/software/([^/]+)/\.generations/([^/]+)/[^/]+$}
+    if {![regexp $place [dict get $module root] - prefix name version]} {return}
+    if {[catch {open $prefix/life/$name/$version} file]} {return}
+    fconfigure $file -encoding utf-8
+    set done {}
+    while {[gets $file line] >= 0} {
+        if {[regexp {^(\d+) (\w+) (.*)$} $line - from what said] && $from <= [clock seconds]} {
+            set done $what
+            regsub -all {[[:cntrl:]]} $said { } text
+        }
+    }
+    close $file
+    if {$done eq "refuse"} {sifmod_fail "$text; nothing was changed"}
+    if {$done eq "say"} {sifmod_say $text}
+}
+
+proc sifmod_warn_of_default {module} {
+    if {[dict exists $module warn_without_version] && [module-info specified] ne [module-info name]} {
+        sifmod_say "loaded [module-info name], the default; name the version in job scripts"
+    }
+}
+
 # The layer's commands, behind those of the module.
 proc sifmod_layer_path {layer} {
     if {$layer ne {}} {prepend-path PATH $layer/bin}
@@ -223,6 +251,7 @@ proc sifmod_lmod {module} {
 
 proc sifmod_module {args} {
     source [dict get $args root]/share/environment.tcl
+    if {[module-info mode load]} {sifmod_heed_notice $args}
     if {[module-info mode display]} {
         sifmod_show $args
     } elseif {([info exists ::ModuleTool] && $::ModuleTool eq "Lmod") || ![llength [info commands getenv]]} {
@@ -232,4 +261,5 @@ proc sifmod_module {args} {
     } else {
         sifmod_load $args
     }
+    if {[module-info mode load]} {sifmod_warn_of_default $args}
 }
