@@ -69,8 +69,6 @@ def asked_of_jobs() -> "JobOptions | None":
     """What the command line asks of jobs; None where it wants none. Raises OptionError."""
     import os
 
-    from sifmod.actions.slurm import Resources
-    from sifmod.actions.stack.job import JobOptions
     from sifmod.errors import OptionError
 
     given = click.get_current_context().params
@@ -80,6 +78,9 @@ def asked_of_jobs() -> "JobOptions | None":
                 f"--{alone.replace('_', '-')} is for --job", "add --job, which submits the stack to Slurm"
             )
         return None
+    from sifmod.actions.slurm import Resources
+    from sifmod.actions.stack.job import JobOptions
+
     if given["bundled"]:
         raise OptionError("--job is not for --bundle, which fetches nothing", "leave --job out")
     directory = Path(given["job_output_dir"] or ".").absolute()
