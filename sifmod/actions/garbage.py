@@ -221,7 +221,7 @@ def _several(names: list[str]) -> str:
 def _old_images(layout: Layout, users: Container[str], going: set[Path], rules: Rules) -> Iterator[OldImage]:
     jobs, days, _ = rules
     roots = (root for root in _roots(layout) if root not in going)
-    released = {found.image.sha256 for root in roots if (found := read_receipt(root))}
+    released = {found.image.sha256 for root in roots if (found := read_receipt(root)) and found.image}
     busy = in_work(layout)
     for image in entries(layout):
         if image.sha256 in busy and image.sha256 not in users:

@@ -71,7 +71,7 @@ def _torchrun(_: Installation, job: Job, options: JobOptions, _trees: tuple[Layo
 def _lightning(installation: Installation, job: Job, options: JobOptions, trees: tuple[Layout, ...]) -> JobOptions:
     _check_runscript(job, DISTRIBUTED)
     name = os.environ.get("SIFMOD_LAYER", DEFAULT)
-    wanted = installation.module, installation.image.sha256, name
+    wanted = installation.module, installation.own_image.sha256, name
     layers = (one for one in found_layers(trees, os.environ) if (one.module, one.image, one.name) == wanted)
     if (layer := next(layers, None)) and _LIGHTNING & dict(layer.added).keys():
         return replace(options, words=f"{DISTRIBUTED} -u train.py")

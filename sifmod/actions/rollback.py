@@ -10,7 +10,8 @@ from sifmod.tree.generation import module_lock, restore, tidy
 from sifmod.tree.history import previous, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.log import Done
-from sifmod.tree.receipt import Installation, live_number, numbers, read_receipt
+from sifmod.tree.provenance import Provenance
+from sifmod.tree.receipt import ImageRecord, Installation, live_number, numbers, read_receipt
 from sifmod.tree.state import missing
 
 
@@ -28,7 +29,7 @@ def rollback(layout: Layout, module: ModuleName, to: int | None, lease: float, r
         before, lacks = live_number(layout, module), missing(layout, installation)
         restore(layout, installation, held)
         if lacks:  # that it is not the live one, too
-            done = Done("rolled back", module, before, installation.generation, installation.image.sha256)
+            done = Done("rolled back", module, before, installation.generation, installation.digest or None)
             record(layout, done, held, reporter)
     return installation
 
@@ -55,8 +56,9 @@ def _target(layout: Layout, module: ModuleName, to: int | None) -> Installation:
 
 def _check_complete(installation: Installation) -> None:
     names = [f"{installation.root}/{file.path}" for file in installation.files]
-    if not _has_copy(installation):
-        names.append(installation.image.path)
+    image = installation.image
+    if image and not _has_copy(installation.provenance, image):
+        names.append(image.path)
     lacking = [name for name in names if not Path(name).exists()]  # which a failing disk is an error for
     if lacking:
         raise InstallError(
@@ -66,7 +68,6 @@ def _check_complete(installation: Installation) -> None:
         )
 
 
-def _has_copy(installation: Installation) -> bool:
+def _has_copy(made: Provenance, image: ImageRecord) -> bool:
     """Tell whether the site keeps a copy of the image where the generation looks for one."""
-    directories = installation.provenance.image.directories
-    return any(Path(directory, installation.image.filename).is_file() for directory in directories)
+    return any(Path(directory, image.filename).is_file() for directory in made.image.directories)

@@ -18,6 +18,7 @@ from sifmod.tree.kernelspec import kernels_directory, our_kernelspecs
 from sifmod.tree.layout import Layout
 from sifmod.tree.log import Done
 from sifmod.tree.receipt import live_number, read_receipt
+from sifmod.tree.views import views_of
 
 
 class Uninstalled(NamedTuple):
@@ -28,6 +29,7 @@ class Uninstalled(NamedTuple):
     user_software: str | None  # the directory that holds the user's own additions, when there are any
     user_layers: str | None  # the same of layers
     default: bool  # it was what its name alone loads
+    views: tuple[ModuleName, ...]  # those that load it, and have nothing to load in its place
     kernels: tuple[str, ...]  # the commands that remove those of this user's Jupyter, which start no more
 
 
@@ -52,7 +54,7 @@ def uninstall(layout: Layout, module: ModuleName, lease: float, reporter: Report
     kernels: tuple[str, ...] = ()
     with suppress(OSError):  # the module is out of sight, whatever can be seen of them
         kernels = tuple(one.removal for one in our_kernelspecs(kernels_directory(os.environ)) if one.module == module)
-    return Uninstalled(module, before, user_software, layers, default, kernels)
+    return Uninstalled(module, before, user_software, layers, default, views_of(layout, module), kernels)
 
 
 def purge(
@@ -64,7 +66,7 @@ def purge(
     """
     plan = plan_gc(layout, 0.0, ask_jobs=ask_jobs, rollbacks=True, only=modules)
     receipts = (read_receipt(old.root) for old in plan.generations)
-    digests = {receipt.image.sha256 for receipt in receipts if receipt}
+    digests = {receipt.image.sha256 for receipt in receipts if receipt and receipt.image}
     plan = plan._replace(
         images=tuple(old for old in plan.images if old.image.sha256 in digests),
         used=tuple(used for used in plan.used if used.path.stem in digests),

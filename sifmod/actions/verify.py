@@ -8,7 +8,7 @@ from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_file
 from sifmod.errors import ModuleError
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.receipt import FileRecord, Installation, live_number, read_receipt
+from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, live_number, read_receipt
 from sifmod.tree.user_files import additions
 
 Kind = Literal["missing", "changed", "unreadable", "added", "released", "moved"]
@@ -56,9 +56,10 @@ def verify(layout: Layout, installation: Installation) -> tuple[Finding, ...]:
     for stub in installation.stubs:
         findings += _file(layout.modules / stub.path, stub)
     for link in installation.links:
-        if link.path != installation.image.filename:
+        if installation.image is None or link.path != installation.image.filename:
             findings += _link(root / link.path, link.target)
-    findings += _image(installation) or _inventory(layout, installation)
+    if installation.image:
+        findings += _image(installation.root, installation.image) or _inventory(layout, installation.image.sha256)
     try:
         findings += [Finding("added", str(root / path), "nothing", "a file") for path in additions(installation)]
     except OSError as error:
@@ -92,9 +93,8 @@ def _link(path: Path, target: str) -> list[Finding]:
     return [Finding("changed", str(path), f"a link to {target}", "no link" if found is None else f"a link to {found}")]
 
 
-def _inventory(layout: Layout, installation: Installation) -> list[Finding]:
+def _inventory(layout: Layout, sha256: str) -> list[Finding]:
     """The packages that are listed beside the image, and are read from it once more."""
-    sha256 = installation.image.sha256
     path = layout.inventory(sha256)
     if not path.exists():
         return []
@@ -107,9 +107,8 @@ def _inventory(layout: Layout, installation: Installation) -> list[Finding]:
     return [Finding("changed", str(path), "the packages in the image", "others; it is made again once it is removed")]
 
 
-def _image(installation: Installation) -> list[Finding]:
-    image = installation.image
-    link = Path(installation.root, image.filename)
+def _image(root: str, image: ImageRecord) -> list[Finding]:
+    link = Path(root, image.filename)
     expected = f"sha256:{image.sha256}"
     if not os.path.lexists(link):
         # As on LUMI: who removes the link wants the site's copy, and gives this one up.

@@ -173,6 +173,7 @@ def _fetch(given: Given) -> Callable[[Asked], Done]:
 
     def fetch(asked: Asked) -> Done:
         request = _request(asked, given)
+        request.plan.own_image  # noqa: B018 (a view has none to fetch)
         module = request.plan.module
         with progress(not given["quiet"]) as update:
             artifact = fetch_only(request, Reporter(speak, update, ask, typed()))

@@ -1,8 +1,13 @@
 """`sifmod list`."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from sifmod.cli.options import json_option, prefix_option
+
+if TYPE_CHECKING:
+    from sifmod.tree.receipt import Installation
 
 
 @click.command("list")
@@ -18,6 +23,11 @@ def command(pattern: str, prefix: str | None, as_json: bool) -> None:
     from sifmod.errors import Problem
     from sifmod.system import size_text
     from sifmod.tree.life import in_words, today
+
+    def _size(installation: "Installation | None") -> str:
+        if installation is None:
+            return "?"
+        return size_text(installation.image.size) if installation.image else "view"
 
     found = list_modules(layout_for(prefix), pattern)
     if as_json:
@@ -39,7 +49,7 @@ def command(pattern: str, prefix: str | None, as_json: bool) -> None:
         [
             (
                 str(listed.module),
-                size_text(listed.installation.image.size) if listed.installation else "?",
+                _size(listed.installation),
                 f"generation {listed.generation}",
                 in_words(listed.module.version, listed.life, day),
                 "; ".join(listed.problems),

@@ -48,7 +48,7 @@ def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str 
             rows.append({"module": str(module), **error_data(error)})
             continue
         gone.append(module)
-        rows.append(done._asdict() | {"module": str(module)})
+        rows.append(done._asdict() | {"module": str(module), "views": [str(view) for view in done.views]})
         _report(done, purge=purge)
     purged = []
     if purge and gone:
@@ -81,6 +81,8 @@ def _report(done: "Uninstalled", *, purge: bool) -> None:
     say(f"{module}: uninstalled{later}")
     if done.default:
         say(f"{module}: it was the default; `sifmod default` makes another module of {module.name} so")
+    for view in done.views:
+        say(f"{module}: {view} loads it, and can be loaded no more")
     if done.user_software:
         say(f"{module}: what you added stays in {done.user_software}")
     if done.user_layers:

@@ -123,5 +123,6 @@ def _images(names: tuple[str, ...], layout: "Layout") -> "Iterator[tuple[str | N
         if name.endswith(".sif") or ("/" in name and Path(name).is_file()):
             yield None, Path(name)
         else:
-            module = resolve(name, known)
-            yield str(module), image_of(installed(layout, module))
+            installation = installed(layout, resolve(name, known))
+            if names or installation.image:
+                yield str(installation.module), image_of(installation)

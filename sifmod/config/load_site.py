@@ -16,6 +16,7 @@ from sifmod.config.detect import (
     site_directories,
 )
 from sifmod.config.find import shipped
+from sifmod.config.hook import hooks_of
 from sifmod.config.input import Input, current_facts, read_input
 from sifmod.config.kinds import RUNTIMES
 from sifmod.config.option import option_layers
@@ -94,9 +95,10 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
     directories = (*dict.fromkeys(Path(str(node.value)) for node in robot_paths), shipped())
     facts = _facts(environ, kept, _names_site((*files, *options)), file.runtime)
     resolved = resolve(file, directories, environ, dict(facts))
+    site = replace(resolved.site, hooks=hooks_of(file.hooks, merged))
     read = dict.fromkeys((*inputs, *base.inputs, *variables_read(layers, environ), *resolved.inputs))
     origins = _origins(merged, robot_paths, resolved, base)
-    return LoadedSite(resolved.site, origins, tuple(read), facts, merged, base.left_out, _quirk_directories(environ))
+    return LoadedSite(site, origins, tuple(read), facts, merged, base.left_out, _quirk_directories(environ))
 
 
 def _names_site(layers: tuple[Node, ...]) -> Node | None:

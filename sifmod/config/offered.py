@@ -45,7 +45,12 @@ class Offered:
 
     @property
     def where(self) -> str:
-        """Where the image comes from, for people: a repository with its registry, or that it has no public source."""
+        """Where the image comes from, for people: a repository with its registry, or that it has no public source.
+
+        What a view loads, which has no source at all.
+        """
+        if not self.sources:
+            return self.available
         if self.public is None:
             return f"{NOT_PUBLIC}: {' '.join(self.available.split()) or ', '.join(self.sources)}"
         rest = self.public.removeprefix("docker://")

@@ -165,19 +165,21 @@ def applicable(
 
     `digests` are those of the image (`sha256:…`) that the easyconfig does not state.
     """
-    stated = [f"sha256:{easyconfig.image.sha256}"] if easyconfig.image.sha256 else []
-    stated += [digest for source in easyconfig.image.sources for digest in _DIGEST.findall(source)]
+    image = easyconfig.image
+    stated = [f"sha256:{image.sha256}"] if image and image.sha256 else []
+    stated += [digest for source in (image.sources if image else ()) for digest in _DIGEST.findall(source)]
     known = (*stated, *digests)
     return tuple(quirk for quirk in quirks if quirk.layer.entries and _fits(quirk.file.match, easyconfig, site, known))
 
 
 def _fits(match: Match, easyconfig: Easyconfig, site: str, digests: tuple[str, ...]) -> bool:
+    image = easyconfig.image
     return (
         match.name in (None, easyconfig.name)
         and within(easyconfig.version, match.versions)
         and (not match.site or site in match.site)
         and (
             not match.image
-            or any(text in digests or fnmatchcase(easyconfig.image.filename, text) for text in match.image)
+            or any(text in digests or (image and fnmatchcase(image.filename, text)) for text in match.image)
         )
     )

@@ -79,6 +79,7 @@ def resolve(
         insecure_registries=file.insecure_registries,
         token_servers=file.token_servers,
         protected=file.protected,
+        extensions=file.extensions,
         striping=file.striping,
         signatures=file.signatures,
         warn_without_version=file.warn_without_version,

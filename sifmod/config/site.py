@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from sifmod.config.bind import BindItem, BindSpec
 from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, Pairs, RunscriptEnv
+from sifmod.config.hook import Hook, HookKeys
 from sifmod.config.kinds import RUNTIMES, MpiUse, RuntimeKind, Syntax
 from sifmod.config.text import BindPath, Items, Line, Name, Package, SearchDirectory, Text
 from sifmod.config.yaml.check import Model
@@ -133,6 +134,12 @@ class Site:
     signatures: Signatures
     warn_without_version: bool  # at a load that names none, on a terminal
     spider_cache: SpiderCache | None
+    extensions: tuple[str, ...] = ("*",)  # packages of contents that `module spider` finds
+    hooks: tuple[Hook, ...] = ()  # programs that are run before and after what is done
+
+
+def _extensions(value: object) -> object:
+    return {"all": ("*",), "none": ()}.get(value, value) if isinstance(value, str) else value
 
 
 def _seconds(value: object) -> object:
@@ -242,8 +249,10 @@ class SiteFile(Model):
     insecure_registries: tuple[Place, ...] = ()
     token_servers: Annotated[tuple[tuple[str, tuple[Host, ...]], ...], Items(Host, tuple[Host, ...])] = ()
     protected: tuple[Package, ...] = PROTECTED
+    extensions: Annotated[tuple[Line, ...], BeforeValidator(_extensions)] = ("*",)
     striping: StripingKeys | None = None
     signatures: Signatures = Signatures()
     warn_without_version: bool = False
     spider_cache: SpiderCache | None = None
+    hooks: HookKeys = HookKeys()
     detect: Detect = Detect()

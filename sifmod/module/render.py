@@ -12,7 +12,7 @@ from sifmod.module import quote
 from sifmod.module.job import JOB, Job, JobOptions, job_of, job_script, to_json
 from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, File, Plan
 from sifmod.module.scripts import scripts
-from sifmod.module.variables import host_variables, image_variables, state_key
+from sifmod.module.variables import host_variables, image_variables, record_key, state_key
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
 _PATHS = {  # as the modulefiles spell them; see plan.ROOT
@@ -37,7 +37,8 @@ def render(plan: Plan, number: int) -> tuple[File, ...]:
     They say nothing of the prefix, and find it from where they are. Raises ModuleError for a name or a value that no
     variable can have.
     """
-    return (*_modulefiles(plan, number), *scripts(plan, number), File(JOB, to_json(_job(plan))))
+    made = _modulefiles(plan, number)
+    return (*made, *scripts(plan, number), File(JOB, to_json(_job(plan)))) if plan.image else made
 
 
 def render_stub(plan: Plan) -> tuple[File, ...]:
@@ -54,7 +55,7 @@ def render_stub(plan: Plan) -> tuple[File, ...]:
                 module=str(plan.module),
                 stub=f"/modules/{stub_path(plan.module, syntax)}",
                 modulefile=f"{plan.switch}/modulefile.{syntax}",
-                generation=f"_SIFMOD_GENERATION_{state_key(plan.module)}",
+                generation=f"_SIFMOD_GENERATION_{record_key(plan)}",
             ),
         )
         for syntax in plan.syntaxes
@@ -84,16 +85,16 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
         "whatis": tuple(_text(" ".join(line.split()), syntax) for line in _whatis(plan)),
         "extensions": ", ".join(
             f"{name}/{version}"
-            for name, version in plan.help.contents
+            for name, version in (plan.help.contents if plan.help.extensions is None else plan.help.extensions)
             if _EXTENSION.fullmatch(name) and _EXTENSION.fullmatch(version)
         ),
         "conflicts": tuple(conflict[i : i + CONFLICTS_A_CALL] for i in range(0, len(conflict), CONFLICTS_A_CALL)),
         "family": plan.family,
         "depends_on": plan.depends_on,
-        "key": state_key(plan.module),
+        "key": record_key(plan),
         "runtime": plan.runtime.kind,
         "reinstall": plan.reinstall(PREFIX),
-        "image_variables": image_variables(plan.module),
+        "image_variables": image_variables(plan.module) if plan.image else (),
         "images": plan.images_of(ROOT),
         "binds": plan.binds_of(ROOT),
         "user_software": plan.user_software_of(ROOT),
@@ -123,7 +124,8 @@ def _help(plan: Plan) -> str:
         description=plan.help.description.strip(),
         commands=", ".join(wrapper.name for wrapper in plan.wrappers),
         start=f"{plan.runtime.kind} {plan.verb}",
-        job=job_script(_job(plan), JobOptions(), MODULES),
+        job=job_script(_job(plan), JobOptions(), MODULES) if plan.image else "",
+        modules=", ".join(plan.modules),
         bind_variable=f"{plan.runtime.prefixes[-1]}_BIND",
         user_software=plan.user_software,
         contents=", ".join(f"{name} {version}" for name, version in plan.help.contents),

@@ -137,7 +137,7 @@ def _runscript(plan: Plan, number: int, name: str) -> str:
 
 def _cache_key(plan: Plan, number: int) -> str:
     """What tells the caches of one image from those of another: a digest of the generation and of what it asks for."""
-    image = plan.image
+    image = plan.own_image
     return sha256_bytes(repr((str(plan.module), number, image.sha256, image.sources, image.build)).encode())[:12]
 
 

@@ -138,7 +138,8 @@ def restore(layout: Layout, installation: Installation, held: Held) -> None:
     The image's link stays away where the image is gone too: its user gave it up for the site's copy.
     """
     root = Path(installation.root)
-    gone = None if Path(installation.image.path).exists() else installation.image.filename
+    image = installation.image
+    gone = image.filename if image and not Path(image.path).exists() else None
     with held.changing(f"cannot restore {installation.module}"):
         change = Change(held, layout.prefix)
         for link in installation.links:

@@ -145,6 +145,27 @@ def test_what_cannot_be_submitted(
     assert disk_state(here) == before
 
 
+def test_a_view_waits_for_the_modules_that_it_loads(here: Path, program: Program) -> None:
+    write(here / "V-1.yaml", "name: V\nversion: '1'\nmodules: [A/1, B/1]\n")
+    write(here / "stack.yaml", "easyconfigs: [V-1.yaml, A-1.yaml, B-1.yaml]\n")
+    program("sbatch", f'echo "$*" >>{here}/words; wc -l <{here}/words')
+    program("squeue", "echo '1_0|PENDING|Priority'; echo '1_1|RUNNING|None'")
+    asked = ("stack", "apply", "stack.yaml", "--job", "--job-test")
+    assert run([*asked, "--only", "A/1"]) == 0
+    assert run(list(asked)) == 0
+    install, test, *others = (here / "words").read_text().splitlines()
+    assert "--dependency" not in install
+    assert "--dependency=afterany:1 " in test
+    assert len(others) == 3
+    assert "--dependency" not in others[0]
+    assert "--dependency=afterany:1:3 " in others[1]  # the view
+    assert "--dependency=afterany:3 " in others[2]
+    kept = read_submissions(Layout(here / "prefix"), "stack")
+    assert [" ".join(str(module) for element in one.elements for module in element) for one in kept] == [
+        *("A/1", "B/1", "V/1", "B/1")
+    ]
+
+
 def test_why_a_module_is_not_there(
     here: Path, program: Program, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -85,14 +85,8 @@ def test_verbs_that_change_a_tree(here: Path, images: Images, capfd: pytest.Capt
     ]
     done = told("uninstall", "Tiny", "--purge", "--ignore-jobs")
     (row,) = done["uninstalled"]
-    assert row == {
-        "module": "Tiny/1.0",
-        "generation": 1,
-        "user_software": None,
-        "user_layers": None,
-        "default": True,
-        "kernels": [],
-    }
+    nothing: dict[str, object] = {"user_software": None, "user_layers": None, "views": [], "kernels": []}
+    assert row == {"module": "Tiny/1.0", "generation": 1, "default": True, **nothing}
     assert [(one["kind"], one["removed"]) for one in done["purged"]] == [("generation", True), ("image", True)]
     assert told("list") == []
 
@@ -137,10 +131,10 @@ def test_modules_that_are_not_as_they_were(here: Path, capfd: pytest.CaptureFixt
     layout = Layout(here / "prefix")
     one = install(layout, "a")
     other = install(layout, "b", ModuleName("Other", "2.0"))
-    Path(one.image.path).unlink()
+    Path(one.own_image.path).unlink()
     layout.module_file(other.module, "lua").write_text("mine")
     row = answer(capfd, ("list", "Tiny"))[0]
-    assert row["problems"][0]["message"] == f"the image {one.image.path} is missing"
+    assert row["problems"][0]["message"] == f"the image {one.own_image.path} is missing"
     findings = {row["module"]: row["findings"] for row in answer(capfd, ("verify",), 1)}
     assert [finding["kind"] for finding in findings["Tiny/1.0"]] == ["missing"]
     before = disk_state(here / "prefix/software/Other", here / "prefix/modules/Other")

@@ -158,7 +158,7 @@ def test_what_was_tested_is_what_is_published(
     assert run([*command, "--locked", "--offline", "--from", str(staging), "--prefix", str(production)]) == 0
     assert same_but_for_the_prefix(staging, production)
     for made in installations(Layout(production)):
-        assert made.image.path.startswith(f"{production}/")
+        assert made.own_image.path.startswith(f"{production}/")
     assert run(["stack", "lock", "stack.yaml", "--prefix", str(production)]) == 0
     assert (here / "stack.lock").read_text() == text
     other = here / "other"  # an empty store, and the registry: the digest is fetched, not what the tag names now
@@ -204,8 +204,8 @@ def test_a_bundle_brings_it_all_without_a_network(here: Path, images: Images, mo
         other = here / f"other {bundle}"
         assert run(["stack", "apply", "--bundle", bundle, SKIP, "--prefix", str(other)]) == 0
         first, second = installations(Layout(here / "prefix")), installations(Layout(other))
-        assert [made.image.sha256 for made in first] == [made.image.sha256 for made in second]
-        assert [made.image.origin for made in first] == [made.image.origin for made in second]
+        assert [made.own_image.sha256 for made in first] == [made.own_image.sha256 for made in second]
+        assert [made.own_image.origin for made in first] == [made.own_image.origin for made in second]
         assert len(second) == 5
         there = disk_state(other / "software", other / "images", other / "stacks")
         assert run(["stack", "apply", "--bundle", bundle, SKIP, "--prefix", str(other)]) == 0
@@ -239,8 +239,8 @@ def same_but_for_the_prefix(one: Path, other: Path) -> bool:
     first, second = installations(Layout(one)), installations(Layout(other))
     assert [made.module for made in first] == [made.module for made in second]
     for made, again in zip(first, second, strict=True):
-        assert (made.image.sha256, made.image.source, made.image.origin) == (
-            *(again.image.sha256, again.image.source, again.image.origin),
+        assert (made.own_image.sha256, made.own_image.source, made.own_image.origin) == (
+            *(again.own_image.sha256, again.own_image.source, again.own_image.origin),
         )
         assert made.files == again.files
     return True
@@ -291,7 +291,7 @@ def test_one_easyconfig_is_locked_too(
 
 def same_images(one: Path, other: Path) -> bool:
     """Whether the live modules of two trees use the same images."""
-    first, second = ([made.image.sha256 for made in installations(Layout(tree))] for tree in (one, other))
+    first, second = ([made.own_image.sha256 for made in installations(Layout(tree))] for tree in (one, other))
     return first == second
 
 

@@ -42,7 +42,7 @@ def runtime(directory: Path, says: str = "singularity-ce version 4.3.1") -> Runt
 
 def request(source: str, by: Runtime, prefix: Path, *, startable: bool = False) -> Request:
     with Prefix(prefix).store() as store:
-        wanted = plan(source).image
+        wanted = plan(source).own_image
         return Request(parse(source), wanted, by, store, no_progress, Settings(startable=startable))
 
 

@@ -56,7 +56,7 @@ def change_layer(
     not fit the image, FetchError where an index cannot be asked, InstallError, PermissionsError or LockError where it
     cannot be written.
     """
-    module, key = installation.module, image_key(installation.image.sha256)
+    module, key = installation.module, image_key(installation.own_image.sha256)
     with lock(layers, str(module), site.lock_lease, reporter.waiting(f"the layers of {module}")) as held:
         before = live_layer(layers, module, change.name, key)
         wanted = _wanted(before, change)
@@ -79,7 +79,7 @@ def change_layer(
             binds = not (program and any(limit.subject == "image bind" for limit in limits(program)))
             kept = tuple((one.name, one.version) for one in python.protected.values())
             layer = Layer(
-                module, change.name, installation.image.sha256, next_number(layers, module, change.name, key),
+                module, change.name, installation.own_image.sha256, next_number(layers, module, change.name, key),
                 python.prefix, python.short, resolved.requirements, wanted.editable, wanted.places,
                 tuple(sorted(resolved.added.items())), kept, packed=binds and not (change.unpacked or wanted.editable),
             )  # fmt: skip

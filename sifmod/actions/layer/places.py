@@ -8,7 +8,7 @@ from pathlib import Path
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import default_prefix, quick_prefix
-from sifmod.errors import InstallError, ModuleError
+from sifmod.errors import InstallError, ModuleError, ViewError
 from sifmod.module.quote import shell
 from sifmod.tree.layer import LIVE, LOCK, Layer, Layers, all_layers, withdraw_layer
 from sifmod.tree.layout import Layout
@@ -33,10 +33,12 @@ def known(trees: tuple[Layout, ...]) -> dict[ModuleName, Layout]:
 
 
 def installed(module: ModuleName, trees: tuple[Layout, ...]) -> Installation:
-    """What is installed as `module`. Raises ModuleError for a receipt that cannot be read."""
+    """What is installed as `module`, with an image. Raises ModuleError for a receipt that cannot be read, ViewError."""
     tree = known(trees)[module]
     if (found := live(tree, module)) is None:
         raise ModuleError(f"the receipt of {module} in {tree.prefix} cannot be read", "install it anew with --rebuild")
+    if found.image is None:
+        raise ViewError(module, found.modules)
     return found
 
 
@@ -70,7 +72,7 @@ def searched(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> tuple[Pat
 def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
     """Whether a layer was made for an image with which none of these modules is installed."""
     there = live(modules[layer.module], layer.module) if layer.module in modules else None
-    return bool(layer.image) and (there is None or there.image.sha256 != layer.image)
+    return bool(layer.image) and (there is None or there.image is None or there.image.sha256 != layer.image)
 
 
 def after_retired(module: ModuleName, trees: tuple[Layout, ...]) -> tuple[str, str]:

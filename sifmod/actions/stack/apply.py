@@ -55,7 +55,8 @@ class Applying:
         self._blobs = plan.layout.partials / sha256_bytes(own.encode())[:32]
         todo = [number for number, step in enumerate(plan.steps) if step.request]
         self._wanting: dict[str, list[int]] = {}  # the modules that want an image, the one that fetches it first
-        self._waiting = [number for number in todo if self._leads(number)]
+        self._views = deque(number for number in todo if self._is_view(number))
+        self._waiting = [number for number in todo if not self._is_view(number) and self._leads(number)]
         self._fetching: set[str] = set()
         self.became: dict[int, Became] = {}
         self.failed = {number: step.error for number, step in enumerate(plan.steps) if step.error}
@@ -66,13 +67,18 @@ class Applying:
         if self._shared:
             with reported(f"cannot make {self._blobs}"):
                 open_partial(self._blobs, self.plan.layout.prefix)
-        tasks = deque(self._startable())
-        for event in run_workers(self._install, tasks, jobs):
-            before = set(self.failed)
-            if isinstance(event, Finished):
-                tasks += self._finished(event)
-            yield event
-            yield from (Told(task, told(self.failed[task])) for task in self.failed.keys() - before - {event.task})
+        for tasks in (deque(self._startable()), self._views):
+            for event in run_workers(self._install, tasks, jobs):
+                before = set(self.failed)
+                if isinstance(event, Finished):
+                    tasks += self._finished(event)
+                yield event
+                yield from (Told(task, told(self.failed[task])) for task in self.failed.keys() - before - {event.task})
+
+    def _is_view(self, number: int) -> bool:
+        """Whether it can be installed only when the modules are there that it loads."""
+        request = self.plan.steps[number].request
+        return request is not None and request.plan.image is None
 
     def _leads(self, number: int) -> bool:
         """Whether this module need not wait for another one that fetches the same image."""

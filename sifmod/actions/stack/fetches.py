@@ -40,7 +40,7 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
     """How much is to be fetched, as the servers say; an image that cannot be asked for is one of unknown size."""
     wanted: dict[str, Request] = {}
     for step in plan.steps:
-        if step.request and not keeps_image(step, step.request):
+        if step.request and step.request.plan.image and not keeps_image(step, step.request):
             wanted.setdefault(image_request(step.request.plan), step.request)
     with TemporaryDirectory(prefix="sifmod-") as place, lock(Workplace(Path(place)), "plan", 60, print) as held:
         store = Store(plan.layout, held)
@@ -64,11 +64,11 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
 def _ask(request: Request, store: Store) -> _Asked:
     plan, settings = request.plan, fetch_settings(request.site.site)
     try:
-        size = announced_size(plan.image, plan.runtime, store, settings)
-        reference = next(iter(references(plan.image)), None)
+        size = announced_size(plan.own_image, plan.runtime, store, settings)
+        reference = next(iter(references(plan.own_image)), None)
         if not size or reference is None or reference.kind.open is None or reference.kind.is_local:
             return _Asked(size, {})
-        layers = open_image(reference, plan.image.arch, settings).manifest.layers
+        layers = open_image(reference, plan.own_image.arch, settings).manifest.layers
         return _Asked(size, {layer.digest: layer.size for layer in layers})
     except SifmodError:
         return _Asked(None, {})  # the apply tells

@@ -75,9 +75,10 @@ def submit_stack(
         before = read_submissions(plan.layout, name)
         earlier, new = _queued(before), list[Submission]()
         taken = {module for job in earlier if job.what == "apply" for element in job.elements for module in element}
-        todo = (step for step in plan.steps if to_do(step) and step.module not in taken)
+        todo = [step for step in plan.steps if to_do(step) and step.module not in taken]
+        running = [job.job for job in earlier if job.what == "apply"]
         try:
-            for job in _submitted(plan, options, elements_of(todo, options.elements)):
+            for job in _submitted(plan, options, todo, running):
                 new.append(job)
         finally:
             if (jobs := (*earlier, *new)) != before:
@@ -118,14 +119,31 @@ def _queued(submissions: Sequence[Submission]) -> list[Submission]:
     return left
 
 
-def _submitted(plan: StackPlan, options: JobOptions, elements: Sequence[Element]) -> Iterator[Submission]:
-    if not elements:
-        return
+def _submitted(
+    plan: StackPlan, options: JobOptions, steps: Sequence[Step], earlier: Sequence[str]
+) -> Iterator[Submission]:
+    """Submit the modules with images; then the views, which want the modules that they load; then the tests."""
+    views = tuple(step for step in steps if _is_view(step))
+    jobs = list(earlier)
+    elements = elements_of((step for step in steps if not _is_view(step)), options.elements)
+    if elements:
+        yield (job := _install(plan, options, elements))
+        jobs.append(job.job)
+    if views:
+        after = (f"--dependency=afterany:{':'.join(jobs)}",) if jobs else ()
+        yield _install(plan, options, (Element(views, fetches=False),), *after)
+    if options.tests and elements:
+        yield from _tests(plan, options, options.tests, jobs[-1], [one for each in elements for one in each.steps])
+
+
+def _is_view(step: Step) -> bool:
+    return step.request is not None and step.request.plan.image is None
+
+
+def _install(plan: StackPlan, options: JobOptions, elements: Sequence[Element], *more: str) -> Submission:
     commands = [[_apply(plan, options, element)] for element in elements]
-    job = _array(plan, options, options.resources, commands)
-    yield Submission(job, "apply", str(options.directory), tuple(element.modules for element in elements))
-    if options.tests:
-        yield from _tests(plan, options, options.tests, job, [step for element in elements for step in element.steps])
+    job = _array(plan, options, options.resources, commands, *more)
+    return Submission(job, "apply", str(options.directory), tuple(element.modules for element in elements))
 
 
 def _tests(

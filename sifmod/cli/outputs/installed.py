@@ -69,7 +69,8 @@ class Installed(TypedDict):
     generation: Number
     path: Annotated[Path, Field(description="of the generation")]
     provenance: Provenance
-    image: Image
+    image: Annotated[Image | None, Field(description="null for a view")]
+    loads: Annotated[list[str], Field(description="those that a view loads")]
     files: list[File]
     links: list[Link]
     modulefiles: list[File]

@@ -68,6 +68,7 @@ class UninstalledModule(TypedDict):
     user_software: Annotated[Path | None, Field(description="what the user added, which stays")]
     user_layers: Annotated[Path | None, Field(description="packages that the user added, which stay")]
     default: Annotated[bool, Field(description="whether it was what its name alone loads")]
+    views: Annotated[list[ModuleName], Field(description="modules that load it, and can be loaded no more")]
     kernels: Annotated[list[str], Field(description="commands that remove the user's kernels of it from Jupyter")]
 
 

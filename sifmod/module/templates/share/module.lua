@@ -143,7 +143,7 @@ local function load(module)
    heed_notice(module)
    module = with_layer(module)
    local image = first_file(module.image)
-   if not image then
+   if not image and module.image[1] then -- a view has none
       LmodError(("the image of %s is missing; looked for %s; nothing was changed; `%s` brings it back"):format(
          myModuleFullName(), table.concat(module.image, ", "), module.reinstall))
    end
@@ -156,10 +156,10 @@ local function load(module)
                                           set = variables(module, image), default = module.default_env,
                                           generation = module.root })
    if module.layer then prepend_path("PATH", module.layer .. "/bin") end
-   prepend_path("PATH", module.root .. "/bin")
    if module.warn_without_version and myModuleUsrName() ~= myModuleFullName() and on_terminal() then
       LmodMessage(("loaded %s, the default; name the version in job scripts"):format(myModuleFullName()))
    end
+   if image then prepend_path("PATH", module.root .. "/bin") end
 end
 
 local function unload(module)
@@ -167,7 +167,7 @@ local function unload(module)
    local layer = os.getenv("_SIFMOD_LAYER_" .. module.key)
    environment(module).unload(module.key)
    if layer then prepend_path("PATH", layer .. "/bin") end
-   prepend_path("PATH", generation .. "/bin")
+   if module.image[1] then prepend_path("PATH", generation .. "/bin") end
 end
 
 -- What a load would do, in Lmod's own words.
@@ -187,7 +187,7 @@ local function show(module)
       for _, directory in ipairs(module.path_inside) do append_path(prefix .. "ENV_PREPEND_PATH", directory) end
    end
    if module.layer then prepend_path("PATH", module.layer .. "/bin") end
-   prepend_path("PATH", module.root .. "/bin")
+   if module.image[1] then prepend_path("PATH", module.root .. "/bin") end
 end
 
 return function(module)

@@ -101,7 +101,7 @@ proc sifmod_want {module} {
             nothing was changed; move the tree"
     }
     set image [sifmod_first_file [dict get $module image]]
-    if {$image eq {}} {
+    if {$image eq {} && [llength [dict get $module image]]} { # a view has none
         sifmod_fail "the image of [module-info name] is missing; looked for [join [dict get $module image] {, }];\
             nothing was changed; `[dict get $module reinstall]` brings it back"
     }
@@ -154,11 +154,16 @@ proc sifmod_layer_path {layer} {
     if {$layer ne {}} {prepend-path PATH $layer/bin}
 }
 
+# The commands of the generation at this root, which a view does not have.
+proc sifmod_commands {module root} {
+    if {[llength [dict get $module image]]} {prepend-path PATH $root/bin}
+}
+
 proc sifmod_load {module} {
     set module [sifmod_with_layer $module]
     sifmod_environment_load [dict get $module key] [sifmod_want $module]
     sifmod_layer_path [sifmod_or $module {} layer]
-    prepend-path PATH [dict get $module root]/bin
+    sifmod_commands $module [dict get $module root]
 }
 
 proc sifmod_unload {module} {
@@ -167,7 +172,7 @@ proc sifmod_unload {module} {
     set layer [getenv _SIFMOD_LAYER_$key]
     sifmod_environment_unload $key
     sifmod_layer_path $layer
-    prepend-path PATH $generation/bin
+    sifmod_commands $module $generation
 }
 
 proc sifmod_show {module} {
@@ -190,7 +195,7 @@ proc sifmod_show {module} {
         }
     }
     sifmod_layer_path [sifmod_or $module {} layer]
-    prepend-path PATH [dict get $module root]/bin
+    sifmod_commands $module [dict get $module root]
 }
 
 # Tcl's part of pushenv may change Lmod's own environment, where its other part then takes that for the user's value;
@@ -232,7 +237,7 @@ proc sifmod_lmod {module} {
     }
     if {[llength $defaults]} {sifmod_push _SIFMOD_DEFAULTS_[dict get $module key] $defaults}
     sifmod_push _SIFMOD_GENERATION_[dict get $module key] $root
-    sifmod_push _SIFMOD_BINDS [join [dict get $want binds] ,]
+    if {[llength [dict get $module image]]} {sifmod_push _SIFMOD_BINDS [join [dict get $want binds] ,]}
     dict for {name value} [dict get $want set] {sifmod_push $name [lindex $value 0]}
     foreach list [sifmod_lists] {
         lassign $list separator field
@@ -246,7 +251,7 @@ proc sifmod_lmod {module} {
         }
     }
     sifmod_layer_path $layer
-    prepend-path PATH $root/bin
+    sifmod_commands $module $root
 }
 
 proc sifmod_module {args} {
