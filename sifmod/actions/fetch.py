@@ -76,7 +76,7 @@ def _fetched(image: ImagePlan, reference: Reference, site: Site, options: FetchO
     with changing_prefix(site):
         tidy(layout, site.lock_lease, waiting)  # what a killed run has left may take the room that is needed
         with lock(layout, name, site.lock_lease, waiting) as held:
-            store = Store(layout, held, waiting)
+            store = Store(layout, held, waiting, others=site.stores)
             if not options.into_home:
                 what = f"the image {reference.shown}"
                 ask_home(what, site, lambda: announced_size(image, runtime, store, settings), reporter)

@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 from sifmod.actions.layer.garbage import OldLayer, old_layers
 from sifmod.config.name import ModuleName
+from sifmod.config.site import MARK_DAYS
 from sifmod.errors import InstallError
 from sifmod.tree.history import previous, read_history, superseded
 from sifmod.tree.jobs import NO_JOBS, Jobs, ask_slurm
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import begins, read_life
 from sifmod.tree.lock import closed_remains, is_held
+from sifmod.tree.mark import in_force
 from sifmod.tree.partial import Partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
 from sifmod.tree.remove import removable
@@ -72,6 +74,7 @@ class GcPlan(NamedTuple):
     jobs: Jobs
     days: float
     rollbacks: bool
+    mark_days: float = MARK_DAYS  # for which a mark keeps an image
 
     @property
     def size(self) -> int:
@@ -88,6 +91,7 @@ def plan_gc(
     ask_jobs: bool = True,
     rollbacks: bool = False,
     only: Collection[ModuleName] | None = None,
+    mark_days: float = MARK_DAYS,
 ) -> GcPlan:
     """Decide what can go, and change nothing.
 
@@ -95,8 +99,9 @@ def plan_gc(
     its place or the module was uninstalled, while a Slurm job submitted before that is known or Slurm cannot be asked,
     and while it holds anything that its receipt does not name or that was changed, unless the live generation has the
     same. The generations of a retired module stay so from the day on which it no longer loads. Images stay as long as
-    any generation that stays links to them, and while a run works with them; one that no receipt names, for `days`.
-    Without `ask_jobs` no job counts. `only`: the generations of other modules all stay.
+    any generation that stays links to them, and while a run works with them; one that no receipt names, for `days`; one
+    that a module in a user's own tree refers to, for `mark_days`. Without `ask_jobs` no job counts. `only`: the
+    generations of other modules all stay.
     """
     jobs = ask_slurm(layout.prefix) if ask_jobs else NO_JOBS
     generations: list[OldGeneration] = []
@@ -109,7 +114,7 @@ def plan_gc(
             empty.append(module)
     going = {generation.root for generation in generations if not generation.keep}
     users = _users(layout, going)
-    images = tuple(_old_images(layout, users, going, (jobs, days, rollbacks)))
+    images = _unmarked(layout, tuple(_old_images(layout, users, going, (jobs, days, rollbacks))), mark_days)
     return GcPlan(
         tuple(generations),
         images,
@@ -121,6 +126,7 @@ def plan_gc(
         jobs,
         days,
         rollbacks,
+        mark_days,
     )
 
 
@@ -229,6 +235,24 @@ def _old_images(layout: Layout, users: Container[str], going: set[Path], rules: 
         elif image.sha256 not in users:
             # removing the link of an installed module releases its image; any other may be for an install to come
             yield OldImage(image, "" if image.sha256 in released else _too_young(image.added, jobs, days))
+
+
+def _unmarked(layout: Layout, images: tuple[OldImage, ...], days: float) -> tuple[OldImage, ...]:
+    """The same, those kept that users' modules in other trees refer to."""
+    try:
+        marked = in_force(layout, {old.image.sha256 for old in images}, days)
+    except OSError as error:
+        return tuple(old._replace(keep=old.keep or f"the marks of its users cannot be read: {error}") for old in images)
+    users = {
+        sha256: _several([f"{mark.user} (seen {_date(mark.since)})" for mark in marks])
+        for sha256, marks in marked.items()
+    }
+    return tuple(
+        old._replace(keep=f"referred to from trees of {who}, kept for {days:g} days after")
+        if not old.keep and (who := users.get(old.image.sha256))
+        else old
+        for old in images
+    )
 
 
 def _old_partials(layout: Layout, days: float) -> Iterator[OldPartial]:

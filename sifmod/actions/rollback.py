@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from sifmod.actions.log import record
+from sifmod.actions.reference import release, renew
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError, ModuleError
@@ -50,7 +51,12 @@ def _target(layout: Layout, module: ModuleName, to: int | None) -> Installation:
     installation = read_receipt(layout.generation(module, number))
     if installation is None:
         raise InstallError(f"generation {number} of {module} has no receipt that can be read; nothing was changed")
-    _check_complete(installation)
+    renew(layout, installation)  # before the image is looked at, which a gc of its store may be removing
+    try:
+        _check_complete(installation)
+    except BaseException:
+        release(layout, (installation.image,), live_only=True)
+        raise
     return installation
 
 

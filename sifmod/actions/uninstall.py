@@ -9,8 +9,10 @@ from sifmod.actions.garbage import GcPlan, plan_gc
 from sifmod.actions.gc import Collected, apply_gc
 from sifmod.actions.life import forget_life
 from sifmod.actions.log import record
+from sifmod.actions.reference import release
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
+from sifmod.config.site import Site
 from sifmod.errors import InstallError, ModuleError, SifmodError
 from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.history import recorded
@@ -48,6 +50,8 @@ def uninstall(layout: Layout, module: ModuleName, lease: float, reporter: Report
         unpublish(layout, module, held)
         if before is not None:  # the live one, or that of a run that died on the way
             record(layout, Done("uninstalled", module, before), held, reporter)
+            if known := read_receipt(layout.generation(module, before)):
+                release(layout, (known.image,), live_only=True)
     default = forget_life(layout, module, lease, reporter)
     stays = (layout.user_software(module), layout.prefix / "layers" / str(module))
     user_software, layers = (str(place) if place.exists() else None for place in stays)
@@ -58,13 +62,14 @@ def uninstall(layout: Layout, module: ModuleName, lease: float, reporter: Report
 
 
 def purge(
-    layout: Layout, modules: Collection[ModuleName], lease: float, reporter: Reporter, *, ask_jobs: bool
+    layout: Layout, modules: Collection[ModuleName], site: Site, reporter: Reporter, *, ask_jobs: bool
 ) -> tuple[GcPlan, Collected]:
     """Free the space of uninstalled modules at once, as far as nothing else uses it: what stays and why, what went.
 
     What `gc` keeps for its age goes; what a Slurm job may use and what the user added or changed stays.
     """
-    plan = plan_gc(layout, 0.0, ask_jobs=ask_jobs, rollbacks=True, only=modules)
+    lease, mark_days = site.lock_lease, site.mark_days
+    plan = plan_gc(layout, 0.0, ask_jobs=ask_jobs, rollbacks=True, only=modules, mark_days=mark_days)
     receipts = (read_receipt(old.root) for old in plan.generations)
     digests = {receipt.image.sha256 for receipt in receipts if receipt and receipt.image}
     plan = plan._replace(

@@ -119,7 +119,8 @@ def _image(root: str, image: ImageRecord) -> list[Finding]:
             return [Finding("changed", image.path, f"{image.size} bytes", f"{size} bytes")]
         found = f"sha256:{sha256_file(link)}"
     except FileNotFoundError:
-        return [Finding("missing", image.path, expected, "nothing")]
+        gone = "nothing: its store has removed it, and an `install` of the easyconfig fetches it again"
+        return [Finding("missing", image.path, expected, gone if image.link == "reference" else "nothing")]
     except OSError as error:
         return [Finding("unreadable", image.path, expected, os.strerror(error.errno or 0))]
     return [] if found == expected else [Finding("changed", image.path, expected, found)]

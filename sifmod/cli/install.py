@@ -205,6 +205,10 @@ def _install(given: Given) -> Callable[[Asked], Done]:
         found = None if given["locked"] else find_unchanged(layout, asked.easyconfig, options, surroundings)
         if found is None:
             known = None  # an install takes its time
+        elif found.image and found.image.link == "reference":
+            from sifmod.actions.reference import renew
+
+            renew(layout, found)
         installation, changed = (found, False) if found else _installed(asked, given)
         if not given["as_json"]:
             _report(installation, changed, quiet=bool(given["quiet"]))

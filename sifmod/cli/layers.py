@@ -88,9 +88,8 @@ def changed(
 ) -> None:
     """Change a layer of the module called `name`, and say what came of it; `of`: whose layer it is to be like."""
     import os
-    from dataclasses import replace
 
-    from sifmod.actions.changing_prefix import changing_prefix
+    from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.add import change_layer, check, like
     from sifmod.actions.layer.places import after_retired, found_layers, hidden, installed, known, layers_for, layouts
     from sifmod.actions.reporter import Reporter
@@ -117,7 +116,7 @@ def changed(
     if of is not None:
         there = tuple(found_layers(trees, os.environ))
         change = like(change, resolve(of, {one.module for one in there} | modules.keys()), there)
-    with changing_prefix(replace(site, prefix=layers.prefix)):
+    with changing_prefix(for_layers(site, layers.prefix)):
         layer, became = change_layer(installation, layers, change, site, Reporter(say, command=typed()))
     if as_json:
         print_json(layer_data(layer, "removed" if became == "removed" else "live"))
@@ -140,7 +139,9 @@ def changed(
 def removed_stale(name: str, layer: str, directory: str | None, prefix: str | None, *, as_json: bool) -> None:
     """Take the layers of a module, which need not be installed, out of use that were made for other images."""
     import os
+    from pathlib import Path
 
+    from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.places import found_layers, is_stale, known, layouts, withdrawn
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import load_facts, resolve, typed
@@ -159,7 +160,8 @@ def removed_stale(name: str, layer: str, directory: str | None, prefix: str | No
             f"{module} has no layer {layer} for an earlier image", "`sifmod layers` lists those that there are"
         )
     for one in going:
-        withdrawn(one, site.lock_lease, Reporter(say, command=typed()))
+        with changing_prefix(for_layers(site, Path(one.root).parents[4])):
+            withdrawn(one, site.lock_lease, Reporter(say, command=typed()))
         say(f"layer {one.name} of {module} for an earlier image: removed; `sifmod gc` frees its space")
     if as_json:
         print_json([layer_data(one, "removed") for one in going])

@@ -53,7 +53,7 @@ def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str 
     purged = []
     if purge and gone:
         with changing_prefix(site):
-            plan, freed = free(layout, gone, site.lock_lease, reporter, ask_jobs=not ignore_jobs)
+            plan, freed = free(layout, gone, site, reporter, ask_jobs=not ignore_jobs)
         purged = after(collected(plan))
         for old in plan.generations:
             if old.keep:

@@ -92,6 +92,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "verify": (
         ("sifmod verify", "all modules"),
         ("sifmod verify --signature my.sif", "who signed an image"),
+        ("sifmod verify --modes", "whether all is as open as the site says"),
     ),
     "test": (
         ("sifmod test PyTorch/2.2.0", "on this node"),
@@ -177,7 +178,7 @@ _BY_TITLE = {
     "What": "variant variants source fetch module_only installed arch sha256 version origins signature verb name"
     " name_from to days now rollbacks bundled without purge keys files editable onto upgrade everything layer style"
     " network minimum nodes time lab remove stale locked stack none"
-    " since until message successor undo only",
+    " since until message successor undo modes repair_modes marks only",
     "Where": "prefix stores directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
     " module_syntax",
     "Slurm": "job wait account partition job_cores job_max_walltime job_max_jobs job_output_dir job_partition"

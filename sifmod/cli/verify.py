@@ -17,16 +17,32 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1, metavar="[NAME|FILE.sif...]")
 @click.option("--signature", is_flag=True, help="Instead: who signed the images, checked with the site's public keys.")
 @click.option("--keys", multiple=True, metavar="FILE", help="With --signature: further OpenPGP public keys.")
+@click.option("--modes", is_flag=True, help="Instead: whether group and modes are as the site's `sharing` says.")
+@click.option("--repair-modes", is_flag=True, help="Make them so, of what sifmod has made in the prefix.")
 @site_options
 @json_option
-def command(names: tuple[str, ...], signature: bool, keys: tuple[str, ...], as_json: bool, **site: str | None) -> int:
+def command(
+    names: tuple[str, ...],
+    signature: bool,
+    keys: tuple[str, ...],
+    modes: bool,
+    repair_modes: bool,
+    as_json: bool,
+    **site: str | None,
+) -> int:
     """Hash the image and every file of the modules again (all by default) and compare with the receipts.
 
     With --signature check who signed the images instead, of modules or of SIFs anywhere; exit code 1 where one of them
     has no good signature over all of it by the owner of a known key.
+    With --modes or --repair-modes look at the group and the modes of the whole tree instead; exit code 1 where one of
+    them is another.
     """
     from sifmod.cli.context import layout_for
 
+    if modes or repair_modes:
+        if names or signature or keys:
+            raise click.UsageError("--modes and --repair-modes are for the whole prefix, and go with no other option")
+        return _verify_modes(site, repair=repair_modes, as_json=as_json)
     layout = layout_for(site["prefix"])
     if signature:
         return _verify_signatures(names, keys, site, layout, as_json)
@@ -77,6 +93,30 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
         elif any(finding.fault for findings in report.values() for finding in findings):
             say("`sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right")
     return 1 if any(finding.fault for findings in report.values() for finding in findings) else 0
+
+
+def _verify_modes(site: dict[str, str | None], *, repair: bool, as_json: bool) -> int:
+    from sifmod.actions.reporter import Reporter
+    from sifmod.actions.sharing import modes, oddities
+    from sifmod.cli.context import load_context
+    from sifmod.cli.output import counted, echo, print_json, say
+    from sifmod.system import one_line
+
+    facts = load_context(site).site
+    found = modes(facts, Reporter(say), repair=repair)
+    left = [wrong for wrong in found if not wrong.repaired]
+    if as_json:
+        print_json([wrong._asdict() for wrong in found])
+    else:
+        for wrong in found:
+            state = "repaired" if wrong.repaired else "changed"
+            echo(one_line(f"{state}: {wrong.path}: expected {wrong.expected}, found {wrong.found}"))
+        echo(f"{facts.prefix}: {counted(len(found), 'other mode') if found else 'ok'}")
+    if left and not repair:
+        say("`sifmod verify --repair-modes` makes them so, of those that are yours")
+    for oddity in oddities(facts):
+        say(f"warning: {oddity}")
+    return 1 if left else 0
 
 
 def _verify_signatures(

@@ -19,6 +19,7 @@ from sifmod.config.find import shipped
 from sifmod.config.hook import hooks_of
 from sifmod.config.input import Input, current_facts, read_input
 from sifmod.config.kinds import RUNTIMES
+from sifmod.config.named_prefix import about_this_prefix
 from sifmod.config.option import option_layers
 from sifmod.config.origin import Origin, of_default, of_tree
 from sifmod.config.prefix import settings_directories
@@ -85,7 +86,10 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
     options = option_layers(overrides, environ)
     files, inputs = _settings_files(environ)
     base = _base_site((*files, *options), environ, kept)
-    layers = (base.node, *files, *options)
+    users = str(settings_directories(environ)[1] / "config.yaml")
+    machines = tuple(node for node in files if node.mark.file != users)
+    levels = ((base.node, *machines), files[len(machines) :], *((option,) for option in options))
+    layers, hidden = about_this_prefix(levels)
     merged = merge(layers, base.node.mark)
     robot_paths = _robot_paths(layers)
     _refuse_unset(merged, robot_paths)
@@ -94,7 +98,7 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
         raise ConfigError(file)
     directories = (*dict.fromkeys(Path(str(node.value)) for node in robot_paths), shipped())
     facts = _facts(environ, kept, _names_site((*files, *options)), file.runtime)
-    resolved = resolve(file, directories, environ, dict(facts))
+    resolved = resolve(file, directories, environ, dict(facts), hidden)
     site = replace(resolved.site, hooks=hooks_of(file.hooks, merged))
     read = dict.fromkeys((*inputs, *base.inputs, *variables_read(layers, environ), *resolved.inputs))
     origins = _origins(merged, robot_paths, resolved, base)

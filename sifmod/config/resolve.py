@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from sifmod.config.easyconfig import Accelerator, Arch
@@ -30,18 +31,28 @@ class Resolved:
         if key == "runtime":
             return self.site.runtime_path or "(none)"
         value = getattr(self.site, key)
-        return ", ".join(value) if isinstance(value, tuple) else str(value)
+        return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def resolve(
-    file: SiteFile, robot_paths: tuple[Path, ...], environ: Mapping[str, str], facts: Mapping[str, str]
+    file: SiteFile,
+    robot_paths: tuple[Path, ...],
+    environ: Mapping[str, str],
+    facts: Mapping[str, str],
+    hidden: Mapping[str, str] = MappingProxyType({}),
 ) -> Resolved:
-    """Decide everything that is still open. Raises OptionError for a machine that cannot be decided about."""
+    """Decide everything that is still open. Raises OptionError for a machine that cannot be decided about.
+
+    `hidden`: prefixes that this one has taken the place of, with where each is named.
+    """
     how: dict[str, str] = {}
     kind, program = _runtime(file.runtime, facts, how)
     prefix = Path(file.prefix) if file.prefix else None
     if prefix is None:
         prefix, how["prefix"] = default_prefix(environ)
+    if file.stores is None and hidden:
+        how["stores"] = f"the prefix of {', '.join(hidden.values())}"
+    stores = map(Path, hidden if file.stores is None else file.stores)
     expanded = expand(tuple(bind for _, group in file.binds for bind in group), environ)
     site = Site(
         name=file.name,
@@ -68,8 +79,11 @@ def resolve(
         module_syntax=_syntax(file.module_syntax, facts, how),
         link=file.link,
         lock_lease=file.lock_lease,
-        umask=int(file.umask, 8) if file.umask is not None else None,
+        sharing=file.sharing,
+        umask=_umask(file),
         group=file.group,
+        stores=tuple(store for store in stores if store != prefix),
+        mark_days=file.mark_days,
         arch=_arch(file.arch, facts, how),
         compression=file.compression,
         connections=file.connections,
@@ -86,6 +100,21 @@ def resolve(
         spider_cache=file.spider_cache,
     )
     return Resolved(site, how, expanded.inputs)
+
+
+def _umask(file: SiteFile) -> int | None:
+    """What `sharing` comes to; else `umask`. Raises OptionError for keys that do not go together."""
+    if file.sharing is None:
+        return int(file.umask, 8) if file.umask is not None else None
+    if file.umask is not None:
+        raise OptionError(
+            f"sharing: {file.sharing} decides the modes, and umask: {file.umask} is given too", "leave one of them out"
+        )
+    if file.sharing == "group":
+        if file.group is None:
+            raise OptionError("sharing: group does not say whose the prefix is", "add `group: NAME`")
+        return 0o007
+    return 0o022 if file.group is None else 0o002
 
 
 def _accelerator(

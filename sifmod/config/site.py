@@ -16,6 +16,8 @@ from sifmod.config.yaml.check import Model
 from sifmod.config.yaml.node import Number
 
 Link = Literal["copy", "hardlink", "reference"]
+Sharing = Literal["group", "site"]
+MARK_DAYS = 180.0
 
 
 def _off(value: object) -> object:
@@ -119,8 +121,11 @@ class Site:
     module_syntax: tuple[Syntax, ...]
     link: Link
     lock_lease: float  # seconds
+    sharing: Sharing | None  # for whom the prefix is, which decides the umask
     umask: int | None
     group: str | None
+    stores: tuple[Path, ...]  # prefixes in which images are looked for by digest, before anything is fetched
+    mark_days: float  # for which another tree's use of an image here counts after it was last seen
     arch: Arch
     compression: str  # auto, or what a squashfs is compressed with
     connections: int  # to one server at a time
@@ -238,8 +243,11 @@ class SiteFile(Model):
     module_syntax: Literal["auto", "lua", "tcl", "both"] = "auto"
     link: Link = "copy"
     lock_lease: Annotated[float, Field(ge=1, le=3600), BeforeValidator(_seconds)] = 30.0
+    sharing: Sharing | None = None
     umask: Umask | None = None
     group: Name | None = None
+    stores: tuple[BindPath, ...] | None = None
+    mark_days: Annotated[float, Field(ge=0, le=36500), BeforeValidator(_seconds)] = MARK_DAYS
     arch: Literal["auto", "amd64", "arm64"] = "auto"
     compression: Annotated[Line, AfterValidator(_compression)] = "auto"
     connections: Annotated[int, Field(ge=1, le=32), BeforeValidator(_whole)] = 4

@@ -31,11 +31,20 @@ class ImageStore(Protocol):
     def damaged(self, sha256: str) -> bool:
         """Whether another image is stored under this digest, which is not found any more; reads all of it."""
 
+    def lent(self, sha256: str) -> tuple[Path, ImageOrigin] | None:
+        """The image of this digest in another store that this one looks into, and its origin; its size is checked."""
+
+    def lends(self, path: Path) -> bool:
+        """Whether `path` is an image of another store, as `lent` and `find_made` give them."""
+
     def incoming(self) -> AbstractContextManager[Path]:
         """A fresh path on the store's file system; what is left there at exit is removed."""
 
     def find_made(self, source: str, digest: str) -> tuple[tuple[Path, ImageOrigin], ...]:
-        """The stored images that `source` gave for `digest`, which is of an index or a manifest, and their origins."""
+        """The stored images that `source` gave for `digest`, which is of an index or a manifest, and their origins.
+
+        Those of other stores come last.
+        """
 
     def gave(self, path: Path, origin: ImageOrigin, source: str) -> None:
         """Note that `source` gave the stored image at `path` too; idempotent."""

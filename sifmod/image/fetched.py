@@ -38,3 +38,4 @@ class Fetched:
     size: int  # bytes
     notes: tuple[str, ...] = ()
     origin: ImageOrigin = NO_ORIGIN
+    lent: bool = False  # `path` is in another store, and neither taken as `link` says nor hashed yet

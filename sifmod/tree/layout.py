@@ -111,6 +111,11 @@ class Layout(Workplace):
         return self.images / f"{sha256}.inventory.json"
 
     @property
+    def marks(self) -> Path:
+        """What users' modules in other trees refer to of the store."""
+        return self.prefix / "images" / "marks"
+
+    @property
     def logs(self) -> Path:
         """What was changed in the tree, a file for each module, and one for the store."""
         return self.prefix / "log"

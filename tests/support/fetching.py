@@ -40,9 +40,10 @@ def plan(
 
 
 class Prefix:
-    """A tree of its own, for fetching into."""
+    """A tree of its own, for fetching into, and the prefixes whose stores it looks into too."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *others: Path) -> None:
+        self.others = others
         self.path = path
         self.layout = Layout(path)
         with self.store() as store:
@@ -52,7 +53,7 @@ class Prefix:
     def store(self) -> Iterator[Store]:
         """The real store, as `sifmod install` uses it."""
         with lock(self.layout, "Tiny/1.0", 30, print) as held:
-            yield Store(self.layout, held)
+            yield Store(self.layout, held, others=self.others)
 
     def fetch(self, wanted: Plan, progress: Progress = no_progress, settings: Settings = DEFAULT) -> Artifact:
         with self.store() as store:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sifmod import __version__
+from sifmod.actions import sharing
 from sifmod.actions.install.image import image_request
 from sifmod.actions.install.request import Request
 from sifmod.config.find import own_path, places_before
@@ -76,6 +77,7 @@ def noted(before: Installation, request: Request) -> Provenance | None:
 def oddities(before: Installation | None, request: Request) -> Iterator[str]:
     """What a user should know before anything is done."""
     plan = request.plan
+    yield from (f"warning: {oddity}" for oddity in sharing.oddities(request.site.site))
     if before and os.path.realpath(before.provenance.easyconfig) != os.path.realpath(request.loaded.path):
         yield f"another easyconfig has given {plan.module} before: {before.provenance.easyconfig}"
     if not plan.runtime.path:

@@ -32,7 +32,6 @@ from sifmod.tree.lock import lock
 from sifmod.tree.provenance import FileState, FoundCommands, ImageChoice, file_state
 from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.store import Store
-from sifmod.tree.stored_image import keeper
 
 
 class ChosenImage(NamedTuple):
@@ -151,7 +150,7 @@ def fetched_image(request: Request, layout: Layout, store: Store, reporter: Repo
     settings = replace(settings, shared=options.shared)
     image, locked = plan.own_image, options.locked.image if options.locked else None
     if locked:
-        image = _as_locked(image, locked, options.stores)
+        image = _as_locked(image, locked)
         settings = replace(settings, compression=locked.origin.compression or settings.compression)
     if not options.into_home:
         what = f"the image of {plan.module}"
@@ -167,20 +166,13 @@ def fetched_image(request: Request, layout: Layout, store: Store, reporter: Repo
     for note in artifact.notes:
         reporter.say(note)
     run_hooks(site, "after_fetch", of_install(request, artifact), reporter.say)
-    if prefix := keeper(layout, artifact.path):
-        reporter.say(
-            f"warning: {plan.module} uses {artifact.path}, which {prefix} keeps only while a module there uses it:"
-            f" `sifmod gc` there removes it then; --link copy keeps one for {plan.module}"
-        )
     return ChosenImage(artifact, choice)
 
 
-def _as_locked(image: ImagePlan, locked: LockedImage, stores: tuple[Path, ...]) -> ImagePlan:
-    """The image that the lock names: taken out of another store, else by its digest from where it came from."""
-    there = [str(Layout(prefix).image(locked.sha256)) for prefix in stores]
+def _as_locked(image: ImagePlan, locked: LockedImage) -> ImagePlan:
+    """The image that the lock names: promised, and by its digest from where it came from."""
     digest = locked.origin.index or locked.origin.manifest
-    pinned = [_pinned(source, digest) for source in image.sources]
-    sources = (*(path for path in there if Path(path).is_file()), *pinned)
+    sources = tuple(_pinned(source, digest) for source in image.sources)
     link: Link = "hardlink" if image.link == "hardlink" else "copy"
     return replace(image, sources=sources, sha256=locked.sha256, conversion=None, link=link)
 
@@ -212,7 +204,8 @@ def fetch_only(request: Request, reporter: Reporter) -> Artifact:
     with changing_prefix(site):
         tidy(layout, site.lock_lease, waiting)
         with module_lock(layout, plan.module, site.lock_lease, waiting) as held:
-            store = Store(layout, held, reporter.waiting(plan.own_image.filename))
+            name, others = plan.own_image.filename, (*request.options.stores, *site.stores)
+            store = Store(layout, held, reporter.waiting(name), others=others)
             artifact = fetched_image(request, layout, store, reporter).artifact
             record_fetched(layout, store, site.lock_lease, reporter)
             return artifact

@@ -16,6 +16,7 @@ from sifmod.actions.install.view import check_modules
 from sifmod.actions.install.wrappers import with_found_wrappers, with_recorded_wrappers
 from sifmod.actions.lock import check_files
 from sifmod.actions.log import record
+from sifmod.actions.reference import referring, renew
 from sifmod.actions.reporter import Reporter
 from sifmod.module.plan import File, Plan
 from sifmod.module.render import render, render_stub
@@ -24,6 +25,7 @@ from sifmod.tree.layer import image_key
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held
 from sifmod.tree.log import Done
+from sifmod.tree.mark import LINK
 from sifmod.tree.provenance import ImageChoice
 from sifmod.tree.receipt import Installation, live, live_number
 from sifmod.tree.stage import Stage
@@ -42,6 +44,7 @@ def install(request: Request, reporter: Reporter) -> tuple[Installation, bool]:
     with changing_prefix(site):
         before = live(layout, plan.module)
         if before and is_complete(layout, before, request) and not noted(before, request):
+            renew(layout, before)
             return before, False  # no lock is needed, which a reader cannot take
         for oddity in oddities(before, request):
             reporter.say(oddity)
@@ -79,7 +82,9 @@ def _new_generation(
     if request.plan.image is None:
         return _new_view(layout, before, request, held, reporter)
     options, site = request.options, request.site.site
-    store = Store(layout, held, reporter.waiting(request.plan.image.filename))
+    store = Store(
+        layout, held, reporter.waiting(request.plan.own_image.filename), others=(*options.stores, *site.stores)
+    )
     image = kept_image(before, request, store, reporter) or fetched_image(request, layout, store, reporter)
     request = with_image(request, image.artifact)
     plan, image, found = with_found_wrappers(request.plan, before, image)
@@ -94,20 +99,18 @@ def _new_generation(
         check_files(options.locked, plan, own)
     # where its user released the image (see image.kept_image) the site's copy stays in use
     has_own = image.artifact.path.is_file() and not (options.module_only and before and released(before, plan))
-    with staged_generation(layout, plan.module, held) as stage:
-        stage.write((*render(plan, stage.number), *own))
-        stage.write_stubs(render_stub(plan))
-        stage.link(plan.own_image.filename, image.artifact.path)
-        stage.link_user_software()
-        _carry_over(stage, reporter)
-        # its digest is of the request's plan, without the wrappers that were found in the image
-        installation = stage.record(provenance(request, image.choice), image_record(plan, image.artifact))
-        if not has_own:
-            stage.unlink(plan.own_image.filename)
-    if options.asked.checked and has_own:
-        with store.workspace() as workspace:
-            sanity_check(installation, plan, workspace, reporter.say)
-    return _published(layout, installation, request, held, reporter), True
+    with referring(layout, plan.module, image.artifact.path if has_own else None, reporter) as mark:
+        with staged_generation(layout, plan.module, held) as stage:
+            _fill(stage, plan, image.artifact.path, own, mark)
+            _carry_over(stage, reporter)
+            # its digest is of the request's plan, without the wrappers that were found in the image
+            installation = stage.record(provenance(request, image.choice), image_record(plan, image.artifact))
+            if not has_own:
+                stage.unlink(plan.own_image.filename)
+        if options.asked.checked and has_own:
+            with store.workspace() as workspace:
+                sanity_check(installation, plan, workspace, reporter.say)
+        return _published(layout, installation, request, held, reporter), True
 
 
 def _new_view(
@@ -141,6 +144,15 @@ def _published(
     record(layout, _done(what, installation, number), held, reporter)
     run_hooks(site, "after_publish", data, reporter.say)
     return installation
+
+
+def _fill(stage: Stage, plan: Plan, image: Path, own: tuple[File, ...], mark: Path | None) -> None:
+    stage.write((*render(plan, stage.number), *own))
+    stage.write_stubs(render_stub(plan))
+    stage.link(plan.own_image.filename, image)
+    if mark:
+        stage.link(LINK, mark)
+    stage.link_user_software()
 
 
 def own_files(plan: Plan, request: Request, sha256: str) -> tuple[File, ...]:

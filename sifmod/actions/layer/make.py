@@ -115,4 +115,5 @@ def _commands(directory: Path, tree: Path, layer: Layer) -> None:
         if program.name not in HOST_COMMANDS and program.is_file() and os.access(program, os.X_OK):
             place = directory / "bin" / program.name
             place.write_text(command(program.name, layer.name))
-            place.chmod(0o755)
+            mode = place.stat().st_mode
+            place.chmod(mode | (mode & 0o444) >> 2)  # for who may read it

@@ -43,7 +43,8 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
         if step.request and step.request.plan.image and not keeps_image(step, step.request):
             wanted.setdefault(image_request(step.request.plan), step.request)
     with TemporaryDirectory(prefix="sifmod-") as place, lock(Workplace(Path(place)), "plan", 60, print) as held:
-        store = Store(plan.layout, held)
+        others = [one for request in wanted.values() for one in (*request.options.stores, *request.site.site.stores)]
+        store = Store(plan.layout, held, others=tuple(dict.fromkeys(others)))
         with ThreadPoolExecutor(8) as threads:
             asked = dict(zip(wanted, threads.map(lambda request: _ask(request, store), wanted.values()), strict=True))
     times = Counter(digest for one in asked.values() for digest in one.layers)

@@ -45,6 +45,15 @@ class SignatureError(Error):
     signers: list[str]
 
 
+class Modes(TypedDict):
+    """A file or directory of sifmod's that the site's `sharing` wants to have another group or mode."""
+
+    path: Path
+    expected: str
+    found: str
+    repaired: Annotated[bool, Field(description="by this run")]
+
+
 Kind = Literal["generation", "image", "download", "layer", "remains of a run"]
 
 

@@ -33,7 +33,7 @@ from sifmod.cli.outputs.machine import DetectedSite, Diagnosis, NewSite, OriginO
 from sifmod.cli.outputs.provenance import DiffData, SbomData
 from sifmod.cli.outputs.stack import Applied, Bundled, Locked, Outdated, StackFile
 from sifmod.cli.outputs.test import TestData
-from sifmod.cli.outputs.tree import Collected, Logged, SignatureError, Signed, Uninstalled, Verified
+from sifmod.cli.outputs.tree import Collected, Logged, Modes, SignatureError, Signed, Uninstalled, Verified
 
 # what each verb prints where it succeeds; where it fails as a whole, an Error
 OUTPUTS: dict[str, Any] = {
@@ -62,7 +62,7 @@ OUTPUTS: dict[str, Any] = {
     "stack bundle": Bundled,
     "lock": Locked | list[Locked],
     "jupyter": KernelData | LabData,
-    "verify": list[Verified] | list[Signed | SignatureError],
+    "verify": list[Verified] | list[Signed | SignatureError] | list[Modes],
     "sbom": SbomData,
     "diff": DiffData,
     "test": TestData,

@@ -30,7 +30,7 @@ from sifmod.image.program import ask
 from sifmod.image.registry.mirrors import own_place, source_of
 from sifmod.image.registry.registry import Registry
 from sifmod.image.startable import reads, why_not
-from sifmod.image.stored import Tools, stored
+from sifmod.image.stored import Tools, stored, to_bring
 from sifmod.module.origin import ImageOrigin
 from sifmod.system import size_text
 
@@ -87,12 +87,12 @@ def announced(request: Request) -> int:
 
     Asks for manifests alone. Raises FetchError or ImageError.
     """
-    if pinned(request) is not None:
-        return 0
+    if made := pinned(request):
+        return to_bring(made, request)
     manifest = Registry(request.reference, request.settings, request.image.arch).manifest()
     how = _compression(request)
-    if stored(request, manifest.digest, how.text, _tools(how)):
-        return 0
+    if made := stored(request, manifest.digest, how.text, _tools(how)):
+        return to_bring(made, request)
     return sum({layer.digest: layer.size for layer in manifest.layers}.values())
 
 

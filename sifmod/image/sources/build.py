@@ -9,7 +9,7 @@ from sifmod.image.reference import Reference
 from sifmod.image.source_kind import Directories, SourceKind, nothing, says_nothing
 from sifmod.image.sources.definition import inputs, inputs_digest
 from sifmod.image.sources.runtime import run_runtime
-from sifmod.image.stored import stored
+from sifmod.image.stored import stored, to_bring
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 
 
@@ -24,7 +24,8 @@ def _pinned(request: Request) -> Fetched | None:
 
 
 def _announced(request: Request) -> int | None:
-    return None if _pinned(request) is None else 0
+    made = _pinned(request)
+    return to_bring(made, request) if made else None
 
 
 def _build(request: Request) -> Fetched:

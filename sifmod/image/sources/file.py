@@ -72,7 +72,7 @@ def _announced(request: Request) -> int | None:
 def _fetch(request: Request) -> Fetched:
     reference, image_dirs = request.reference, request.image.image_dirs
     if found := _find(reference, image_dirs, Path.exists):
-        return _take(found.absolute(), request)
+        return take(found.absolute(), request)
     where = ", ".join(image_dirs) or "no image_dirs are set (site file, SIFMOD_IMAGE_DIRS)"
     raise FetchError(f"no file of this name; looked in: {where}")
 
@@ -86,7 +86,8 @@ def hashed(path: Path, request: Request, notes: tuple[str, ...] = ()) -> Fetched
         return Fetched(path, digest.hexdigest(), os.fstat(file.fileno()).st_size, notes)
 
 
-def _take(path: Path, request: Request) -> Fetched:
+def take(path: Path, request: Request) -> Fetched:
+    """A SIF on this machine, as `link` says. Raises FetchError for what is none, UnstartableError."""
     with reading(path):
         status = path.stat()
     if stat.S_ISDIR(status.st_mode):

@@ -152,6 +152,7 @@ local function load(module)
       LmodError(("%s needs %s, which this machine does not have; nothing was changed"):format(
          myModuleFullName(), table.concat(missing, ", ")))
    end
+   lfs.touch(join(module.root, "share/mark")) -- where there is one: see sifmod/tree/mark.py
    environment(module).load(module.key, { runtime = module.runtime, binds = binds, path_inside = module.path_inside,
                                           set = variables(module, image), default = module.default_env,
                                           generation = module.root })

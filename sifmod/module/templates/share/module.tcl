@@ -115,6 +115,8 @@ proc sifmod_want {module} {
     if {[llength $missing]} {
         sifmod_fail "[module-info name] needs [join $missing {, }], which this machine does not have; nothing was changed"
     }
+    # where there is one: see sifmod/tree/mark.py
+    catch {file mtime [dict get $module root]/share/mark [clock seconds]}
     set variables {}
     dict for {name text} [sifmod_variables $module $image] {dict set variables $name [list $text]}
     return [dict create runtime [dict get $module runtime] binds $binds path_inside [dict get $module path_inside] \
