@@ -152,9 +152,16 @@ def test_what_fails_and_what_is_broken_off(
     assert "none.sif" in log.read_text()
     (here / "Bad-1.yaml").write_text((here / "Good-1.yaml").read_text().replace("Good", "Bad"))
     (here / "Bad-2.yaml").write_text("- bad\n")
+    (here / "View-1.yaml").write_text("name: View\nversion: '1'\nmodules: [Bad/1]\n")
+    (here / "stack.yaml").write_text("easyconfigs: ['*-?.yaml']\n")
     capfd.readouterr()
     assert run([*APPLY, "--wait", "--job-test", "--json"]) == 5  # of what cannot be submitted at all
     data = held("stack apply", capfd.readouterr().out)
-    assert [(job["what"], job["names"]) for job in data["jobs"]] == [("apply", ["Bad/1"]), ("test", ["Bad/1"])]
+    assert [(job["what"], job["names"]) for job in data["jobs"]] == [
+        ("apply", ["Bad/1"]),
+        ("apply", ["View/1"]),  # which begins when its module is there
+        ("test", ["Bad/1"]),
+    ]
+    assert there(here) == {"Good/1", "Good/2", "Bad/1", "View/1"}
     assert [(test["names"], test["passed"]) for test in data["tests"]] == [(["Bad/1"], True)]
     assert os.listdir(here / "prefix/stacks/jobs") == ["stack.json"]
