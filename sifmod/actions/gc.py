@@ -5,7 +5,7 @@ from typing import NamedTuple
 from sifmod.actions.garbage import GcPlan, OldGeneration, old_generations
 from sifmod.actions.garbage import plan_gc as plan_gc
 from sifmod.actions.layer.garbage import OldLayer, remove_layers
-from sifmod.actions.log import record, record_of_store
+from sifmod.actions.log import record, record_beside
 from sifmod.actions.reference import release
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
@@ -62,14 +62,14 @@ def apply_gc(layout: Layout, plan: GcPlan, lease: float, reporter: Reporter) -> 
                 if discard(layout, image, held, plan.mark_days):
                     images.append(image)
                     done = Done("removed", image=image.sha256, size=image.size)
-                    record_of_store(layout, done, lease, reporter)
+                    record_beside(layout, done, lease, reporter)
     forget(layout, {image.sha256 for image in entries(layout)})
     gone = []
     for partial in (old.partial for old in plan.partials if not old.keep):
         with lock(layout, lock_name(partial.key), lease, on_wait) as held:
             if discard_partial(layout, partial, held):
                 gone.append(partial)
-                record_of_store(layout, Done("removed", size=partial.size), lease, reporter)
+                record_beside(layout, Done("removed", size=partial.size), lease, reporter)
     layers = remove_layers(layout, [old for old in plan.layers if not old.keep], lease, on_wait)
     size = sum(image.size for image in images) + sum(partial.size for partial in gone) + sum(old.size for old in layers)
     return Collected(tuple(removed), tuple(images), tuple(gone), size, tuple(layers))

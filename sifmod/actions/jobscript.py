@@ -11,7 +11,7 @@ from sifmod.actions.inventory import image_path
 from sifmod.actions.layer.places import found_layers, words_for
 from sifmod.errors import ModuleError, OptionError
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.inspect.elf import read_dynamic
+from sifmod.image.inspect.mpi import read_dynamic
 from sifmod.image.inspect.python import find_environments
 from sifmod.image.inspect.rootfs import Rootfs, find_command, open_rootfs, search_path
 from sifmod.image.inspect.sif import describe_sif

@@ -4,14 +4,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from sifmod.actions.hooks import run_hooks
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
+from sifmod.config.hook import Moment
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import ModuleError, OptionError
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import Life, NameLife, checked_text
+from sifmod.tree.life import Life, NameLife, checked_text, read_life
 from sifmod.tree.log import Done
 from sifmod.tree.modulerc import commands
 from sifmod.tree.receipt import live_number
@@ -31,11 +33,11 @@ def change_life(layout: Layout, name: str, wanted: NameLife, site: Site, reporte
 
     See `update_life`.
     """
-    return update_life(layout, name, lambda _life: wanted, site.lock_lease, reporter).changed
+    return update_life(layout, name, lambda _life: wanted, site, reporter).changed
 
 
 def update_life(
-    layout: Layout, name: str, change: Callable[[NameLife], NameLife], lease: float, reporter: Reporter
+    layout: Layout, name: str, change: Callable[[NameLife], NameLife], site: Site, reporter: Reporter
 ) -> Decided:
     """Change what is decided about the modules of this name, their notices, and what module systems read of it.
 
@@ -49,10 +51,13 @@ def update_life(
         _check(layout, name, after)
         return after
 
+    lease = site.lock_lease
     tidy(layout, lease, reporter.waiting(name))
     done = written(layout, name, checked)
     if done is None:
         with life_lock(layout, name, lease, reporter.waiting(name)) as held:
+            before = read_life(layout, name)
+            _hooks(site, "before_retire", _news(name, before, checked(before)), reporter)
             done = write_life(layout, name, checked, held)
     _tell(layout, name, done, reporter)
     news = tuple(_news(name, done.before, done.after))
@@ -60,6 +65,7 @@ def update_life(
         number = live_number(layout, module)
         with module_lock(layout, module, lease, reporter.waiting(module)) as held:
             record(layout, Done(what, module, number, number), held, reporter)
+    _hooks(site, "after_retire", iter(news), reporter)
     return Decided(done.after, news, done.changed)
 
 
@@ -75,6 +81,12 @@ def forget_life(layout: Layout, module: ModuleName, lease: float, reporter: Repo
             done = write_life(layout, module.name, without, held)
     _tell(layout, module.name, done, reporter)
     return done.before.default == module.version
+
+
+def _hooks(site: Site, moment: Moment, news: Iterator[tuple[ModuleName, str]], reporter: Reporter) -> None:
+    """Run the site's hooks for each module that is retired with this change."""
+    for module in (module for module, what in news if what == "retired" and site.hooks):
+        run_hooks(site, moment, {"module": str(module)}, reporter.say)
 
 
 def _check(layout: Layout, name: str, life: NameLife) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sifmod.config.find import easyconfigs
-from sifmod.config.index import read_index
-from sifmod.config.offered import Offered
+from sifmod.config.offered import Offered, read_index
 from sifmod.errors import ConfigError, Problem
 
 if TYPE_CHECKING:

@@ -1,12 +1,14 @@
 """verify: whether an installation is, byte for byte, what its receipt says."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_file
 from sifmod.errors import ModuleError
+from sifmod.tree.layer import IMAGE, TREE, Layer
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, live_number, read_receipt
 from sifmod.tree.user_files import additions
@@ -43,8 +45,11 @@ def installed(layout: Layout, module: ModuleName) -> Installation:
     return installation
 
 
-def verify(layout: Layout, installation: Installation) -> tuple[Finding, ...]:
-    """Hash the image and every file again and compare; () when all is as the receipt says. Changes nothing."""
+def verify(layout: Layout, installation: Installation, layers: Iterable[Layer] = ()) -> tuple[Finding, ...]:
+    """Hash the image and every file again and compare; () when all is as the receipt says. Changes nothing.
+
+    Of `layers` those of this module and this image are hashed too.
+    """
     root = Path(installation.root)
     findings: list[Finding] = []
     if installation.made_for not in (None, installation.root):
@@ -60,11 +65,24 @@ def verify(layout: Layout, installation: Installation) -> tuple[Finding, ...]:
             findings += _link(root / link.path, link.target)
     if installation.image:
         findings += _image(installation.root, installation.image) or _inventory(layout, installation.image.sha256)
+        for layer in layers:
+            if layer.module == installation.module and layer.image in ("", installation.image.sha256):
+                findings += verify_layer(layer)
     try:
         findings += [Finding("added", str(root / path), "nothing", "a file") for path in additions(installation)]
     except OSError as error:
         findings.append(Finding("unreadable", str(error.filename), "a directory", os.strerror(error.errno or 0)))
     return tuple(findings)
+
+
+def verify_layer(layer: Layer) -> tuple[Finding, ...]:
+    """The same for a layer; of one that is a directory, whose user may edit it, only that it is there."""
+    if not layer.image:
+        return (Finding("unreadable", f"{layer.root}/layer.json", "a receipt", "none that can be read"),)
+    if layer.digest:
+        return tuple(_file(Path(layer.root, IMAGE), FileRecord(IMAGE, layer.digest, 0o644)))
+    path = Path(layer.root, IMAGE if layer.packed else TREE)
+    return () if path.exists() else (Finding("missing", str(path), "the packages", "nothing"),)
 
 
 def _file(path: Path, record: FileRecord) -> list[Finding]:

@@ -111,6 +111,7 @@ _WORDS: dict[str, _Find] = {
     "variants": _variants,
     "install easyconfigs": _easyconfigs,
     "check files": _easyconfigs,
+    "catalogue easyconfigs": _easyconfigs,
     "site show name": _sites,
     "show name": _live_or_easyconfigs,
     "list pattern": _live,

@@ -41,7 +41,7 @@ def changed(names: tuple[str, ...], change: "Change", prefix: str | None, *, as_
         any_changed = False
         for module in modules:
             of_module = partial(change, module)
-            done = update_life(layout, module.name, of_module, site.lock_lease, reporter)
+            done = update_life(layout, module.name, of_module, site, reporter)
             any_changed |= done.changed
             for each, what in done.news:
                 say(f"{each}: {what}")

@@ -89,10 +89,15 @@ def command(
         asked = Resources(nodes=nodes or 1, gpus_per_node=gpus, account=account, partition=partition)
         data: TestData = run_job(asked, words, say)  # type: ignore[assignment]
     else:
+        from sifmod.actions.reporter import Reporter
+        from sifmod.actions.test.record import record_test
         from sifmod.actions.test.start import nodes_of
         from sifmod.actions.test.test import Wanted, test
+        from sifmod.cli.context import typed
 
-        data = test_data(test(installation, site, Wanted(nodes_of(nodes), network, minimum, timeout), say))
+        tested = test(installation, site, Wanted(nodes_of(nodes), network, minimum, timeout), say)
+        record_test(installation, site, Reporter(say, command=typed()), passed=tested.passed)
+        data = test_data(tested)
     if as_json:
         print_json(data)
     else:

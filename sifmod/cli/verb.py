@@ -38,7 +38,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "layers": (("sifmod layers", "all layers"), ("sifmod layers PyTorch/2.2.0", "those of a module")),
     "sync": (
         ("sifmod sync PyTorch/2.2.0 pylock.toml", "from the index that the lock names"),
-        ("sifmod sync PyTorch/2.2.0 pylock.toml --name tuned", "as a layer of another name"),
+        ("sifmod sync PyTorch/2.2.0 pylock.toml --layer tuned", "as a layer of another name"),
     ),
     "jobscript": (
         ("sifmod jobscript PyTorch/2.2.0 --nodes 4", "a process for each GPU"),
@@ -88,6 +88,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "lock": (
         ("sifmod lock PyTorch-2.2.0.yaml", "PyTorch-2.2.0.lock"),
         ("sifmod lock PyTorch-2.2.0.yaml TensorFlow-2.16.yaml -o ai.lock", "one for both"),
+    ),
+    "catalogue": (
+        ("sifmod catalogue -o DIR", "of what is installed"),
+        ("sifmod catalogue --all -o DIR", "and of what can be"),
     ),
     "verify": (
         ("sifmod verify", "all modules"),
@@ -175,7 +179,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 }
 # an option's parameter → what it is about; any other one is about how something is done
 _BY_TITLE = {
-    "What": "variant variants source fetch module_only installed arch sha256 version origins signature verb name"
+    "What": "title"
+    " variant variants source fetch module_only installed arch sha256 version origins signature verb name"
     " name_from to days now rollbacks bundled without purge keys files editable onto upgrade everything layer style"
     " network minimum nodes time lab remove stale locked stack none"
     " since until message successor undo modes repair_modes marks only",

@@ -10,6 +10,8 @@ from sifmod.cli.options import json_option, site_options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sifmod.actions.verify import Finding
+    from sifmod.tree.layer import Layer
     from sifmod.tree.layout import Layout
 
 
@@ -30,7 +32,7 @@ def command(
     as_json: bool,
     **site: str | None,
 ) -> int:
-    """Hash the image and every file of the modules again (all by default) and compare with the receipts.
+    """Hash image, files and layers of the modules again (all by default) and compare with the receipts.
 
     With --signature check who signed the images instead, of modules or of SIFs anywhere; exit code 1 where one of them
     has no good signature over all of it by the owner of a known key.
@@ -52,9 +54,12 @@ def command(
 
 
 def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> int:
+    import os
+
+    from sifmod.actions.layer.places import found_layers
     from sifmod.actions.verify import Finding, installed, verify
     from sifmod.cli.context import resolve
-    from sifmod.cli.output import counted, echo, print_json, say
+    from sifmod.cli.output import counted, echo, print_json
     from sifmod.config.shown import shown
     from sifmod.errors import ModuleError
     from sifmod.system import one_line
@@ -67,9 +72,10 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
     known = [module for module, _ in live_modules(layout)]
     modules = [resolve(name, known) for name in names] if names else known
     report: dict[str, tuple[Finding, ...]] = {}
+    layers = tuple(found_layers((layout,), os.environ))
     for module in modules:
         try:
-            report[str(module)] = verify(layout, installed(layout, module))
+            report[str(module)] = verify(layout, installed(layout, module), layers)
         except ModuleError as error:  # the others are looked at all the same
             report[str(module)] = (Finding("unreadable", str(layout.switch(module)), "a receipt", error.message),)
     if as_json:
@@ -88,11 +94,25 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
             for finding in findings:
                 where = one_line(f"{finding.kind}: {finding.path}")
                 echo(f"  {where}: expected {finding.expected}, found {finding.found}")
-        if any(finding.kind == "moved" for findings in report.values() for finding in findings):
-            say("the tree was moved; `sifmod install --module-only --installed` makes its modules use this place")
-        elif any(finding.fault for findings in report.values() for finding in findings):
-            say("`sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right")
+        _say_what_helps([finding for findings in report.values() for finding in findings if finding.fault], layers)
     return 1 if any(finding.fault for findings in report.values() for finding in findings) else 0
+
+
+def _say_what_helps(faults: "list[Finding]", layers: "tuple[Layer, ...]") -> None:
+    from sifmod.cli.output import say
+    from sifmod.module.quote import shell
+
+    for layer in layers:
+        others = [one for one in faults if not Path(one.path).is_relative_to(layer.root)]
+        if len(others) < len(faults):
+            top = Path(layer.root).parents[4]
+            words = f"--layer {layer.name}{'' if top.name == 'layers' else f' --dir {shell(str(top))}'}"
+            say(f"`sifmod sync {layer.module} {shell(f'{layer.root}/pylock.toml')} {words}` makes the layer anew")
+        faults = others
+    if any(finding.kind == "moved" for finding in faults):
+        say("the tree was moved; `sifmod install --module-only --installed` makes its modules use this place")
+    elif faults:
+        say("`sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right")
 
 
 def _verify_modes(site: dict[str, str | None], *, repair: bool, as_json: bool) -> int:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sifmod.config.bind import expand
 from sifmod.config.easyconfig import Easyconfig
-from sifmod.config.expand import expand
 from sifmod.config.input import Input, read_input
 from sifmod.config.layers import Layers, read_layers
 from sifmod.config.load_site import LoadedSite
@@ -15,12 +15,10 @@ from sifmod.config.option import easyconfig_layer
 from sifmod.config.origin import Origin, of_tree
 from sifmod.config.quirk import Quirk, applicable
 from sifmod.config.site import Site
-from sifmod.config.source import settle_path, settle_sources
-from sifmod.config.variables import variables_read
+from sifmod.config.variables import settle_path, settle_sources, variables_read
 from sifmod.config.view import checked_view, is_view, view_defaults
 from sifmod.config.yaml.check import build, did_you_mean
-from sifmod.config.yaml.merge import merge
-from sifmod.config.yaml.node import Mark, Node, problem_at, tree
+from sifmod.config.yaml.node import Mark, Node, merge, problem_at, tree
 from sifmod.errors import ConfigError, Problem, VariantError
 
 _MARK = Mark("default", 0, 0)
@@ -55,7 +53,7 @@ def load_easyconfig(
 ) -> LoadedEasyconfig:
     """One variant of the easyconfig at `path`: the one named, or the first that fits the site.
 
-    Raises ConfigError with every problem of every file read, VariantError (variant.choose_variant), OptionError for
+    Raises ConfigError with every problem of every file read, VariantError (choose_variant), OptionError for
     what `overrides` say.
     """
     site = loaded_site.site

@@ -28,8 +28,7 @@ from sifmod.config.resolve import Resolved, resolve
 from sifmod.config.site import Site, SiteFile
 from sifmod.config.variables import names_in, texts, variables_read
 from sifmod.config.yaml.check import build
-from sifmod.config.yaml.merge import merge
-from sifmod.config.yaml.node import Node, problem_at
+from sifmod.config.yaml.node import Node, merge, problem_at
 from sifmod.errors import ConfigError, OptionError, Problem
 
 
@@ -102,7 +101,8 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
     site = replace(resolved.site, hooks=hooks_of(file.hooks, merged))
     read = dict.fromkeys((*inputs, *base.inputs, *variables_read(layers, environ), *resolved.inputs))
     origins = _origins(merged, robot_paths, resolved, base)
-    return LoadedSite(site, origins, tuple(read), facts, merged, base.left_out, _quirk_directories(environ))
+    quirks = tuple(directory / "quirks" for directory in (shipped(), *settings_directories(environ)))
+    return LoadedSite(site, origins, tuple(read), facts, merged, base.left_out, quirks)
 
 
 def _names_site(layers: tuple[Node, ...]) -> Node | None:
@@ -150,11 +150,6 @@ def _settings_files(environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple
     if problems:
         raise ConfigError(tuple(problems))
     return tuple(nodes), tuple(inputs)
-
-
-def _quirk_directories(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """The shipped quirks, the machine's, the user's: a later one hides an earlier one of its name."""
-    return tuple(directory / "quirks" for directory in (shipped(), *settings_directories(environ)))
 
 
 def _base_site(layers: tuple[Node, ...], environ: Mapping[str, str], kept: Kept | None) -> BaseSite:

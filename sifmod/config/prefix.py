@@ -64,7 +64,6 @@ def quick_prefix(option: str | None, environ: Mapping[str, str]) -> str | None:
 
 
 def misspelt(environ: Mapping[str, str]) -> bool:
-    """Tell whether a SIFMOD_* variable is none that there is."""
     return any(name.startswith("SIFMOD_") and name not in VARIABLES for name in environ)
 
 

@@ -16,8 +16,7 @@ from sifmod.config.origin import Origin
 from sifmod.config.text import Name, NotEmpty
 from sifmod.config.version import is_range, within
 from sifmod.config.yaml.check import Model, build, check_layer
-from sifmod.config.yaml.merge import merge
-from sifmod.config.yaml.node import Node, Number, join_key, problem_at
+from sifmod.config.yaml.node import Node, Number, join_key, merge, problem_at
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, Problem
 
@@ -86,7 +85,6 @@ class Quirk:
     layer: Node  # env, host_env and runscript_env; a null removes, and one in env does so in all three
 
     def unset(self, variables: Variables) -> tuple[str, ...]:
-        """The names that it unsets."""
         entries = self.layer.entries[variables].entries if variables in self.layer.entries else {}
         return tuple(name for name, value in entries.items() if value.value is None)
 

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
+from sifmod.config.bind import expand
 from sifmod.config.easyconfig import Accelerator, Arch
-from sifmod.config.expand import expand
 from sifmod.config.input import DEVICES, Input
 from sifmod.config.kinds import RUNTIMES, SYNTAXES, RuntimeKind, Syntax, kind_of
 from sifmod.config.prefix import default_prefix
@@ -54,51 +54,24 @@ def resolve(
         how["stores"] = f"the prefix of {', '.join(hidden.values())}"
     stores = map(Path, hidden if file.stores is None else file.stores)
     expanded = expand(tuple(bind for _, group in file.binds for bind in group), environ)
-    site = Site(
-        name=file.name,
-        description=file.description,
-        accelerator=_accelerator(file.accelerator, facts, how),
-        accelerators=file.accelerators,
-        runtime_kind=kind,
-        runtime_path=program,
-        prefix=prefix,
-        prefix_is_default=file.prefix is None,
-        image_dirs=file.image_dirs,
-        robot_paths=robot_paths,
-        binds=expanded.binds,
-        env=file.env,
-        host_env=file.host_env,
-        runscript_env=file.runscript_env,
-        gpu_selection=file.gpu_selection,
-        gpus_per_node=file.gpus_per_node,
-        mpi=file.mpi,
-        mpi_profile=file.mpi_profile or "",
-        cpus_per_gpu=file.cpus_per_gpu,
-        cpu_bind=file.cpu_bind,
-        cache_directory=file.cache_directory,
-        module_syntax=_syntax(file.module_syntax, facts, how),
-        link=file.link,
-        lock_lease=file.lock_lease,
-        sharing=file.sharing,
-        umask=_umask(file),
-        group=file.group,
-        stores=tuple(store for store in stores if store != prefix),
-        mark_days=file.mark_days,
-        arch=_arch(file.arch, facts, how),
-        compression=file.compression,
-        connections=file.connections,
-        processors=file.processors,
-        memory=file.memory,
-        mirrors=file.mirrors,
-        insecure_registries=file.insecure_registries,
-        token_servers=file.token_servers,
-        protected=file.protected,
-        extensions=file.extensions,
-        striping=file.striping,
-        signatures=file.signatures,
-        warn_without_version=file.warn_without_version,
-        spider_cache=file.spider_cache,
-    )
+    # what a file says is the site's value, but for what is found out here, and for hooks, which load_site adds
+    said = {field.name: getattr(file, field.name) for field in fields(Site) if hasattr(file, field.name)}
+    found: dict[str, Any] = {
+        "accelerator": _accelerator(file.accelerator, facts, how),
+        "runtime_kind": kind,
+        "runtime_path": program,
+        "prefix": prefix,
+        "prefix_is_default": file.prefix is None,
+        "robot_paths": robot_paths,
+        "binds": expanded.binds,
+        "mpi_profile": file.mpi_profile or "",
+        "module_syntax": _syntax(file.module_syntax, facts, how),
+        "umask": _umask(file),
+        "stores": tuple(store for store in stores if store != prefix),
+        "arch": _arch(file.arch, facts, how),
+        "hooks": (),
+    }
+    site = Site(**{**said, **found})
     return Resolved(site, how, expanded.inputs)
 
 

@@ -13,15 +13,14 @@ from sifmod.errors import (
     SignatureError,
     UnstartableError,
 )
-from sifmod.image.artifact import Artifact, ImageStore, Progress, no_progress
+from sifmod.image.artifact import Artifact, Fetched, ImageStore, Progress, Request, no_progress
 from sifmod.image.convert.sif.header import check_sif
-from sifmod.image.convert.tree_digest import tree_digest
 from sifmod.image.disk import NoSpaceError
-from sifmod.image.fetched import Fetched, Request
+from sifmod.image.inspect.rootfs import tree_digest
 from sifmod.image.reference import Reference
 from sifmod.image.registry.mirrors import mirrors_of, own_place, source_of
 from sifmod.image.settings import DEFAULT, Settings
-from sifmod.image.signature.policy import check_policy, refuse_unsigned_kind
+from sifmod.image.signature.check import check_policy, refuse_unsigned_kind
 from sifmod.image.sources.file import take
 from sifmod.image.sources.kinds import references
 from sifmod.image.startable import check_startable

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from sifmod.errors import ImageError
-from sifmod.image.artifact import ImageStore
+from sifmod.image.artifact import Fetched, ImageStore, Request
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.fetched import Fetched, Request
 from sifmod.image.registry.mirrors import source_of
 from sifmod.image.startable import why_not_here
 from sifmod.module.origin import ImageOrigin

@@ -5,33 +5,28 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from sifmod.config.bind import BindSpec
-from sifmod.config.easyconfig import Easyconfig
+from sifmod.config.easyconfig import Accelerator, Easyconfig, Pairs
 from sifmod.config.quirk import Quirk, Variables
 from sifmod.config.shown import shown
-from sifmod.config.site import Site
+from sifmod.config.site import Link, Site
 from sifmod.module.plan import (
     PACKERS,
     RUNSCRIPTS_TARGET,
     USER_SOFTWARE_TARGET,
-    Accelerator,
     Activation,
     Bind,
     ConversionPlan,
     Help,
     ImagePlan,
-    Link,
     Plan,
     Runtime,
     SanityCheck,
     Wrapper,
 )
 
-GPU_DEVICES = {
-    "rocm": (Bind("/dev/kfd", "/dev/kfd", optional=True), Bind("/dev/dri", "/dev/dri", optional=True)),
-}
+GPU_DEVICES = {"rocm": (Bind("/dev/kfd", "/dev/kfd", optional=True), Bind("/dev/dri", "/dev/dri", optional=True))}
 # wrappers that run a runscript of the same name rather than a program of the image
 SCRIPT_WRAPPERS = ("start-shell", "list-packages")
-Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,13 @@
 """The Plan: everything that is decided before anything is done, and how the runtime is told of it."""
 
 from dataclasses import dataclass
-from typing import Literal
 
+from sifmod.config.easyconfig import Accelerator, GpuSelection, Verb
 from sifmod.config.kinds import RUNTIMES, RuntimeKind, Syntax
 from sifmod.config.mpi import IMAGES_OWN, WantedMpi
 from sifmod.config.name import ModuleName
+from sifmod.config.site import Link
 from sifmod.errors import ViewError
-
-Accelerator = Literal["rocm", "cuda", "none"]
-Link = Literal["copy", "hardlink", "reference"]
-Verb = Literal["exec", "run"]
-GpuSelection = Literal["slurm", "localid", "none"]
 
 RUNSCRIPTS_TARGET = "/runscripts"
 USER_SOFTWARE_TARGET = "/user-software"

@@ -4,24 +4,20 @@ import re
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, Template
 
 from sifmod.config.kinds import Syntax, stub_path
 from sifmod.errors import ModuleError
 from sifmod.module import quote
 from sifmod.module.job import JOB, Job, JobOptions, job_of, job_script, to_json
 from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, File, Plan
-from sifmod.module.scripts import scripts
+from sifmod.module.scripts import environment, scripts
 from sifmod.module.variables import host_variables, image_variables, record_key, state_key
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
 _PATHS = {  # as the modulefiles spell them; see plan.ROOT
     "lua": {ROOT: "root", PREFIX: "word(prefix)", MODULES: 'word(prefix .. "/modules")'},
-    "tcl": {
-        ROOT: "${root}",
-        PREFIX: "[sifmod_word $prefix]",
-        MODULES: "[sifmod_word $prefix/modules]",
-    },
+    "tcl": {ROOT: "${root}", PREFIX: "[sifmod_word $prefix]", MODULES: "[sifmod_word $prefix/modules]"},
 }
 _EXTENSION = re.compile(r"[A-Za-z0-9._+-]+")
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -38,7 +34,7 @@ def render(plan: Plan, number: int) -> tuple[File, ...]:
     variable can have.
     """
     made = _modulefiles(plan, number)
-    return (*made, *scripts(plan, number), File(JOB, to_json(_job(plan)))) if plan.image else made
+    return (*made, *scripts(plan, number), File(JOB, to_json(_job(plan), plan.help))) if plan.image else made
 
 
 def render_stub(plan: Plan) -> tuple[File, ...]:
@@ -165,26 +161,13 @@ def _match(pattern: str, name: str, what: str) -> None:
 
 @cache
 def _help_template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 (plain text, which the modulefile's template quotes)
-        trim_blocks=True,
-    )
-    return environment.get_template("help.txt.j2")
+    return environment().get_template("help.txt.j2")  # plain text, which the modulefile's template quotes
 
 
 @cache  # compiling them takes longer than everything else that is rendered
 def _templates(syntax: Syntax) -> Environment:
     """Templates that print nothing but literals of the language: a value without a filter is an error."""
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 (Lua or Tcl; finalize refuses what no filter has quoted)
-        finalize=_only_literals,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
+    templates = environment(finalize=_only_literals, keep_trailing_newline=True)
     literal, comma = quote.of(syntax), quote.between(syntax)
 
     def quote_all(texts: tuple[str, ...]) -> Literal:
@@ -197,7 +180,7 @@ def _templates(syntax: Syntax) -> Environment:
             case "tcl":
                 return Literal(f"[list {quote_all(texts)}]")
 
-    environment.filters |= {
+    templates.filters |= {
         "quote": lambda text: Literal(literal(text)),
         "quote_all": quote_all,
         "table": table,
@@ -206,7 +189,7 @@ def _templates(syntax: Syntax) -> Environment:
         "comment": lambda text: Literal(re.sub(r"[^ -\[\]^-z|~]", "?", text)),
         "here": lambda text: Literal(_here(text, syntax)),
     }
-    return environment
+    return templates
 
 
 def _only_literals(value: object) -> Literal:

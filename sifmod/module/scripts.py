@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -41,14 +42,13 @@ def _here(text: str) -> str:
     return "".join(_PATHS[part] if part in _PATHS else shell(part) for part in parts) or "''"
 
 
-TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).with_name("templates")),
-    undefined=StrictUndefined,
-    autoescape=False,  # noqa: S701 (shell; every value goes through its filter)
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
+def environment(**more: Any) -> Environment:
+    """The templates of this package; nothing is escaped, for they are no HTML."""
+    loader = FileSystemLoader(Path(__file__).with_name("templates"))
+    return Environment(loader=loader, undefined=StrictUndefined, autoescape=False, trim_blocks=True, **more)  # noqa: S701
+
+
+TEMPLATES = environment(lstrip_blocks=True, keep_trailing_newline=True)  # shell: every value goes through its filter
 TEMPLATES.filters |= {"shell": shell, "here": _here}
 
 

@@ -31,7 +31,6 @@ def host_variables(plan: Plan, root: str) -> tuple[tuple[str, str], ...]:
 
 
 def image_variables(module: ModuleName) -> tuple[str, ...]:
-    """The variables that hold the image's path."""
     return ("SIF", f"SIF{module.variable}")
 
 

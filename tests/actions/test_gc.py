@@ -13,6 +13,7 @@ from sifmod.actions.life import update_life
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.rollback import rollback
 from sifmod.actions.uninstall import uninstall
+from sifmod.config.load_site import load_site
 from sifmod.config.name import ModuleName
 from sifmod.tree.generation import module_lock
 from sifmod.tree.jobs import Jobs, ask_slurm
@@ -409,7 +410,7 @@ def test_a_job_submitted_before_a_module_retired_keeps_it(
     job = slurm.sbatch(("--hold", "--wrap", "true"))
     time.sleep(1)
     retired = NameLife(None, {MODULE.version: Life(retired=Retired(date(2026, 1, 1)))})
-    update_life(layout, MODULE.name, lambda _: retired, LEASE, Reporter(print))
+    update_life(layout, MODULE.name, lambda _: retired, load_site({}, os.environ).site, Reporter(print))
     assert "it may be in use by a job submitted" in kept(plan_gc(layout, days=0))[1]
     assert collect(layout, plan_gc(layout, days=0)) == Collected((), (), (), 0)
     assert (live_number(layout, MODULE), image.exists()) == (1, True)

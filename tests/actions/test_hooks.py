@@ -137,3 +137,16 @@ def test_settings_that_cannot_be_hooks(tmp_path: Path, easyconfig: str, capsys: 
     assert "hooks.before_instal: unknown key; did you mean before_install?" in said
     assert "hooks.yaml:1:43: hooks.before_fetch[0]: expected the absolute path of a program, got 'x'" in said
     assert "hooks.seconds: expected a number from 1 to 86400" in said
+
+
+def test_a_hook_stops_a_module_from_being_retired(tmp_path: Path, easyconfig: str) -> None:
+    assert run(["install", "--skip-sanity-check", easyconfig]) == 0
+    before = installed(tmp_path)
+    no = dict.fromkeys(MOMENTS, "[]") | {"before_retire": f"[{tmp_path}/hook]"}
+    hook(tmp_path, "exit 1", **no)
+    assert run(["retire", "Tiny/1"]) == 18
+    assert installed(tmp_path) == before
+    hook(tmp_path, "true", **no | {"after_retire": f"[{tmp_path}/hook]"})
+    assert run(["retire", "Tiny/1"]) == 0
+    moments = ["before_retire", "before_retire", "after_retire"]
+    assert [(one["hook"], one["module"]) for one in told(tmp_path)] == [(moment, "Tiny/1") for moment in moments]

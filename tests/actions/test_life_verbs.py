@@ -17,6 +17,7 @@ from sifmod.actions.spider_cache import refresh_spider_cache
 from sifmod.actions.uninstall import uninstall
 from sifmod.cli.context import load_context
 from sifmod.cli.main import run
+from sifmod.config.load_site import load_site
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import ModuleError, OptionError
@@ -48,7 +49,9 @@ def site(layout: Layout) -> Site:
 
 
 def decide(layout: Layout, version: str, life: Life) -> None:
-    update_life(layout, "Tiny", lambda before: before.with_life(version, life), LEASE, Reporter(print))
+    update_life(
+        layout, "Tiny", lambda before: before.with_life(version, life), load_site({}, os.environ).site, Reporter(print)
+    )
 
 
 def verb(layout: Layout, *words: str) -> int:

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from sifmod.config.easyconfig import Easyconfig, EasyconfigFile
 from sifmod.config.yaml.check import build, check_layer
-from sifmod.config.yaml.merge import merge
-from sifmod.config.yaml.node import Mark, tree
+from sifmod.config.yaml.node import Mark, merge, tree
 from sifmod.config.yaml.parse import parse_yaml
 
 MINIMAL: dict[str, object] = {

@@ -15,8 +15,8 @@ import pytest
 
 from sifmod.errors import FetchError
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.convert.tree_digest import tree_digest
 from sifmod.image.disk import NoSpaceError
+from sifmod.image.inspect.rootfs import tree_digest
 from sifmod.image.settings import Settings
 from sifmod.module.plan import ConversionPlan, Plan, Runtime
 from sifmod.tree.generation import tidy

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.artifact import no_progress
+from sifmod.image.artifact import Request, no_progress
 from sifmod.image.disk import NoSpaceError
-from sifmod.image.fetched import Request
 from sifmod.image.settings import DEFAULT
 from sifmod.image.sources import https
 from sifmod.image.sources.kinds import parse

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.image.artifact import Artifact
-from sifmod.image.convert.tree_digest import tree_digest
+from sifmod.image.inspect.rootfs import tree_digest
 from sifmod.image.settings import Settings
 from sifmod.module.plan import ConversionPlan, Plan
 from support.command import run

@@ -8,12 +8,11 @@ import pytest
 
 from sifmod.config.schema import easyconfig_schema
 from sifmod.config.shown import LOCAL, REGISTRIES, shown
-from sifmod.config.source import settle_sources
+from sifmod.config.variables import settle_sources
 from sifmod.config.yaml.node import Mark, Node
-from sifmod.image.artifact import no_progress
-from sifmod.image.fetched import Request
-from sifmod.image.inspect.oci_image import describe_image
-from sifmod.image.source_kind import SourceKind, nothing, says_nothing
+from sifmod.image.artifact import Request, no_progress
+from sifmod.image.inspect.description import describe_image
+from sifmod.image.reference import SourceKind, nothing, says_nothing
 from sifmod.image.sources.kinds import KINDS, local_files, parse, references
 from support.fetching import Prefix, plan
 

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import UnstartableError
-from sifmod.image.artifact import no_progress
+from sifmod.image.artifact import Request, no_progress
 from sifmod.image.convert.sif.header import SifInfo, read_sif
 from sifmod.image.convert.sif.write import partition_offset, write_header
-from sifmod.image.fetched import Request
 from sifmod.image.program import Program
 from sifmod.image.settings import Settings
 from sifmod.image.sources.kinds import parse

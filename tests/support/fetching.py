@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from sifmod.config.name import ModuleName
+from sifmod.config.site import Link
 from sifmod.image.artifact import Artifact, Progress, no_progress
 from sifmod.image.fetch import fetch_image
 from sifmod.image.settings import DEFAULT, Settings
-from sifmod.module.plan import Activation, Help, ImagePlan, Link, Plan, SanityCheck
+from sifmod.module.plan import Activation, Help, ImagePlan, Plan, SanityCheck
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.store import Store

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
+from sifmod.config.site import Link
 from sifmod.errors import FetchError
 from sifmod.image.fetch import announced_size
 from sifmod.image.settings import Settings
-from sifmod.module.plan import Link, Plan
+from sifmod.module.plan import Plan
 from sifmod.tree.stored_image import read_stored
 from support.config import write
 from support.disk_state import disk_state

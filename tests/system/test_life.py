@@ -11,6 +11,7 @@ from loads import users
 from plans import plan, publish
 from sifmod.actions.life import update_life
 from sifmod.actions.reporter import Reporter
+from sifmod.config.load_site import load_site
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Deprecated, Life, NameLife, Retired, today
@@ -35,7 +36,7 @@ LISTED = {CUDA, ROCM, "mytool/0.9"}
 
 
 def decide(layout: Layout, life: NameLife) -> None:
-    update_life(layout, "mytool", lambda _: life, 30.0, Reporter(print))
+    update_life(layout, "mytool", lambda _: life, load_site({}, os.environ).site, Reporter(print))
 
 
 def made(layout: Layout) -> Layout:

@@ -12,7 +12,7 @@ from sifmod.errors import FetchError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert import oci_to_sif
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.convert.tree_digest import tree_digest
+from sifmod.image.inspect.rootfs import tree_digest
 from sifmod.module.plan import ConversionPlan, Plan
 from support.fetching import Prefix, plan
 from support.images import Images

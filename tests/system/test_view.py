@@ -97,6 +97,20 @@ def test_it_goes_the_way_of_every_module(prefix: Path, capsys: pytest.CaptureFix
         assert "name a module that it loads: Tiny/1, Note" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("prefix")
+def test_a_stack_and_its_lock_have_views_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = "".join(f"  - easyconfig: {name}.yaml\n" for name in ("ai-stack-2026", "Tiny-1.0", "Note-2"))
+    stack = str(write(tmp_path / "stack.yaml", f"name: course\neasyconfigs:\n{names}"))
+    skip = "--skip-sanity-check"
+    assert run(["stack", "apply", stack, skip]) == run(["stack", "lock", stack]) == 0
+    for other, *options in (("one", skip), ("two", skip, "--locked")):
+        monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / other))
+        assert run(["stack", "apply", stack, *options]) == 0  # the view comes last, though it is named first
+        made = {str(one.module): one.modules for one in installations(Layout(tmp_path / other))}
+        assert made["ai-stack/2026"] == ("Tiny/1", "Note")
+    assert run(["stack", "outdated", stack]) == 0
+
+
 def test_modules_that_are_not_there(prefix: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["uninstall", "Note/2", "ai-stack"]) == 0
     parts = [prefix / name for name in ("software", "modules", "log")]

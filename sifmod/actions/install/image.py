@@ -21,7 +21,7 @@ from sifmod.errors import ImageError, ModuleError, UnstartableError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.fetch import announced_size
-from sifmod.image.signature.policy import check_policy
+from sifmod.image.signature.check import check_policy
 from sifmod.image.sources.kinds import local_files, parse
 from sifmod.image.startable import why_not_here
 from sifmod.module.plan import ImagePlan, Plan

@@ -10,7 +10,9 @@ from sifmod.actions.layer.inside import inside_of
 from sifmod.actions.layer.make import make
 from sifmod.actions.layer.resolve import Resolved, followed, resolve
 from sifmod.actions.layer.wanted import Wanted, name_of, words_of
+from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
+from sifmod.actions.verify import verify_layer
 from sifmod.config.name import ModuleName, is_part
 from sifmod.config.site import Site
 from sifmod.errors import ModuleError, OptionError
@@ -64,6 +66,7 @@ def change_layer(
             if before is None:
                 raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layers` lists those that there are")
             withdraw_layer(layers, before, held)
+            record_layer(layers, None, before, site.lock_lease, reporter)
             return before, "removed"
         with held.changing(f"cannot make the layer {change.name} of {module}"):
             inside = inside_of(installation, held.path("layer"), wanted)
@@ -83,14 +86,12 @@ def change_layer(
                 python.prefix, python.short, resolved.requirements, wanted.editable, wanted.places,
                 tuple(sorted(resolved.added.items())), kept, packed=binds and not (change.unpacked or wanted.editable),
             )  # fmt: skip
-            if before and (before.lock, before.editable, before.packed) == (
-                resolved.lock,
-                layer.editable,
-                layer.packed,
-            ):
+            asked = (resolved.lock, layer.editable, layer.packed)
+            if before and (before.lock, before.editable, before.packed) == asked and not verify_layer(before):
                 return before, "unchanged"
             layer = make(layer, resolved.lock, inside, wanted, (python, program, site))
         layer = publish_layer(layers, layer, inside.directory, held)
+        record_layer(layers, layer, before, site.lock_lease, reporter)
         remove_old(layers, layer, _KEPT_GENERATIONS, held)
         return layer, "made"
 
@@ -175,8 +176,7 @@ def _with_places(layer: Layer | None, words: tuple[str, ...]) -> tuple[str, ...]
 
 
 def _tell(python: ImagePython, resolved: Resolved, reporter: Reporter) -> None:
-    kept = python.protected
-    first = kept.get("torch") or next(iter(kept.values()), None)
+    kept, first = python.protected, python.first
     others = f" and {len(kept) - 1} more that go with it" if len(kept) > 1 else ""
     stays = f"the image keeps {first.name} {first.version}{others}; " if first else ""
     count = len(resolved.added)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import default_prefix, quick_prefix
@@ -104,7 +105,7 @@ def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
     if top not in there:  # it takes SIFMOD_LAYERS, and is the first one then
         return ""
     if there[0] != top:
-        return f"warning: the layer {layer.name} in {there[0]} is found first, and this one is not used; see --name"
+        return f"warning: the layer {layer.name} in {there[0]} is found first, and this one is not used; see --layer"
     return f"it is used in the place of the layer {layer.name} in {there[1]}" if there[1:] else ""
 
 
@@ -114,3 +115,4 @@ def withdrawn(layer: Layer, lease: float, reporter: Reporter) -> None:
     layers = Layers(top, top.parent)
     with lock(layers, str(layer.module), lease, reporter.waiting(f"the layers of {layer.module}")) as held:
         withdraw_layer(layers, layer, held)
+        record_layer(layers, None, layer, lease, reporter)

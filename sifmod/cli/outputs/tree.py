@@ -101,8 +101,9 @@ class Logged(TypedDict):
     what: Annotated[
         str,
         Field(
-            description="installed, rendered, restored, rolled back, uninstalled, removed, fetched, made the default,"
-            " hidden, shown, deprecated, retired, labelled, or that it is no longer so"
+            description="installed, rendered, restored, rolled back, uninstalled, removed, fetched, test passed,"
+            " test failed, made the default, hidden, shown, deprecated, retired, labelled, or that it is no longer so;"
+            " of a layer made, removed"
         ),
     ]
     module: Annotated[ModuleName | None, Field(description="null for an image or a download by itself")]
@@ -110,3 +111,4 @@ class Logged(TypedDict):
     before: Annotated[Number | None, Field(description="the generation that was live, or was removed")]
     sha256: Annotated[Sha256 | None, Field(description="of the image")]
     size: Annotated[Size | None, Field(description="bytes that came or went")]
+    layer: Annotated[str | None, Field(description="of packages, which was made or removed; generations are its own")]

@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from sifmod.cli.outputs.catalogue import Catalogue
 from sifmod.cli.outputs.easyconfig import (
     Checked,
     CheckError,
@@ -50,6 +51,7 @@ OUTPUTS: dict[str, Any] = {
     "list": list[Listed],
     "show": Installed | ShownEasyconfig | list[OriginOfKey] | ShownImage,
     "search": list[Found],
+    "catalogue": Catalogue,
     "add": LayerData,
     "remove": LayerData | list[LayerData],
     "layers": list[LayerData],

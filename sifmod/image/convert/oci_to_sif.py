@@ -10,10 +10,11 @@ from pathlib import Path
 
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import FetchError, ImageError, UnstartableError
+from sifmod.image.artifact import Fetched, Request
 from sifmod.image.convert.budget import Budget
-from sifmod.image.convert.layers.blob import Replaced
 from sifmod.image.convert.layers.member import U32
 from sifmod.image.convert.layers.merge_layers import merge_layers
+from sifmod.image.convert.layers.stream import Replaced
 from sifmod.image.convert.metadata.insert import insert_metadata
 from sifmod.image.convert.metadata.make import Metadata, make_metadata
 from sifmod.image.convert.sif.header import read_sif
@@ -24,7 +25,6 @@ from sifmod.image.convert.squashfs.writer import SquashfsWriter
 from sifmod.image.disk import KEPT, NOTHING_WRITTEN, reserve, stripe, writing
 from sifmod.image.download.downloads import Downloads, missing
 from sifmod.image.download.shared_blobs import forget_shared, keep_shared, with_shared
-from sifmod.image.fetched import Fetched, Request
 from sifmod.image.oci.image import OciImage, open_image
 from sifmod.image.program import ask
 from sifmod.image.registry.mirrors import own_place, source_of
@@ -62,12 +62,14 @@ def convert(request: Request) -> Fetched:
                 forget_shared(image.sources, shared)
                 raise
         keep_shared(image.sources, request.partial, shared)
+    manifest, layers = image.manifest, tuple(layer.digest for layer in image.manifest.layers)
+    origin = ImageOrigin(manifest.index_digest, manifest.digest, layers, how.text, _tools(how))
     # only now: what the header says of the squashfs is known last and stands first
     with ThreadPoolExecutor(1) as beside:
         written = beside.submit(_flush, request.incoming)  # the store syncs it too, and then has not to wait
         sha256, size = sha256_file(request.incoming), request.incoming.stat().st_size
         written.result()
-    return Fetched(request.incoming, sha256, size, (*metadata.warnings, *warnings), _origin(image, how))
+    return Fetched(request.incoming, sha256, size, (*metadata.warnings, *warnings), origin)
 
 
 def pinned(request: Request) -> Fetched | None:
@@ -179,12 +181,6 @@ def _no_collector() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _origin(image: OciImage, how: Compression) -> ImageOrigin:
-    manifest = image.manifest
-    layers = tuple(layer.digest for layer in manifest.layers)
-    return ImageOrigin(manifest.index_digest, manifest.digest, layers, how.text, _tools(how))
 
 
 def _tools(how: Compression) -> Tools:

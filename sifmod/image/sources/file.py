@@ -12,12 +12,19 @@ from typing import BinaryIO
 from urllib.parse import unquote
 
 from sifmod.errors import FetchError
+from sifmod.image.artifact import Fetched, Request
 from sifmod.image.convert.sif.header import check_sif
-from sifmod.image.disk import reading, reserve, writing
-from sifmod.image.fetched import Fetched, Request
-from sifmod.image.reference import Reference, in_a_registry, refused
-from sifmod.image.sink import Sink
-from sifmod.image.source_kind import Directories, SourceKind, nothing, says_nothing, size_here
+from sifmod.image.disk import Sink, reading, reserve, writing
+from sifmod.image.reference import (
+    Directories,
+    Reference,
+    SourceKind,
+    in_a_registry,
+    nothing,
+    refused,
+    says_nothing,
+    size_here,
+)
 from sifmod.image.startable import check_startable
 
 CHUNK = 1 << 20  # bytes

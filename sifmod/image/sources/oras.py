@@ -3,17 +3,16 @@
 from dataclasses import replace
 
 from sifmod.errors import FetchError
-from sifmod.image.download.download_sif import download_sif, refuse_other_files
-from sifmod.image.download.remote import Remote
-from sifmod.image.fetched import Fetched, Request
+from sifmod.image.artifact import Fetched, Request
+from sifmod.image.download.downloads import download_sif, refuse_other_files
 from sifmod.image.inspect.description import Config, ImageDescription, pairs, parts
 from sifmod.image.oci.manifest import SIF_LAYER, Descriptor, Manifest
-from sifmod.image.reference import Reference, parse_repository
+from sifmod.image.reference import Reference, SourceKind, no_files, nothing, parse_repository
 from sifmod.image.registry.mirrors import source_of
+from sifmod.image.registry.network import PATIENCE, Patience
 from sifmod.image.registry.registry import Registry
-from sifmod.image.registry.retry import PATIENCE, Patience
+from sifmod.image.remote import Remote
 from sifmod.image.settings import Settings
-from sifmod.image.source_kind import SourceKind, no_files, nothing
 from sifmod.image.stored import damaged, lent, stored, to_bring
 from sifmod.module.origin import ImageOrigin
 
