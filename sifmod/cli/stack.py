@@ -287,7 +287,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
         with progress(not quiet) as update:
             for event in applying.run(planned.jobs):
                 _tell(event, applying, made, reporter, update)
-        write_down(made, site.site, reporter)
+    write_down(made, site.site, reporter)
     if as_json:
         log = str(made.layout.logs / "stacks" / made.stack.name)
         print_json({**_data(made, applying), "log": log, **(ran.data if ran else {})})
