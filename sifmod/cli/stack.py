@@ -85,6 +85,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     stays installed, and is told. With --job it is Slurm that does all this; submitted again, only what is missing and
     not in the queue is.
     """
+    from sifmod.actions.changing_prefix import site_umask
     from sifmod.actions.lock import read_lock
     from sifmod.actions.reporter import Reporter
     from sifmod.actions.spider_cache import refresh_spider_cache
@@ -123,7 +124,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     if asked:
         ran = run_jobs(asked, applying, site.site, speak, lambda number: end(number, applying, speak))
     else:
-        with progress(not quiet) as update:
+        with site_umask(site.site), progress(not quiet) as update:  # others of the group write into the same logs
             for event in applying.run(planned.jobs):
                 tell(event, applying, made, reporter, update)
     if decided:

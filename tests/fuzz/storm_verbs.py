@@ -39,6 +39,10 @@ class Supply:
         """The words that install one build."""
         return ("install", self.easyconfig(module, tag), "--skip-sanity-check", *words)
 
+    def stack(self, tag: str) -> Path:
+        """The stack of all modules in one build; its lock is beside it."""
+        return self.directory / tag / "stack.yaml"
+
     def verbs(self) -> tuple[Verb, ...]:
         """All verbs."""
 
@@ -50,6 +54,9 @@ class Supply:
 
         def of(verb: str, modules: tuple[str, ...], *words: str) -> Callable[[random.Random], Command]:
             return lambda dice: (verb, dice.choice(modules), *words)
+
+        def apply(*words: str) -> Callable[[random.Random], Command]:
+            return lambda dice: ("stack", "apply", self.stack(dice.choice(TAGS)), "--skip-sanity-check", *words)
 
         gc = ("gc", "--yes", "--ignore-jobs")
         return (
@@ -63,6 +70,16 @@ class Supply:
             Verb("gc --yes", 2, fixed(*gc)),
             Verb("gc --now", 4, fixed(*gc, "--now")),
             Verb("gc --now --rollbacks", 2, fixed(*gc, "--now", "--rollbacks")),
+            Verb("stack apply", 6, apply()),
+            Verb("stack apply --locked", 6, apply("--locked")),
+            Verb("default", 2, of("default", STEADY), (0, 2)),  # 2: another user has hidden it
+            Verb("default --none", 2, fixed("default", "--none", "Steady")),
+            Verb("hide", 2, of("hide", STEADY + PASSING), (0, 2, 24)),  # 2: it is the default
+            Verb("hide --undo", 2, of("hide", STEADY + PASSING, "--undo"), (0, 24)),
+            Verb("deprecate", 2, of("deprecate", STEADY + PASSING, "--message", "old"), (0, 24)),
+            Verb("deprecate --undo", 2, of("deprecate", STEADY + PASSING, "--undo"), (0, 24)),
+            Verb("retire", 3, of("retire", PASSING), (0, 24)),
+            Verb("retire --undo", 1, of("retire", PASSING, "--undo"), (0, 24)),
             Verb("list", 1, fixed("list")),
             Verb("verify", 1, fixed("verify"), (0, 1)),  # 1: another user changes what it is looking at
             Verb("show", 1, of("show", STEADY)),
@@ -81,4 +98,6 @@ def make_supply(directory: Path, images: Images, registry: OneImage) -> Supply:
             text = EASYCONFIG.format(tag=tag, source=source)
             text = text.replace("Tiny", name).replace("'1.0'", f"'{version}'")
             supply.easyconfig(module, tag).write_text(text)
+        names = ", ".join(supply.easyconfig(module, tag).name for module in STEADY + PASSING)
+        supply.stack(tag).write_text(f"name: storm\neasyconfigs: [{names}]\n")
     return supply

@@ -111,6 +111,7 @@ def _serve() -> None:
             errors = os.memfd_create("stderr")
             pid = os.fork()
             if pid == 0:
+                os.setpgid(0, 0)  # of which the workers of a stack are too
                 if request["who"]:
                     _become(*request["who"])
                 _disturb(request["how"], request["step"], count)
@@ -121,7 +122,7 @@ def _serve() -> None:
                 os.kill(pid, signal.SIGKILL)
         else:
             pid = request["resume"]
-            os.kill(pid, signal.SIGCONT)
+            os.killpg(pid, signal.SIGCONT)
         _, status = os.waitpid(pid, os.WUNTRACED)
         count, errors = running[pid]
         code = None if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
@@ -166,11 +167,11 @@ def _disturb(how: str, step: int, count: mmap.mmap) -> None:
         if now != step:
             return
         if how == "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.killpg(0, signal.SIGKILL)
         elif how == "terminated":
             os.kill(os.getpid(), signal.SIGTERM)
         elif how == "stopped":
-            os.kill(os.getpid(), signal.SIGSTOP)
+            os.killpg(0, signal.SIGSTOP)
         elif how == "failing":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *map(str, path))
 
