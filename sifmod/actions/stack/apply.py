@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.install.image import image_request
-from sifmod.actions.install.install import install
+from sifmod.actions.install.install import install_with_layers
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.plan import StackPlan, Step
 from sifmod.actions.stack.workers import Event, Finished, Progressed, Tell, Told, run_workers
@@ -150,7 +150,7 @@ class Applying:
             lambda about, question: None,  # noqa: ARG005
             self._command,
         )
-        installation, changed = install(request, reporter)
+        installation, changed = install_with_layers(request, reporter)
         return Became(installation.generation, changed)
 
 

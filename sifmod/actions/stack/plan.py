@@ -14,6 +14,7 @@ from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.options import InstallOptions, deciding
 from sifmod.actions.install.request import Request, decide, held_to, variants_here
 from sifmod.actions.install.unchanged import find_unchanged
+from sifmod.actions.layer.bring import own_layers
 from sifmod.actions.lock import Lock
 from sifmod.config.input import Surroundings
 from sifmod.config.load_site import LoadedSite, load_site
@@ -162,7 +163,9 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
         if not is_complete(layout, before, request):
             return Step(member, variant, "R", module, tuple(_why(layout, before, request, around)), request, before)
         check_locked(before, request)
-        todo = request if planned.anew or noted(before, request) else None
+        layers = locked.layers if (locked := request.options.locked) else {}
+        lacks = any(own_layers(layout, before).get(name) != digest for name, digest in layers.items())
+        todo = request if planned.anew or lacks or noted(before, request) else None
         return Step(member, variant, "x", module, request=todo, installation=before)
     except (SifmodError, OSError) as error:
         return Step(member, variant, "!", module, error=_told(error))
