@@ -15,6 +15,7 @@ from sifmod.config.lint import lint_binds
 from sifmod.config.load_easyconfig import LoadedEasyconfig, Overrides, load_easyconfig, variants_for, with_digests
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.mpi import wanted_mpi
+from sifmod.config.quirk import applicable
 from sifmod.config.wanted import wanted_easyconfig
 from sifmod.errors import InstallError
 from sifmod.image.artifact import Artifact
@@ -60,7 +61,7 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Reques
     layout = Layout(site.site.prefix)  # a prefix that cannot be one is refused before anything is done
     before = live(layout, loaded.easyconfig.module)
     if before is not None:  # most likely the image that it will be
-        loaded = with_digests(loaded, site, _digests(before.image.sha256, before.image.origin), os.environ)
+        loaded = _with_digests(loaded, site, _digests(before.image.sha256, before.image.origin))
     return _request(loaded, site, options)
 
 
@@ -89,8 +90,14 @@ def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:
 def with_image(request: Request, artifact: Artifact) -> Request:
     """The request for this image: quirks may be for its digest, which is known only now."""
     digests = _digests(artifact.sha256, artifact.origin)
-    loaded = with_digests(request.loaded, request.site, digests, os.environ)
-    return request if loaded.quirks == request.loaded.quirks else _request(loaded, request.site, request.options)
+    loaded = _with_digests(request.loaded, request.site, digests)
+    return request if loaded is request.loaded else _request(loaded, request.site, request.options)
+
+
+def _with_digests(loaded: LoadedEasyconfig, site: LoadedSite, digests: tuple[str, ...]) -> LoadedEasyconfig:
+    """The same where these digests call for no other quirks, because to merge its layers again takes long."""
+    quirks = applicable(site.quirks, loaded.easyconfig, site.site.name, digests)
+    return loaded if quirks == loaded.quirks else with_digests(loaded, site, digests, os.environ)
 
 
 def _digests(sha256: str, origin: ImageOrigin) -> tuple[str, ...]:
