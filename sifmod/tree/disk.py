@@ -3,12 +3,15 @@
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import groupby
 from pathlib import Path
 
 from sifmod.errors import InstallError, PermissionsError, SifmodError
 from sifmod.system import FILE_LIMIT, meaning, reason
+
+New = tuple[str, bytes, int]  # a file: its path, content and mode, which is subject to the umask
 
 READ_ONLY = 0o444
 READ_ONLY_EXECUTABLE = 0o555
@@ -91,10 +94,10 @@ def make_directory(path: Path, top: Path) -> None:
 def _descend(top: Path, names: Sequence[str], *, make: bool) -> int:
     here = os.open(top, _WAY if names else DIRECTORY)
     for number, name in enumerate(names, 1):
-        place = top.joinpath(*names[:number])
         try:
             below = _below(here, name, _WAY if number < len(names) else DIRECTORY, make=make)
         except OSError as error:
+            place = top.joinpath(*names[:number])
             if error.errno in (errno.ENOTDIR, errno.ELOOP) and place.is_symlink():
                 raise OSError(f"{place} is a symlink, and inside a prefix none is followed") from error
             error.filename = str(place)
@@ -152,11 +155,45 @@ def write(path: Path, data: bytes, top: Path, mode: int = 0o666) -> None:
     """Write a new file, durably; it must not exist, and its directory must. `mode` is subject to the umask."""
     with opened(path.parent, top) as directory:
         descriptor = os.open(path.name, _NEW, mode, dir_fd=directory)
-    with _naming(path), open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123 (a descriptor)
-        view = memoryview(data)
-        while view:
-            view = view[file.write(view) :]
-        os.fsync(descriptor)
+    with _naming(path):
+        try:
+            _fill(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def write_all(directory: Path, files: Iterable[New], top: Path) -> Mapping[str, int]:
+    """Write new files below `directory`, durably, and make what is between; gives the permissions of each.
+
+    All are written before the first is waited for, so that the disk need not turn to each by itself.
+    """
+    modes: dict[str, int] = {}
+    with ExitStack() as stack:
+        written: list[tuple[Path, int]] = []
+        for parent, together in groupby(sorted(files, key=_parent), key=_parent):
+            with opened(directory / parent, top, make=True) as place:
+                for path, data, mode in together:
+                    descriptor = os.open(path.rpartition("/")[2], _NEW, mode, dir_fd=place)
+                    stack.callback(os.close, descriptor)
+                    written.append((directory / path, descriptor))
+                    with _naming(directory / path):
+                        _fill(descriptor, data)
+                        modes[path] = os.fstat(descriptor).st_mode & 0o777
+        for written_path, descriptor in written:
+            with _naming(written_path):
+                os.fsync(descriptor)
+    return modes
+
+
+def _parent(new: New) -> str:
+    return new[0].rpartition("/")[0]
+
+
+def _fill(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 def sync_file(path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.install.image import image_request
 from sifmod.actions.install.install import install
+from sifmod.actions.install.request import Request
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.plan import StackPlan, Step
 from sifmod.actions.stack.workers import Event, Finished, Progressed, Tell, Told, run_workers
@@ -78,11 +79,11 @@ class Applying:
             self.became[event.task] = event.result
             return followers
         message, hint, code = event.error
-        self.failed[event.task] = _error(message, hint, code)
+        self.failed[event.task] = as_error(message, hint, code)
         if code != FETCH:
             return followers
         for task in followers:
-            self.failed[task] = _error(
+            self.failed[task] = as_error(
                 f"not tried: the image of {self._plan.steps[event.task]} was not fetched", "", code
             )
         return []
@@ -92,17 +93,23 @@ class Applying:
         request = self._plan.steps[number].request
         if request is None:
             raise SifmodError("there is nothing to do")
-        reporter = Reporter(
-            lambda text: tell(Told(number, text)),
-            lambda what, done, total: tell(Progressed(number, what, done, total)),
-            lambda about, question: None,  # noqa: ARG005
-            self._command,
-        )
-        installation, changed = install(request, reporter)
-        return Became(installation.generation, changed)
+        return install_in_worker(number, request, tell, self._command)
 
 
-def _error(message: str, hint: str, code: int) -> SifmodError:
+def install_in_worker(number: int, request: Request, tell: Tell, command: str) -> Became:
+    """The install of the task of this number, which tells the parent what `command` would tell its user."""
+    reporter = Reporter(
+        lambda text: tell(Told(number, text)),
+        lambda what, done, total: tell(Progressed(number, what, done, total)),
+        lambda about, question: None,  # noqa: ARG005
+        command,
+    )
+    installation, changed = install(request, reporter)
+    return Became(installation.generation, changed)
+
+
+def as_error(message: str, hint: str, code: int) -> SifmodError:
+    """What a worker has told of its failure."""
     error = SifmodError(message, hint)
     error.exit_code = code
     return error

@@ -6,7 +6,7 @@ been decided already needs no copy; so no thread may run when they start.
 
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection, wait
@@ -47,7 +47,7 @@ Tell = Callable[[Told | Progressed], None]
 Do = Callable[[int, Tell], object]  # raises SifmodError, OSError; its result goes through a pipe
 
 
-def run_workers(do: Do, tasks: deque[int], jobs: int) -> Iterator[Event]:
+def run_workers(do: Do, tasks: deque[int], jobs: int) -> Generator[Event, None, None]:
     """Do each of the tasks, to which the caller may add, in so many processes, and give what they tell.
 
     A worker that dies fails its task, and another takes its place. At the end, or when the caller closes this, no
