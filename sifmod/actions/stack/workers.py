@@ -4,6 +4,7 @@ Processes and not threads: half of an install is Python, and the umask is a proc
 been decided already needs no copy; so no thread may run when they start.
 """
 
+import gc
 import signal
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
@@ -88,6 +89,7 @@ def _work(do: Do, connection: Connection, others: tuple[Connection, ...]) -> Non
     """Take tasks until there are no more; a signal to end, or a parent that is gone, ends what is being done."""
     for other in others:  # of the parent: while one is open here, another worker does not see that the parent is gone
         other.close()
+    gc.freeze()  # what the parent has decided is shared memory until the collector marks it
     # ^C reaches the whole group, and the parent then asks each worker to end
     signal.signal(signal.SIGINT, lambda *_: None)
     with suppress(EOFError, OSError):
