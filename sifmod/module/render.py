@@ -173,6 +173,7 @@ def _help_template() -> Template:
         undefined=StrictUndefined,
         autoescape=False,  # noqa: S701 (plain text, which the modulefile's template quotes)
         trim_blocks=True,
+        auto_reload=False,
     )
     return environment.get_template("help.txt.j2")
 
@@ -187,6 +188,7 @@ def _templates(syntax: Syntax) -> Environment:
         finalize=_only_literals,
         trim_blocks=True,
         keep_trailing_newline=True,
+        auto_reload=False,
     )
     literal, comma = quote.of(syntax), quote.between(syntax)
 

@@ -51,6 +51,7 @@ TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
     keep_trailing_newline=True,
+    auto_reload=False,
 )
 TEMPLATES.filters |= {"shell": shell, "here": _here}
 

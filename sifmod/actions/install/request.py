@@ -23,7 +23,7 @@ from sifmod.module.decide import Choices, make_plan
 from sifmod.module.origin import ImageOrigin
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import live
+from sifmod.tree.receipt import Installation, live
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Reques
     before = live(layout, loaded.easyconfig.module)
     if before is not None:  # most likely the image that it will be
         loaded = _with_digests(loaded, site, _digests(before.image.sha256, before.image.origin))
-    return _request(loaded, site, options)
+    return _request(loaded, site, options, before)
 
 
 def held_to(request: Request, lock: Lock) -> Request:
@@ -91,7 +91,10 @@ def with_image(request: Request, artifact: Artifact) -> Request:
     """The request for this image: quirks may be for its digest, which is known only now."""
     digests = _digests(artifact.sha256, artifact.origin)
     loaded = _with_digests(request.loaded, request.site, digests)
-    return request if loaded is request.loaded else _request(loaded, request.site, request.options)
+    if loaded is request.loaded:
+        return request
+    before = live(Layout(Path(request.plan.prefix)), request.plan.module)
+    return _request(loaded, request.site, request.options, before)
 
 
 def _with_digests(loaded: LoadedEasyconfig, site: LoadedSite, digests: tuple[str, ...]) -> LoadedEasyconfig:
@@ -104,17 +107,18 @@ def _digests(sha256: str, origin: ImageOrigin) -> tuple[str, ...]:
     return tuple(digest for digest in (f"sha256:{sha256}", origin.manifest, origin.index) if digest)
 
 
-def _request(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> Request:
+def _request(
+    loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions, before: Installation | None
+) -> Request:
     choices = Choices(_again(loaded, site, options), site.site.link, options.offline)
     plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks)
-    syntaxes, named = _syntaxes(Layout(site.site.prefix), plan), "--prefix" in dict(options.asked.options)
+    syntaxes, named = _syntaxes(plan, before), "--prefix" in dict(options.asked.options)
     mpi, inputs = wanted_mpi(loaded.easyconfig, site.site, os.environ)
     return Request(replace(plan, syntaxes=syntaxes, prefix_named=named, mpi=mpi), loaded, site, options, inputs)
 
 
-def _syntaxes(layout: Layout, plan: Plan) -> tuple[Syntax, ...]:
+def _syntaxes(plan: Plan, before: Installation | None) -> tuple[Syntax, ...]:
     """The plan's syntaxes and those installed already, so that a shell can unload after a reinstall what it loaded."""
-    before = live(layout, plan.module)
     there = {syntax_of(stub.path) for stub in before.stubs} if before else set()
     return tuple(syntax for syntax in SYNTAXES if syntax in there or syntax in plan.syntaxes)
 
