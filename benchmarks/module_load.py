@@ -45,6 +45,7 @@ def main() -> None:
     """Install one module, write its hand-made twin from what a load sets, and time both under both module systems."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--deprecated", action="store_true", help="a module that is, so that its notice is read")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sifmod-bench-") as folder:
         root = Path(folder)
@@ -61,6 +62,8 @@ def main() -> None:
         ]
         clean = {"HOME": folder, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "SIFMOD_PREFIX": str(root / "tree")}
         subprocess.run([*install, "--skip-sanity-check", str(easyconfig)], env={**os.environ, **clean}, check=True)
+        if arguments.deprecated:
+            subprocess.run([install[0], "deprecate", "Bench/1"], env={**os.environ, **clean}, check=True)
         environment = {**clean, "MODULEPATH": f"{root / 'tree' / 'modules'}:{root / 'hand'}"}
         for name, tool in (("Lmod", [LMOD, "bash"]), ("Environment Modules", ["tclsh", MODULES, "bash"])):
             values = loaded([*tool, "load", "Bench/1"], environment)

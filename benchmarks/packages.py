@@ -88,8 +88,8 @@ def imported(machine: Machine, pairs: int) -> None:
     """Many modules from one file, and from a directory."""
     files = {f"many/m{number}.py": f"VALUE = {number}\n" for number in range(MODULES)}
     wheel(machine.wheels, "many", files=files)
-    machine.add("many", "--name", "packed").ok()
-    machine.add("many", "--name", "unpacked", "--unpacked").ok()
+    machine.add("many", "--layer", "packed").ok()
+    machine.add("many", "--layer", "unpacked", "--unpacked").ok()
     code = f"import importlib\nfor n in range({MODULES}): importlib.import_module(f'many.m{{n}}')"
 
     def load(layer: str) -> Callable[[], object]:

@@ -109,6 +109,10 @@ class LockError(InstallError):
     """A lock could not be taken, or was lost to another node."""
 
 
+class HookError(InstallError):
+    """A program of the site has stopped what was being done."""
+
+
 class SanityCheckError(SifmodError):
     """The module was built but does not do what its easyconfig promises; it was not published."""
 
@@ -119,6 +123,15 @@ class ModuleError(SifmodError):
     """A modulefile cannot be written or found."""
 
     exit_code = 24
+
+
+class ViewError(ModuleError):
+    """A view was given where a module with an image is needed."""
+
+    def __init__(self, module: object, modules: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{module} is a view and has no image of its own", f"name a module that it loads: {', '.join(modules)}"
+        )
 
 
 class PermissionsError(SifmodError):

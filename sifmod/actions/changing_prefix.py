@@ -2,33 +2,41 @@
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from sifmod.config.site import Site
 from sifmod.errors import PermissionsError
+from sifmod.tree.disk import opened
 from sifmod.tree.layout import Layout
+
+_PARENTS = 0o022  # umask of what is made above a shared prefix, which its readers have to pass
 
 
 @contextmanager
 def changing_prefix(site: Site) -> Iterator[None]:
     """Work under the site's umask in a prefix that is made, with the site's group and setgid, unless it is there.
 
-    A prefix that is there is left as it is: its owner has decided. Where the block fails, the directories of a tree
-    that it made are removed, if they are empty. Raises PermissionsError for a group that this user cannot give.
+    A prefix that is there is left as it is: its owner has decided. One that the site shares gets a place for the marks
+    of its readers. Where the block fails, the directories of a tree that it made are removed, if they are empty.
+    Raises PermissionsError for a group that this user cannot give.
     """
     layout = Layout(site.prefix)
     made_here = tuple(place for place in (site.prefix, *site.prefix.parents) if not place.exists())
     try:
-        if site.group is not None and not site.prefix.exists():
-            with _umask(site.umask):
-                _make(site.prefix, site.group)
+        if (site.group is not None or site.sharing) and not site.prefix.exists():
+            _make(site)
         with site_umask(site):
+            if site.sharing:
+                _make_marks(layout, 0o1770 if site.sharing == "group" else 0o1777)
             yield
     except BaseException:
         if made_here:
-            for place in (layout.staging, layout.locks, layout.images, layout.images.parent, *made_here):
+            places = (layout.marks, layout.staging, layout.locks, layout.images, layout.images.parent)
+            for place in (*places, *made_here):
                 with suppress(OSError):
                     place.rmdir()
         raise
@@ -40,9 +48,21 @@ def site_umask(site: Site) -> Iterator[None]:
 
     So the members of a group do not shut each other out.
     """
-    as_open = 0o777 & ~site.prefix.stat().st_mode if site.prefix.is_dir() else None
-    with _umask(as_open if site.umask is None else site.umask):
+    with _umask(_as_open(site.prefix) if site.umask is None else site.umask):
         yield
+
+
+def for_layers(site: Site, directory: Path) -> Site:
+    """The site for work in a directory of layers: in the prefix as open as that, elsewhere as open as `directory`."""
+    within = site.prefix in directory.parents
+    umask = site.umask if within or not site.sharing else None
+    if within and umask is None:
+        umask = _as_open(site.prefix)
+    return replace(site, prefix=directory, sharing=None, group=None if site.sharing else site.group, umask=umask)
+
+
+def _as_open(directory: Path) -> int | None:
+    return 0o777 & ~directory.stat().st_mode if directory.is_dir() else None
 
 
 @contextmanager
@@ -55,9 +75,14 @@ def _umask(mask: int | None) -> Iterator[None]:
         os.umask(before)
 
 
-def _make(prefix: Path, group: str) -> None:
-    prefix.parent.mkdir(parents=True, exist_ok=True)
-    prefix.mkdir()
+def _make(site: Site) -> None:
+    prefix, group = site.prefix, site.group
+    with _umask(_PARENTS if site.sharing else site.umask):
+        prefix.parent.mkdir(parents=True, exist_ok=True)
+    with _umask(site.umask):
+        prefix.mkdir()
+    if group is None:
+        return
     try:
         shutil.chown(prefix, group=group)
         prefix.chmod(prefix.stat().st_mode | 0o2000)
@@ -66,3 +91,13 @@ def _make(prefix: Path, group: str) -> None:
         raise PermissionsError(
             f"{prefix} cannot be given to the group {group}: {error}", "correct `group` in the site file"
         ) from error
+
+
+def _make_marks(layout: Layout, mode: int) -> None:
+    """Make the place where readers leave marks. Not set-gid: a mark counts as its user's and for the user's quota.
+
+    What cannot be made now is made by another who may.
+    """
+    with suppress(OSError), opened(layout.marks, layout.prefix, make=True) as marks:
+        if stat.S_IMODE(os.fstat(marks).st_mode) != mode:
+            os.fchmod(marks, mode)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from sifmod.actions import sharing
 from sifmod.actions.author.check_settings import DIRECTORIES, check_settings
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
@@ -40,6 +41,7 @@ def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:
             _module_tool(environ),
             _slurm(),
             _space(site),
+            _sharing(site),
             _spellings(environ),
             _unread(site, environ),
         )
@@ -163,6 +165,17 @@ def _space(site: Site) -> Iterator[Finding]:
         )
     else:
         yield Finding("prefix", "ok", text)
+
+
+def _sharing(site: Site) -> Iterator[Finding]:
+    if site.sharing is None:
+        return
+    oddities = (*sharing.oddities(site),)
+    for oddity in oddities:
+        yield Finding("sharing", "missing", oddity)
+    if not oddities:
+        group = f", group {site.group}" if site.group else ""
+        yield Finding("sharing", "ok", f"`{site.sharing}`{group}: those whom {site.prefix} is for can reach it")
 
 
 def _spellings(environ: Mapping[str, str]) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from sifmod.actions.ask_home import ask_home
 from sifmod.actions.changing_prefix import changing_prefix, site_umask
 from sifmod.actions.fetch_settings import fetch_settings
+from sifmod.actions.hooks import of_image, run_hooks
 from sifmod.actions.into_store import into_store
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
@@ -13,6 +14,7 @@ from sifmod.config.site import Site
 from sifmod.digest import sha256_bytes
 from sifmod.image.artifact import Artifact
 from sifmod.image.fetch import announced_size, fetch_image
+from sifmod.image.reference import Reference
 from sifmod.image.sources.kinds import parse
 from sifmod.module.plan import ImagePlan, Runtime
 from sifmod.tree.generation import tidy
@@ -41,7 +43,6 @@ def fetch(source: str, site: Site, options: FetchOptions, reporter: Reporter) ->
     Raises FetchError, ImageError, NoSpaceError, RuntimeMissingError as `fetch_image` does, and what `ask_home` does.
     """
     reference = parse(source)
-    settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force)
     if (path := reference.kind.local_sif(reference, site.image_dirs)) is not None:
         source = str(path.absolute())
     image = ImagePlan(
@@ -54,6 +55,14 @@ def fetch(source: str, site: Site, options: FetchOptions, reporter: Reporter) ->
         link="copy",
         offline=options.offline,
     )
+    run_hooks(site, "before_fetch", {"module": None, "image": of_image(image)}, reporter.say)
+    artifact = _fetched(image, reference, site, options, reporter)
+    run_hooks(site, "after_fetch", {"module": None, "image": of_image(image, artifact)}, reporter.say)
+    return artifact
+
+
+def _fetched(image: ImagePlan, reference: Reference, site: Site, options: FetchOptions, reporter: Reporter) -> Artifact:
+    settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force)
     runtime = Runtime(site.runtime_kind, site.runtime_path)
     if options.output is not None:
         waiting = reporter.waiting(options.output)
@@ -63,11 +72,11 @@ def fetch(source: str, site: Site, options: FetchOptions, reporter: Reporter) ->
         ):
             return fetch_image(image, runtime, one, reporter.progress, settings)
     layout, waiting = Layout(site.prefix), reporter.waiting(reference.shown)
-    name = f"fetch-{sha256_bytes(f'{source} {image.arch}'.encode())[:16]}"
+    name = f"fetch-{sha256_bytes(f'{image.sources[0]} {image.arch}'.encode())[:16]}"
     with changing_prefix(site):
         tidy(layout, site.lock_lease, waiting)  # what a killed run has left may take the room that is needed
         with lock(layout, name, site.lock_lease, waiting) as held:
-            store = Store(layout, held, waiting)
+            store = Store(layout, held, waiting, others=site.stores)
             if not options.into_home:
                 what = f"the image {reference.shown}"
                 ask_home(what, site, lambda: announced_size(image, runtime, store, settings), reporter)

@@ -9,10 +9,14 @@ from typing import NamedTuple
 
 from sifmod.actions.layer.garbage import OldLayer, old_layers
 from sifmod.config.name import ModuleName
+from sifmod.config.site import MARK_DAYS
+from sifmod.errors import InstallError
 from sifmod.tree.history import previous, read_history, superseded
 from sifmod.tree.jobs import NO_JOBS, Jobs, ask_slurm
 from sifmod.tree.layout import Layout
+from sifmod.tree.life import begins, read_life
 from sifmod.tree.lock import closed_remains, is_held
+from sifmod.tree.mark import in_force
 from sifmod.tree.partial import Partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
 from sifmod.tree.remove import removable
@@ -70,6 +74,7 @@ class GcPlan(NamedTuple):
     jobs: Jobs
     days: float
     rollbacks: bool
+    mark_days: float = MARK_DAYS  # for which a mark keeps an image
 
     @property
     def size(self) -> int:
@@ -86,14 +91,17 @@ def plan_gc(
     ask_jobs: bool = True,
     rollbacks: bool = False,
     only: Collection[ModuleName] | None = None,
+    mark_days: float = MARK_DAYS,
 ) -> GcPlan:
     """Decide what can go, and change nothing.
 
     A generation stays while it is live or the one to roll back to (but with `rollbacks`), for `days` after another took
     its place or the module was uninstalled, while a Slurm job submitted before that is known or Slurm cannot be asked,
     and while it holds anything that its receipt does not name or that was changed, unless the live generation has the
-    same. Images stay as long as any generation that stays links to them, and while a run works with them; one that no
-    receipt names, for `days`. Without `ask_jobs` no job counts. `only`: the generations of other modules all stay.
+    same. The generations of a retired module stay so from the day on which it no longer loads. Images stay as long as
+    any generation that stays links to them, and while a run works with them; one that no receipt names, for `days`; one
+    that a module in a user's own tree refers to, for `mark_days`. Without `ask_jobs` no job counts. `only`: the
+    generations of other modules all stay.
     """
     jobs = ask_slurm(layout.prefix) if ask_jobs else NO_JOBS
     generations: list[OldGeneration] = []
@@ -101,11 +109,12 @@ def plan_gc(
     for module in known_modules(layout) if only is None else sorted(only):
         old = old_generations(layout, module, (jobs, days, rollbacks))
         generations += old
-        if live_number(layout, module) is None and not any(generation.keep for generation in old):
+        ends = live_number(layout, module) is None or retired_since(layout, module) is not None
+        if ends and not any(generation.keep for generation in old):
             empty.append(module)
     going = {generation.root for generation in generations if not generation.keep}
     users = _users(layout, going)
-    images = tuple(_old_images(layout, users, going, (jobs, days, rollbacks)))
+    images = _unmarked(layout, tuple(_old_images(layout, users, going, (jobs, days, rollbacks))), mark_days)
     return GcPlan(
         tuple(generations),
         images,
@@ -117,12 +126,13 @@ def plan_gc(
         jobs,
         days,
         rollbacks,
+        mark_days,
     )
 
 
 def old_generations(layout: Layout, module: ModuleName, rules: Rules) -> list[OldGeneration]:
-    """Every generation of the module that is not live, oldest first."""
-    now = live_number(layout, module)
+    """Every generation of the module that is not live, or of one that is retired, oldest first."""
+    now = None if retired_since(layout, module) else live_number(layout, module)
     old = []
     for number in numbers(layout, module):
         if number != now:
@@ -137,15 +147,30 @@ def _why_keep(layout: Layout, module: ModuleName, number: int, rules: Rules) -> 
     installation = read_receipt(layout.generation(module, number))
     if installation is None:
         return "it has no receipt that can be read"
-    installed = live_number(layout, module) is not None
+    retired = retired_since(layout, module)
+    installed = live_number(layout, module) is not None and not retired
     if installed and not rollbacks and previous(events, numbers(layout, module)) == number:
         return "`sifmod rollback` goes back to it"
-    since = superseded(events, number)
+    since = min(filter(None, (superseded(events, number), retired)), default=None)
     if since is None and number not in {event.generation for event in events} and is_held(layout, str(module)):
         return "a run makes it now"
     if since is None:
         return "it is not known since when it is not in use"
-    return _too_young(since, jobs, days) or _holds_others_files(layout, installation)
+    return _too_young(since, jobs, days) or _holds_others_files(layout, installation, retired is not None)
+
+
+def retired_since(layout: Layout, module: ModuleName) -> float | None:
+    """Since when the module does not load (seconds since 1970); None while it does.
+
+    That may be decided for a day that has passed: the file that refuses it tells when it began to.
+    """
+    try:
+        day = read_life(layout, module.name).of(module.version).refused_from
+        written = (layout.lives(module.name) / module.version).lstat().st_mtime if day else 0.0
+    except (InstallError, FileNotFoundError):  # then nothing is known of an end, and all stays
+        return None
+    since = max(begins(day), written) if day else None
+    return since if since and since <= time.time() else None
 
 
 def _too_young(since: float, jobs: Jobs, days: float) -> str:
@@ -158,9 +183,9 @@ def _too_young(since: float, jobs: Jobs, days: float) -> str:
     return ""
 
 
-def _holds_others_files(layout: Layout, installation: Installation) -> str:
+def _holds_others_files(layout: Layout, installation: Installation, retired: bool) -> str:
     try:
-        added = only_in(installation, live(layout, installation.module))
+        added = only_in(installation, None if retired else live(layout, installation.module))
         changed = changes(installation)
     except OSError as error:
         return f"it cannot be looked through: {error}"
@@ -202,7 +227,7 @@ def _several(names: list[str]) -> str:
 def _old_images(layout: Layout, users: Container[str], going: set[Path], rules: Rules) -> Iterator[OldImage]:
     jobs, days, _ = rules
     roots = (root for root in _roots(layout) if root not in going)
-    released = {found.image.sha256 for root in roots if (found := read_receipt(root))}
+    released = {found.image.sha256 for root in roots if (found := read_receipt(root)) and found.image}
     busy = in_work(layout)
     for image in entries(layout):
         if image.sha256 in busy and image.sha256 not in users:
@@ -210,6 +235,24 @@ def _old_images(layout: Layout, users: Container[str], going: set[Path], rules: 
         elif image.sha256 not in users:
             # removing the link of an installed module releases its image; any other may be for an install to come
             yield OldImage(image, "" if image.sha256 in released else _too_young(image.added, jobs, days))
+
+
+def _unmarked(layout: Layout, images: tuple[OldImage, ...], days: float) -> tuple[OldImage, ...]:
+    """The same, those kept that users' modules in other trees refer to."""
+    try:
+        marked = in_force(layout, {old.image.sha256 for old in images}, days)
+    except OSError as error:
+        return tuple(old._replace(keep=old.keep or f"the marks of its users cannot be read: {error}") for old in images)
+    users = {
+        sha256: _several([f"{mark.user} (seen {_date(mark.since)})" for mark in marks])
+        for sha256, marks in marked.items()
+    }
+    return tuple(
+        old._replace(keep=f"referred to from trees of {who}, kept for {days:g} days after")
+        if not old.keep and (who := users.get(old.image.sha256))
+        else old
+        for old in images
+    )
 
 
 def _old_partials(layout: Layout, days: float) -> Iterator[OldPartial]:

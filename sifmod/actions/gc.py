@@ -5,18 +5,20 @@ from typing import NamedTuple
 from sifmod.actions.garbage import GcPlan, OldGeneration, old_generations
 from sifmod.actions.garbage import plan_gc as plan_gc
 from sifmod.actions.layer.garbage import OldLayer, remove_layers
-from sifmod.actions.log import record, record_of_store
+from sifmod.actions.log import record, record_beside
+from sifmod.actions.reference import release
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.tree.disk import take
-from sifmod.tree.generation import module_lock, tidy
+from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
 from sifmod.tree.log import Done
+from sifmod.tree.mark import forget
 from sifmod.tree.partial import Partial, discard_partial, lock_name
-from sifmod.tree.receipt import live_number, numbers
+from sifmod.tree.receipt import live_number, numbers, read_receipt
 from sifmod.tree.remove import prune, remove_tree
-from sifmod.tree.store import GC, discard
+from sifmod.tree.store import GC, discard, entries
 from sifmod.tree.stored_image import StoredImage
 
 
@@ -39,29 +41,35 @@ def apply_gc(layout: Layout, plan: GcPlan, lease: float, reporter: Reporter) -> 
     tidy(layout, lease, on_wait)
     wanted = {generation.root for generation in plan.generations if not generation.keep}
     removed: list[OldGeneration] = []
+    receipts = [read_receipt(root) for root in wanted]
     for module in sorted({generation.module for generation in plan.generations if not generation.keep} | {*plan.empty}):
         with module_lock(layout, module, lease, on_wait) as held:
             for old in old_generations(layout, module, (plan.jobs, plan.days, plan.rollbacks)):
                 if not old.keep and old.root in wanted:
+                    if old.number == live_number(layout, module):  # of a retired module
+                        unpublish(layout, module, held)
+                        record(layout, Done("uninstalled", module, old.number), held, reporter)
                     _remove_generation(layout, old, held)
                     record(layout, Done("removed", module, old.number), held, reporter)
                     removed.append(old)
             _remove_history(layout, module, held)
+    release(layout, [known.image for known in receipts if known])
     going = [old.image for old in plan.images if not old.keep]
     images = []
     if going:
         with lock(layout, GC, lease, on_wait) as held:
             for image in going:
-                if discard(layout, image, held):
+                if discard(layout, image, held, plan.mark_days):
                     images.append(image)
                     done = Done("removed", image=image.sha256, size=image.size)
-                    record_of_store(layout, done, lease, reporter)
+                    record_beside(layout, done, lease, reporter)
+    forget(layout, {image.sha256 for image in entries(layout)})
     gone = []
     for partial in (old.partial for old in plan.partials if not old.keep):
         with lock(layout, lock_name(partial.key), lease, on_wait) as held:
             if discard_partial(layout, partial, held):
                 gone.append(partial)
-                record_of_store(layout, Done("removed", size=partial.size), lease, reporter)
+                record_beside(layout, Done("removed", size=partial.size), lease, reporter)
     layers = remove_layers(layout, [old for old in plan.layers if not old.keep], lease, on_wait)
     size = sum(image.size for image in images) + sum(partial.size for partial in gone) + sum(old.size for old in layers)
     return Collected(tuple(removed), tuple(images), tuple(gone), size, tuple(layers))

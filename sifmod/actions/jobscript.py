@@ -11,7 +11,7 @@ from sifmod.actions.inventory import image_path
 from sifmod.actions.layer.places import found_layers, words_for
 from sifmod.errors import ModuleError, OptionError
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.inspect.elf import read_dynamic
+from sifmod.image.inspect.mpi import read_dynamic
 from sifmod.image.inspect.python import find_environments
 from sifmod.image.inspect.rootfs import Rootfs, find_command, open_rootfs, search_path
 from sifmod.image.inspect.sif import describe_sif
@@ -71,7 +71,7 @@ def _torchrun(_: Installation, job: Job, options: JobOptions, _trees: tuple[Layo
 def _lightning(installation: Installation, job: Job, options: JobOptions, trees: tuple[Layout, ...]) -> JobOptions:
     _check_runscript(job, DISTRIBUTED)
     name = os.environ.get("SIFMOD_LAYER", DEFAULT)
-    wanted = installation.module, installation.image.sha256, name
+    wanted = installation.module, installation.own_image.sha256, name
     layers = (one for one in found_layers(trees, os.environ) if (one.module, one.image, one.name) == wanted)
     if (layer := next(layers, None)) and _LIGHTNING & dict(layer.added).keys():
         return replace(options, words=f"{DISTRIBUTED} -u train.py")

@@ -125,7 +125,7 @@ def _check(
         return
     module, layer, named = installation.module, environment.get("SIFMOD_LAYER"), words_for(installation, environ)
     said, _, hint = "\n".join(ended.lines).partition("\nhint: ")
-    add = f"sifmod add {named} {package}{f' --name {layer}' if layer else ''}"
+    add = f"sifmod add {named} {package}{f' --layer {layer}' if layer else ''}"
     if layer and said.endswith(none := f"{module}: there is no layer {layer} of it"):
         raise ModuleError(none, f"`{add}` makes it; `sifmod layers {named}` lists those that there are")
     if f"No module named '{package}'" not in "".join(ended.lines[-1:]):

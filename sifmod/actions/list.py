@@ -3,7 +3,9 @@
 from typing import NamedTuple
 
 from sifmod.config.name import ModuleName, fits
+from sifmod.errors import InstallError
 from sifmod.tree.layout import Layout
+from sifmod.tree.life import NameLife, decided_names, read_life
 from sifmod.tree.receipt import Installation, live_modules, read_receipt
 from sifmod.tree.state import missing
 
@@ -15,16 +17,27 @@ class Listed(NamedTuple):
     generation: int
     installation: Installation | None  # None: its receipt cannot be read
     problems: tuple[str, ...]  # what it lacks to be usable; () when all is well
+    life: NameLife  # of all modules of its name
 
 
 def list_modules(layout: Layout, pattern: str = "") -> tuple[Listed, ...]:
     """Installed modules whose name holds `pattern`, or matches it when it has wildcards; case does not matter."""
-    return tuple(_look(layout, module, number) for module, number in live_modules(layout) if fits(str(module), pattern))
+    found = [(module, number) for module, number in live_modules(layout) if fits(str(module), pattern)]
+    lives = {name: _life(layout, name) for name in decided_names(layout) & {module.name for module, _ in found}}
+    return tuple(_look(layout, module, number, lives.get(module.name, (NameLife(), ()))) for module, number in found)
 
 
-def _look(layout: Layout, module: ModuleName, number: int) -> Listed:
+def _life(layout: Layout, name: str) -> tuple[NameLife, tuple[str, ...]]:
+    try:
+        return read_life(layout, name), ()
+    except InstallError as error:
+        return NameLife(), (error.message,)
+
+
+def _look(layout: Layout, module: ModuleName, number: int, decided: tuple[NameLife, tuple[str, ...]]) -> Listed:
+    life, problems = decided
     root = layout.generation(module, number)
     installation = read_receipt(root)
     if installation is None:
-        return Listed(module, number, None, (f"the receipt in {root} is missing or cannot be read",))
-    return Listed(module, number, installation, missing(layout, installation))
+        return Listed(module, number, None, (f"the receipt in {root} is missing or cannot be read", *problems), life)
+    return Listed(module, number, installation, (*missing(layout, installation), *problems), life)

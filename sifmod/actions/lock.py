@@ -44,8 +44,13 @@ class LockedModule(NamedTuple):
     prefix_named: bool  # whether these end with --prefix
     generation: int  # which its files name
     inputs: Mapping[str, str]  # digests of the files that it was made from
-    image: LockedImage
+    image: LockedImage | None  # None: a view
     files: Mapping[str, str]  # digests of the generated files
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the image; "" of a view."""
+        return self.image.sha256 if self.image else ""
 
 
 class Lock(NamedTuple):
@@ -65,7 +70,7 @@ def locked_module(installation: Installation, plan: Plan, inputs: Mapping[str, s
         plan.prefix_named,
         installation.generation,
         inputs,
-        LockedImage(image.sha256, image.size, image.source, image.arch, image.origin),
+        LockedImage(image.sha256, image.size, image.source, image.arch, image.origin) if image else None,
         {file.path: file.sha256 for file in installation.files},
     )
 
@@ -143,7 +148,7 @@ def to_json(modules: Iterable[LockedModule]) -> str:
     """The text of a lock: the same modules give the same text, and a change of one shows in its lines alone."""
     rows = []
     for one in sorted(modules):
-        image = {**one.image._asdict(), "origin": one.image.origin.as_data()}
+        image = one.image and {**one.image._asdict(), "origin": one.image.origin.as_data()}
         rows.append({**one._asdict(), "module": str(one.module), "image": image})
     return json.dumps({"format": _FORMAT, "modules": rows}, indent=1) + "\n"
 
@@ -165,11 +170,11 @@ def read_lock(path: Path) -> Lock:
 
 def _module(row: dict[str, Any]) -> LockedModule:
     parts, image = row["module"].split("/"), row["image"]
-    texts = (row["sifmod"], row["words"], image["source"], image["arch"], image["sha256"])
+    texts = (row["sifmod"], row["words"], *((image["source"], image["arch"], image["sha256"]) if image else ()))
     texts += (*row["inputs"].keys(), *row["inputs"].values(), *row["files"].keys(), *row["files"].values())
     if len(parts) != 2 or not all(map(is_part, parts)) or not all(isinstance(text, str) for text in texts):
         raise ValueError("a text that is none")
-    if type(row["generation"]) is not int or type(image["size"]) is not int:
+    if type(row["generation"]) is not int or (image and type(image["size"]) is not int):
         raise ValueError("a number that is none")
-    locked = LockedImage(**{**image, "origin": from_fields(image["origin"])})
+    locked = image and LockedImage(**{**image, "origin": from_fields(image["origin"])})
     return LockedModule(**{**row, "module": ModuleName(*parts), "image": locked})

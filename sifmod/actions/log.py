@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterator
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.errors import SifmodError
+from sifmod.tree.generation import module_lock
+from sifmod.tree.layer import Layer, Layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
 from sifmod.tree.log import STORE, Done, Log, append, entry, logged_modules, read_log
@@ -25,19 +27,30 @@ def record(layout: Layout, done: Done, held: Held, reporter: Reporter) -> None:
         _warn(error.message, reporter)
 
 
-def record_of_store(layout: Layout, done: Done, lease: float, reporter: Reporter) -> None:
-    """Write what was done to the store, as `record` does for a module."""
+def record_beside(layout: Layout, done: Done, lease: float, reporter: Reporter) -> None:
+    """Write what was done to the store, or beside a module, as `record` does, under the lock that the log has."""
+    module, waiting = done.module, reporter.waiting("the log")
     try:
-        with lock(layout, STORE, lease, reporter.waiting("the log")) as held:
+        with module_lock(layout, module, lease, waiting) if module else lock(layout, STORE, lease, waiting) as held:
             record(layout, done, held, reporter)
     except SifmodError as error:
         _warn(error.message, reporter)
 
 
+def record_layer(layers: Layers, now: Layer | None, before: Layer | None, lease: float, reporter: Reporter) -> None:
+    """Write that a layer was made or removed, where the prefix that it lies in has a log of its module."""
+    layer, layout = now or before, Layout(layers.tree)
+    if layer and layers.prefix == layers.tree / "layers" and layout.log(layer.module).is_file():
+        done = Done("removed", layer.module, before.number if before else None, layer=layer.name)
+        if now:
+            done = done._replace(what="made", after=now.number, image=now.image, size=now.size)
+        record_beside(layout, done, lease, reporter)
+
+
 def record_fetched(layout: Layout, store: Store, lease: float, reporter: Reporter) -> None:
     """Write what a fetch has added to the store."""
     for image, size in store.brought:
-        record_of_store(layout, Done("fetched", image=image, size=size), lease, reporter)
+        record_beside(layout, Done("fetched", image=image, size=size), lease, reporter)
 
 
 def changes(layout: Layout, names: Collection[str] = ()) -> Log:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from sifmod.actions.log import record
+from sifmod.actions.reference import release, renew
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError, ModuleError
@@ -10,7 +11,8 @@ from sifmod.tree.generation import module_lock, restore, tidy
 from sifmod.tree.history import previous, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.log import Done
-from sifmod.tree.receipt import Installation, live_number, numbers, read_receipt
+from sifmod.tree.provenance import Provenance
+from sifmod.tree.receipt import ImageRecord, Installation, live_number, numbers, read_receipt
 from sifmod.tree.state import missing
 
 
@@ -28,7 +30,7 @@ def rollback(layout: Layout, module: ModuleName, to: int | None, lease: float, r
         before, lacks = live_number(layout, module), missing(layout, installation)
         restore(layout, installation, held)
         if lacks:  # that it is not the live one, too
-            done = Done("rolled back", module, before, installation.generation, installation.image.sha256)
+            done = Done("rolled back", module, before, installation.generation, installation.digest or None)
             record(layout, done, held, reporter)
     return installation
 
@@ -49,14 +51,20 @@ def _target(layout: Layout, module: ModuleName, to: int | None) -> Installation:
     installation = read_receipt(layout.generation(module, number))
     if installation is None:
         raise InstallError(f"generation {number} of {module} has no receipt that can be read; nothing was changed")
-    _check_complete(installation)
+    renew(layout, installation)  # before the image is looked at, which a gc of its store may be removing
+    try:
+        _check_complete(installation)
+    except BaseException:
+        release(layout, (installation.image,), live_only=True)
+        raise
     return installation
 
 
 def _check_complete(installation: Installation) -> None:
     names = [f"{installation.root}/{file.path}" for file in installation.files]
-    if not _has_copy(installation):
-        names.append(installation.image.path)
+    image = installation.image
+    if image and not _has_copy(installation.provenance, image):
+        names.append(image.path)
     lacking = [name for name in names if not Path(name).exists()]  # which a failing disk is an error for
     if lacking:
         raise InstallError(
@@ -66,7 +74,6 @@ def _check_complete(installation: Installation) -> None:
         )
 
 
-def _has_copy(installation: Installation) -> bool:
+def _has_copy(made: Provenance, image: ImageRecord) -> bool:
     """Tell whether the site keeps a copy of the image where the generation looks for one."""
-    directories = installation.provenance.image.directories
-    return any(Path(directory, installation.image.filename).is_file() for directory in directories)
+    return any(Path(directory, image.filename).is_file() for directory in made.image.directories)

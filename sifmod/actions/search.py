@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sifmod.config.find import easyconfigs
-from sifmod.config.index import read_index
-from sifmod.config.offered import Offered
+from sifmod.config.offered import Offered, read_index
 from sifmod.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -59,7 +58,10 @@ def offered(loaded: "LoadedEasyconfig") -> Offered:
     made, layers = loaded.easyconfig, loaded.layers
     variant = layers.variants[loaded.variant].presets if loaded.variant is not None else ()
     presets = [Path(node.mark.file).stem for node in (*layers.presets, *variant)]
-    sources = made.image.sources if made.image.build is None else (f"build:{made.image.build}",)
+    image, written = made.image, loaded.tree.entries.get("image")
+    sources = image.sources if image else ()
+    if image and image.build is not None:
+        sources = (f"build:{image.build}",)
     return Offered(
         variant=loaded.variant,
         name=made.name,
@@ -70,6 +72,6 @@ def offered(loaded: "LoadedEasyconfig") -> Offered:
         keywords=(*made.whatis, *dict.fromkeys(presets)),
         contents=dict(made.contents),
         sources=tuple(map(shown, sources)),
-        available=made.image.available.strip(),
-        arch=made.image.arch if loaded.tree.entries["image"].entries["arch"].mark.line else "",
+        available=image.available.strip() if image else f"loads {', '.join(made.modules)}",
+        arch=image.arch if image and written and written.entries["arch"].mark.line else "",
     )

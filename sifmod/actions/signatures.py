@@ -43,5 +43,5 @@ def check_image(path: Path, keys: tuple[Path, ...]) -> Outcome:
 
 def image_of(installation: Installation) -> Path:
     """The image that the module runs: its own link, or where that was removed what the receipt names."""
-    link = Path(installation.root, installation.image.filename)
-    return link if link.exists() else Path(installation.image.path)
+    link = Path(installation.root, installation.own_image.filename)
+    return link if link.exists() else Path(installation.own_image.path)

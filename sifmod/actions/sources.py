@@ -15,13 +15,14 @@ PLAIN = re.compile(
 
 def check_sources(loaded: LoadedEasyconfig) -> None:
     """Raise ConfigError with every source that cannot be one, each at its place; OptionError for `--source`."""
-    if all(map(PLAIN.fullmatch, loaded.easyconfig.image.sources)):
+    sources = loaded.easyconfig.image.sources if loaded.easyconfig.image else ()
+    if all(map(PLAIN.fullmatch, sources)):
         return
     from sifmod.image.sources.kinds import parse
 
     places = {origin.key: origin.origin for origin in loaded.origins}
     problems = []
-    for index, source in enumerate(loaded.easyconfig.image.sources):
+    for index, source in enumerate(sources):
         try:
             parse(source)
         except FetchError as error:

@@ -55,7 +55,7 @@ def is_digest(text: str) -> bool:
 
 def of_installation(installation: Installation) -> Subject:
     """One generation of a module."""
-    name, image = f"{installation.module}@{installation.generation}", installation.image
+    name, image = f"{installation.module}@{installation.generation}", installation.own_image
     return Subject(name, image.sha256, image.source, image.origin, installation=installation)
 
 

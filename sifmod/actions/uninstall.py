@@ -7,9 +7,12 @@ from typing import NamedTuple
 
 from sifmod.actions.garbage import GcPlan, plan_gc
 from sifmod.actions.gc import Collected, apply_gc
+from sifmod.actions.life import forget_life
 from sifmod.actions.log import record
+from sifmod.actions.reference import release
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
+from sifmod.config.site import Site
 from sifmod.errors import InstallError, ModuleError, SifmodError
 from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.history import recorded
@@ -17,6 +20,7 @@ from sifmod.tree.kernelspec import kernels_directory, our_kernelspecs
 from sifmod.tree.layout import Layout
 from sifmod.tree.log import Done
 from sifmod.tree.receipt import live_number, read_receipt
+from sifmod.tree.views import views_of
 
 
 class Uninstalled(NamedTuple):
@@ -26,6 +30,8 @@ class Uninstalled(NamedTuple):
     generation: int | None  # the one that was live; None: another run has uninstalled it, and gc has not come yet
     user_software: str | None  # the directory that holds the user's own additions, when there are any
     user_layers: str | None  # the same of layers
+    default: bool  # it was what its name alone loads
+    views: tuple[ModuleName, ...]  # those that load it, and have nothing to load in its place
     kernels: tuple[str, ...]  # the commands that remove those of this user's Jupyter, which start no more
 
 
@@ -44,24 +50,28 @@ def uninstall(layout: Layout, module: ModuleName, lease: float, reporter: Report
         unpublish(layout, module, held)
         if before is not None:  # the live one, or that of a run that died on the way
             record(layout, Done("uninstalled", module, before), held, reporter)
+            if known := read_receipt(layout.generation(module, before)):
+                release(layout, (known.image,), live_only=True)
+    default = forget_life(layout, module, lease, reporter)
     stays = (layout.user_software(module), layout.prefix / "layers" / str(module))
     user_software, layers = (str(place) if place.exists() else None for place in stays)
     kernels: tuple[str, ...] = ()
     with suppress(OSError):  # the module is out of sight, whatever can be seen of them
         kernels = tuple(one.removal for one in our_kernelspecs(kernels_directory(os.environ)) if one.module == module)
-    return Uninstalled(module, before, user_software, layers, kernels)
+    return Uninstalled(module, before, user_software, layers, default, views_of(layout, module), kernels)
 
 
 def purge(
-    layout: Layout, modules: Collection[ModuleName], lease: float, reporter: Reporter, *, ask_jobs: bool
+    layout: Layout, modules: Collection[ModuleName], site: Site, reporter: Reporter, *, ask_jobs: bool
 ) -> tuple[GcPlan, Collected]:
     """Free the space of uninstalled modules at once, as far as nothing else uses it: what stays and why, what went.
 
     What `gc` keeps for its age goes; what a Slurm job may use and what the user added or changed stays.
     """
-    plan = plan_gc(layout, 0.0, ask_jobs=ask_jobs, rollbacks=True, only=modules)
+    lease, mark_days = site.lock_lease, site.mark_days
+    plan = plan_gc(layout, 0.0, ask_jobs=ask_jobs, rollbacks=True, only=modules, mark_days=mark_days)
     receipts = (read_receipt(old.root) for old in plan.generations)
-    digests = {receipt.image.sha256 for receipt in receipts if receipt}
+    digests = {receipt.image.sha256 for receipt in receipts if receipt and receipt.image}
     plan = plan._replace(
         images=tuple(old for old in plan.images if old.image.sha256 in digests),
         used=tuple(used for used in plan.used if used.path.stem in digests),

@@ -1,14 +1,16 @@
 """verify: whether an installation is, byte for byte, what its receipt says."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_file
 from sifmod.errors import ModuleError
+from sifmod.tree.layer import IMAGE, TREE, Layer
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.receipt import FileRecord, Installation, live_number, read_receipt
+from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, live_number, read_receipt
 from sifmod.tree.user_files import additions
 
 Kind = Literal["missing", "changed", "unreadable", "added", "released", "moved"]
@@ -43,8 +45,11 @@ def installed(layout: Layout, module: ModuleName) -> Installation:
     return installation
 
 
-def verify(layout: Layout, installation: Installation) -> tuple[Finding, ...]:
-    """Hash the image and every file again and compare; () when all is as the receipt says. Changes nothing."""
+def verify(layout: Layout, installation: Installation, layers: Iterable[Layer] = ()) -> tuple[Finding, ...]:
+    """Hash the image and every file again and compare; () when all is as the receipt says. Changes nothing.
+
+    Of `layers` those of this module and this image are hashed too.
+    """
     root = Path(installation.root)
     findings: list[Finding] = []
     if installation.made_for not in (None, installation.root):
@@ -56,14 +61,28 @@ def verify(layout: Layout, installation: Installation) -> tuple[Finding, ...]:
     for stub in installation.stubs:
         findings += _file(layout.modules / stub.path, stub)
     for link in installation.links:
-        if link.path != installation.image.filename:
+        if installation.image is None or link.path != installation.image.filename:
             findings += _link(root / link.path, link.target)
-    findings += _image(installation) or _inventory(layout, installation)
+    if installation.image:
+        findings += _image(installation.root, installation.image) or _inventory(layout, installation.image.sha256)
+        for layer in layers:
+            if layer.module == installation.module and layer.image in ("", installation.image.sha256):
+                findings += verify_layer(layer)
     try:
         findings += [Finding("added", str(root / path), "nothing", "a file") for path in additions(installation)]
     except OSError as error:
         findings.append(Finding("unreadable", str(error.filename), "a directory", os.strerror(error.errno or 0)))
     return tuple(findings)
+
+
+def verify_layer(layer: Layer) -> tuple[Finding, ...]:
+    """The same for a layer; of one that is a directory, whose user may edit it, only that it is there."""
+    if not layer.image:
+        return (Finding("unreadable", f"{layer.root}/layer.json", "a receipt", "none that can be read"),)
+    if layer.digest:
+        return tuple(_file(Path(layer.root, IMAGE), FileRecord(IMAGE, layer.digest, 0o644)))
+    path = Path(layer.root, IMAGE if layer.packed else TREE)
+    return () if path.exists() else (Finding("missing", str(path), "the packages", "nothing"),)
 
 
 def _file(path: Path, record: FileRecord) -> list[Finding]:
@@ -92,9 +111,8 @@ def _link(path: Path, target: str) -> list[Finding]:
     return [Finding("changed", str(path), f"a link to {target}", "no link" if found is None else f"a link to {found}")]
 
 
-def _inventory(layout: Layout, installation: Installation) -> list[Finding]:
+def _inventory(layout: Layout, sha256: str) -> list[Finding]:
     """The packages that are listed beside the image, and are read from it once more."""
-    sha256 = installation.image.sha256
     path = layout.inventory(sha256)
     if not path.exists():
         return []
@@ -107,9 +125,8 @@ def _inventory(layout: Layout, installation: Installation) -> list[Finding]:
     return [Finding("changed", str(path), "the packages in the image", "others; it is made again once it is removed")]
 
 
-def _image(installation: Installation) -> list[Finding]:
-    image = installation.image
-    link = Path(installation.root, image.filename)
+def _image(root: str, image: ImageRecord) -> list[Finding]:
+    link = Path(root, image.filename)
     expected = f"sha256:{image.sha256}"
     if not os.path.lexists(link):
         # As on LUMI: who removes the link wants the site's copy, and gives this one up.
@@ -120,7 +137,8 @@ def _image(installation: Installation) -> list[Finding]:
             return [Finding("changed", image.path, f"{image.size} bytes", f"{size} bytes")]
         found = f"sha256:{sha256_file(link)}"
     except FileNotFoundError:
-        return [Finding("missing", image.path, expected, "nothing")]
+        gone = "nothing: its store has removed it, and an `install` of the easyconfig fetches it again"
+        return [Finding("missing", image.path, expected, gone if image.link == "reference" else "nothing")]
     except OSError as error:
         return [Finding("unreadable", image.path, expected, os.strerror(error.errno or 0))]
     return [] if found == expected else [Finding("changed", image.path, expected, found)]

@@ -111,6 +111,7 @@ _WORDS: dict[str, _Find] = {
     "variants": _variants,
     "install easyconfigs": _easyconfigs,
     "check files": _easyconfigs,
+    "catalogue easyconfigs": _easyconfigs,
     "site show name": _sites,
     "show name": _live_or_easyconfigs,
     "list pattern": _live,
@@ -128,6 +129,11 @@ _WORDS: dict[str, _Find] = {
     "diff before": _live,
     "diff after": _live,
     "rollback name": _known,
+    "default module": _live,
+    "hide modules": _live,
+    "deprecate modules": _live,
+    "retire modules": _live,
+    "retire successor": _live,
     "log modules": _known,
 }
 

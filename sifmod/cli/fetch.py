@@ -119,7 +119,7 @@ def _digest(text: str) -> str:
 def _data(artifact: "Artifact") -> dict[str, object]:
     """What `--json` prints: the SIF, what it was made from, and for a conversion what an easyconfig can promise."""
     from sifmod.cli.output import origin_data
-    from sifmod.image.convert.tree_digest import tree_digest
+    from sifmod.image.inspect.rootfs import tree_digest
 
     origin = artifact.origin
     data: dict[str, object] = {

@@ -19,11 +19,19 @@ if TYPE_CHECKING:
 @click.option("--days", type=float, default=14.0, show_default=True, help="Keep what was in use within so many days.")
 @click.option("--now", is_flag=True, help="The same as --days 0.")
 @click.option("--rollbacks", is_flag=True, help="Remove what `rollback` would go back to, too.")
+@click.option("--marks", is_flag=True, help="Remove images to which only users' modules in other trees refer, too.")
 @click.option("--ignore-jobs", is_flag=True, help="Do not ask Slurm: no job uses what would go.")
 @prefix_option
 @json_option
 def command(
-    yes: bool, days: float, now: bool, rollbacks: bool, ignore_jobs: bool, prefix: str | None, as_json: bool
+    yes: bool,
+    days: float,
+    now: bool,
+    rollbacks: bool,
+    marks: bool,
+    ignore_jobs: bool,
+    prefix: str | None,
+    as_json: bool,
 ) -> None:
     """Show, and with --yes remove, old generations, unused images, unfinished downloads, and layers that were replaced.
 
@@ -42,7 +50,8 @@ def command(
         raise click.BadParameter(f"expected 0 or more days, got {days}", param_hint="--days")
     site = load_facts({"prefix": prefix}).site
     layout = Layout(site.prefix)
-    plan = plan_gc(layout, 0.0 if now else days, ask_jobs=not ignore_jobs, rollbacks=rollbacks)
+    mark_days = 0.0 if marks else site.mark_days
+    plan = plan_gc(layout, 0.0 if now else days, ask_jobs=not ignore_jobs, rollbacks=rollbacks, mark_days=mark_days)
     rows = collected(plan)
     if not as_json:
         for row in rows:

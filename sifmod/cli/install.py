@@ -173,6 +173,7 @@ def _fetch(given: Given) -> Callable[[Asked], Done]:
 
     def fetch(asked: Asked) -> Done:
         request = _request(asked, given)
+        request.plan.own_image  # noqa: B018 (a view has none to fetch)
         module = request.plan.module
         with progress(not given["quiet"]) as update:
             artifact = fetch_only(request, Reporter(speak, update, ask, typed()))
@@ -204,6 +205,10 @@ def _install(given: Given) -> Callable[[Asked], Done]:
         found = None if given["locked"] else find_unchanged(layout, asked.easyconfig, options, surroundings)
         if found is None:
             known = None  # an install takes its time
+        elif found.image and found.image.link == "reference":
+            from sifmod.actions.reference import renew
+
+            renew(layout, found)
         installation, changed = (found, False) if found else _installed(asked, given)
         if not given["as_json"]:
             _report(installation, changed, quiet=bool(given["quiet"]))
@@ -236,6 +241,7 @@ def _installed(asked: Asked, given: Given) -> "tuple[Installation, bool]":
 def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
     """Say what is installed and print the commands that load it."""
     from sifmod.actions.install.how_to_load import commands_to_load, hidden_by
+    from sifmod.cli.life import decided
     from sifmod.cli.output import echo, say
 
     if not quiet:
@@ -243,6 +249,8 @@ def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
         say(f"{installation.module}: {state}")
         if reason := hidden_by(installation, os.environ):
             say(reason)
+        if told := decided(installation):
+            say(f"warning: {installation.module}: {told}; `sifmod list` and `sifmod log` tell of it")
     for line in commands_to_load(installation, os.environ):
         echo(line)
 

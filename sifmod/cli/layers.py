@@ -30,7 +30,7 @@ def command(module: str, prefix: str | None, as_json: bool) -> None:
     """List the layers of packages: of which module, how large, what for, and whether its image is still used."""
     import os
 
-    from sifmod.actions.layer.places import found_layers, is_stale, known, layouts
+    from sifmod.actions.layer.places import after_retired, found_layers, is_stale, known, layouts
     from sifmod.cli.context import layout_for
     from sifmod.cli.output import echo, print_json, print_rows
     from sifmod.system import size_text
@@ -42,7 +42,7 @@ def command(module: str, prefix: str | None, as_json: bool) -> None:
         if not str(layer.module).startswith(module):
             continue
         state: State = "stale" if is_stale(layer, modules) else "live" if layer.image else "unreadable"
-        rows.append(layer_data(layer, state))
+        rows.append(layer_data(layer, state, after_retired(layer.module, trees)))
     if as_json:
         print_json(rows)
         return
@@ -53,7 +53,7 @@ def command(module: str, prefix: str | None, as_json: bool) -> None:
                 row["layer"],
                 size_text(row["size"]),
                 f"{row['file_count']} files",
-                _ABOUT.get(row["state"], ", ".join(row["requirements"])),
+                row["ended"] or _ABOUT.get(row["state"], ", ".join(row["requirements"])),
             )
             for row in rows
         ]
@@ -62,9 +62,11 @@ def command(module: str, prefix: str | None, as_json: bool) -> None:
         echo(f"there is no layer{f' of {module}' if module else ''}; `sifmod add MODULE PACKAGE` makes one", err=True)
 
 
-def layer_data(layer: "Layer", state: State) -> "LayerData":
+def layer_data(layer: "Layer", state: State, retired: tuple[str, str] = ("", "")) -> "LayerData":
     """A layer as `--json` prints it."""
     return {
+        "ended": retired[0] or None,
+        "successor": retired[1] or None,
         "module": str(layer.module),
         "layer": layer.name,
         "state": state,
@@ -86,28 +88,35 @@ def changed(
 ) -> None:
     """Change a layer of the module called `name`, and say what came of it; `of`: whose layer it is to be like."""
     import os
-    from dataclasses import replace
 
-    from sifmod.actions.changing_prefix import changing_prefix
+    from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.add import change_layer, check, like
-    from sifmod.actions.layer.places import found_layers, hidden, installed, known, layers_for, layouts
+    from sifmod.actions.layer.places import after_retired, found_layers, hidden, installed, known, layers_for, layouts
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import load_facts, resolve, typed
     from sifmod.cli.output import print_json, say
+    from sifmod.config.name import ModuleName
+    from sifmod.errors import ModuleError
     from sifmod.system import size_text
     from sifmod.tree.layout import Layout
 
     site = load_facts({"prefix": prefix}).site
     trees = layouts(site.prefix, os.environ)
     modules = known(trees)
-    module = resolve(name, modules)
+    try:
+        module = resolve(name, modules)
+    except ModuleError as error:
+        gone = ModuleName(*name.split("/", 1)) if "/" in name else None
+        raise ModuleError(error.message, (gone and after_retired(gone, trees)[0]) or error.hint) from error
+    if retired := after_retired(module, trees)[0]:
+        say(f"warning: {retired}")
     installation = installed(module, trees)
     check(installation, change.name)
     layers = layers_for(installation, directory, os.environ)
     if of is not None:
         there = tuple(found_layers(trees, os.environ))
         change = like(change, resolve(of, {one.module for one in there} | modules.keys()), there)
-    with changing_prefix(replace(site, prefix=layers.prefix)):
+    with changing_prefix(for_layers(site, layers.prefix)):
         layer, became = change_layer(installation, layers, change, site, Reporter(say, command=typed()))
     if as_json:
         print_json(layer_data(layer, "removed" if became == "removed" else "live"))
@@ -130,7 +139,9 @@ def changed(
 def removed_stale(name: str, layer: str, directory: str | None, prefix: str | None, *, as_json: bool) -> None:
     """Take the layers of a module, which need not be installed, out of use that were made for other images."""
     import os
+    from pathlib import Path
 
+    from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.places import found_layers, is_stale, known, layouts, withdrawn
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import load_facts, resolve, typed
@@ -149,7 +160,8 @@ def removed_stale(name: str, layer: str, directory: str | None, prefix: str | No
             f"{module} has no layer {layer} for an earlier image", "`sifmod layers` lists those that there are"
         )
     for one in going:
-        withdrawn(one, site.lock_lease, Reporter(say, command=typed()))
+        with changing_prefix(for_layers(site, Path(one.root).parents[4])):
+            withdrawn(one, site.lock_lease, Reporter(say, command=typed()))
         say(f"layer {one.name} of {module} for an earlier image: removed; `sifmod gc` frees its space")
     if as_json:
         print_json([layer_data(one, "removed") for one in going])

@@ -52,6 +52,7 @@ def _data(entry: "Entry") -> "Logged":
         "before": done.before,
         "sha256": done.image,
         "size": done.size,
+        "layer": done.layer,
     }
 
 
@@ -68,4 +69,5 @@ def _told(done: "Done") -> str:
         return f"{done.what} image {done.image[:12]}…, {size}" if done.image else f"{done.what} download, {size}"
     number = done.before if done.after is None else done.after
     was = f" (was {done.before})" if done.after is not None and done.before not in (None, done.after) else ""
-    return f"{done.what} {done.module}, generation {number}{was}"
+    of = f"layer {done.layer} of " if done.layer else ""
+    return f"{done.what} {of}{done.module}{f', generation {number}' if number else ''}{was}"

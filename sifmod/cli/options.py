@@ -92,7 +92,8 @@ def layer_options(function: Decorated) -> Decorated:
         click.option(
             "--dir", "directory", metavar="DIRECTORY", help="Keep it here: of a project, named by SIFMOD_LAYERS."
         ),
-        click.option("--name", "layer", metavar="LAYER", default="default", help="Another one than `default`."),
+        click.option("--name", "layer", default="default", hidden=True),  # an older spelling
+        click.option("--layer", metavar="LAYER", default="default", help="Another one than `default`."),
     ):
         function = option(function)
     return function

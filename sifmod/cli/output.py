@@ -133,7 +133,8 @@ def receipt_data(installation: "Installation") -> "Installed":
                 if seen.path.startswith("/") and not seen.path.endswith("/")
             ],
         },
-        "image": {
+        "image": image
+        and {
             "path": image.path,
             "sha256": image.sha256,
             "size": image.size,
@@ -143,6 +144,7 @@ def receipt_data(installation: "Installation") -> "Installed":
             "filename": image.filename,
             "made_from": origin_data(image.origin),
         },
+        "loads": list(installation.modules),
         "files": [_file_data(root, record) for record in installation.files],
         "links": [{"path": f"{root}/{link.path}", "target": link.target} for link in installation.links],
         "modulefiles": [_file_data(modules, record) for record in installation.stubs],

@@ -74,19 +74,24 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
     from sifmod.system import size_text
 
     made, image = installation.provenance, installation.image
+    of_image = [("loads", " ".join(installation.modules))]
+    if image:
+        of_image = [
+            ("wrappers", " ".join(Path(f.path).name for f in installation.files if f.path.startswith("bin/"))),
+            ("image", f"{image.source} ({image.arch}, {size_text(image.size)}, {image.link})"),
+            ("sha256", image.sha256),
+            ("stored in", image.path),
+        ]
     return [
         ("module", str(installation.module)),
         ("generation", f"{installation.generation} ({installation.root})"),
         ("stable path", str(layout.switch(installation.module))),
         ("modulefiles", " ".join(str(layout.modules / stub.path) for stub in installation.stubs)),
-        ("wrappers", " ".join(Path(f.path).name for f in installation.files if f.path.startswith("bin/"))),
-        ("image", f"{image.source} ({image.arch}, {size_text(image.size)}, {image.link})"),
-        ("sha256", image.sha256),
-        ("stored in", image.path),
+        *of_image,
         *([("mpi", made.image.mpi.told)] if made.image.mpi and made.image.mpi.told else []),
         ("easyconfig", f"{made.easyconfig}{f', variant {made.variant}' if made.variant else ''}"),
         ("site", f"{made.site}, accelerator {made.accelerator}"),
-        ("your own place", str(layout.user_software(installation.module))),
+        *([("your own place", str(layout.user_software(installation.module)))] if image else []),
         ("installed by", f"sifmod {made.sifmod}"),
     ]
 

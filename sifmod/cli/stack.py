@@ -72,7 +72,8 @@ def plan(file: Path, as_json: bool, **given: Value) -> int:
     made = plan_stack(planned)
     needed = fetches(made, planned.jobs)
     if as_json:
-        print_json({**_data(made), **needed._asdict()})
+        sizes = {key: value for key, value in needed._asdict().items() if key != "shared"}
+        print_json({**_data(made), **sizes})
     else:
         for line in _lines(made, all_of_them=True):
             echo(line)
@@ -269,9 +270,10 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     speak = silent if quiet else say
     reporter = Reporter(speak, command=typed())
     todo = sum(step.request is not None for step in made.steps)
-    for line in (*_lines(made), *_counts(made), *(_room(fetches(made, planned.jobs), site) if todo else ())):
+    needed = fetches(made, planned.jobs) if todo else None
+    for line in (*_lines(made), *_counts(made), *(_room(needed, site) if needed else ())):
         speak(line)
-    applying = Applying(made, typed())
+    applying = Applying(made, needed.shared if needed else {}, typed())
     with progress(not quiet) as update:
         for event in applying.run(planned.jobs):
             _tell(event, applying, made, reporter, update)
@@ -357,12 +359,16 @@ def _counts(made: "StackPlan") -> Iterable[str]:
 def _room(needed: "Fetches", site: "LoadedSite") -> Iterable[str]:
     import shutil
 
+    from sifmod.cli.output import counted
     from sifmod.system import size_text
 
     if not needed.images:
         return
     more = f", and {needed.unknown} of unknown size" if needed.unknown else ""
-    yield f"{needed.images} images to fetch: {size_text(needed.size)}{more}; up to {size_text(needed.room)} of room"
+    if needed.shared_size:
+        more += f"; layers that they share ({size_text(needed.shared_size)}) are fetched once"
+    images, room = counted(needed.images, "image"), size_text(needed.room)
+    yield f"{images} to fetch: {size_text(needed.size)}{more}; up to {room} of room"
     prefix = site.site.prefix
     place = next(path for path in (prefix, *prefix.parents) if path.exists())
     if (free := shutil.disk_usage(place).free) < needed.room:

@@ -87,10 +87,15 @@ def command(
         words += ["--minimum", str(minimum)] if minimum is not None else []
         data: TestData = run_job(Job(nodes or 1, gpus, account, partition), words, say)  # type: ignore[assignment]
     else:
+        from sifmod.actions.reporter import Reporter
+        from sifmod.actions.test.record import record_test
         from sifmod.actions.test.start import nodes_of
         from sifmod.actions.test.test import Wanted, test
+        from sifmod.cli.context import typed
 
-        data = test_data(test(installation, site, Wanted(nodes_of(nodes), network, minimum, timeout), say))
+        tested = test(installation, site, Wanted(nodes_of(nodes), network, minimum, timeout), say)
+        record_test(installation, site, Reporter(say, command=typed()), passed=tested.passed)
+        data = test_data(tested)
     if as_json:
         print_json(data)
     else:

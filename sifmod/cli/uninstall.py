@@ -48,12 +48,12 @@ def command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str 
             rows.append({"module": str(module), **error_data(error)})
             continue
         gone.append(module)
-        rows.append(done._asdict() | {"module": str(module)})
+        rows.append(done._asdict() | {"module": str(module), "views": [str(view) for view in done.views]})
         _report(done, purge=purge)
     purged = []
     if purge and gone:
         with changing_prefix(site):
-            plan, freed = free(layout, gone, site.lock_lease, reporter, ask_jobs=not ignore_jobs)
+            plan, freed = free(layout, gone, site, reporter, ask_jobs=not ignore_jobs)
         purged = after(collected(plan))
         for old in plan.generations:
             if old.keep:
@@ -79,6 +79,10 @@ def _report(done: "Uninstalled", *, purge: bool) -> None:
     go_on = "lose it" if purge else "keep using it, but cannot unload it"
     say(f"{module}: shells that have it loaded {go_on}: start a new one")
     say(f"{module}: uninstalled{later}")
+    if done.default:
+        say(f"{module}: it was the default; `sifmod default` makes another module of {module.name} so")
+    for view in done.views:
+        say(f"{module}: {view} loads it, and can be loaded no more")
     if done.user_software:
         say(f"{module}: what you added stays in {done.user_software}")
     if done.user_layers:

@@ -38,7 +38,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "layers": (("sifmod layers", "all layers"), ("sifmod layers PyTorch/2.2.0", "those of a module")),
     "sync": (
         ("sifmod sync PyTorch/2.2.0 pylock.toml", "from the index that the lock names"),
-        ("sifmod sync PyTorch/2.2.0 pylock.toml --name tuned", "as a layer of another name"),
+        ("sifmod sync PyTorch/2.2.0 pylock.toml --layer tuned", "as a layer of another name"),
     ),
     "jobscript": (
         ("sifmod jobscript PyTorch/2.2.0 --nodes 4", "a process for each GPU"),
@@ -89,9 +89,14 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sifmod lock PyTorch-2.2.0.yaml", "PyTorch-2.2.0.lock"),
         ("sifmod lock PyTorch-2.2.0.yaml TensorFlow-2.16.yaml -o ai.lock", "one for both"),
     ),
+    "catalogue": (
+        ("sifmod catalogue -o DIR", "of what is installed"),
+        ("sifmod catalogue --all -o DIR", "and of what can be"),
+    ),
     "verify": (
         ("sifmod verify", "all modules"),
         ("sifmod verify --signature my.sif", "who signed an image"),
+        ("sifmod verify --modes", "whether all is as open as the site says"),
     ),
     "test": (
         ("sifmod test PyTorch/2.2.0", "on this node"),
@@ -112,6 +117,22 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "rollback": (
         ("sifmod rollback PyTorch/2.2.0", "to the generation before"),
         ("sifmod rollback PyTorch/2.2.0 --to 3", "to this one"),
+    ),
+    "default": (
+        ("sifmod default PyTorch/2.2.0", "what `module load PyTorch` loads"),
+        ("sifmod default --none PyTorch", "the module system decides"),
+    ),
+    "hide": (
+        ("sifmod hide PyTorch/2.2.0", "it loads by its full name only"),
+        ("sifmod hide --undo PyTorch/2.2.0", "it is listed again"),
+    ),
+    "deprecate": (
+        ("sifmod deprecate PyTorch/2.2.0 --until 2099-03-31", "a load says so"),
+        ("sifmod deprecate --undo PyTorch/2.2.0", "nothing is said any more"),
+    ),
+    "retire": (
+        ("sifmod retire PyTorch/2.2.0 --successor PyTorch/2.13.0", "from today on"),
+        ("sifmod retire --undo PyTorch/2.2.0", "it loads again"),
     ),
     "log": (("sifmod log", "every change"), ("sifmod log PyTorch", "those of the modules with this name")),
     "gc": (("sifmod gc", "what would go, and why the rest stays"), ("sifmod gc --yes", "remove it")),
@@ -158,9 +179,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 }
 # an option's parameter → what it is about; any other one is about how something is done
 _BY_TITLE = {
-    "What": "variant variants source fetch module_only installed arch sha256 version origins signature verb name"
+    "What": "title"
+    " variant variants source fetch module_only installed arch sha256 version origins signature verb name"
     " name_from to days now rollbacks bundled without purge keys files editable onto upgrade everything layer style"
-    " network minimum nodes time job account partition lab remove stale locked stack",
+    " network minimum nodes time job account partition lab remove stale locked stack none"
+    " since until message successor undo modes repair_modes marks",
     "Where": "prefix stores directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
     " module_syntax",
     "Output": "dry_run_short dry_run extended_dry_run quiet as_json junit form",

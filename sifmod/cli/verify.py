@@ -10,6 +10,8 @@ from sifmod.cli.options import json_option, site_options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sifmod.actions.verify import Finding
+    from sifmod.tree.layer import Layer
     from sifmod.tree.layout import Layout
 
 
@@ -17,16 +19,32 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1, metavar="[NAME|FILE.sif...]")
 @click.option("--signature", is_flag=True, help="Instead: who signed the images, checked with the site's public keys.")
 @click.option("--keys", multiple=True, metavar="FILE", help="With --signature: further OpenPGP public keys.")
+@click.option("--modes", is_flag=True, help="Instead: whether group and modes are as the site's `sharing` says.")
+@click.option("--repair-modes", is_flag=True, help="Make them so, of what sifmod has made in the prefix.")
 @site_options
 @json_option
-def command(names: tuple[str, ...], signature: bool, keys: tuple[str, ...], as_json: bool, **site: str | None) -> int:
-    """Hash the image and every file of the modules again (all by default) and compare with the receipts.
+def command(
+    names: tuple[str, ...],
+    signature: bool,
+    keys: tuple[str, ...],
+    modes: bool,
+    repair_modes: bool,
+    as_json: bool,
+    **site: str | None,
+) -> int:
+    """Hash image, files and layers of the modules again (all by default) and compare with the receipts.
 
     With --signature check who signed the images instead, of modules or of SIFs anywhere; exit code 1 where one of them
     has no good signature over all of it by the owner of a known key.
+    With --modes or --repair-modes look at the group and the modes of the whole tree instead; exit code 1 where one of
+    them is another.
     """
     from sifmod.cli.context import layout_for
 
+    if modes or repair_modes:
+        if names or signature or keys:
+            raise click.UsageError("--modes and --repair-modes are for the whole prefix, and go with no other option")
+        return _verify_modes(site, repair=repair_modes, as_json=as_json)
     layout = layout_for(site["prefix"])
     if signature:
         return _verify_signatures(names, keys, site, layout, as_json)
@@ -36,9 +54,12 @@ def command(names: tuple[str, ...], signature: bool, keys: tuple[str, ...], as_j
 
 
 def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> int:
+    import os
+
+    from sifmod.actions.layer.places import found_layers
     from sifmod.actions.verify import Finding, installed, verify
     from sifmod.cli.context import resolve
-    from sifmod.cli.output import counted, echo, print_json, say
+    from sifmod.cli.output import counted, echo, print_json
     from sifmod.config.shown import shown
     from sifmod.errors import ModuleError
     from sifmod.system import one_line
@@ -51,9 +72,10 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
     known = [module for module, _ in live_modules(layout)]
     modules = [resolve(name, known) for name in names] if names else known
     report: dict[str, tuple[Finding, ...]] = {}
+    layers = tuple(found_layers((layout,), os.environ))
     for module in modules:
         try:
-            report[str(module)] = verify(layout, installed(layout, module))
+            report[str(module)] = verify(layout, installed(layout, module), layers)
         except ModuleError as error:  # the others are looked at all the same
             report[str(module)] = (Finding("unreadable", str(layout.switch(module)), "a receipt", error.message),)
     if as_json:
@@ -72,11 +94,49 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
             for finding in findings:
                 where = one_line(f"{finding.kind}: {finding.path}")
                 echo(f"  {where}: expected {finding.expected}, found {finding.found}")
-        if any(finding.kind == "moved" for findings in report.values() for finding in findings):
-            say("the tree was moved; `sifmod install --module-only --installed` makes its modules use this place")
-        elif any(finding.fault for findings in report.values() for finding in findings):
-            say("`sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right")
+        _say_what_helps([finding for findings in report.values() for finding in findings if finding.fault], layers)
     return 1 if any(finding.fault for findings in report.values() for finding in findings) else 0
+
+
+def _say_what_helps(faults: "list[Finding]", layers: "tuple[Layer, ...]") -> None:
+    from sifmod.cli.output import say
+    from sifmod.module.quote import shell
+
+    for layer in layers:
+        others = [one for one in faults if not Path(one.path).is_relative_to(layer.root)]
+        if len(others) < len(faults):
+            top = Path(layer.root).parents[4]
+            words = f"--layer {layer.name}{'' if top.name == 'layers' else f' --dir {shell(str(top))}'}"
+            say(f"`sifmod sync {layer.module} {shell(f'{layer.root}/pylock.toml')} {words}` makes the layer anew")
+        faults = others
+    if any(finding.kind == "moved" for finding in faults):
+        say("the tree was moved; `sifmod install --module-only --installed` makes its modules use this place")
+    elif faults:
+        say("`sifmod install --rebuild` with the module's easyconfig (`sifmod show` names it) puts it right")
+
+
+def _verify_modes(site: dict[str, str | None], *, repair: bool, as_json: bool) -> int:
+    from sifmod.actions.reporter import Reporter
+    from sifmod.actions.sharing import modes, oddities
+    from sifmod.cli.context import load_context
+    from sifmod.cli.output import counted, echo, print_json, say
+    from sifmod.system import one_line
+
+    facts = load_context(site).site
+    found = modes(facts, Reporter(say), repair=repair)
+    left = [wrong for wrong in found if not wrong.repaired]
+    if as_json:
+        print_json([wrong._asdict() for wrong in found])
+    else:
+        for wrong in found:
+            state = "repaired" if wrong.repaired else "changed"
+            echo(one_line(f"{state}: {wrong.path}: expected {wrong.expected}, found {wrong.found}"))
+        echo(f"{facts.prefix}: {counted(len(found), 'other mode') if found else 'ok'}")
+    if left and not repair:
+        say("`sifmod verify --repair-modes` makes them so, of those that are yours")
+    for oddity in oddities(facts):
+        say(f"warning: {oddity}")
+    return 1 if left else 0
 
 
 def _verify_signatures(
@@ -123,5 +183,6 @@ def _images(names: tuple[str, ...], layout: "Layout") -> "Iterator[tuple[str | N
         if name.endswith(".sif") or ("/" in name and Path(name).is_file()):
             yield None, Path(name)
         else:
-            module = resolve(name, known)
-            yield str(module), image_of(installed(layout, module))
+            installation = installed(layout, resolve(name, known))
+            if names or installation.image:
+                yield str(installation.module), image_of(installation)

@@ -21,7 +21,6 @@ def is_pattern(path: str) -> bool:
 
 
 def matches(pattern: str) -> tuple[str, ...]:
-    """The paths that fit a pattern, sorted."""
     return tuple(sorted(glob.glob(pattern)))
 
 

@@ -17,7 +17,7 @@ from sifmod.errors import ConfigError, OptionError, Problem
 
 FALLBACK = "generic"
 KEPT = "the site of the install"
-EXPANDED = ("site", "prefix", "image_dirs", "robot_paths", "runtime", "binds", "signatures", "detect")
+EXPANDED = ("site", "prefix", "stores", "image_dirs", "robot_paths", "runtime", "binds", "signatures", "detect")
 """The keys in which `${NAME}` and `~/` are replaced."""
 
 

@@ -28,6 +28,7 @@ from sifmod.config.text import (
     wrapper_item,
 )
 from sifmod.config.yaml.check import Model
+from sifmod.errors import ViewError
 
 Accelerator = Literal["rocm", "cuda", "none"]
 Arch = Literal["amd64", "arm64"]
@@ -171,8 +172,9 @@ RunscriptEnv = Annotated[Pairs, Items(EnvName, EnvValue)]
 class Easyconfig(Model):
     """One module, with its preset, what it extends, its variant and the command line merged in.
 
-    Nothing in here says "not decided": `image.filename`, `image.arch` and `accelerator` are filled in by loading.
-    Paths in `image.sources` and `image.build` are absolute; a bare name in `sources` is looked up in image_dirs.
+    Without an image it is a view (config/view.py). Nothing in here says "not decided": `image.filename`, `image.arch`
+    and `accelerator` are filled in by loading. Paths in `image.sources` and `image.build` are absolute; a bare name in
+    `sources` is looked up in image_dirs.
     """
 
     name: Name
@@ -197,8 +199,10 @@ class Easyconfig(Model):
     """Packages in the image and their versions, for help and `module spider`."""
     accelerator: Accelerator
     """What the image is built for: an intent that the site resolves to flags or devices."""
-    image: Image
-    """Which SIF, and where it comes from."""
+    image: Image | None = None
+    """Which SIF, and where it comes from; every module has one, but for a view."""
+    modules: tuple[ModuleSpec, ...] = ()
+    """Instead of an image: the modules that this one, a view, loads, in their order."""
     activate: NotEmpty | None = None
     """A command that bash runs inside before every command; rather give conda or venv, which cost nothing."""
     conda: Conda | None = None
@@ -247,6 +251,13 @@ class Easyconfig(Model):
         return ModuleName(self.name, self.version + self.versionsuffix)
 
     @property
+    def own_image(self) -> Image:
+        """The image, where there must be one. Raises ViewError for a view."""
+        if self.image is None:
+            raise ViewError(self.module, self.modules)
+        return self.image
+
+    @property
     def wrappers(self) -> tuple[str, ...]:
         """The wrappers that are named."""
         return tuple(name for name, _ in self.wrapper_items if name != AUTO)
@@ -267,6 +278,8 @@ class Easyconfig(Model):
             raise ValueError(f"version and versionsuffix give {self.module.version}: .lua marks a Lua modulefile")
         if ".." in self.module.version:
             raise PydanticCustomError("combination", "version and versionsuffix together hold '..'")
+        if (self.image is None) != bool(self.modules):
+            raise PydanticCustomError("combination", "give image, or the modules of a view, and not both")
         if self.activate is not None and (self.conda is not None or self.venv is not None):
             raise PydanticCustomError("combination", "give activate, or conda and venv, not both")
         return self

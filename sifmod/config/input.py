@@ -33,7 +33,7 @@ class Input:
     `path` is a file's path (digest: of its content), a directory's path with a `/` at its end (digest: of the names
     in it), `$NAME` (digest: of the variable's value), `?` and a path of which only the existence counts (the word
     `present`), `*` and a pattern (digest: of its matches), or `@` and a directory (digest: of where its links lead, see
-    place.tops_of_links). `sha256` is None for what was looked for and was not there, or could not be read.
+    bind_paths.tops_of_links). `sha256` is None for what was looked for and was not there, or could not be read.
     """
 
     path: str
@@ -67,7 +67,6 @@ class Surroundings:
 
     @cached_property
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """See current_facts."""
         return current_facts(self.environ)
 
     def unchanged(self, inputs: Iterable[Input]) -> bool:

@@ -9,8 +9,7 @@ from sifmod.config.easyconfig import Accelerator, Easyconfig, EasyconfigFile
 from sifmod.config.find import SUFFIXES, find_easyconfig, places_before
 from sifmod.config.input import Input
 from sifmod.config.yaml.check import check_layer
-from sifmod.config.yaml.merge import base_key
-from sifmod.config.yaml.node import Mark, Node, join_key, problem_at, shown, tree
+from sifmod.config.yaml.node import Mark, Node, base_key, join_key, problem_at, shown, tree
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem
 
@@ -48,13 +47,16 @@ class VariantLayers:
     own: tuple[Node, ...]
 
 
+_NOTHING = Layers((), (), {}, ())
+
+
 def read_layers(path: Path, robot_paths: tuple[Path, ...]) -> Layers:
     """Read a file, its preset and all that it extends; raises ConfigError with every problem of every file."""
     reading = _Reading(robot_paths)
     layers = reading.file(path, ())
     if reading.problems:
         raise ConfigError(tuple(sorted(set(reading.problems))))
-    return layers
+    return replace(layers, inputs=tuple(reading.inputs))
 
 
 @dataclass
@@ -63,100 +65,88 @@ class _Reading:
 
     robot_paths: tuple[Path, ...]
     problems: list[Problem] = field(default_factory=list)
+    inputs: list[Input] = field(default_factory=list)
 
     def file(self, path: Path, above: tuple[Path, ...], extends: Node | None = None) -> Layers:
         """`above` are the files that extend this one, by their real paths; `extends` is where the last one says so."""
-        node, inputs = self._read(path, EasyconfigFile) if extends is None else self._base(path, extends)
+        node = self._read(path, EasyconfigFile) if extends is None else self._base(path, extends)
         if node is None:
-            return Layers((), (), {}, ())
-        preset, read = self._preset(node.entries.get("preset"), "preset")
+            return _NOTHING
+        preset = self._preset(node.entries.get("preset"), "preset")
         base = self._extended(node.entries.get("extends"), path, (*above, Path(os.path.realpath(path))))
-        variants, read_by_variants = self._variants(node.entries.get("variants"), base.variants)
+        variants = self._variants(node.entries.get("variants"), base.variants)
         own = _without(node, ("extends", "preset", "variants"))
-        return Layers(
-            (*preset, *base.presets),
-            (*base.common, own),
-            variants,
-            (*inputs, *read, *base.inputs, *read_by_variants),
-        )
+        return Layers((*preset, *base.presets), (*base.common, own), variants, ())
 
-    def _variants(
-        self, declared: Node | None, base: dict[str, VariantLayers]
-    ) -> tuple[dict[str, VariantLayers], tuple[Input, ...]]:
+    def _variants(self, declared: Node | None, base: dict[str, VariantLayers]) -> dict[str, VariantLayers]:
         if declared is not None and declared.value is None:
-            return {}, ()
+            return {}
         variants = dict(base)
-        inputs: list[Input] = []
         for name, layer in declared.entries.items() if declared is not None else ():
             if layer.value is None:
                 variants.pop(name, None)
                 continue
-            preset, read = self._preset(layer.entries.get("preset"), join_key("variants", name) + ".preset")
-            inputs += read
+            preset = self._preset(layer.entries.get("preset"), join_key("variants", name) + ".preset")
             below = variants.get(name, VariantLayers((), ()))
             own = _without(layer, ("preset",))
             variants[name] = VariantLayers((*preset, *below.presets), (*below.own, own))
-        return variants, tuple(inputs)
+        return variants
 
-    def _read(self, path: Path, model: type[Easyconfig]) -> tuple[Node | None, tuple[Input, ...]]:
+    def _read(self, path: Path, model: type[Easyconfig]) -> Node | None:
         try:
             document = load_yaml(path)
         except ConfigError as error:
             self.problems += error.problems
-            return None, ()
+            return None
         self.problems += (*document.problems, *check_layer(model, document.node))
-        return document.node, (document.input,)
+        self.inputs.append(document.input)
+        return document.node
 
-    def _base(self, path: Path, extends: Node) -> tuple[Node | None, tuple[Input, ...]]:
+    def _base(self, path: Path, extends: Node) -> Node | None:
         """As `_read`, for a file that another one names: of what is no easyconfig nothing is shown."""
         apart = _Reading(self.robot_paths)
-        node, inputs = apart._read(path, EasyconfigFile)
+        node = apart._read(path, EasyconfigFile)
         keys = {base_key(key) for key in node.entries} if node is not None else set()
         strange = apart.problems and path.suffix not in SUFFIXES
         if strange or (node is not None and not keys & EasyconfigFile.model_fields.keys()):
             self._problem(extends, "extends", f"{shown(str(path))} is no easyconfig")
-            return None, ()
+            return None
         self.problems += apart.problems
-        return node, inputs
+        self.inputs += apart.inputs
+        return node
 
-    def _preset(self, named: Node | None, key: str) -> tuple[tuple[Node, ...], tuple[Input, ...]]:
+    def _preset(self, named: Node | None, key: str) -> tuple[Node, ...]:
         if named is None or not isinstance(named.value, str):
-            return (), ()
+            return ()
         places = [directory / "presets" / f"{named.value}.yaml" for directory in self.robot_paths]
-        absent: list[Input] = []
         for place in places:
             if place.is_file():
-                node, inputs = self._read(place, Easyconfig)
-                return (node,) if node is not None else (), (*absent, *inputs)
-            absent.append(Input(str(place), None))
+                node = self._read(place, Easyconfig)
+                return () if node is None else (node,)
+            self.inputs.append(Input(str(place), None))
         looked = ", ".join(str(place.parent) for place in places)
         self._problem(named, key, f"no preset is called {shown(named.value)}; looked in {looked}")
-        return (), ()
+        return ()
 
     def _extended(self, named: Node | None, path: Path, above: tuple[Path, ...]) -> Layers:
-        nothing = Layers((), (), {}, ())
         if named is None or not isinstance(named.value, str):
-            return nothing
-        beside = path.parent / named.value
-        absent: tuple[Input, ...] = ()
+            return _NOTHING
+        found = path.parent / named.value
         try:
-            if beside.is_file():
-                found = beside
-            else:
-                found = find_easyconfig(named.value, self.robot_paths)
-                places = (beside.absolute(), *places_before(found, named.value, self.robot_paths))
-                absent = tuple(Input(str(place), None) for place in places)
+            if not found.is_file():
+                beside, found = found.absolute(), find_easyconfig(named.value, self.robot_paths)
+                places = (beside, *places_before(found, named.value, self.robot_paths))
+                self.inputs += (Input(str(place), None) for place in places)
         except (EasyconfigNotFoundError, OSError, ValueError):  # ValueError: a NUL in the name
             message = f"there is no {shown(named.value)}, neither beside {path.name} nor on the easyconfig path"
             self._problem(named, "extends", message)
-            return nothing
+            return _NOTHING
         real = Path(os.path.realpath(found))
         if real in above:
             circle = " → ".join(file.name for file in (*above[above.index(real) :], real))
             self._problem(named, "extends", f"an easyconfig cannot extend itself: {circle}")
-            return nothing
-        base = self.file(found, above, named)
-        return replace(base, inputs=(*absent, *base.inputs))
+            return _NOTHING
+        return self.file(found, above, named)
 
     def _problem(self, node: Node, key: str, message: str) -> None:
         self.problems.append(problem_at(node.mark, key, message))

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sifmod.config.bind import expand
 from sifmod.config.easyconfig import Easyconfig
-from sifmod.config.expand import expand
 from sifmod.config.input import Input, read_input
 from sifmod.config.layers import Layers, read_layers
 from sifmod.config.load_site import LoadedSite
@@ -15,11 +15,10 @@ from sifmod.config.option import easyconfig_layer
 from sifmod.config.origin import Origin, of_tree
 from sifmod.config.quirk import Quirk, applicable
 from sifmod.config.site import Site
-from sifmod.config.source import settle_path, settle_sources
-from sifmod.config.variables import variables_read
+from sifmod.config.variables import settle_path, settle_sources, variables_read
+from sifmod.config.view import checked_view, is_view, view_defaults
 from sifmod.config.yaml.check import build, did_you_mean
-from sifmod.config.yaml.merge import merge
-from sifmod.config.yaml.node import Mark, Node, problem_at, tree
+from sifmod.config.yaml.node import Mark, Node, merge, problem_at, tree
 from sifmod.errors import ConfigError, Problem, VariantError
 
 _MARK = Mark("default", 0, 0)
@@ -54,7 +53,7 @@ def load_easyconfig(
 ) -> LoadedEasyconfig:
     """One variant of the easyconfig at `path`: the one named, or the first that fits the site.
 
-    Raises ConfigError with every problem of every file read, VariantError (variant.choose_variant), OptionError for
+    Raises ConfigError with every problem of every file read, VariantError (choose_variant), OptionError for
     what `overrides` say.
     """
     site = loaded_site.site
@@ -126,9 +125,9 @@ def _load(path: Path, layers: Layers, variant: str | None, around: _Surroundings
         upper = replace(layers, last=(*(quirk.layer for quirk in quirks), *layers.last))
         made = _merged(path, upper.of(variant), around.environ)
     easyconfig, binds = made.easyconfig, expand(made.easyconfig.binds, around.environ)
-    image = made.written.entries["image"].entries
+    image = made.written.entries["image"].entries if easyconfig.image else {}
     read = variables_read([node for key in ("sources", "build") if (node := image.get(key))], around.environ)
-    if easyconfig.image.build is not None:
+    if easyconfig.image and easyconfig.image.build is not None:
         read = (*read, read_input(easyconfig.image.build, around.environ))
     origins = [origin for key, node in made.complete.entries.items() for origin in of_tree(node, key)]
     origins += [origin for quirk in quirks for origin in quirk.origins]
@@ -140,13 +139,20 @@ def _load(path: Path, layers: Layers, variant: str | None, around: _Surroundings
 def _merged(path: Path, layers: tuple[Node, ...], environ: Mapping[str, str]) -> _Merged:
     start = Mark(str(path), 1, 1)
     merged = merge(layers, start)
-    image, notes = _settled(merged, environ)
-    complete = replace(merged, value={**merged.entries, "image": image})
+    notes: tuple[str, ...] = ()
+    wrong: tuple[Problem, ...] = ()
+    if is_view(merged):
+        merged = merge((view_defaults(layers[0]), *layers[1:]), start)
+        complete, wrong = checked_view(merged)
+    else:
+        image, notes = _settled(merged, environ)
+        complete = replace(merged, value={**merged.entries, "image": image})
     easyconfig = build(Easyconfig, complete)
-    if isinstance(easyconfig, tuple):
+    if isinstance(easyconfig, tuple) or wrong:
         # What a default lacks is missing from the beginning of the file.
-        found = (problem if problem.line else problem_at(start, problem.key, problem.message) for problem in easyconfig)
-        raise ConfigError(tuple(sorted(found)))
+        found = (*(easyconfig if isinstance(easyconfig, tuple) else ()), *wrong)
+        placed = (problem if problem.line else problem_at(start, problem.key, problem.message) for problem in found)
+        raise ConfigError(tuple(sorted(placed)))
     return _Merged(easyconfig, complete, merged, notes)
 
 

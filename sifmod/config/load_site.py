@@ -16,8 +16,10 @@ from sifmod.config.detect import (
     site_directories,
 )
 from sifmod.config.find import shipped
+from sifmod.config.hook import hooks_of
 from sifmod.config.input import Input, current_facts, read_input
 from sifmod.config.kinds import RUNTIMES
+from sifmod.config.named_prefix import about_this_prefix
 from sifmod.config.option import option_layers
 from sifmod.config.origin import Origin, of_default, of_tree
 from sifmod.config.prefix import settings_directories
@@ -26,8 +28,7 @@ from sifmod.config.resolve import Resolved, resolve
 from sifmod.config.site import Site, SiteFile
 from sifmod.config.variables import names_in, texts, variables_read
 from sifmod.config.yaml.check import build
-from sifmod.config.yaml.merge import merge
-from sifmod.config.yaml.node import Node, problem_at
+from sifmod.config.yaml.node import Node, merge, problem_at
 from sifmod.errors import ConfigError, OptionError, Problem
 
 
@@ -84,7 +85,10 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
     options = option_layers(overrides, environ)
     files, inputs = _settings_files(environ)
     base = _base_site((*files, *options), environ, kept)
-    layers = (base.node, *files, *options)
+    users = str(settings_directories(environ)[1] / "config.yaml")
+    machines = tuple(node for node in files if node.mark.file != users)
+    levels = ((base.node, *machines), files[len(machines) :], *((option,) for option in options))
+    layers, hidden = about_this_prefix(levels)
     merged = merge(layers, base.node.mark)
     robot_paths = _robot_paths(layers)
     _refuse_unset(merged, robot_paths)
@@ -93,10 +97,12 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
         raise ConfigError(file)
     directories = (*dict.fromkeys(Path(str(node.value)) for node in robot_paths), shipped())
     facts = _facts(environ, kept, _names_site((*files, *options)), file.runtime)
-    resolved = resolve(file, directories, environ, dict(facts))
+    resolved = resolve(file, directories, environ, dict(facts), hidden)
+    site = replace(resolved.site, hooks=hooks_of(file.hooks, merged))
     read = dict.fromkeys((*inputs, *base.inputs, *variables_read(layers, environ), *resolved.inputs))
     origins = _origins(merged, robot_paths, resolved, base)
-    return LoadedSite(resolved.site, origins, tuple(read), facts, merged, base.left_out, _quirk_directories(environ))
+    quirks = tuple(directory / "quirks" for directory in (shipped(), *settings_directories(environ)))
+    return LoadedSite(site, origins, tuple(read), facts, merged, base.left_out, quirks)
 
 
 def _names_site(layers: tuple[Node, ...]) -> Node | None:
@@ -144,11 +150,6 @@ def _settings_files(environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple
     if problems:
         raise ConfigError(tuple(problems))
     return tuple(nodes), tuple(inputs)
-
-
-def _quirk_directories(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """The shipped quirks, the machine's, the user's: a later one hides an earlier one of its name."""
-    return tuple(directory / "quirks" for directory in (shipped(), *settings_directories(environ)))
 
 
 def _base_site(layers: tuple[Node, ...], environ: Mapping[str, str], kept: Kept | None) -> BaseSite:

@@ -5,19 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, model_validator
+from pydantic import model_validator
 
-from sifmod.config.bind import BindItem, BindSpec
+from sifmod.config.bind import BindItem, BindSpec, expand
 from sifmod.config.easyconfig import ContainerEnv, Easyconfig
-from sifmod.config.expand import expand
 from sifmod.config.find import shipped
 from sifmod.config.input import Input, read_input
 from sifmod.config.kinds import MpiUse
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
-from sifmod.config.text import BindPath, Name, NotEmpty, SearchDirectory, Version
+from sifmod.config.text import BindPath, Name, NotEmpty, SearchDirectory, Version, expecting
 from sifmod.config.yaml.check import Model, build, check_layer
-from sifmod.config.yaml.merge import merge
+from sifmod.config.yaml.node import merge
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, OptionError
 
@@ -30,12 +29,6 @@ _NAMES = {
 }
 
 
-def _of_a_library(path: str) -> str:
-    if not path.startswith("/") or any(sign in path for sign in "*?["):
-        raise ValueError(f"expected the absolute path of one file, got {path!r}")
-    return path
-
-
 class ProfileFile(Model):
     """What a profile's file may hold."""
 
@@ -43,7 +36,7 @@ class ProfileFile(Model):
     version: Version
     """Of the MPI; of Open MPI the first number decides which images it can serve."""
     abi: Literal["mpich", "openmpi"]
-    library: Annotated[BindPath, AfterValidator(_of_a_library)]
+    library: Annotated[BindPath, expecting(r"/[^*?\[]*", "the absolute path of one file")]
     """The MPI library of the host, which must be there wherever the module is loaded."""
     libraries: tuple[BindPath, ...] = ()
     """What else of the host is put beside it, patterns with `*` mostly: the libraries that it needs."""
@@ -78,7 +71,6 @@ class Profile:
 
     @property
     def abi(self) -> str:
-        """mpich, or openmpi and its major version."""
         return self.file.abi_name
 
     def __str__(self) -> str:

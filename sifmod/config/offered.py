@@ -1,10 +1,20 @@
-"""Offered: what one variant of an easyconfig can install, as far as a search asks. Imports no pydantic, no parser."""
+"""Offered: what one variant of an easyconfig can install, as far as a search asks; and the index of what ships.
 
+`scripts/index` writes the index, one file beside the shipped easyconfigs, so that a search reads no YAML. An entry
+counts only while every file that it was made from has the bytes of then; an easyconfig without an entry that counts is
+read itself. Imports neither pydantic nor a YAML parser.
+"""
+
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from sifmod.config.shown import LOCAL
+from sifmod.digest import sha256_bytes
 
+INDEX = "index.json"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _SUFFIX_PAIR = re.compile(r"([A-Za-z][A-Za-z0-9]*)-([0-9][^-]*)")
 NOT_PUBLIC = "not public"
@@ -28,7 +38,6 @@ class Offered:
 
     @property
     def module(self) -> str:
-        """`<name>/<version><versionsuffix>`."""
         return f"{self.name}/{self.version}{self.versionsuffix}"
 
     def fits(self, accelerator: str, arch: str) -> bool:
@@ -45,7 +54,12 @@ class Offered:
 
     @property
     def where(self) -> str:
-        """Where the image comes from, for people: a repository with its registry, or that it has no public source."""
+        """Where the image comes from, for people: a repository with its registry, or that it has no public source.
+
+        What a view loads, which has no source at all.
+        """
+        if not self.sources:
+            return self.available
         if self.public is None:
             return f"{NOT_PUBLIC}: {' '.join(self.available.split()) or ', '.join(self.sources)}"
         rest = self.public.removeprefix("docker://")
@@ -58,3 +72,58 @@ class Offered:
         """(name, version) in lower case of what is in the image, as the contents and the versionsuffix say."""
         said = (*self.contents.items(), *_SUFFIX_PAIR.findall(self.versionsuffix))
         return tuple((name.lower(), version) for name, version in said)
+
+
+def read_index(robot_paths: tuple[Path, ...], environ: Mapping[str, str]) -> dict[Path, tuple[Offered, ...]]:
+    """What each easyconfig of the last directory offers, by its path: those whose files are as they were indexed."""
+    root = robot_paths[-1]  # what ships
+    try:
+        data = json.loads((root / INDEX).read_bytes())
+        files, easyconfigs = data["files"], data["easyconfigs"]
+        changed = {f"${name}" for name in environ}
+        changed |= {file for file, digest in files.items() if _digest(root / file) != digest}
+        changed |= set(_hidden(files, robot_paths))
+        return {
+            root / file: tuple(_offered(each) for each in entry["offers"])
+            for file, entry in easyconfigs.items()
+            if file not in changed and changed.isdisjoint(entry["reads"])
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}  # the easyconfigs themselves say the same, more slowly
+
+
+def index_text(root: Path, offers: Mapping[str, tuple[Offered, ...]], reads: Mapping[str, tuple[str, ...]]) -> str:
+    """The index of these easyconfigs, by their paths below `root`; `reads` are the files and `$VARIABLES` beside.
+
+    One line a file and one a module, sorted. Raises OSError for a file that is not there.
+    """
+    files = sorted({*offers, *(name for names in reads.values() for name in names if not name.startswith("$"))})
+    digests = [f"{_text(file)}: {_text(sha256_bytes((root / file).read_bytes()))}" for file in files]
+    entries = []
+    for file in sorted(offers):
+        modules = ",\n".join(_text(asdict(each)) for each in offers[file])
+        entries.append(f'{_text(file)}: {{"reads": {_text(sorted(reads[file]))}, "offers": [\n{modules}]}}')
+    return "\n".join(('{"files": {', ",\n".join(digests), '}, "easyconfigs": {', ",\n".join(entries), "}}", ""))
+
+
+def _text(data: object) -> str:
+    return json.dumps(data, ensure_ascii=False)
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        return sha256_bytes(path.read_bytes())
+    except OSError:
+        return None
+
+
+def _hidden(files: Iterable[str], robot_paths: tuple[Path, ...]) -> Iterable[str]:
+    """Presets of which another directory on the easyconfig path has one of the name."""
+    others = [directory for directory in robot_paths if directory != robot_paths[-1]]
+    presets = [file for file in files if file.startswith("presets/")] if others else []
+    return (file for file in presets if any((directory / file).is_file() for directory in others))
+
+
+def _offered(data: dict[str, object]) -> Offered:
+    lists = {key: tuple(value) for key, value in data.items() if isinstance(value, list)}
+    return Offered(**{**data, **lists})  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from sifmod.config.yaml.node import Mark, Node, Number, Scalar, tree
 from sifmod.errors import OptionError
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?")
-_LISTS = ("image_dirs", "robot_paths")
+_LISTS = ("image_dirs", "robot_paths", "stores")
 _NUMBERS = ("lock_lease", "connections", "processors", "memory")
 _PATHS = ("prefix", *_LISTS)
 

@@ -3,8 +3,7 @@
 from typing import NamedTuple
 
 from sifmod.config.yaml.check import Model
-from sifmod.config.yaml.merge import leaves
-from sifmod.config.yaml.node import Node, Number, join_key
+from sifmod.config.yaml.node import Node, Number, join_key, leaves
 
 
 class Origin(NamedTuple):

@@ -10,7 +10,7 @@ from sifmod.errors import OptionError
 SITE_FILES = "/etc/sifmod.d"
 OPTION_KEYS = (
     *("site", "prefix", "image_dirs", "robot_paths", "accelerator", "runtime", "module_syntax", "link"),
-    *("lock_lease", "umask", "group", "arch", "compression", "connections", "processors", "memory"),
+    *("lock_lease", "umask", "group", "stores", "arch", "compression", "connections", "processors", "memory"),
 )
 """The keys that `SIFMOD_<KEY>` and an option of the command line can give; lists are separated by `:`."""
 VARIABLES = ("SIFMOD_CONFIG_DIR", "SIFMOD_LAYER", "SIFMOD_LAYERS", *(f"SIFMOD_{key.upper()}" for key in OPTION_KEYS))
@@ -64,7 +64,6 @@ def quick_prefix(option: str | None, environ: Mapping[str, str]) -> str | None:
 
 
 def misspelt(environ: Mapping[str, str]) -> bool:
-    """Tell whether a SIFMOD_* variable is none that there is."""
     return any(name.startswith("SIFMOD_") and name not in VARIABLES for name in environ)
 
 

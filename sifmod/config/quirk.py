@@ -16,8 +16,7 @@ from sifmod.config.origin import Origin
 from sifmod.config.text import Name, NotEmpty
 from sifmod.config.version import is_range, within
 from sifmod.config.yaml.check import Model, build, check_layer
-from sifmod.config.yaml.merge import merge
-from sifmod.config.yaml.node import Node, Number, join_key, problem_at
+from sifmod.config.yaml.node import Node, Number, join_key, merge, problem_at
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, Problem
 
@@ -86,7 +85,6 @@ class Quirk:
     layer: Node  # env, host_env and runscript_env; a null removes, and one in env does so in all three
 
     def unset(self, variables: Variables) -> tuple[str, ...]:
-        """The names that it unsets."""
         entries = self.layer.entries[variables].entries if variables in self.layer.entries else {}
         return tuple(name for name, value in entries.items() if value.value is None)
 
@@ -165,19 +163,21 @@ def applicable(
 
     `digests` are those of the image (`sha256:…`) that the easyconfig does not state.
     """
-    stated = [f"sha256:{easyconfig.image.sha256}"] if easyconfig.image.sha256 else []
-    stated += [digest for source in easyconfig.image.sources for digest in _DIGEST.findall(source)]
+    image = easyconfig.image
+    stated = [f"sha256:{image.sha256}"] if image and image.sha256 else []
+    stated += [digest for source in (image.sources if image else ()) for digest in _DIGEST.findall(source)]
     known = (*stated, *digests)
     return tuple(quirk for quirk in quirks if quirk.layer.entries and _fits(quirk.file.match, easyconfig, site, known))
 
 
 def _fits(match: Match, easyconfig: Easyconfig, site: str, digests: tuple[str, ...]) -> bool:
+    image = easyconfig.image
     return (
         match.name in (None, easyconfig.name)
         and within(easyconfig.version, match.versions)
         and (not match.site or site in match.site)
         and (
             not match.image
-            or any(text in digests or fnmatchcase(easyconfig.image.filename, text) for text in match.image)
+            or any(text in digests or (image and fnmatchcase(image.filename, text)) for text in match.image)
         )
     )

@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
+from sifmod.config.bind import expand
 from sifmod.config.easyconfig import Accelerator, Arch
-from sifmod.config.expand import expand
 from sifmod.config.input import DEVICES, Input
 from sifmod.config.kinds import RUNTIMES, SYNTAXES, RuntimeKind, Syntax, kind_of
 from sifmod.config.prefix import default_prefix
@@ -30,59 +31,63 @@ class Resolved:
         if key == "runtime":
             return self.site.runtime_path or "(none)"
         value = getattr(self.site, key)
-        return ", ".join(value) if isinstance(value, tuple) else str(value)
+        return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def resolve(
-    file: SiteFile, robot_paths: tuple[Path, ...], environ: Mapping[str, str], facts: Mapping[str, str]
+    file: SiteFile,
+    robot_paths: tuple[Path, ...],
+    environ: Mapping[str, str],
+    facts: Mapping[str, str],
+    hidden: Mapping[str, str] = MappingProxyType({}),
 ) -> Resolved:
-    """Decide everything that is still open. Raises OptionError for a machine that cannot be decided about."""
+    """Decide everything that is still open. Raises OptionError for a machine that cannot be decided about.
+
+    `hidden`: prefixes that this one has taken the place of, with where each is named.
+    """
     how: dict[str, str] = {}
     kind, program = _runtime(file.runtime, facts, how)
     prefix = Path(file.prefix) if file.prefix else None
     if prefix is None:
         prefix, how["prefix"] = default_prefix(environ)
+    if file.stores is None and hidden:
+        how["stores"] = f"the prefix of {', '.join(hidden.values())}"
+    stores = map(Path, hidden if file.stores is None else file.stores)
     expanded = expand(tuple(bind for _, group in file.binds for bind in group), environ)
-    site = Site(
-        name=file.name,
-        description=file.description,
-        accelerator=_accelerator(file.accelerator, facts, how),
-        accelerators=file.accelerators,
-        runtime_kind=kind,
-        runtime_path=program,
-        prefix=prefix,
-        prefix_is_default=file.prefix is None,
-        image_dirs=file.image_dirs,
-        robot_paths=robot_paths,
-        binds=expanded.binds,
-        env=file.env,
-        host_env=file.host_env,
-        runscript_env=file.runscript_env,
-        gpu_selection=file.gpu_selection,
-        gpus_per_node=file.gpus_per_node,
-        mpi=file.mpi,
-        mpi_profile=file.mpi_profile or "",
-        cpus_per_gpu=file.cpus_per_gpu,
-        cpu_bind=file.cpu_bind,
-        cache_directory=file.cache_directory,
-        module_syntax=_syntax(file.module_syntax, facts, how),
-        link=file.link,
-        lock_lease=file.lock_lease,
-        umask=int(file.umask, 8) if file.umask is not None else None,
-        group=file.group,
-        arch=_arch(file.arch, facts, how),
-        compression=file.compression,
-        connections=file.connections,
-        processors=file.processors,
-        memory=file.memory,
-        mirrors=file.mirrors,
-        insecure_registries=file.insecure_registries,
-        token_servers=file.token_servers,
-        protected=file.protected,
-        striping=file.striping,
-        signatures=file.signatures,
-    )
+    # what a file says is the site's value, but for what is found out here, and for hooks, which load_site adds
+    said = {field.name: getattr(file, field.name) for field in fields(Site) if hasattr(file, field.name)}
+    found: dict[str, Any] = {
+        "accelerator": _accelerator(file.accelerator, facts, how),
+        "runtime_kind": kind,
+        "runtime_path": program,
+        "prefix": prefix,
+        "prefix_is_default": file.prefix is None,
+        "robot_paths": robot_paths,
+        "binds": expanded.binds,
+        "mpi_profile": file.mpi_profile or "",
+        "module_syntax": _syntax(file.module_syntax, facts, how),
+        "umask": _umask(file),
+        "stores": tuple(store for store in stores if store != prefix),
+        "arch": _arch(file.arch, facts, how),
+        "hooks": (),
+    }
+    site = Site(**{**said, **found})
     return Resolved(site, how, expanded.inputs)
+
+
+def _umask(file: SiteFile) -> int | None:
+    """What `sharing` comes to; else `umask`. Raises OptionError for keys that do not go together."""
+    if file.sharing is None:
+        return int(file.umask, 8) if file.umask is not None else None
+    if file.umask is not None:
+        raise OptionError(
+            f"sharing: {file.sharing} decides the modes, and umask: {file.umask} is given too", "leave one of them out"
+        )
+    if file.sharing == "group":
+        if file.group is None:
+            raise OptionError("sharing: group does not say whose the prefix is", "add `group: NAME`")
+        return 0o007
+    return 0o022 if file.group is None else 0o002
 
 
 def _accelerator(

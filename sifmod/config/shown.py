@@ -20,12 +20,8 @@ def shown(source: str) -> str:
     kind = scheme[1].lower()
     if kind in LOCAL:
         return source
-    if kind in REGISTRIES:
-        return _of_registry(source)
-    return _of_url(source)
-
-
-def _of_registry(source: str) -> str:
+    if kind not in REGISTRIES:
+        return _of_url(source)
     kept = _NO_CREDENTIALS.search(source)
     end = kept.start() if kept else len(source)
     return re.sub(r"^([^:]*:(?://)?).*@", r"\1", source[:end]) + source[end:]

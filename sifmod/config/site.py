@@ -1,6 +1,7 @@
 """A site: what is true of a machine, as its files say it and as it is resolved."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,17 +10,15 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from sifmod.config.bind import BindItem, BindSpec
 from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, Pairs, RunscriptEnv
+from sifmod.config.hook import Hook, HookKeys
 from sifmod.config.kinds import RUNTIMES, MpiUse, RuntimeKind, Syntax
-from sifmod.config.text import BindPath, Items, Line, Name, Package, SearchDirectory, Text
+from sifmod.config.text import BindPath, Items, Line, Name, Package, SearchDirectory, Text, expecting, number_as_written
 from sifmod.config.yaml.check import Model
 from sifmod.config.yaml.node import Number
 
 Link = Literal["copy", "hardlink", "reference"]
-
-
-def _off(value: object) -> object:
-    """YAML reads a bare `off` as false."""
-    return "off" if value is False else value
+Sharing = Literal["group", "site"]
+MARK_DAYS = 180.0
 
 
 # what an image is chosen for, and what must fit its drivers; `*` at the end: all that begin so
@@ -67,10 +66,24 @@ class StripingKeys(Model):
 class Signatures(Model):
     """What a site asks of the signatures of images."""
 
-    policy: Annotated[Literal["off", "warn", "require"], BeforeValidator(_off)] = "off"
+    # YAML reads a bare `off` as false
+    policy: Annotated[
+        Literal["off", "warn", "require"], BeforeValidator(lambda value: "off" if value is False else value)
+    ] = "off"
     """require: an image without a good signature is not installed; warn: it is, and that is said."""
     keys: tuple[Line, ...] = ()
     """Files with OpenPGP public keys of those whose signature counts."""
+
+
+class SpiderCache(Model):
+    """Lmod's cache of the modules, as its own program `update_lmod_system_cache_files` keeps it."""
+
+    directory: SearchDirectory
+    """Where the cache is (the `dir` of Lmod's scDescriptT)."""
+    timestamp: SearchDirectory
+    """The file of which Lmod looks at the time (its `timestamp`)."""
+    modulepath: tuple[SearchDirectory, ...] = ()
+    """All that the cache is of, where that is more than the modules of the prefix."""
 
 
 class Detect(Model):
@@ -107,8 +120,11 @@ class Site:
     module_syntax: tuple[Syntax, ...]
     link: Link
     lock_lease: float  # seconds
+    sharing: Sharing | None  # for whom the prefix is, which decides the umask
     umask: int | None
     group: str | None
+    stores: tuple[Path, ...]  # prefixes in which images are looked for by digest, before anything is fetched
+    mark_days: float  # for which another tree's use of an image here counts after it was last seen
     arch: Arch
     compression: str  # auto, or what a squashfs is compressed with
     connections: int  # to one server at a time
@@ -120,19 +136,20 @@ class Site:
     protected: tuple[str, ...]  # packages that no layer replaces, `*` at the end for all that begin so
     striping: StripingKeys | None
     signatures: Signatures
+    warn_without_version: bool  # at a load that names none, on a terminal
+    spider_cache: SpiderCache | None
+    extensions: tuple[str, ...] = ("*",)  # packages of contents that `module spider` finds
+    hooks: tuple[Hook, ...] = ()  # programs that are run before and after what is done
+
+
+def _extensions(value: object) -> object:
+    return {"all": ("*",), "none": ()}.get(value, value) if isinstance(value, str) else value
 
 
 def _seconds(value: object) -> object:
-    if isinstance(value, Number):
-        try:
-            return float(value.text)
-        except ValueError:
-            return value
+    with suppress(ValueError):
+        return float(value.text) if isinstance(value, Number) else value
     return value
-
-
-def _octal(value: object) -> object:
-    return value.text if isinstance(value, Number) else value
 
 
 def _umask(text: str) -> str:
@@ -140,30 +157,6 @@ def _umask(text: str) -> str:
         raise ValueError(f"expected three or four octal digits such as '027', got {text!r}")
     if int(text, 8) & 0o700:
         raise ValueError(f"{text!r} would take their owner's rights from the files that sifmod writes")
-    return text
-
-
-def _runtime(text: str) -> str:
-    if text in ("auto", *RUNTIMES) or text.startswith("/"):
-        return text
-    raise ValueError(f"expected auto, {', '.join(RUNTIMES)} or an absolute path, got {text!r}")
-
-
-def _cache_directory(text: str) -> str:
-    if text and not (text.startswith("/") and "$" not in text):
-        raise ValueError(f"expected an absolute path without variables, got {text!r}")
-    return text
-
-
-def _cpu_bind(text: str) -> str:
-    if not re.fullmatch("([A-Za-z0-9_]+(:[A-Za-z0-9_,]+)?)?", text):
-        raise ValueError(f"expected what srun takes after --cpu-bind=, such as mask_cpu:0xfe,0xfe00, got {text!r}")
-    return text
-
-
-def _compression(text: str) -> str:
-    if not re.fullmatch("auto|(zstd|gzip)(:[0-9]{1,2})?|lz4", text):
-        raise ValueError(f"expected auto, zstd:LEVEL, gzip:LEVEL or lz4, got {text!r}")
     return text
 
 
@@ -185,11 +178,14 @@ def _host(text: str) -> str:
     return text.lower()
 
 
+_RUNTIME = expecting(f"auto|{'|'.join(RUNTIMES)}|/.*", f"auto, {', '.join(RUNTIMES)} or an absolute path")
+_CPU_BIND = expecting(
+    "([A-Za-z0-9_]+(:[A-Za-z0-9_,]+)?)?", "what srun takes after --cpu-bind=, such as mask_cpu:0xfe,0xfe00"
+)
+_COMPRESSION = expecting("auto|(zstd|gzip)(:[0-9]{1,2})?|lz4", "auto, zstd:LEVEL, gzip:LEVEL or lz4")
 Place = Annotated[str, AfterValidator(_place)]
-
-
 Host = Annotated[str, AfterValidator(_host)]
-Umask = Annotated[str, BeforeValidator(_octal, json_schema_input_type=str | int), AfterValidator(_umask)]
+Umask = Annotated[str, BeforeValidator(number_as_written, json_schema_input_type=str | int), AfterValidator(_umask)]
 
 
 class SiteFile(Model):
@@ -200,7 +196,7 @@ class SiteFile(Model):
     description: Text = ""
     accelerator: Literal["auto", "rocm", "cuda", "none"] = "auto"
     accelerators: Accelerators = Accelerators()
-    runtime: Annotated[Line, AfterValidator(_runtime)] = "auto"
+    runtime: Annotated[Line, _RUNTIME] = "auto"
     prefix: BindPath | None = None
     image_dirs: tuple[SearchDirectory, ...] = ()
     robot_paths: tuple[SearchDirectory, ...] = ()
@@ -213,15 +209,18 @@ class SiteFile(Model):
     mpi: MpiUse = "image"
     mpi_profile: Name | None = None
     cpus_per_gpu: Annotated[int, Field(ge=0, le=1024), BeforeValidator(_whole)] = 0
-    cpu_bind: Annotated[Line, AfterValidator(_cpu_bind)] = ""
-    cache_directory: Annotated[Line, AfterValidator(_cache_directory)] = ""
+    cpu_bind: Annotated[Line, _CPU_BIND] = ""
+    cache_directory: Annotated[Line, expecting("(/[^$]*)?", "an absolute path without variables")] = ""
     module_syntax: Literal["auto", "lua", "tcl", "both"] = "auto"
     link: Link = "copy"
     lock_lease: Annotated[float, Field(ge=1, le=3600), BeforeValidator(_seconds)] = 30.0
+    sharing: Sharing | None = None
     umask: Umask | None = None
     group: Name | None = None
+    stores: tuple[BindPath, ...] | None = None
+    mark_days: Annotated[float, Field(ge=0, le=36500), BeforeValidator(_seconds)] = MARK_DAYS
     arch: Literal["auto", "amd64", "arm64"] = "auto"
-    compression: Annotated[Line, AfterValidator(_compression)] = "auto"
+    compression: Annotated[Line, _COMPRESSION] = "auto"
     connections: Annotated[int, Field(ge=1, le=32), BeforeValidator(_whole)] = 4
     processors: Annotated[int | None, Field(ge=1, le=256), BeforeValidator(_whole)] = None
     memory: Annotated[int | None, Field(ge=64 << 20), BeforeValidator(_bytes)] = None
@@ -229,6 +228,10 @@ class SiteFile(Model):
     insecure_registries: tuple[Place, ...] = ()
     token_servers: Annotated[tuple[tuple[str, tuple[Host, ...]], ...], Items(Host, tuple[Host, ...])] = ()
     protected: tuple[Package, ...] = PROTECTED
+    extensions: Annotated[tuple[Line, ...], BeforeValidator(_extensions)] = ("*",)
     striping: StripingKeys | None = None
     signatures: Signatures = Signatures()
+    warn_without_version: bool = False
+    spider_cache: SpiderCache | None = None
+    hooks: HookKeys = HookKeys()
     detect: Detect = Detect()

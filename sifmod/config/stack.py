@@ -18,8 +18,7 @@ from sifmod.config.input import Input, read_input
 from sifmod.config.text import Items, Line, ModuleSpec, Name, NotEmpty
 from sifmod.config.version import is_range, within
 from sifmod.config.yaml.check import Model, build, check_layer
-from sifmod.config.yaml.merge import merge
-from sifmod.config.yaml.node import Mark, Node, Number, join_key, problem_at
+from sifmod.config.yaml.node import Mark, Node, Number, join_key, merge, problem_at
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, Problem, SifmodError
 

@@ -49,6 +49,17 @@ def _match(pattern: str, rule: str) -> Callable[[str], str]:
     return check
 
 
+def expecting(pattern: str, what: str) -> AfterValidator:
+    """What refuses a text that the whole pattern does not fit: `expected …, got 'text'`."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"expected {what}, got {text!r}")
+        return text
+
+    return AfterValidator(check)
+
+
 def _version(text: str) -> str:
     if text == "default":
         raise ValueError("'default' cannot be a version: module systems read a file of this name as a marker")
@@ -97,14 +108,9 @@ def _no_tilde(text: str) -> str:
     return text
 
 
-def _number_as_written(value: object) -> object:
+def number_as_written(value: object) -> object:
+    """What YAML reads as a number, by its own spelling."""
     return value.text if isinstance(value, Number) else value
-
-
-def _wrapper(text: str) -> str:
-    if text in RUNTIMES:
-        raise ValueError(f"a wrapper cannot be called {text}: it would stand in front of the runtime that it starts")
-    return text
 
 
 def wrapper_item(value: object) -> tuple[str, str]:
@@ -117,7 +123,9 @@ def wrapper_item(value: object) -> tuple[str, str]:
         _command_line(command)
     if not isinstance(name, str):
         raise PydanticCustomError("wrapper", "expected a name, or one name: command")
-    return _wrapper(_match(_NAME, _NAME_RULE)(name)), command
+    if _match(_NAME, _NAME_RULE)(name) in RUNTIMES:
+        raise ValueError(f"a wrapper cannot be called {name}: it would stand in front of the runtime that it starts")
+    return name, command
 
 
 def _command_line(text: str) -> None:
@@ -161,7 +169,7 @@ SearchDirectory = Annotated[str, AfterValidator(_search_directory)]
 EnvName = Annotated[str, AfterValidator(_env_name)]
 EnvValue = Annotated[
     str,
-    BeforeValidator(_number_as_written, json_schema_input_type=str | int | float),
+    BeforeValidator(number_as_written, json_schema_input_type=str | int | float),
     AfterValidator(_line),
     AfterValidator(_no_tilde),
 ]
@@ -176,7 +184,6 @@ class Items:
     check: Callable[[str], None] | None = None
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """A dict's schema, followed by the step from dict to pairs."""
         key = self.key if self.check is None else Annotated[self.key, AfterValidator(self._checked)]
         mapping = core_schema.dict_schema(handler.generate_schema(key), handler.generate_schema(self.value))
         back = core_schema.plain_serializer_function_ser_schema(dict)
@@ -185,7 +192,6 @@ class Items:
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """A dict's JSON Schema."""
         return handler(schema)
 
     def _checked(self, key: str) -> str:
@@ -194,13 +200,7 @@ class Items:
         return key
 
 
-_PACKAGE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*-?\*?")  # as PEP 503 spells it
-
-
-def _package(text: str) -> str:
-    if not _PACKAGE.fullmatch(text):
-        raise ValueError(f"expected a package's name in small letters with `-`, `*` at its end at most, got {text!r}")
-    return text
-
-
-Package = Annotated[str, AfterValidator(_package)]
+Package = Annotated[  # as PEP 503 spells it
+    str,
+    expecting(r"[a-z0-9]+(-[a-z0-9]+)*-?\*?", "a package's name in small letters with `-`, `*` at its end at most"),
+]

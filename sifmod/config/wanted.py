@@ -9,8 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sifmod.config.find import SUFFIXES, easyconfigs, find_easyconfig
-from sifmod.config.index import read_index
-from sifmod.config.offered import Offered
+from sifmod.config.offered import Offered, read_index
 from sifmod.config.shown import LOCAL, REGISTRIES, shown
 from sifmod.config.site import Site
 from sifmod.config.version import version_key

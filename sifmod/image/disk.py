@@ -1,12 +1,13 @@
-"""The disk: room taken before a write, and clear errors when a read or a write fails."""
+"""The disk: room taken before a write, a file hashed while it is written, clear errors when a read or a write fails."""
 
 import ctypes
 import errno
+import hashlib
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sifmod.errors import FetchError, InstallError, PermissionsError, SifmodError
@@ -23,6 +24,46 @@ NOTHING_WRITTEN = "nothing was written"
 KEPT = "what had arrived is kept"
 _KEEP_SIZE = 1  # linux/falloc.h: blocks for a file, whose size stays
 _NO_FALLOCATE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV, errno.EPERM)
+
+
+class Sink:
+    """A new file at `path`; `size` and `sha256` are those of what was written so far.
+
+    A write that fails raises as `writing` says. The caller removes what is left; the store syncs it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = 0
+        self._hash = hashlib.sha256()
+        with writing(path):
+            self._file = path.open("xb")
+
+    def __enter__(self) -> "Sink":
+        return self
+
+    def write(self, chunk: bytes) -> None:
+        with writing(self.path):
+            self._file.write(chunk)
+        self._hash.update(chunk)
+        self.size += len(chunk)
+
+    @property
+    def sha256(self) -> str:
+        """The digest of what was written so far, as lower-case hexadecimal."""
+        return self._hash.hexdigest()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close the file; a write that the file system put off until now can still fail."""
+        if kind is None:
+            with writing(self.path):
+                self._file.close()
+        else:
+            with suppress(OSError):
+                self._file.close()
 
 
 class NoSpaceError(FetchError):
@@ -121,20 +162,10 @@ def stripe(path: Path, striping: Striping | None) -> None:
     if striping is None or path.exists() or not is_lustre(path.parent) or (lfs := shutil.which("lfs")) is None:
         return
     try:
-        subprocess.run(
-            stripe_command(lfs, path, striping),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=_LONGEST,
-        )
+        command = (lfs, "setstripe", "-c", str(striping.count), "-S", str(striping.size), str(path))
+        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_LONGEST)
     except (OSError, subprocess.TimeoutExpired):
         return
-
-
-def stripe_command(lfs: str, path: Path, striping: Striping) -> tuple[str, ...]:
-    """What makes an empty file of that layout."""
-    return (lfs, "setstripe", "-c", str(striping.count), "-S", str(striping.size), str(path))
 
 
 def is_lustre(directory: Path) -> bool:

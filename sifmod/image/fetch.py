@@ -13,17 +13,18 @@ from sifmod.errors import (
     SignatureError,
     UnstartableError,
 )
-from sifmod.image.artifact import Artifact, ImageStore, Progress, no_progress
+from sifmod.image.artifact import Artifact, Fetched, ImageStore, Progress, Request, no_progress
 from sifmod.image.convert.sif.header import check_sif
-from sifmod.image.convert.tree_digest import tree_digest
 from sifmod.image.disk import NoSpaceError
-from sifmod.image.fetched import Fetched, Request
+from sifmod.image.inspect.rootfs import tree_digest
 from sifmod.image.reference import Reference
 from sifmod.image.registry.mirrors import mirrors_of, own_place, source_of
 from sifmod.image.settings import DEFAULT, Settings
-from sifmod.image.signature.policy import check_policy, refuse_unsigned_kind
+from sifmod.image.signature.check import check_policy, refuse_unsigned_kind
+from sifmod.image.sources.file import take
 from sifmod.image.sources.kinds import references
 from sifmod.image.startable import check_startable
+from sifmod.image.stored import lent, to_bring
 from sifmod.module.plan import ConversionPlan, ImagePlan, Runtime
 
 Failure = tuple[Reference, FetchError | RuntimeMissingError | PermissionsError]
@@ -69,10 +70,15 @@ def announced_size(image: ImagePlan, runtime: Runtime, store: ImageStore, settin
     0 where nothing will be fetched: the SIF is only referred to, or in the store, or none is here. Raises FetchError
     as `fetch_image` does, where no server has the image.
     """
-    if image.sha256 and not settings.fresh and store.find(image.sha256):
-        return 0
+    wanted = references(image)
+    if image.sha256 and wanted and not settings.fresh:
+        if store.find(image.sha256):
+            return 0
+        request = Request(wanted[0], image, runtime, store, no_progress, settings)
+        if there := lent(request, image.sha256):
+            return to_bring(there, request)
     failures: list[Failure] = []
-    for reference in references(image):
+    for reference in wanted:
         kind = reference.kind
         if image.offline and not kind.is_local:
             continue
@@ -137,10 +143,17 @@ def _fetch_past_mirrors(request: Request) -> Artifact:
 
 
 def _fetch(request: Request) -> Artifact:
+    while (artifact := _fetched(request)) is None:
+        pass  # each time there is one less that counts as stored
+    return artifact
+
+
+def _fetched(request: Request) -> Artifact | None:
+    """None where another store has lent a damaged image, which is not found any more."""
     reference, image, store = request.reference, request.image, request.store
     kind = reference.kind
     refuse_unsigned_kind(reference, request.settings)
-    there = kind.pinned(request)
+    there = lent(request, image.sha256) or kind.pinned(request)
     if there is None and image.offline and not kind.is_local:
         raise FetchError("not tried: it needs the network, and --offline was given")
     with ExitStack() as stack:
@@ -149,6 +162,13 @@ def _fetch(request: Request) -> Artifact:
         incoming = stack.enter_context(store.incoming())
         request = replace(request, incoming=incoming, partial=partial or incoming)
         fetched = there or kind.fetch(request)
+        if fetched.lent:
+            taken = take(fetched.path, request)
+            if taken.sha256 != fetched.sha256:
+                if store.damaged(fetched.sha256):
+                    return None
+                raise FetchError(f"{fetched.path} was changed while it was read", "repeat the command")
+            fetched = replace(taken, origin=fetched.origin)
         info = check_sif(fetched.path, image.arch, image.filename)
         notes = (*fetched.notes, *_check_promise(reference, image, fetched))
         notes += check_policy(fetched.path, reference.shown, info, request.settings)

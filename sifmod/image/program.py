@@ -36,7 +36,6 @@ class Program:
 
     @property
     def installed(self) -> str:
-        """`with setuid` or `without setuid`."""
         return "with setuid" if self.setuid else "without setuid"
 
 
@@ -90,7 +89,6 @@ LIMITS = (
 
 
 def limits(program: Program) -> tuple[Limit, ...]:
-    """The rows of the table that are about `program`."""
     return tuple(
         limit
         for limit in LIMITS

@@ -1,16 +1,22 @@
-"""A Reference: one source of an image, taken apart; and the spellings that several kinds share."""
+"""A Reference: one source of an image, taken apart; and its SourceKind: all that is known of its kind."""
 
 import ipaddress
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from sifmod.config.shown import shown
 from sifmod.errors import FetchError
+from sifmod.image.printable import line
 
 if TYPE_CHECKING:
-    from sifmod.image.source_kind import SourceKind
+    from sifmod.image.artifact import Fetched, Request
+    from sifmod.image.inspect.description import ImageDescription
+    from sifmod.image.oci.image import OciImage
+    from sifmod.image.settings import Settings
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -61,7 +67,6 @@ def in_a_registry(text: str) -> str:
 
 
 def after_scheme(source: str) -> str:
-    """What stands behind the colon."""
     return source.partition(":")[2]
 
 
@@ -123,3 +128,90 @@ def _check_name(reference: Reference) -> None:
     if not _REPOSITORY.fullmatch(repository):
         hint = "names of repositories are lower-case letters and digits, separated by . _ - and /"
         raise refused(reference.source, f"no registry has a repository {repository!r}", hint)
+
+
+Directories = tuple[str, ...]
+
+
+Location = Literal["path", "url", "repository", "library", "definition"]
+"""What the location of a reference is; the runtime alone makes something of the last two."""
+
+
+@dataclass(frozen=True)
+class SourceKind:
+    """One kind of source, in one value. No field has a default, so that a forgotten one is a type error.
+
+    A new kind is one file in sources/ and one line in sources/kinds.py; CONTRIBUTING.md has the recipe.
+    """
+
+    name: str  # for messages, receipts and the definition in a converted SIF
+    schemes: tuple[str, ...]  # each stands before a colon
+    example: str
+    location: Location
+    parse: "Callable[[SourceKind, str], Reference]"  # pure; raises FetchError
+    watched: Callable[[Reference, Directories], tuple[str, ...]]  # the files here whose change means another image
+    local_sif: Callable[[Reference, Directories], Path | None]  # the SIF here that a user names on the command line
+    open: "Callable[[Reference, str, Settings, Path | None], OciImage] | None"  # None: a SIF already
+    describe: "Callable[[Reference, str, Settings], ImageDescription]"  # (reference, arch, settings); raises FetchError
+    pinned: "Callable[[Request], Fetched | None]"  # the SIF that the store has for its digest; no server is asked
+    announced: "Callable[[Request], int | None]"  # bytes to fetch; None where unknown; raises FetchError
+    fetch: "Callable[[Request], Fetched]"  # to `request.incoming`, or one that is stored; raises FetchError, ImageError
+
+    def reference(self, source: str) -> Reference:
+        """`source`, taken apart; raises FetchError."""
+        return self.parse(self, source)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it needs no network."""
+        return self.location == "path"
+
+    @property
+    def ready_made(self) -> bool:
+        """Whether the SIF was made elsewhere: it has the same bytes each time, and can be signed."""
+        return self.open is None and self.location != "definition"
+
+    @property
+    def resumable(self) -> bool:
+        """Whether sifmod downloads it: what has arrived stays for the next run."""
+        return self.location in ("url", "repository")
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it names one file that is a SIF."""
+        return self.ready_made and self.location in ("path", "url")
+
+
+def nothing(*_: object) -> None:
+    """The answer where a kind has none."""
+
+
+def no_files(_reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
+    """No file here says which image it is."""
+    return ()
+
+
+def the_location(reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
+    """The file that it names says which image it is."""
+    return (reference.location,)
+
+
+def size_of_location(request: "Request") -> int | None:
+    """Bytes of the file or the directory that it names."""
+    return size_here((request.reference.location,))
+
+
+def size_here(paths: tuple[str, ...]) -> int | None:
+    """Bytes of the first of `paths` that exists, with all files in it; None where none does."""
+    found = next((path for path in map(Path, paths) if path.exists()), None)
+    if found is None:
+        return None
+    return sum(path.stat().st_size for path in (found, *found.rglob("*")) if path.is_file())
+
+
+def says_nothing(reference: Reference, _arch: str, _settings: "Settings") -> "ImageDescription":
+    """Raise FetchError: only the fetched image can be described."""
+    raise FetchError(
+        f"{line(reference.shown)} says nothing about itself before it is fetched",
+        "fetch it, then look at the file: sifmod fetch -o FILE.sif REFERENCE; sifmod show FILE.sif",
+    )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Policy = Literal["off", "warn", "require"]
 
@@ -13,6 +13,13 @@ class Striping:
 
     count: int
     size: int  # bytes
+
+
+class SharedBlobs(NamedTuple):
+    """Layers that several images of one run have: those that are there are read, the others kept there."""
+
+    directory: Path
+    digests: frozenset[str]  # sha256:…
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,7 @@ class Settings:
     token_servers: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of a registry, which may have a login for it
     striping: Striping | None = None
     keep_blobs: bool = False  # what was downloaded for a conversion stays
+    shared: SharedBlobs | None = None
     fresh: bool = False  # what the store has converted before is converted again
     startable: bool = False  # a SIF that the site's runtime does not start is refused; else that is a note
     policy: Policy = "off"  # about signatures

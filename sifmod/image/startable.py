@@ -9,11 +9,11 @@ import struct
 from pathlib import Path
 
 from sifmod.errors import UnstartableError
+from sifmod.image.artifact import Request
 from sifmod.image.convert.sif.header import SifInfo
 from sifmod.image.convert.squashfs.compression import NUMBERS
 from sifmod.image.convert.squashfs.superblock import MAGIC
 from sifmod.image.disk import reading
-from sifmod.image.fetched import Request
 from sifmod.image.program import Program, ask, limits
 from sifmod.module.plan import Runtime
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from sifmod.errors import ImageError
-from sifmod.image.artifact import ImageStore
+from sifmod.image.artifact import Fetched, ImageStore, Request
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.fetched import Fetched, Request
 from sifmod.image.registry.mirrors import source_of
+from sifmod.image.startable import why_not_here
 from sifmod.module.origin import ImageOrigin
 
 Tools = tuple[tuple[str, str], ...]
@@ -28,8 +28,24 @@ def stored(request: Request, digest: str, compression: str = "", tools: Tools = 
     for path, origin in sorted(candidates, key=lambda made: made[1].tools != tools):
         good = not compression or _made_alike(request, path, origin, compression, tools)
         if good and not damaged(request.store, path) and read_sif(path).arch == request.image.arch:
-            return Fetched(path, path.stem, path.stat().st_size, (), origin)
+            return Fetched(path, path.stem, path.stat().st_size, (), origin, request.store.lends(path))
     return None
+
+
+def lent(request: Request, sha256: str | None) -> Fetched | None:
+    """The SIF of this digest, where another store has it; not with everything fetched afresh."""
+    known = None if sha256 is None or request.settings.fresh else request.store.lent(sha256)
+    if known is None or damaged(request.store, known[0]):
+        return None
+    path, origin = known
+    if request.settings.startable and why_not_here(path, read_sif(path), request.runtime):
+        return None
+    return Fetched(path, path.stem, path.stat().st_size, (), origin, lent=True)
+
+
+def to_bring(there: Fetched, request: Request) -> int:
+    """Bytes that come into the store for what is there: none but those of a copy of another store's."""
+    return there.size if there.lent and request.image.link != "reference" else 0
 
 
 def damaged(store: ImageStore, path: Path) -> bool:

@@ -20,13 +20,11 @@ class Budget:
     """What is left of it; each method raises CannotImportError where that is not enough."""
 
     def __init__(self) -> None:
-        """Begin with everything."""
         self._steps = MAX_STEPS
         self._letters = MAX_LETTERS
         self._depth = 0
 
     def step(self) -> None:
-        """One statement or expression more."""
         self._steps -= 1
         if self._steps < 0:
             raise CannotImportError(f"it takes more than {MAX_STEPS} steps to evaluate")
@@ -39,7 +37,6 @@ class Budget:
 
     @contextmanager
     def level(self) -> Iterator[None]:
-        """One level deeper while it lasts."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise CannotImportError(f"its expressions are nested more than {MAX_DEPTH} deep")

@@ -15,6 +15,7 @@ from sifmod.imports.python_text import Python
 INSTALLDIR = "/%(installdir)s"  # as a path, so that what is in it can be told apart
 _TEMPLATE = re.compile(r"%\(([a-z_]+)\)s|%%")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+_OWN = re.compile("(SIF|RUNSCRIPTS)[A-Z0-9_]*|CONTAINERROOT|(SINGULARITY|APPTAINER)_BIND(PATH)?")
 _CONTENTS = re.compile("local_c_([A-Za-z][A-Za-z0-9_]*)_version")
 # what needs no word: how EasyBuild installs, which sifmod does in its own way
 _HOW = (
@@ -34,7 +35,7 @@ def read_easybuild(path: Path) -> Imported:
     filename, image = file.image()
     found = Found(notes=file.notes)
     for name, value in file.map("modextravars").items():
-        if INSTALLDIR in value and not _is_own(name):
+        if INSTALLDIR in value and not _OWN.fullmatch(name):
             file.notes.append(f"modextravars.{name}: a path in EasyBuild's directory is not carried over")
         else:
             found.set(name, value)
@@ -129,7 +130,6 @@ class _File:
         return sifs[0], image
 
     def described(self) -> dict[str, Value]:
-        """Everything that is for people."""
         keys: dict[str, Value] = {
             key: text.strip()
             for key in ("name", "version", "versionsuffix", "description", "homepage", "moduleclass")
@@ -159,17 +159,12 @@ class _File:
         return {"versionsuffix": said}
 
     def rest(self) -> None:
-        """Notes for what is not read."""
         for key in self.constants.values:
             if key not in _HOW and not key.startswith("local_"):
                 self.notes.append(f"{key[:60]} is not carried over")
         for key, reason in self.constants.unknown.items():
             if key in _HOW and key not in ("toolchain", "skipsteps", "easyblock"):
                 self.notes.append(f"{key} could not be read: {reason}")
-
-
-def _is_own(name: str) -> bool:
-    return bool(re.fullmatch("(SIF|RUNSCRIPTS)[A-Z0-9_]*|CONTAINERROOT|(SINGULARITY|APPTAINER)_BIND(PATH)?", name))
 
 
 def _footer(file: _File, found: Found) -> tuple[str, ...]:

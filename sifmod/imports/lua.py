@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from sifmod.imports.budget import Budget, CannotImportError
-from sifmod.imports.lua_calls import Asked, Made, Read, Untaken
 from sifmod.imports.lua_parse import parse
 from sifmod.imports.lua_syntax import (
     Assign,
@@ -34,9 +33,13 @@ from sifmod.imports.lua_value import (
     HOLE,
     MAYBE,
     SOMEWHERE,
+    Asked,
     Default,
     Environment,
+    Made,
+    Read,
     Table,
+    Untaken,
     Value,
     certain,
     equal,

@@ -1,14 +1,17 @@
-"""Lua's statements: the whole grammar is read, the part that modulefiles are made of is kept."""
+"""Lua's grammar: all of it is read, the part that modulefiles are made of is kept."""
+
+from contextlib import nullcontext
 
 from sifmod.imports.budget import Budget, CannotImportError
-from sifmod.imports.lua_expression import Expressions
 from sifmod.imports.lua_syntax import (
     Assign,
     Call,
+    Chain,
     Constant,
     Expression,
     ForEach,
     If,
+    Items,
     Name,
     Other,
     Skipped,
@@ -17,16 +20,155 @@ from sifmod.imports.lua_syntax import (
     sets,
 )
 
-
-def parse(found: tuple[Token, ...], budget: Budget) -> tuple[Statement, ...]:
-    """The statements of a file; raises CannotImportError for what is not Lua or nested too deep."""
-    parser = _Statements(found, budget)
-    block = parser.block()
-    parser.expect("")
-    return block
+# from the loosest to the tightest
+_BINARY = (("or",), ("and",), ("<", ">", "<=", ">=", "~=", "=="), ("..",), ("+", "-"), ("*", "/", "%"), ("^",))
+_CONSTANTS = {"nil": None, "true": True, "false": False}
 
 
-class _Statements(Expressions):
+class _Parser:
+    """Reads statements and expressions off a file's tokens."""
+
+    def __init__(self, found: tuple[Token, ...], budget: Budget) -> None:
+        self.tokens = found
+        self.at = 0
+        self.budget = budget
+
+    def peek(self) -> Token:
+        return self.tokens[self.at]
+
+    def next(self) -> Token:
+        token = self.tokens[self.at]
+        self.at = min(self.at + 1, len(self.tokens) - 1)
+        return token
+
+    def accept(self, *texts: str) -> bool:
+        token = self.peek()
+        if token.kind in ("word", "sign") and token.text in texts:
+            self.next()
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        token = self.peek()
+        if (text == "" and token.kind == "end") or (text and self.accept(text)):
+            return
+        raise CannotImportError(
+            f"line {token.line}: not Lua: expected {text or 'the end'}, got {token.text[:40] or 'the end'}"
+        )
+
+    def names(self) -> tuple[str, ...]:
+        found = [self.next().text]
+        while self.accept(","):
+            found.append(self.next().text)
+        return tuple(found)
+
+    def function_body(self) -> None:
+        self.expect("(")
+        while not self.accept(")"):
+            if self.next().kind == "end":
+                self.expect(")")
+        self.block("end")
+        self.expect("end")
+
+    def expressions(self) -> tuple[Expression, ...]:
+        found = [self.expression()]
+        while self.accept(","):
+            found.append(self.expression())
+        return tuple(found)
+
+    def expression(self, tightness: int = 0) -> Expression:
+        if tightness == len(_BINARY):
+            return self.unary()
+        with self.budget.level() if tightness == 0 else nullcontext():
+            self.budget.step()
+            operands = [self.expression(tightness + 1)]
+            operators = set()
+            while self.peek().kind in ("word", "sign") and self.peek().text in _BINARY[tightness]:
+                operators.add(self.next().text)
+                operands.append(self.expression(tightness + 1))
+        if not operators:
+            return operands[0]
+        return Chain(operators.pop(), tuple(operands)) if len(operators) == 1 else Other("a calculation")
+
+    def unary(self) -> Expression:
+        with self.budget.level():
+            if self.accept("not"):
+                return Chain("not", (self.unary(),))
+            if self.accept("-", "#"):
+                self.unary()
+                return Other("a calculation")
+            return self.suffixed()
+
+    def suffixed(self) -> Expression:
+        found = self.primary()
+        while True:
+            line = self.peek().line
+            if self.accept("."):
+                part = self.next().text
+                found = Name(f"{found.name}.{part}"[:200]) if isinstance(found, Name) else Other("a part of a table")
+            elif self.accept("["):
+                self.expression()
+                self.expect("]")
+                found = Other("a part of a table")
+            elif self.accept(":"):
+                self.next()
+                self.arguments()
+                found = Other("a method of a text")
+            elif self.peek().kind == "text" or (self.peek().kind == "sign" and self.peek().text in ("(", "{")):
+                given = self.arguments()
+                found = Call(found.name, given, line) if isinstance(found, Name) else Other("a call")
+            else:
+                return found
+
+    def arguments(self) -> tuple[Expression, ...]:
+        if self.accept("("):
+            given = () if self.peek().text == ")" and self.peek().kind == "sign" else self.expressions()
+            self.expect(")")
+            return given
+        return (self.primary(),)
+
+    def primary(self) -> Expression:
+        token = self.next()
+        match token.kind:
+            case "name":
+                return Name(token.text)
+            case "text":
+                return Constant(token.text)
+            case "number":
+                return Constant(_number(token.text.lower()))
+            case "word" if token.text in _CONSTANTS:
+                return Constant(_CONSTANTS[token.text])
+            case "word" if token.text == "function":
+                self.function_body()
+                return Other("a function of its own")
+            case "sign" if token.text == "(":
+                inner = self.expression()
+                self.expect(")")
+                return inner
+            case "sign" if token.text == "{":
+                return self.table()
+            case "sign" if token.text == "...":
+                return Other("the arguments of the file")
+        raise CannotImportError(f"line {token.line}: not Lua: unexpected {token.text[:40] or 'end'}")
+
+    def table(self) -> Items:
+        values: list[tuple[Expression | None, Expression]] = []
+        while not self.accept("}"):
+            self.budget.step()
+            name: Expression | None = None
+            if self.accept("["):
+                name = self.expression()
+                self.expect("]")
+                self.expect("=")
+            elif self.peek().kind == "name" and self.tokens[self.at + 1][:2] == ("sign", "="):
+                name = Constant(self.next().text)
+                self.next()
+            values.append((name, self.expression()))
+            if not self.accept(",", ";"):
+                self.expect("}")
+                break
+        return Items(tuple(values))
+
     def block(self, *ends: str) -> tuple[Statement, ...]:
         found: list[Statement] = []
         with self.budget.level():
@@ -123,3 +265,18 @@ class _Statements(Expressions):
         if word == "repeat":
             self.expression()
         return Skipped("a loop", sets(body), line)
+
+
+def _number(text: str) -> float:
+    """An integer as an int, of any size."""
+    if text.startswith("0x"):
+        return int(text, 16)
+    return int(text) if text.isdecimal() and len(text) < 19 else float(text)
+
+
+def parse(found: tuple[Token, ...], budget: Budget) -> tuple[Statement, ...]:
+    """The statements of a file; raises CannotImportError for what is not Lua or nested too deep."""
+    parser = _Parser(found, budget)
+    block = parser.block()
+    parser.expect("")
+    return block

@@ -6,11 +6,9 @@ from pathlib import Path
 
 from sifmod.config.easyconfig import variable_problem
 from sifmod.imports.budget import CannotImportError, Imported, Value, read_text
-from sifmod.imports.command import MOST, wrapper
-from sifmod.imports.container import vendor
+from sifmod.imports.container import MOST, vendor, wrapper
 from sifmod.imports.lua import read_lua
-from sifmod.imports.lua_calls import Made, Read
-from sifmod.imports.lua_value import HOLE, MAYBE, SOMEWHERE, Default, text_of
+from sifmod.imports.lua_value import HOLE, MAYBE, SOMEWHERE, Default, Made, Read, text_of
 from sifmod.imports.modulefile_command import SOURCE, Module, take_command
 from sifmod.imports.modulefile_name import BY_PATH, MODULES, Naming, Place, beside, described
 
@@ -55,7 +53,7 @@ def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
         module.note("some commands go through the image's entrypoint (run), some do not (exec): all do not here")
     if sources[-1].startswith(("docker:", "oras:")) and "@sha256:" not in sources[-1]:
         module.note("the image has no digest here; install prints one to add")
-    return Imported(keys, tuple(dict.fromkeys(notes)), publisher=_publisher(sources[-1]))
+    return Imported(keys, tuple(dict.fromkeys(notes)), publisher=sources[-1].rpartition("/")[0].rpartition("/")[2])
 
 
 def _taken(read: Read) -> Module:
@@ -108,10 +106,6 @@ def _sources(module: Module, read: Read) -> tuple[str, ...]:
     if not sources:
         raise CannotImportError(_NO_IMAGE)
     return sources
-
-
-def _publisher(source: str) -> str:
-    return source.rpartition("/")[0].rpartition("/")[2]
 
 
 def _gpus(module: Module, sources: tuple[str, ...]) -> dict[str, Value]:

@@ -4,8 +4,7 @@ import re
 import shlex
 from dataclasses import dataclass, field
 
-from sifmod.imports.command import MOST, NAME, is_for_a_shell, options, without_arguments
-from sifmod.imports.container import Found
+from sifmod.imports.container import MOST, NAME, Found, is_for_a_shell, options, without_arguments
 from sifmod.imports.lua_value import HOLE, MAYBE
 
 SOURCE = re.compile(r"(?:docker|oras|library|https?|oci|shub|file):.+|[^\s]+\.(?:sif|simg)")

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.imports.budget import CannotImportError, Value
-from sifmod.imports.lua_calls import Read
-from sifmod.imports.lua_value import HOLE
+from sifmod.imports.lua_value import HOLE, Read
 
 MODULES = ("load", "depends_on", "prereq", "always_load")
 _NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")

@@ -8,8 +8,18 @@ from sifmod.config.yaml.node import Node
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError
 from sifmod.imports.budget import CannotImportError, Imported, Value
-from sifmod.imports.command import MOST, NAME, WithOptions, is_for_a_shell, options, without_arguments, wrapper
-from sifmod.imports.container import OPTIONAL, optional, vendor
+from sifmod.imports.container import (
+    MOST,
+    NAME,
+    OPTIONAL,
+    WithOptions,
+    is_for_a_shell,
+    optional,
+    options,
+    vendor,
+    without_arguments,
+    wrapper,
+)
 
 _SHA256 = re.compile("sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -36,7 +46,10 @@ def read_shpc(path: Path) -> Imported:
     if others:
         notes.append(f"tags: {', '.join(others[:20])}{' …' if len(others) > 20 else ''}: an easyconfig is for one tag")
     if override := _entries(recipe, "overrides").get(tag):
-        replaced = _document(_beside(path, override.text))
+        beside = override.text
+        if beside.startswith("/") or ".." in beside.split("/") or not beside:
+            raise CannotImportError(f"the override {beside!r} is no file beside it")
+        replaced = _document(path.parent / beside)
         recipe |= {key: replaced[key] for key in _OVERRIDABLE if key in replaced}
     keys: dict[str, Value] = {"name": name, "version": tag, "description": _text(recipe, "description")}
     if (url := _text(recipe, "url")).startswith(("http://", "https://")):
@@ -70,12 +83,6 @@ def _document(path: Path) -> dict[str, Node]:
         problem = document.problems[0]
         raise CannotImportError(f"line {problem.line}: {problem.key}: {problem.message}")
     return dict(document.node.entries)
-
-
-def _beside(path: Path, name: str) -> Path:
-    if name.startswith("/") or ".." in name.split("/") or not name:
-        raise CannotImportError(f"the override {name!r} is no file beside it")
-    return path.parent / name
 
 
 def _entries(recipe: dict[str, Node], key: str) -> dict[str, Node]:

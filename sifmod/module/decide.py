@@ -1,36 +1,32 @@
 """An easyconfig and a site to a Plan: every decision of an install, without looking at disk or network."""
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 from sifmod.config.bind import BindSpec
-from sifmod.config.easyconfig import Easyconfig
+from sifmod.config.easyconfig import Accelerator, Easyconfig, Pairs
 from sifmod.config.quirk import Quirk, Variables
 from sifmod.config.shown import shown
-from sifmod.config.site import Site
+from sifmod.config.site import Link, Site
 from sifmod.module.plan import (
     PACKERS,
     RUNSCRIPTS_TARGET,
     USER_SOFTWARE_TARGET,
-    Accelerator,
     Activation,
     Bind,
     ConversionPlan,
     Help,
     ImagePlan,
-    Link,
     Plan,
     Runtime,
     SanityCheck,
     Wrapper,
 )
 
-GPU_DEVICES = {
-    "rocm": (Bind("/dev/kfd", "/dev/kfd", optional=True), Bind("/dev/dri", "/dev/dri", optional=True)),
-}
+GPU_DEVICES = {"rocm": (Bind("/dev/kfd", "/dev/kfd", optional=True), Bind("/dev/dri", "/dev/dri", optional=True))}
 # wrappers that run a runscript of the same name rather than a program of the image
 SCRIPT_WRAPPERS = ("start-shell", "list-packages")
-Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices, quirks: tupl
     activation, activation_env, activation_path = _activation(easyconfig)
     wrappers = _wrappers(easyconfig)
     gpu_flags, gpu_binds = _accelerator(easyconfig.accelerator, site)
-    return Plan(
+    plan = Plan(
         module=easyconfig.module,
         version=easyconfig.version,
         easyconfig=choices.easyconfig,
@@ -70,7 +66,7 @@ def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices, quirks: tupl
         runscript_env=_merged(_without(site.runscript_env, quirks, "runscript_env"), easyconfig.runscript_env),
         conflict=easyconfig.conflict,
         family=easyconfig.family,
-        help=_help(easyconfig, quirks),
+        help=_help(easyconfig, site, quirks),
         sanity_check=SanityCheck(easyconfig.sanity_check.commands, easyconfig.sanity_check.paths),
         verb=easyconfig.verb,
         user_software=easyconfig.user_software,
@@ -80,10 +76,19 @@ def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices, quirks: tupl
         cpu_bind=site.cpu_bind,
         cache_directory=site.cache_directory,
         default_env=_merged(easyconfig.default_env),
-        depends_on=easyconfig.depends_on,
+        depends_on=tuple(dict.fromkeys((*easyconfig.modules, *easyconfig.depends_on))),
         protected=easyconfig.protected,
         wrappers_auto=easyconfig.wrappers_auto,
+        warn_without_version=site.warn_without_version,
+        modules=easyconfig.modules,
     )
+    return plan if plan.image else _view(plan, easyconfig)
+
+
+def _view(plan: Plan, easyconfig: Easyconfig) -> Plan:
+    """The plan without what the site adds: that the modules which the view loads have."""
+    own = _binds(_spelled(easyconfig.binds))
+    return replace(plan, gpu_flags=(), binds=own, env=_merged(easyconfig.env), host_env=_merged(easyconfig.host_env))
 
 
 def _merged(*layers: Pairs) -> Pairs:
@@ -167,8 +172,10 @@ def _runscripts(easyconfig: Easyconfig, wrappers: tuple[Wrapper, ...]) -> tuple[
     return tuple(dict.fromkeys((*easyconfig.runscripts, *run)))
 
 
-def _image(easyconfig: Easyconfig, site: Site, choices: Choices) -> ImagePlan:
+def _image(easyconfig: Easyconfig, site: Site, choices: Choices) -> ImagePlan | None:
     image = easyconfig.image
+    if image is None:
+        return None
     return ImagePlan(
         filename=image.filename,
         sources=image.sources,
@@ -195,15 +202,22 @@ def _whatis(easyconfig: Easyconfig) -> tuple[str, ...]:
     return (*own, *more)
 
 
-def _help(easyconfig: Easyconfig, quirks: tuple[Quirk, ...]) -> Help:
-    image = easyconfig.image
-    origin = shown(image.sources[0]) if image.sources else f"built from {image.build}"
+def _is_named(package: str, names: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(package.lower(), name.lower()) for name in names)
+
+
+def _help(easyconfig: Easyconfig, site: Site, quirks: tuple[Quirk, ...]) -> Help:
+    image, origin = easyconfig.image, ""
+    if image:
+        origin = shown(image.sources[0]) if image.sources else f"built from {image.build}"
+        origin += f" (sha256 {image.sha256})" if image.sha256 else ""
     return Help(
         description=easyconfig.description,
         homepage=easyconfig.homepage,
         docurls=easyconfig.docurls,
         whatis=_whatis(easyconfig),
         contents=easyconfig.contents,
-        origin=f"{origin} (sha256 {image.sha256})" if image.sha256 else origin,
+        extensions=tuple(one for one in easyconfig.contents if _is_named(one[0], site.extensions)),
+        origin=origin,
         quirks=tuple((str(quirk), f"{quirk.file.reason} ({quirk.file.link})") for quirk in quirks),
     )

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from sifmod.module.plan import RUNSCRIPTS_TARGET, Plan
+from sifmod.module.plan import RUNSCRIPTS_TARGET, Help, Plan
 from sifmod.module.scripts import TEMPLATES
 
 JOB = "share/job.json"
@@ -47,7 +47,6 @@ class JobOptions:
 
 
 def job_of(plan: Plan, key: str, images: tuple[str, ...]) -> Job:
-    """The job scripts' part of a plan."""
     command, inside, distributed = _command(plan)
     gpus = plan.gpus_per_node if plan.accelerator != "none" else 0
     return Job(
@@ -77,14 +76,15 @@ def _command(plan: Plan) -> tuple[str, bool, bool]:
     return (names[0], False, False) if names else ("COMMAND", True, False)
 
 
-def to_json(job: Job) -> str:
-    """The text of the file `JOB` of a generation."""
-    return json.dumps(asdict(job), indent=1, sort_keys=True) + "\n"
+def to_json(job: Job, about: Help) -> str:
+    """The text of the file `JOB` of a generation; `about` is what the module says of itself, for `about.from_json`."""
+    return json.dumps(asdict(job) | {"about": asdict(about)}, indent=1, sort_keys=True) + "\n"
 
 
 def from_json(text: bytes) -> Job:
     """What `to_json` gave. Raises ValueError, KeyError or TypeError for anything else: others may have written it."""
     fields = json.loads(text)
+    fields.pop("about", None)
     for name, kind in Job.__annotations__.items():
         if kind == tuple[str, ...]:
             fields[name] = tuple(fields[name])

@@ -1,16 +1,13 @@
 """The Plan: everything that is decided before anything is done, and how the runtime is told of it."""
 
 from dataclasses import dataclass
-from typing import Literal
 
+from sifmod.config.easyconfig import Accelerator, GpuSelection, Verb
 from sifmod.config.kinds import RUNTIMES, RuntimeKind, Syntax
 from sifmod.config.mpi import IMAGES_OWN, WantedMpi
 from sifmod.config.name import ModuleName
-
-Accelerator = Literal["rocm", "cuda", "none"]
-Link = Literal["copy", "hardlink", "reference"]
-Verb = Literal["exec", "run"]
-GpuSelection = Literal["slurm", "localid", "none"]
+from sifmod.config.site import Link
+from sifmod.errors import ViewError
 
 RUNSCRIPTS_TARGET = "/runscripts"
 USER_SOFTWARE_TARGET = "/user-software"
@@ -147,6 +144,7 @@ class Help:
     origin: str  # where the image comes from: the first source, with its digest if stated
     mpi: str = ""  # of the image, or the host's in its place, and how srun starts it
     quirks: tuple[tuple[str, str], ...] = ()  # each that applies, in one line, and its reason
+    extensions: tuple[tuple[str, str], ...] | None = None  # of the contents, for `module spider`; None: all
 
 
 @dataclass(frozen=True)
@@ -169,7 +167,7 @@ class Plan:
     accelerator: Accelerator
     gpu_flags: tuple[str, ...]  # of nv, nvccli, rocm: what the site resolves the accelerator to
     runtime: Runtime
-    image: ImagePlan
+    image: ImagePlan | None  # None: a view, which has none
     activation: Activation
     binds: tuple[Bind, ...]  # without /runscripts: see binds_of
     env: tuple[tuple[str, str], ...]  # inside the container, sorted by name
@@ -194,10 +192,21 @@ class Plan:
     depends_on: tuple[str, ...] = ()  # modules that are loaded with this one
     protected: tuple[str, ...] | None = None  # packages that layers leave as they are; None: those of the site
     wrappers_auto: bool = False  # more wrappers are found in the image
+    warn_without_version: bool = False  # at a load that names none
     mpi: WantedMpi = IMAGES_OWN  # whose MPI, which the image decides with it
+    modules: tuple[str, ...] = ()  # those that a view loads, which are in depends_on too
+
+    @property
+    def own_image(self) -> ImagePlan:
+        """The image, where there must be one. Raises ViewError for a view."""
+        if self.image is None:
+            raise ViewError(self.module, self.modules)
+        return self.image
 
     def binds_of(self, root: str) -> tuple[Bind, ...]:
         """Every bind of the generation at `root`, its runscripts (read-only) first."""
+        if self.image is None:
+            return self.binds
         return (Bind(f"{root}/runscripts", RUNSCRIPTS_TARGET, ("ro",)), *self.binds)
 
     def user_software_of(self, root: str) -> tuple[Bind, ...]:
@@ -212,6 +221,8 @@ class Plan:
 
     def images_of(self, root: str) -> tuple[str, ...]:
         """Where the image is looked for: the generation's own link, then the copies in image_dirs."""
+        if self.image is None:
+            return ()
         return tuple(f"{directory}/{self.image.filename}" for directory in (root, *self.image.image_dirs))
 
     @property
@@ -229,7 +240,8 @@ class Plan:
     @property
     def plain_env(self) -> tuple[tuple[str, str], ...]:
         """The variables inside the container with the values they have there, WITH_CONDA among them, sorted by name."""
-        return tuple(sorted({**dict(self.env), "WITH_CONDA": self.activation.with_conda}.items()))
+        activation = {"WITH_CONDA": self.activation.with_conda} if self.image else {}
+        return tuple(sorted({**dict(self.env), **activation}.items()))
 
     @property
     def container_env(self) -> tuple[tuple[str, str], ...]:

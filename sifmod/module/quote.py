@@ -38,7 +38,11 @@ def lua(text: str) -> str:
     _refuse_nul(text)
     if "\n" in text and not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text):
         return _lua_long_bracket(text)
-    return '"' + re.sub(r'[\x00-\x1f\x7f"\\]', lambda found: _lua_escape(found[0]), text) + '"'
+    return (
+        '"'
+        + re.sub(r'[\x00-\x1f\x7f"\\]', lambda found: _LUA_ESCAPES.get(found[0], f"\\{ord(found[0]):03d}"), text)
+        + '"'
+    )
 
 
 def tcl(text: str) -> str:
@@ -48,7 +52,13 @@ def tcl(text: str) -> str:
         return text
     if text != "*" and not re.search(r"[\x00-\x09\x0b-\x1f\x7f\\]", text) and _balanced(text):  # {*} is an operator
         return "{" + text + "}"
-    return '"' + re.sub(r'[\x00-\x1f\x7f"\\$\[\]{}]', lambda found: _tcl_escape(found[0]), text) + '"'
+    return (
+        '"'
+        + re.sub(
+            r'[\x00-\x1f\x7f"\\$\[\]{}]', lambda found: _TCL_ESCAPES.get(found[0], f"\\u{ord(found[0]):04x}"), text
+        )
+        + '"'
+    )
 
 
 def shell(text: str) -> str:
@@ -59,20 +69,12 @@ def shell(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def _lua_escape(sign: str) -> str:
-    return _LUA_ESCAPES.get(sign, f"\\{ord(sign):03d}")
-
-
 def _lua_long_bracket(text: str) -> str:
     """`[==[`, a line break that Lua skips, the text; with as many `=` as it takes for no part of it to be the end."""
     level = 2  # as EasyBuild writes it; Lua 5.1 also refuses a `[[` within `[[…]]`
     while f"]{'=' * level}]" in f"{text}]{'=' * level}":
         level += 1
     return f"[{'=' * level}[\n{text}]{'=' * level}]"
-
-
-def _tcl_escape(sign: str) -> str:
-    return _TCL_ESCAPES.get(sign, f"\\u{ord(sign):04x}")
 
 
 def _balanced(text: str) -> bool:

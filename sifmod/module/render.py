@@ -4,24 +4,20 @@ import re
 from functools import cache, lru_cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, Template
 
 from sifmod.config.kinds import Syntax, stub_path
 from sifmod.errors import ModuleError
 from sifmod.module import quote
 from sifmod.module.job import JOB, Job, JobOptions, job_of, job_script, to_json
 from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, File, Plan
-from sifmod.module.scripts import scripts
-from sifmod.module.variables import host_variables, image_variables, state_key
+from sifmod.module.scripts import environment, scripts
+from sifmod.module.variables import host_variables, image_variables, record_key, state_key
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
 _PATHS = {  # as the modulefiles spell them; see plan.ROOT
     "lua": {ROOT: "root", PREFIX: "word(prefix)", MODULES: 'word(prefix .. "/modules")'},
-    "tcl": {
-        ROOT: "${root}",
-        PREFIX: "[sifmod_word $prefix]",
-        MODULES: "[sifmod_word $prefix/modules]",
-    },
+    "tcl": {ROOT: "${root}", PREFIX: "[sifmod_word $prefix]", MODULES: "[sifmod_word $prefix/modules]"},
 }
 _EXTENSION = re.compile(r"[A-Za-z0-9._+-]+")
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -38,7 +34,8 @@ def render(plan: Plan, number: int) -> tuple[File, ...]:
     They say nothing of the prefix, and find it from where they are. Raises ModuleError for a name or a value that no
     variable can have.
     """
-    return (*_modulefiles(plan, number), *scripts(plan, number), File(JOB, to_json(_job(plan))))
+    made = _modulefiles(plan, number)
+    return (*made, *scripts(plan, number), File(JOB, to_json(_job(plan), plan.help))) if plan.image else made
 
 
 def render_stub(plan: Plan) -> tuple[File, ...]:
@@ -55,7 +52,7 @@ def render_stub(plan: Plan) -> tuple[File, ...]:
                 module=str(plan.module),
                 stub=f"/modules/{stub_path(plan.module, syntax)}",
                 modulefile=f"{plan.switch}/modulefile.{syntax}",
-                generation=f"_SIFMOD_GENERATION_{state_key(plan.module)}",
+                generation=f"_SIFMOD_GENERATION_{record_key(plan)}",
             ),
         )
         for syntax in plan.syntaxes
@@ -90,21 +87,22 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
         "whatis": tuple(_text(" ".join(line.split()), syntax) for line in _whatis(plan)),
         "extensions": ", ".join(
             f"{name}/{version}"
-            for name, version in plan.help.contents
+            for name, version in (plan.help.contents if plan.help.extensions is None else plan.help.extensions)
             if _EXTENSION.fullmatch(name) and _EXTENSION.fullmatch(version)
         ),
         "conflicts": tuple(conflict[i : i + CONFLICTS_A_CALL] for i in range(0, len(conflict), CONFLICTS_A_CALL)),
         "family": plan.family,
         "depends_on": plan.depends_on,
-        "key": state_key(plan.module),
+        "key": record_key(plan),
         "runtime": plan.runtime.kind,
         "reinstall": plan.reinstall(PREFIX),
-        "image_variables": image_variables(plan.module),
+        "image_variables": image_variables(plan.module) if plan.image else (),
         "images": plan.images_of(ROOT),
         "binds": plan.binds_of(ROOT),
         "user_software": plan.user_software_of(ROOT),
         "layers": plan.layers,
         "layer_target": LAYER_TARGET,
+        "warn_without_version": plan.warn_without_version,
         "flags": tuple(flag.upper() for flag in plan.gpu_flags),
         "path_inside": plan.prepend_path,
         "env_inside": plan.container_env,
@@ -128,7 +126,8 @@ def _help(plan: Plan) -> str:
         description=plan.help.description.strip(),
         commands=", ".join(wrapper.name for wrapper in plan.wrappers),
         start=f"{plan.runtime.kind} {plan.verb}",
-        job=job_script(_job(plan), JobOptions(), MODULES),
+        job=job_script(_job(plan), JobOptions(), MODULES) if plan.image else "",
+        modules=", ".join(plan.modules),
         bind_variable=f"{plan.runtime.prefixes[-1]}_BIND",
         user_software=plan.user_software,
         contents=", ".join(f"{name} {version}" for name, version in plan.help.contents),
@@ -168,28 +167,13 @@ def _match(pattern: str, name: str, what: str) -> None:
 
 @cache
 def _help_template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 (plain text, which the modulefile's template quotes)
-        trim_blocks=True,
-        auto_reload=False,
-    )
-    return environment.get_template("help.txt.j2")
+    return environment().get_template("help.txt.j2")  # plain text, which the modulefile's template quotes
 
 
 @cache  # compiling them takes longer than everything else that is rendered
 def _templates(syntax: Syntax) -> Environment:
     """Templates that print nothing but literals of the language: a value without a filter is an error."""
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 (Lua or Tcl; finalize refuses what no filter has quoted)
-        finalize=_only_literals,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-        auto_reload=False,
-    )
+    templates = environment(finalize=_only_literals, keep_trailing_newline=True)
     literal, comma = quote.of(syntax), quote.between(syntax)
 
     def quote_all(texts: tuple[str, ...]) -> Literal:
@@ -202,7 +186,7 @@ def _templates(syntax: Syntax) -> Environment:
             case "tcl":
                 return Literal(f"[list {quote_all(texts)}]")
 
-    environment.filters |= {
+    templates.filters |= {
         "quote": lambda text: Literal(literal(text)),
         "quote_all": quote_all,
         "table": table,
@@ -211,7 +195,7 @@ def _templates(syntax: Syntax) -> Environment:
         "comment": lambda text: Literal(re.sub(r"[^ -\[\]^-z|~]", "?", text)),
         "here": lambda text: Literal(_here(text, syntax)),
     }
-    return environment
+    return templates
 
 
 def _only_literals(value: object) -> Literal:

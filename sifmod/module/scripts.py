@@ -4,6 +4,7 @@ import re
 from collections.abc import Hashable
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -44,15 +45,14 @@ def _here(text: str) -> str:
     return "".join(_PATHS[part] if part in _PATHS else shell(part) for part in parts) or "''"
 
 
-TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).with_name("templates")),
-    undefined=StrictUndefined,
-    autoescape=False,  # noqa: S701 (shell; every value goes through its filter)
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-    auto_reload=False,
-)
+def environment(**more: Any) -> Environment:
+    """The templates of this package; nothing is escaped, for they are no HTML."""
+    loader = FileSystemLoader(Path(__file__).with_name("templates"))
+    options = {"undefined": StrictUndefined, "trim_blocks": True, "auto_reload": False, **more}
+    return Environment(loader=loader, autoescape=False, **options)  # noqa: S701
+
+
+TEMPLATES = environment(lstrip_blocks=True, keep_trailing_newline=True)  # shell: every value goes through its filter
 TEMPLATES.filters |= {"shell": shell, "here": _here}
 
 
@@ -147,7 +147,7 @@ def _runscript(plan: Plan, number: int, name: str) -> str:
 
 def _cache_key(plan: Plan, number: int) -> str:
     """What tells the caches of one image from those of another: a digest of the generation and of what it asks for."""
-    image = plan.image
+    image = plan.own_image
     return sha256_bytes(repr((str(plan.module), number, image.sha256, image.sources, image.build)).encode())[:12]
 
 

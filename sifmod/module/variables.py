@@ -9,6 +9,8 @@ from sifmod.module.plan import Plan
 def own_variables(plan: Plan, root: str) -> dict[str, str]:
     """Those by which every module tells where the generation at `root` is, and what is in it."""
     name = plan.module.variable
+    if plan.image is None:  # those of the modules that a view loads stay
+        return {f"EBROOT{name}": root, f"EBVERSION{name}": plan.version}
     return {
         "RUNSCRIPTS": f"{root}/runscripts",
         f"RUNSCRIPTS{name}": f"{root}/runscripts",
@@ -29,8 +31,12 @@ def host_variables(plan: Plan, root: str) -> tuple[tuple[str, str], ...]:
 
 
 def image_variables(module: ModuleName) -> tuple[str, ...]:
-    """The variables that hold the image's path."""
     return ("SIF", f"SIF{module.variable}")
+
+
+def record_key(plan: Plan) -> str:
+    """The key of the module's record in the environment; by a view's, wrappers know that what it sets is to stay."""
+    return state_key(plan.module) if plan.image else f"_VIEW_{state_key(plan.module)}"
 
 
 def state_key(module: ModuleName) -> str:

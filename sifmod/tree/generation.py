@@ -29,6 +29,7 @@ from sifmod.tree.receipt import (
 from sifmod.tree.remove import prune, removable, remove_tree
 from sifmod.tree.stage import PLACED, STUBS, USER_SOFTWARE, Stage
 from sifmod.tree.state import missing as missing
+from sifmod.tree.write_life import LOCK, complete_life, renew_life
 
 _GOING = "going"  # `N.going` in the holder's directory: the module is being taken out of sight
 
@@ -57,6 +58,9 @@ def module_lock(layout: Layout, module: ModuleName, lease: float, on_wait: Calla
 def tidy(layout: Layout, lease: float, on_wait: Callable[[str], None]) -> None:
     """Clean up after every run that died on this node; one look when there was none."""
     for name in left_over(layout):
+        if name.startswith(LOCK):
+            complete_life(layout, name.removeprefix(LOCK), lease, on_wait)
+            continue
         module = ModuleName(*name.split("/", 1)) if "/" in name else None
         with module_lock(layout, module, lease, on_wait) if module else lock(layout, name, lease, on_wait):
             pass
@@ -96,6 +100,7 @@ def publish(layout: Layout, installation: Installation, held: Held) -> None:
             if made:
                 prune(place, layout.prefix)
             raise
+    renew_life(layout, module.name, held.lease)
 
 
 def _publication(layout: Layout, installation: Installation, held: Held) -> Change:
@@ -133,7 +138,8 @@ def restore(layout: Layout, installation: Installation, held: Held) -> None:
     The image's link stays away where the image is gone too: its user gave it up for the site's copy.
     """
     root = Path(installation.root)
-    gone = None if Path(installation.image.path).exists() else installation.image.filename
+    image = installation.image
+    gone = image.filename if image and not Path(image.path).exists() else None
     with held.changing(f"cannot restore {installation.module}"):
         change = Change(held, layout.prefix)
         for link in installation.links:
@@ -166,6 +172,7 @@ def unpublish(layout: Layout, module: ModuleName, held: Held) -> None:
         change.apply()
         prune(layout.modules / module.name, layout.modules)
         prune(layout.user_software(module) / USER_SOFTWARE[0], layout.prefix)
+    renew_life(layout, module.name, held.lease)
 
 
 def _withdraw(layout: Layout, module: ModuleName, directory: Path, held: Held) -> None:

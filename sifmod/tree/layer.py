@@ -74,6 +74,7 @@ class Layer:
     packed: bool
     files: int = 0
     size: int = 0
+    digest: str = ""  # SHA-256 of the squashfs; "" of a directory, and of one that was made earlier
     root: str = ""
 
     @property
@@ -127,7 +128,7 @@ def _layer(root: Path, fields: dict[str, object]) -> Layer:
     return Layer(
         module, name, image, int(root.name), python, version,
         texts["requirements"], texts["editable"], texts["places"],
-        pairs["added"], pairs["kept"], fields["packed"], files, size, str(root),
+        pairs["added"], pairs["kept"], fields["packed"], files, size, str(fields.get("digest", "")), str(root),
     )  # fmt: skip
 
 

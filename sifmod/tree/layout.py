@@ -10,6 +10,7 @@ from sifmod.errors import OptionError
 RECEIPT = "receipt.json"
 HISTORY = "history.json"
 LOG = ".log"
+LIFE = ".life.json"  # which no version can be called
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,22 @@ class Layout(Workplace):
         """The stored image of one digest."""
         return self.images / f"{sha256}.sif"
 
+    def lives(self, name: str) -> Path:
+        """What is said at the load of the modules of one name, a file for each that has something to say."""
+        return self.prefix / "life" / name
+
+    def life(self, name: str) -> Path:
+        """What staff have decided about the modules of one name, of which all else about it is made."""
+        return self.lives(name) / LIFE
+
     def inventory(self, sha256: str) -> Path:
         """The packages of a stored image, as they were read from it."""
         return self.images / f"{sha256}.inventory.json"
+
+    @property
+    def marks(self) -> Path:
+        """What users' modules in other trees refer to of the store."""
+        return self.prefix / "images" / "marks"
 
     @property
     def logs(self) -> Path:

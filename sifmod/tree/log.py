@@ -22,6 +22,7 @@ from sifmod.tree.disk import opened, sync_directory
 from sifmod.tree.layout import LOG, Layout
 
 STORE = "log"  # the lock under which the store's file is written
+TEST_PASSED, TEST_FAILED = "test passed", "test failed"  # of the generation that is live
 LONGEST = 4096  # bytes of a line, its end included
 LARGEST = 1 << 22  # bytes of a file that are read, from its end
 _COMMAND = 1000  # characters
@@ -37,12 +38,13 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class Done(NamedTuple):
     """What a verb did: to a module, or without one to the store."""
 
-    what: str  # installed, rendered, restored, rolled back, uninstalled, removed, fetched
+    what: str  # installed, rendered, restored, …, fetched, made, test passed, test failed; and as actions/life has it
     module: ModuleName | None = None
     before: int | None = None  # the generation that was live, or that was removed
     after: int | None = None  # the generation that is live now
     image: str | None = None  # its digest
     size: int | None = None  # bytes that came or went
+    layer: str | None = None  # of the module, which was made or removed; the generations are its own then
 
 
 class Entry(NamedTuple):
@@ -146,7 +148,7 @@ def as_data(made: Entry) -> dict[str, object]:
     changed = {"module": str(done.module) if done.module else None, "from": done.before, "to": done.after}
     fields: dict[str, object] = made._asdict()
     del fields["done"]
-    return {**fields, "what": done.what, **changed, "image": done.image, "size": done.size}
+    return {**fields, "what": done.what, **changed, "image": done.image, "size": done.size, "layer": done.layer}
 
 
 def _line(made: Entry) -> bytes:
@@ -180,8 +182,8 @@ def _entry(line: bytes, module: ModuleName | None) -> Entry | None:
 
 def _checked(fields: dict[str, Any], module: ModuleName | None) -> Entry:
     texts = [fields[key] for key in ("time", "user", "host", "sifmod", "command", "what")]
-    login, image = fields["login"], fields["image"]
-    texts += [text for text in (login, image) if text is not None]
+    login, image, layer = fields["login"], fields["image"], fields.get("layer")  # which earlier lines have not
+    texts += [text for text in (login, image, layer) if text is not None]
     numbers = [fields[key] for key in ("from", "to", "size") if fields[key] is not None]
     if not all(isinstance(text, str) and text.isprintable() for text in texts):
         raise TypeError("a text that is none")
@@ -191,7 +193,7 @@ def _checked(fields: dict[str, Any], module: ModuleName | None) -> Entry:
         raise ValueError("no time or no digest")
     if fields["module"] != (str(module) if module else None):
         raise ValueError("it is about another module")
-    done = Done(fields["what"], module, fields["from"], fields["to"], image, fields["size"])
+    done = Done(fields["what"], module, fields["from"], fields["to"], image, fields["size"], layer)
     return Entry(**{name: fields[name] for name in Entry._fields[:-1]}, done=done)
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from sifmod.config.kinds import SYNTAXES, stub_path
 from sifmod.config.name import ModuleName, is_part
+from sifmod.errors import ViewError
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
 from sifmod.tree import provenance as provenances
 from sifmod.tree.disk import is_refused, read
@@ -60,11 +61,24 @@ class Installation:
     generation: int
     root: str
     provenance: Provenance
-    image: ImageRecord
+    image: ImageRecord | None  # None: a view, which has none
     files: tuple[FileRecord, ...]
     links: tuple[LinkRecord, ...]
     stubs: tuple[FileRecord, ...]
     made_for: str | None = None  # the root that its files name, as those of 0.1.0 do; None: they work in any place
+    modules: tuple[str, ...] = ()  # those that a view loads
+
+    @property
+    def own_image(self) -> ImageRecord:
+        """The image, where there must be one. Raises ViewError for a view."""
+        if self.image is None:
+            raise ViewError(self.module, self.modules)
+        return self.image
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the image; "" of a view."""
+        return self.image.sha256 if self.image else ""
 
     @property
     def paths(self) -> frozenset[str]:
@@ -74,6 +88,7 @@ class Installation:
 
 def as_data(installation: Installation) -> dict[str, Any]:
     """The installation as what JSON can say: what `--json` prints, and the receipt but for what its place says."""
+    image = installation.image
     return {
         "format": FORMAT,
         "name": installation.module.name,
@@ -81,7 +96,8 @@ def as_data(installation: Installation) -> dict[str, Any]:
         "generation": installation.generation,
         "root": installation.root,
         "provenance": provenances.as_data(installation.provenance),
-        "image": installation.image._asdict() | {"origin": installation.image.origin.as_data()},
+        "image": image and image._asdict() | {"origin": image.origin.as_data()},
+        "modules": installation.modules,
         "files": installation.files,
         "links": installation.links,
         "stubs": installation.stubs,
@@ -92,7 +108,8 @@ def to_json(installation: Installation) -> str:
     """The receipt's text, the same in any prefix. Compact: `list` reads hundreds of them."""
     fields = as_data(installation)
     prefix, *_ = _place(fields.pop("root"))
-    fields["image"]["path"] = installation.image.path.removeprefix(f"{prefix}/")
+    if image := fields["image"]:
+        image["path"] = image["path"].removeprefix(f"{prefix}/")
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
@@ -110,15 +127,16 @@ def from_json(text: str | bytes, generation: str) -> Installation:
     prefix, name, version, number = _place(generation)
     if (fields["name"], fields["version"], fields["generation"]) != (name, version, number):
         raise ValueError("it is the receipt of another generation")
-    provenance, image = provenances.from_data(fields["provenance"]), _image(fields["image"], prefix)
+    provenance, modules = provenances.from_data(fields["provenance"]), tuple(fields.get("modules", ()))
+    image = None if modules else _image(fields["image"], prefix)
     files, stubs = _files(fields["files"]), _files(fields["stubs"])
     links = tuple([LinkRecord(path, target) for path, target in fields["links"]])
     _check_inside([link.path for link in links])
-    _check_texts([*provenances.texts(provenance), *(link.target for link in links), *roots])
+    _check_texts([*provenances.texts(provenance), *(link.target for link in links), *modules, *roots])
     if not {stub.path for stub in stubs} <= {stub_path(f"{name}/{version}", syntax) for syntax in SYNTAXES}:
         raise ValueError("a stub of another module")
-    module = ModuleName(name, version)
-    return Installation(module, number, generation, provenance, image, files, links, stubs, *roots)
+    module, made_for = ModuleName(name, version), next(iter(roots), None)
+    return Installation(module, number, generation, provenance, image, files, links, stubs, made_for, modules)
 
 
 def _place(generation: str) -> tuple[str, str, str, int]:

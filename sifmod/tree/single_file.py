@@ -54,6 +54,14 @@ class Beside(Incoming):
         """False: nothing is kept here."""
         return False
 
+    def lent(self, sha256: str) -> tuple[Path, ImageOrigin] | None:  # noqa: ARG002
+        """None: no other store is looked into."""
+        return None
+
+    def lends(self, path: Path) -> bool:  # noqa: ARG002
+        """False: no other store is looked into."""
+        return False
+
     def find_made(self, source: str, digest: str) -> tuple[tuple[Path, ImageOrigin], ...]:  # noqa: ARG002
         """None: nothing is kept here."""
         return ()

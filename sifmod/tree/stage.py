@@ -93,8 +93,8 @@ class Stage:
         with self._held.changing(f"cannot carry over what was added to {previous.root}"):
             return carry_over(previous, self.directory)
 
-    def record(self, provenance: Provenance, image: ImageRecord) -> Installation:
-        """Write the receipt, the last file of a generation."""
+    def record(self, provenance: Provenance, image: ImageRecord | None, modules: tuple[str, ...] = ()) -> Installation:
+        """Write the receipt, the last file of a generation; `modules` are those of a view, which has no image."""
         installation = Installation(
             self.module,
             self.number,
@@ -104,6 +104,7 @@ class Stage:
             tuple(self._files),
             tuple(self._links),
             tuple(self._stubs),
+            modules=modules,
         )
         with self._held.changing(f"cannot stage {self.module}"):
             write(self.directory / RECEIPT, to_json(installation).encode(), self._layout.prefix, READ_ONLY)

@@ -21,8 +21,9 @@ def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
     links = [f"{root}/{link.path}" for link in installation.links]
     lacks = [f"the modulefile {path} is missing" for path in stubs if not os.path.isfile(path)]
     lacks += [f"the link {path} is missing" for path in links if not os.path.lexists(path)]
-    if not os.path.exists(f"{root}/{installation.image.filename}") and not os.path.exists(installation.image.path):
-        lacks.append(f"the image {installation.image.path} is missing")
+    image = installation.image
+    if image and not os.path.exists(f"{root}/{image.filename}") and not os.path.exists(image.path):
+        lacks.append(f"the image {image.path} is missing")
     if live_number(layout, installation.module) != installation.generation:
         lacks.append(f"generation {installation.generation} is not the live one")
     if _died(layout, installation.module):
@@ -42,7 +43,7 @@ def edited(installation: Installation) -> tuple[str, ...]:
         if os.path.lexists(path) and not (os.path.islink(path) and os.readlink(path) == link.target):  # noqa: PTH114, PTH115
             found.append(path)
     with suppress(OSError):
-        if os.stat(image.path).st_size != image.size:  # noqa: PTH116 (texts)
+        if image and os.stat(image.path).st_size != image.size:  # noqa: PTH116 (texts)
             found.append(image.path)
     return tuple(found)
 

@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from sifmod.digest import sha256_file
@@ -22,11 +22,14 @@ from sifmod.tree.disk import is_there, move, sync_directory, take, write
 from sifmod.tree.incoming import Incoming
 from sifmod.tree.kept_inventory import discard_kept
 from sifmod.tree.layout import Layout
+from sifmod.tree.lenders import Lenders
 from sifmod.tree.lock import FENCED, Held, left_over, lock
+from sifmod.tree.mark import in_force
 from sifmod.tree.partial import lock_name, open_partial, own_key
 from sifmod.tree.receipt import known_modules, numbers
 from sifmod.tree.remove import prune
-from sifmod.tree.stored_image import StoredImage, given_by, has_its_size, is_whole, read_stored
+from sifmod.tree.stored_image import Given, StoredImage, given_by, has_its_size, is_whole, origin_for, read_stored
+from sifmod.tree.stored_image import entries as entries
 
 GC = "gc"  # the lock under which images are discarded
 _PIN = ".pin"
@@ -35,7 +38,8 @@ _PIN = ".pin"
 class Store(Incoming):
     """The store for one run; what it finds or adds stays until `held`, a lock of the run, is released.
 
-    A `fresh` one offers nothing that is there: all is brought again, and `add` compares.
+    A `fresh` one offers nothing that is there: all is brought again, and `add` compares. `others`: prefixes in whose
+    stores an image is looked for that this one lacks.
     """
 
     def __init__(
@@ -45,11 +49,13 @@ class Store(Incoming):
         on_wait: Callable[[str], None] = lambda who: None,  # noqa: ARG005
         *,
         fresh: bool = False,
+        others: tuple[Path, ...] = (),
     ) -> None:
         super().__init__(held)
         self._layout = layout
         self._on_wait = on_wait
         self._fresh = fresh
+        self._lenders = Lenders(others)
         self._damaged: set[str] = set()
         self.brought: list[tuple[str, int]] = []  # digest and bytes of each image that this run has put in
 
@@ -69,7 +75,7 @@ class Store(Incoming):
 
     def damaged(self, sha256: str) -> bool:
         """Whether another image is stored under this digest, which is not found any more; reads all of it."""
-        known = read_stored(self._layout, sha256)
+        known = read_stored(self._layout, sha256) or self._lenders.find(sha256)
         if known is None or not os.path.lexists(known.path) or is_whole(known):
             return False
         self._damaged.add(sha256)
@@ -78,15 +84,22 @@ class Store(Incoming):
     def find_made(self, source: str, digest: str) -> tuple[tuple[Path, ImageOrigin], ...]:
         """The stored images that `source` gave for `digest`, which is of an index or a manifest, and their origins.
 
-        Several were made in several ways, or for several architectures.
+        Several were made in several ways, or for several architectures. Those of other stores come last.
         """
-        found = []
-        for image in entries(self._layout):
-            given = [one for one in image.given if one.source == source and digest in (one.index, one.manifest)]
-            if digest and given and (path := self.find(image.sha256)):
-                index = digest if digest != given[0].manifest else ""
-                found.append((path, replace(image.origin, index=index, manifest=given[0].manifest)))
-        return tuple(found)
+        made = ((image, origin_for(image, source, digest)) for image in entries(self._layout))
+        own = {path: origin for image, origin in made if origin and (path := self.find(image.sha256))}
+        lent = () if self._fresh else self._lenders.find_made(source, digest)
+        there = {path.stem for path in own} | self._damaged
+        return (*own.items(), *((image.path, origin) for image, origin in lent if image.sha256 not in there))
+
+    def lent(self, sha256: str) -> tuple[Path, ImageOrigin] | None:
+        """The image of this digest in another store, whole by its size, and its origin; its content is not read."""
+        known = None if self._fresh or sha256 in self._damaged else self._lenders.find(sha256)
+        return (known.path, known.origin) if known else None
+
+    def lends(self, path: Path) -> bool:
+        """Whether `path` is where another store that this one looks into has its images."""
+        return self._lenders.lend(path)
 
     @contextmanager
     def partial(self, key: str) -> Iterator[Path]:
@@ -134,12 +147,16 @@ class Store(Incoming):
                 self.gave(path, origin, source)
                 return path
             self._check_way(path, sha256)
-            image = StoredImage(sha256, _seal(incoming), 0, path, given=known.given if known else ())
+            image = StoredImage(sha256, _seal(incoming), 0, path, given=self._given(known, sha256))
             self._record(given_by(image, origin, source))
             move(incoming, path, self._layout.prefix)
             self._damaged.discard(sha256)
             self.brought.append((sha256, image.size))
         return path
+
+    def _given(self, known: StoredImage | None, sha256: str) -> tuple[Given, ...]:
+        there = known or self._lenders.find(sha256)
+        return there.given if there else ()
 
     def gave(self, path: Path, origin: ImageOrigin, source: str) -> None:
         """Note that `source` gave the stored image at `path` too, and what makes the same bytes now; idempotent."""
@@ -174,26 +191,19 @@ class Store(Incoming):
             )
 
 
-def entries(layout: Layout) -> tuple[StoredImage, ...]:
-    """Every image that the store has a receipt of, sorted by digest."""
-    stems = (path.stem for path in sorted(layout.images.glob("*.json")))
-    found = (read_stored(layout, stem) for stem in stems if "." not in stem)  # else it is an inventory
-    return tuple(image for image in found if image is not None)
-
-
-def discard(layout: Layout, image: StoredImage, held: Held) -> bool:
+def discard(layout: Layout, image: StoredImage, held: Held, mark_days: float = 0.0) -> bool:
     """Remove an image from the store; False where another run removed it, or when it is used and stays.
 
-    `held`: the lock GC, whose end a run that looks for an image waits for.
+    `held`: the lock GC, whose end a run that looks for an image waits for. `mark_days`: for which a mark keeps it.
     """
-    if _needed(layout, image.sha256):
+    if _needed(layout, image.sha256, mark_days):
         return False
     with held.changing(f"cannot remove {image.path}"):
         discard_kept(layout, image.sha256, held)
         gone = held.path("discarded")
         with suppress(FileNotFoundError):
             take(image.path, gone, layout.prefix)
-        if _needed(layout, image.sha256):  # which another node may see late
+        if _needed(layout, image.sha256, mark_days):  # which another node may see late
             with suppress(FileNotFoundError):
                 move(gone, image.path, layout.prefix)
             return False
@@ -204,9 +214,14 @@ def discard(layout: Layout, image: StoredImage, held: Held) -> bool:
     return True
 
 
-def _needed(layout: Layout, sha256: str) -> bool:
+def _needed(layout: Layout, sha256: str, mark_days: float) -> bool:
     # In this order: a run that used it meanwhile has its pin still, or its link already.
-    return sha256 in pinned(layout) or sha256 in all_used_images(layout)
+    if sha256 in pinned(layout) or sha256 in all_used_images(layout):
+        return True
+    try:
+        return bool(in_force(layout, (sha256,), mark_days))
+    except OSError:  # then they do not say that nobody needs it
+        return True
 
 
 def pinned(layout: Layout) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,6 +61,21 @@ def given_by(image: StoredImage, origin: ImageOrigin, source: str) -> StoredImag
     before = image.origin
     made_anew = origin.compression and (origin.compression, origin.tools) != (before.compression, before.tools)
     return image._replace(origin=origin if made_anew or not before.manifest else before, given=given)
+
+
+def entries(layout: Layout) -> tuple[StoredImage, ...]:
+    """Every image that the store has a receipt of, sorted by digest."""
+    stems = (path.stem for path in sorted(layout.images.glob("*.json")))
+    found = (read_stored(layout, stem) for stem in stems if "." not in stem)  # else it is an inventory
+    return tuple(image for image in found if image is not None)
+
+
+def origin_for(image: StoredImage, source: str, digest: str) -> ImageOrigin | None:
+    """What the image was made from, if `source` gave it for `digest`, which is of an index or a manifest."""
+    given = (one for one in image.given if digest and one.source == source and digest in (one.index, one.manifest))
+    if (first := next(given, None)) is None:
+        return None
+    return replace(image.origin, index=digest if digest != first.manifest else "", manifest=first.manifest)
 
 
 def keeper(layout: Layout, path: Path) -> Path | None:

@@ -2,20 +2,25 @@ import json
 import os
 import time
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from sifmod.actions.garbage import GcPlan, plan_gc
 from sifmod.actions.gc import Collected, apply_gc
+from sifmod.actions.life import update_life
+from sifmod.actions.reporter import Reporter
 from sifmod.actions.rollback import rollback
 from sifmod.actions.uninstall import uninstall
+from sifmod.config.load_site import load_site
 from sifmod.config.name import ModuleName
 from sifmod.tree.generation import module_lock
 from sifmod.tree.jobs import Jobs, ask_slurm
 from sifmod.tree.layout import RECEIPT, Layout
+from sifmod.tree.life import Life, NameLife, Retired
 from sifmod.tree.lock import lock
-from sifmod.tree.receipt import numbers
+from sifmod.tree.receipt import live_number, numbers
 from sifmod.tree.store import Store, entries
 from support.disk_state import disk_state
 from support.identity import call_as
@@ -338,7 +343,7 @@ def test_a_removed_link_releases_the_image(layout: Layout) -> None:
     installation = install(layout, "a")
     (Path(installation.root) / "tiny.sif").unlink()
     done = collect(layout, plan_gc(layout))
-    assert [image.sha256 for image in done.images] == [installation.image.sha256]
+    assert [image.sha256 for image in done.images] == [installation.own_image.sha256]
     assert stored(layout) == []
 
 
@@ -394,6 +399,25 @@ def test_a_job_submitted_before_a_reinstall_keeps_the_generation(
     assert kept(plan_gc(layout, days=0))[1] == ""
     assert [old.number for old in collect(layout, plan_gc(layout, days=0)).generations] == [1]
     slurm.run(("scancel", str(later))).ok()
+
+
+def test_a_job_submitted_before_a_module_retired_keeps_it(
+    layout: Layout, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though it is said to have retired long ago: until now it could be loaded."""
+    monkeypatch.setenv("SLURM_CONF", slurm.env["SLURM_CONF"])
+    image = Path(install(layout, "a").own_image.path)
+    job = slurm.sbatch(("--hold", "--wrap", "true"))
+    time.sleep(1)
+    retired = NameLife(None, {MODULE.version: Life(retired=Retired(date(2026, 1, 1)))})
+    update_life(layout, MODULE.name, lambda _: retired, load_site({}, os.environ).site, Reporter(print))
+    assert "it may be in use by a job submitted" in kept(plan_gc(layout, days=0))[1]
+    assert collect(layout, plan_gc(layout, days=0)) == Collected((), (), (), 0)
+    assert (live_number(layout, MODULE), image.exists()) == (1, True)
+    slurm.run(("scancel", str(job))).ok()
+    slurm.wait(job)
+    assert len(collect(layout, plan_gc(layout, days=0)).images) == 1
+    assert (live_number(layout, MODULE), image.exists()) == (None, False)
 
 
 def test_only_jobs_of_those_who_can_read_the_tree_count(

@@ -5,7 +5,9 @@ import os
 import py_compile
 import subprocess
 import sys
+import time
 import zipfile
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -15,8 +17,10 @@ import pytest
 from plans import plan
 from sifmod.actions.layer.add import protected
 from sifmod.actions.layer.bytecode import COMPILE
-from sifmod.actions.layer.image_python import image_python
+from sifmod.actions.layer.image_python import Distribution, ImagePython, image_python
+from sifmod.actions.layer.inside import Inside
 from sifmod.actions.layer.resolve import followed, pinned, versions_of
+from sifmod.actions.layer.start import start_file
 from sifmod.actions.layer.wanted import name_of, read_requirements
 from sifmod.config.site import PROTECTED
 from sifmod.errors import ImageError, OptionError
@@ -30,14 +34,22 @@ HELD = json.dumps(
         "/opt",
         [3, 11, 2],
         [
-            ["torch", "2.14.0a0+4fdf77b940", False, ["fsspec<2026", "sympy; extra == 'all'"], []],
-            ["Built_On.Torch", "1.0", False, ["torch"], []],
-            ["plain", "1.0", True, ["torch"], []],
-            ["far", "1", False, ["built-on-torch"], []],
-            ["fsspec", "2025.03.0", True, [], ["http"]],
-            ["certifi", "2024.07.04", True, [], []],
-            ["../evil", "1.0", True, [], []],
-            ["odd", "no version", True, [], []],
+            [
+                "torch",
+                "2.14.0a0+4fdf77b940",
+                False,
+                ["fsspec<2026", "sympy; extra == 'all'"],
+                [],
+                "/t",
+                ["torch", "gen"],
+            ],
+            ["Built_On.Torch", "1.0", False, ["torch"], [], "", ["built", "shared"]],
+            ["plain", "1.0", True, ["torch"], [], "", ["plain"]],
+            ["far", "1", False, ["built-on-torch"], [], "", ["far", "shared"]],
+            ["fsspec", "2025.03.0", True, [], ["http"], "", ["fsspec"]],
+            ["certifi", "2024.07.04", True, [], [], "", []],
+            ["../evil", "1.0", True, [], [], "", []],
+            ["odd", "no version", True, [], [], "", []],
         ],
     ]
 )
@@ -61,6 +73,8 @@ def test_what_is_built_around_torch_stays() -> None:
     assert (python.short, python.prefix) == ("3.11", "/opt")
     assert sorted(python.protected) == ["built-on-torch", "far", "torch"]
     assert sorted(image_python(HELD, ("pl*", "far")).protected) == ["far", "plain"]
+    assert python.first and python.first.place == "/t"
+    assert sorted(python.kept_modules) == ["built", "far", "gen", "torch"]
     assert "odd" not in python.distributions
     assert not any("evil" in name for name in python.distributions)
 
@@ -203,6 +217,38 @@ def test_files_from_elsewhere_among_those_of_a_directory(tmp_path: Path) -> None
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
     with pytest.raises(ImageError, match="z/in is in a file"):
         pack(top, tmp_path / "3", "gzip", 1, {**read, "z/in": bytes})
+
+
+def test_a_layer_is_used_over_the_image_that_has_its_torch(tmp_path: Path) -> None:
+    """And not over that of another module, whose Python is in the same place."""
+    held = Distribution("torch", "1", False, (), (), str(tmp_path / "torch-1.dist-info"), ("torch",))
+    python = ImagePython(sys.executable, sys.prefix, sys.version_info[:3], {"torch": held}, PROTECTED)
+    for name, text in (("start/sitecustomize.py", start_file(python, jupyter=False)), ("lib/added.py", "")):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+
+    def found() -> bool:
+        code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('added') is None)"
+        environment = {"PYTHONPATH": str(tmp_path / "start")}
+        return subprocess.run((sys.executable, "-c", code), env=environment, check=False).returncode == 0
+
+    assert not found()
+    Path(held.place).mkdir()
+    assert found()
+
+
+def test_what_a_killed_run_has_left_in_uvs_cache_goes_a_day_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    top = tmp_path / "uv" / "sifmod-linked"
+    for name, age in (("old", 90_000), ("young", 80_000)):
+        (top / name / "lib").mkdir(parents=True)
+        os.utime(top / name, (time.time() - age,) * 2)
+    with ExitStack() as held:
+        made = Inside(tmp_path, tmp_path).linked(held)
+        assert {path.name for path in top.iterdir()} == {"young", made.name}
+    assert {path.name for path in top.iterdir()} == {"young"}
 
 
 def test_an_easyconfig_says_what_stays(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from sifmod.actions.author.import_easyconfig import Converted, find_sources
 from sifmod.actions.author.import_easyconfig import write as write_imported
 from sifmod.actions.author.new_file import check_target, write_text
-from sifmod.actions.changing_prefix import changing_prefix
+from sifmod.actions.changing_prefix import changing_prefix, for_layers
 from sifmod.config.site import Site
 from sifmod.errors import EasyconfigNotFoundError, OptionError, PermissionsError
 from sifmod.tree.layout import Layout
@@ -205,6 +205,34 @@ def test_a_group_that_cannot_be_given(site: Site, error: Exception, monkeypatch:
     assert caught.value.hint == "correct `group` in the site file"
     assert not site.prefix.exists()
     assert umask() == before
+
+
+def test_what_is_made_above_a_shared_prefix_can_be_passed(site: Site) -> None:
+    with changing_prefix(replace(site, sharing="group", group=None, umask=0o007)):
+        assert site.prefix.parent.stat().st_mode & 0o777 == 0o755
+        assert site.prefix.stat().st_mode & 0o777 == 0o770
+        assert (site.prefix / "images" / "marks").stat().st_mode & 0o7777 == 0o1770
+    with changing_prefix(replace(site, sharing="site", umask=0o022)):
+        assert (site.prefix / "images" / "marks").stat().st_mode & 0o7777 == 0o1777
+
+
+def test_layers_are_as_open_as_the_prefix_or_as_their_own_place(site: Site, tmp_path: Path) -> None:
+    shared = replace(site, sharing="group", group="staff", umask=0o007)
+    within, elsewhere = site.prefix / "layers", tmp_path / "project"
+    elsewhere.mkdir()
+    elsewhere.chmod(0o750)
+    for start, directory, inside in (
+        (shared, within, 0o007),
+        (shared, elsewhere, 0o027),
+        (replace(site, umask=0o002), elsewhere, 0o002),
+    ):
+        with changing_prefix(for_layers(start, directory)):
+            assert umask() == inside
+        assert not (directory / "images").exists()
+    site.prefix.mkdir(parents=True)
+    site.prefix.chmod(0o2770)
+    with changing_prefix(for_layers(site, within)):
+        assert umask() == 0o007
 
 
 def begin(layout: Layout) -> None:

@@ -176,9 +176,10 @@ def test_verify_says_what_to_do_about_a_moved_tree_and_about_a_changed_file(
 
 HEADINGS = {
     "What": "--account --all --arch --bundle --days --editable --fetch --installed --job --keys --lab --layer --locked"
-    " --minimum --module-only --name --name-from --network --nodes --now --onto --origins --output --partition --purge"
-    " --remove --requirement --rollbacks --sha256 --signature --source --stack --stale --style --time --to --upgrade"
-    " --variant --version --without",
+    " --marks --message --minimum --modes --module-only --name --name-from --network --nodes --none --now --onto"
+    " --origins --output --partition --purge --remove --repair-modes --requirement --rollbacks --sha256 --signature"
+    " --since --source --stack --stale --style --successor --time --title --to --undo --until --upgrade --variant"
+    " --version --without",
     "Where": "--accelerator --dir --find-links --from --image-dirs --module-syntax --module-tree --output --prefix"
     " --robot-paths --runtime --site",
     "Output": "--dry-run --dry-run-short --extended-dry-run --format --help --json --junit --quiet",

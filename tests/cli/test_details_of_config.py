@@ -130,10 +130,10 @@ def test_an_image_may_have_no_source_but_not_lose_all(configuration: Configurati
     """Of the variables in a source, one that is not set leaves that source out."""
     text = "name: App\nversion: '1'\nimage: {filename: a.sif, sources: [%s]}\n"
     made = configuration.load(write(configuration.root / "App-1.yaml", text % "'b.sif', '${UNSET}/a.sif'"))
-    assert made.easyconfig.image.sources == ("b.sif",)
+    assert made.easyconfig.own_image.sources == ("b.sif",)
     assert [note for note in made.notes if "UNSET" in note]
     none = configuration.load(write(configuration.root / "App-3.yaml", (text % "").replace("}", ", build: a.def}")))
-    assert none.easyconfig.image.sources == ()
+    assert none.easyconfig.own_image.sources == ()
     with pytest.raises(ConfigError, match="UNSET"):
         configuration.load(write(configuration.root / "App-2.yaml", text % "'${UNSET}/a.sif'"))
 

@@ -186,12 +186,14 @@ def test_the_help_lists_every_verb_in_the_order_of_use(capfd: pytest.CaptureFixt
                 "list",
                 "show",
                 "search",
+                "catalogue",
                 "verify",
                 "sbom",
                 "diff",
                 "test",
             ),
-            *("uninstall", "rollback", "log", "gc", "check", "schema", "config", "site", "doctor", "init"),
+            *("uninstall", "rollback", "default", "hide", "deprecate", "retire", "log", "gc", "check", "schema"),
+            *("config", "site", "doctor", "init"),
         ]
         assert lines[0].split(maxsplit=1) == ["install", "Install the modules of one or more easyconfigs."]
 

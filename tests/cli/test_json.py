@@ -72,9 +72,21 @@ def test_verbs_that_change_a_tree(here: Path, images: Images, capfd: pytest.Capt
     assert [(one["what"], one["generation"], one["before"]) for one in changes if one["module"]] == [
         *(("installed", 1, None), ("installed", 2, 1), ("rolled back", 1, 2), ("removed", None, 2)),
     ]
+    live: dict[str, object] = {"default": True, "hidden": False, "deprecated": None, "retired": None, "labels": {}}
+    assert told("default", "Tiny") == [{"module": "Tiny/1.0", "changed": True, "life": live}]
+    (row,) = told("deprecate", "Tiny", "--since", "2026-01-02", "--until", "2999-03-31")
+    assert row["life"]["deprecated"] == {"since": "2026-01-02", "until": "2999-03-31", "message": ""}
+    assert told("hide", "--undo", "Tiny")[0]["changed"] is False
+    assert told("list")[0]["life"] == row["life"]
+    told("deprecate", "--undo", "Tiny")
+    assert [(one["what"], one["generation"]) for one in told("log")][-2:] == [
+        ("deprecated", 1),
+        ("no longer deprecated", 1),
+    ]
     done = told("uninstall", "Tiny", "--purge", "--ignore-jobs")
     (row,) = done["uninstalled"]
-    assert row == {"module": "Tiny/1.0", "generation": 1, "user_software": None, "user_layers": None, "kernels": []}
+    nothing: dict[str, object] = {"user_software": None, "user_layers": None, "views": [], "kernels": []}
+    assert row == {"module": "Tiny/1.0", "generation": 1, "default": True, **nothing}
     assert [(one["kind"], one["removed"]) for one in done["purged"]] == [("generation", True), ("image", True)]
     assert told("list") == []
 
@@ -119,10 +131,10 @@ def test_modules_that_are_not_as_they_were(here: Path, capfd: pytest.CaptureFixt
     layout = Layout(here / "prefix")
     one = install(layout, "a")
     other = install(layout, "b", ModuleName("Other", "2.0"))
-    Path(one.image.path).unlink()
+    Path(one.own_image.path).unlink()
     layout.module_file(other.module, "lua").write_text("mine")
     row = answer(capfd, ("list", "Tiny"))[0]
-    assert row["problems"][0]["message"] == f"the image {one.image.path} is missing"
+    assert row["problems"][0]["message"] == f"the image {one.own_image.path} is missing"
     findings = {row["module"]: row["findings"] for row in answer(capfd, ("verify",), 1)}
     assert [finding["kind"] for finding in findings["Tiny/1.0"]] == ["missing"]
     before = disk_state(here / "prefix/software/Other", here / "prefix/modules/Other")
@@ -152,12 +164,17 @@ FAILS = {
     "list": (("--prefix", "Tiny-1.0.yaml"), 2),
     "show": (("nothing",), 4),
     "search": (("--site", "nowhere", "x"), 2),
+    "catalogue": (("none.yaml", "-o", "Tiny-1.0.yaml"), 4),
     "verify": (("nothing",), 24),
     "sbom": (("nothing",), 24),
     "diff": (("nothing",), 24),
     "test": (("nothing",), 24),
     "uninstall": (("nothing",), 24),
     "rollback": (("nothing",), 24),
+    "default": (("nothing",), 24),
+    "hide": (("nothing",), 24),
+    "deprecate": (("nothing", "--until", "soon"), 2),
+    "retire": (("nothing",), 24),
     "log": (("--prefix", "Tiny-1.0.yaml"), 2),
     "gc": (("--days", "-1"), 2),
     "check": (("--site", "nowhere", "Tiny-1.0.yaml"), 2),

@@ -75,7 +75,7 @@ def test_a_kernel_that_cannot_start_is_refused(
     assert not (here / "jupyter").exists()
     # JupyterLab starts in the shell's own environment
     monkeypatch.setenv("SIFMOD_LAYER", "bare")
-    assert error(capfd, "Tools", "--lab")[1] == "sifmod add Tools/1 jupyterlab --name bare"
+    assert error(capfd, "Tools", "--lab")[1] == "sifmod add Tools/1 jupyterlab --layer bare"
     monkeypatch.setenv("SIFMOD_LAYER", "")
     assert "unset SIFMOD_LAYER" in str(error(capfd, "Tools", "--lab")[1])
 
@@ -84,7 +84,7 @@ def test_a_kernel_that_cannot_start_is_refused(
 def test_the_hint_of_a_module_is_its_own(capfd: pytest.CaptureFixture[str]) -> None:
     assert error(capfd, "Tools", "--layer", "none") == (
         "Tools/1: there is no layer none of it",
-        "`sifmod add Tools/1 ipykernel --name none` makes it; `sifmod layers Tools/1` lists those that there are",
+        "`sifmod add Tools/1 ipykernel --layer none` makes it; `sifmod layers Tools/1` lists those that there are",
     )
     message = "ipykernel of Tools/1 cannot be used: Tools/1: there is no apptainer"
     assert error(capfd, "Tools", "--layer", "lost") == (message, "install it")
@@ -93,10 +93,10 @@ def test_the_hint_of_a_module_is_its_own(capfd: pytest.CaptureFixture[str]) -> N
 def test_hints_keep_the_prefix(here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SIFMOD_PREFIX")
     words = "Tools", "--prefix", str(here / "prefix")
-    hint = f"sifmod add Tools/1 --prefix {here}/prefix ipykernel --name bare"
+    hint = f"sifmod add Tools/1 --prefix {here}/prefix ipykernel --layer bare"
     assert error(capfd, *words, "--layer", "bare")[1] == hint
     monkeypatch.setenv("MODULEPATH", str(here / "prefix/modules"))  # which leads there as well
-    assert error(capfd, *words, "--layer", "bare")[1] == "sifmod add Tools/1 ipykernel --name bare"
+    assert error(capfd, *words, "--layer", "bare")[1] == "sifmod add Tools/1 ipykernel --layer bare"
 
 
 def test_a_kernel_of_a_module_that_is_gone_says_how_it_is_removed(

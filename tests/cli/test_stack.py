@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import tarfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from support.command import SIFMOD
 from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
+from support.oci import Entry, layer, write_layout
 from support.registry import Registry
 
 STACK = """\
@@ -56,7 +59,7 @@ def test_a_stack_is_planned_and_applied_and_then_there_is_nothing_to_do(
     out, err = capfd.readouterr()
     assert out.splitlines() == [" [ ] Good/1", " [ ] Many/1-a", " [ ] Many/1-b", " [ ] Own/1", " [ ] Own/2"]
     assert err.splitlines()[0] == "== our-cluster, 5 modules: 5 new"
-    assert err.splitlines()[1].startswith("== 1 images to fetch: ")
+    assert err.splitlines()[1].startswith("== 1 image to fetch: ")
     assert disk_state(here) == before
     assert run(["stack", "apply", "stack.yaml", SKIP, "-j", "3"]) == 0
     err = capfd.readouterr().err
@@ -155,7 +158,7 @@ def test_what_was_tested_is_what_is_published(
     assert run([*command, "--locked", "--offline", "--from", str(staging), "--prefix", str(production)]) == 0
     assert same_but_for_the_prefix(staging, production)
     for made in installations(Layout(production)):
-        assert made.image.path.startswith(f"{production}/")
+        assert made.own_image.path.startswith(f"{production}/")
     assert run(["stack", "lock", "stack.yaml", "--prefix", str(production)]) == 0
     assert (here / "stack.lock").read_text() == text
     other = here / "other"  # an empty store, and the registry: the digest is fetched, not what the tag names now
@@ -201,8 +204,8 @@ def test_a_bundle_brings_it_all_without_a_network(here: Path, images: Images, mo
         other = here / f"other {bundle}"
         assert run(["stack", "apply", "--bundle", bundle, SKIP, "--prefix", str(other)]) == 0
         first, second = installations(Layout(here / "prefix")), installations(Layout(other))
-        assert [made.image.sha256 for made in first] == [made.image.sha256 for made in second]
-        assert [made.image.origin for made in first] == [made.image.origin for made in second]
+        assert [made.own_image.sha256 for made in first] == [made.own_image.sha256 for made in second]
+        assert [made.own_image.origin for made in first] == [made.own_image.origin for made in second]
         assert len(second) == 5
         there = disk_state(other / "software", other / "images", other / "stacks")
         assert run(["stack", "apply", "--bundle", bundle, SKIP, "--prefix", str(other)]) == 0
@@ -236,8 +239,8 @@ def same_but_for_the_prefix(one: Path, other: Path) -> bool:
     first, second = installations(Layout(one)), installations(Layout(other))
     assert [made.module for made in first] == [made.module for made in second]
     for made, again in zip(first, second, strict=True):
-        assert (made.image.sha256, made.image.source, made.image.origin) == (
-            *(again.image.sha256, again.image.source, again.image.origin),
+        assert (made.own_image.sha256, made.own_image.source, made.own_image.origin) == (
+            *(again.own_image.sha256, again.own_image.source, again.own_image.origin),
         )
         assert made.files == again.files
     return True
@@ -288,7 +291,7 @@ def test_one_easyconfig_is_locked_too(
 
 def same_images(one: Path, other: Path) -> bool:
     """Whether the live modules of two trees use the same images."""
-    first, second = ([made.image.sha256 for made in installations(Layout(tree))] for tree in (one, other))
+    first, second = ([made.own_image.sha256 for made in installations(Layout(tree))] for tree in (one, other))
     return first == second
 
 
@@ -304,26 +307,27 @@ def test_a_stack_of_what_is_installed(here: Path, capfd: pytest.CaptureFixture[s
 
 
 def test_killed_it_goes_on_where_it_was(here: Path) -> None:
-    for number in range(10, 25):
+    for number in range(10, 40):
         write(here / f"own/Own-{number}.yaml", (here / "own/Own-1.yaml").read_text().replace("'1'", f"'{number}'"))
     command = [*SIFMOD, "stack", "apply", "stack.yaml", SKIP]
     for wanted in (3, 8):
         victim = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
         while victim.poll() is None and len(list((here / "prefix/software").glob("*/[0-9]*"))) < wanted:
             time.sleep(0.005)
-        os.killpg(victim.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(victim.pid, signal.SIGKILL)
         victim.wait()
     done = {made.module: made.generation for made in installations(Layout(here / "prefix"))}
-    assert len(done) < 20
+    assert len(done) < 35
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
     after = {made.module: made.generation for made in installations(Layout(here / "prefix"))}
-    assert len(after) == 20
+    assert len(after) == 35
     assert {module: after[module] for module in done} == done
     assert not list(Layout(here / "prefix").staging.iterdir())
 
 
 def test_terminated_it_leaves_no_process_and_whole_modules(here: Path) -> None:
-    for number in range(10, 30):
+    for number in range(10, 70):
         write(here / f"own/Own-{number}.yaml", (here / "own/Own-1.yaml").read_text().replace("'1'", f"'{number}'"))
     victim = subprocess.Popen(
         [*SIFMOD, "stack", "apply", "stack.yaml", SKIP], stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -352,3 +356,26 @@ def test_a_stack_is_checked_with_its_easyconfigs(here: Path, capfd: pytest.Captu
     assert run(["schema", "--stack"]) == 0
     assert "deprecated" in json.loads(capfd.readouterr().out)["$defs"]["Entry"]["properties"]
     assert disk_state(here) == before
+
+
+def test_layers_that_images_share_are_fetched_once(here: Path) -> None:
+    """The large one of three images; it is there while it is needed, and gone at the end."""
+    registry = Registry(here / "registry")
+    registry.start()
+    try:
+        large = layer([Entry("large", os.urandom(3_000_000))])
+        for number in range(3):
+            own = layer([Entry(f"own-{number}", b"x")])
+            tagged = registry.push_layout(write_layout(here / f"layout-{number}", (large, own)), f"shared:{number}")
+            text = f"name: Shared\nversion: '{number}'\n{IMAGE.format(source=tagged)}"
+            write(here / f"shared/Shared-{number}.yaml", text)
+        write(here / "shared.yaml", "easyconfigs: ['shared/*.yaml']\n")
+        assert run(["stack", "plan", "shared.yaml", "--json"]) == 0
+        assert run(["stack", "apply", "shared.yaml", SKIP, "-j", "3"]) == 0
+        log = (registry.directory / "registry.log").read_text()
+        sent = [int(size) for size in re.findall(r"method=GET .*blobs/sha256.* http.response.written=(\d+)", log)]
+        assert sum(size > 1_000_000 for size in sent) == 1
+        assert len(installations(Layout(here / "prefix"))) == 3
+        assert not list(Layout(here / "prefix").partials.glob("*"))
+    finally:
+        registry.stop()

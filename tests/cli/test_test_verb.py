@@ -17,7 +17,7 @@ from sifmod.cli.main import run
 from support.answer import answer
 from support.command import SIFMOD
 from support.config import write
-from support.disk_state import disk_state
+from support.disk_state import State, disk_state
 from support.images import Images
 from support.nccl_logs import IB, SOCKET
 from support.slurm import Slurm
@@ -100,7 +100,7 @@ def outcomes(data: Any) -> dict[str, str]:
 
 
 def test_all_is_well(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
-    before = disk_state(node.directory / "prefix", node.directory / "work")
+    before = state_but_log(node.directory)
     data = answer(capfd, ("test", "Gpu", "--network"))
     assert outcomes(data) == dict.fromkeys(
         ("sanity check", "start", "gpu-check", "collective, torchrun", "bandwidth", "network"), "passed"
@@ -116,7 +116,13 @@ def test_all_is_well(node: Node, capfd: pytest.CaptureFixture[str]) -> None:
     assert "163.86 GB/s, bus 163.86 GB/s (256 MiB, all_reduce_perf)" in out
     assert "network" not in out
     assert any(line.startswith("torchrun-distributed -n 2 --no-python python -c") for line in node.asked)
-    assert disk_state(node.directory / "prefix", node.directory / "work") == before
+    assert state_but_log(node.directory) == before
+    written = [(one["what"], one["generation"], one["before"]) for one in answer(capfd, ("log", "Gpu"))]
+    assert written == [("installed", 1, None), ("test passed", 1, 1), ("test passed", 1, 1)]
+
+
+def state_but_log(directory: Path) -> State:
+    return disk_state(*(directory / name for name in ("prefix/modules", "prefix/software", "work")))
 
 
 def test_tcp_on_a_site_with_a_fabric_fails(node: Node, capfd: pytest.CaptureFixture[str]) -> None:

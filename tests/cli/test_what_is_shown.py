@@ -48,7 +48,7 @@ def test_list(layout: Layout, installation: Installation, capfd: pytest.CaptureF
     Path(layout.generation(OTHER, 2), RECEIPT).unlink()
     lost = f"the receipt in {layout.generation(OTHER, 2)} is missing or cannot be read"
     assert run(["list"]) == 0
-    size = f"{installation.image.size / 1000:.1f} kB"
+    size = f"{installation.own_image.size / 1000:.1f} kB"
     assert capfd.readouterr() == (
         f"Other/2.0  {'?'.ljust(len(size))}  generation 2  {lost}\nTiny/1.0   {size}  generation 1\n",
         "",
@@ -66,7 +66,7 @@ def test_list(layout: Layout, installation: Installation, capfd: pytest.CaptureF
 
 
 def test_show_of_a_module(layout: Layout, installation: Installation, capfd: pytest.CaptureFixture[str]) -> None:
-    image = installation.image
+    image = installation.own_image
     for name in ("Tiny", "Tiny-1", "Tiny/1.0"):
         assert run(["show", name]) == 0
         out, err = capfd.readouterr()
@@ -153,12 +153,12 @@ def test_uninstall(layout: Layout, capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_gc(layout: Layout, installation: Installation, capfd: pytest.CaptureFixture[str]) -> None:
     old, third = install(layout, "b"), install(layout, "c")
-    users = sorted(((old.image.path, "Tiny/1.0 generation 2"), (third.image.path, "Tiny/1.0")))
+    users = sorted(((old.own_image.path, "Tiny/1.0 generation 2"), (third.own_image.path, "Tiny/1.0")))
     used = [text for user in users for text in user]
-    second, stored = layout.generation(MODULE, 2), installation.image.path
+    second, stored = layout.generation(MODULE, 2), installation.own_image.path
     words = ["gc", "--ignore-jobs", "--days", "0"]
     assert run(words) == 0
-    size = f"{installation.image.size / 1000:.1f} kB"
+    size = f"{installation.own_image.size / 1000:.1f} kB"
     assert capfd.readouterr() == (
         f"remove  Tiny/1.0 generation 1  {installation.root}\n"
         f"keep    Tiny/1.0 generation 2  {second}  (`sifmod rollback` goes back to it)\n"
@@ -359,10 +359,10 @@ def test_gc_of_all_that_can_go_now(
     assert Path(installation.root).exists()
     assert run([*words, "--now", "--rollbacks"]) == 0
     assert capfd.readouterr().err.endswith(
-        f"\n== removed 1 generation, 1 image, 0 downloads, 0 layers: {installation.image.size / 1000:.1f} kB\n"
+        f"\n== removed 1 generation, 1 image, 0 downloads, 0 layers: {installation.own_image.size / 1000:.1f} kB\n"
     )
     assert not Path(installation.root).exists()
-    assert Path(live.root, live.image.filename).exists()
+    assert Path(live.root, live.own_image.filename).exists()
     assert run(["rollback", "Tiny"]) == 24
 
 
@@ -378,12 +378,12 @@ def test_uninstall_that_frees_its_space(layout: Layout, capfd: pytest.CaptureFix
         "== Tiny/1.0: shells that have it loaded lose it: start a new one",
         "== Tiny/1.0: uninstalled",
         f"== Tiny/1.0: generation 2 stays in {second.root}: it holds files that sifmod did not put there: mine",
-        f"== {second.image.path} stays: used by Other/2.0 generation 1, Tiny/1.0 generation 2",
-        f"== removed 1 generation, 1 image: {second.image.size / 1000:.1f} kB",
+        f"== {second.own_image.path} stays: used by Other/2.0 generation 1, Tiny/1.0 generation 2",
+        f"== removed 1 generation, 1 image: {second.own_image.size / 1000:.1f} kB",
     ]
     assert added.read_text() == "x"
     assert disk_state(Path(other.root), Path(old.root)) == before
-    assert Path(other.image.path).exists()
+    assert Path(other.own_image.path).exists()
     added.unlink()
     assert run(["uninstall", "--purge", "--ignore-jobs", "Tiny", "Other"]) == 0
     assert not list(layout.images.glob("*"))

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from sifmod.config.easyconfig import Easyconfig, EasyconfigFile
 from sifmod.config.yaml.check import build, check_layer
-from sifmod.config.yaml.merge import merge
-from sifmod.config.yaml.node import Mark, tree
+from sifmod.config.yaml.node import Mark, merge, tree
 from sifmod.config.yaml.parse import parse_yaml
 
 MINIMAL: dict[str, object] = {
@@ -293,7 +292,7 @@ def test_the_images_name_is_that_of_a_sif(name: str) -> None:
 
 def test_lumis_image_name_is_taken() -> None:
     name = "lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-f72ddd8ef883.sif"
-    assert easyconfig(image={"filename": name, "arch": "amd64", "sources": (name,)}).image.filename == name
+    assert easyconfig(image={"filename": name, "arch": "amd64", "sources": (name,)}).own_image.filename == name
 
 
 @pytest.mark.parametrize("digest", ["", "abc", "A" * 64, "g" * 64, "sha256:" + "a" * 64, "a" * 65, "a" * 64 + "\n"])

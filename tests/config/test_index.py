@@ -9,9 +9,9 @@ import pytest
 
 from sifmod.actions.search import describe, find_all
 from sifmod.config.find import shipped
-from sifmod.config.index import NAME, read_index
 from sifmod.config.load_easyconfig import outlines
 from sifmod.config.load_site import LoadedSite
+from sifmod.config.offered import INDEX, read_index
 from support.collection import FILES
 from support.config import Configuration, write
 
@@ -35,14 +35,14 @@ def test_the_index_says_what_the_easyconfigs_say_on_any_machine(tmp_path: Path) 
     assert read_index((shipped(),), configuration.environ) == {
         path: describe(path, site, configuration.environ).variants for path in FILES
     }
-    assert str(ROOT) not in (shipped() / NAME).read_text()
+    assert str(ROOT) not in (shipped() / INDEX).read_text()
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A few of the easyconfigs with their presets, and the index of all."""
     copy = tmp_path / "easyconfigs"
-    for file in (CPU, BASE, EXTENDS, *PRESETS, NAME):
+    for file in (CPU, BASE, EXTENDS, *PRESETS, INDEX):
         (copy / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(shipped() / file, copy / file)
     return copy
@@ -77,9 +77,9 @@ def test_what_a_hint_asks_is_the_same_without_the_index(copy: Path, tmp_path: Pa
         ("PyTorch/New-2.yaml", None, "name: New\n", {"PyTorch/New-2.yaml"}),
         (EXTENDS, None, None, set()),
         ("presets/ngc.yaml", None, None, {BASE, EXTENDS}),
-        (NAME, '"PyTorch with CUDA', "x", {CPU, BASE, EXTENDS}),
-        (NAME, None, "[]", {CPU, BASE, EXTENDS}),
-        (NAME, None, None, {CPU, BASE, EXTENDS}),
+        (INDEX, '"PyTorch with CUDA', "x", {CPU, BASE, EXTENDS}),
+        (INDEX, None, "[]", {CPU, BASE, EXTENDS}),
+        (INDEX, None, None, {CPU, BASE, EXTENDS}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

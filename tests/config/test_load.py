@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sifmod.config.easyconfig import EasyconfigFile
 from sifmod.config.input import Surroundings
 from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants, load_easyconfig
-from sifmod.errors import ConfigError, OptionError, VariantError
+from sifmod.errors import ConfigError, OptionError, VariantError, ViewError
 from support.config import Configuration, lines, write
 
 BASE = """
@@ -45,7 +45,11 @@ def test_the_least_that_an_easyconfig_says(configuration: Configuration) -> None
     found = loaded(configuration, BASE)
     made = found.easyconfig
     assert str(made.module) == "App/1.0"
-    assert (made.image.filename, made.image.sources, made.image.arch) == ("App-1.0.sif", ("app.sif",), "amd64")
+    assert (made.own_image.filename, made.own_image.sources, made.own_image.arch) == (
+        "App-1.0.sif",
+        ("app.sif",),
+        "amd64",
+    )
     assert made.accelerator == "none"
     assert dict(made.env) == {"PYTHONNOUSERSITE": "1", "PIP_USER": "0", "PYTHONPATH": "", "LD_PRELOAD": ""}
     assert made.path == ("/runscripts",)
@@ -204,7 +208,7 @@ def test_the_first_variant_that_fits_the_site_is_taken(
     found = load_easyconfig(path, site, None, {}, configuration.environ)
     assert (found.variant, found.easyconfig.accelerator) == (variant, accelerator)
     assert found.easyconfig.module.version == f"1.0-{variant}"
-    assert found.easyconfig.image.filename == f"App-1.0-{variant}.sif"
+    assert found.easyconfig.own_image.filename == f"App-1.0-{variant}.sif"
 
 
 def test_a_variant_can_be_named_whether_it_fits_or_not(configuration: Configuration) -> None:
@@ -274,7 +278,7 @@ def test_sources_are_made_absolute_by_the_file_that_says_them(configuration: Con
     easyconfig(configuration, f"name: App\nversion: '1'\nimage: {{sources: {sources!r}}}", "deep/er/Base.yaml")
     made = loaded(configuration, "extends: deep/er/Base.yaml").easyconfig
     here = configuration.root / "ec/deep"
-    assert made.image.sources == (
+    assert made.own_image.sources == (
         *("plain.sif", f"{here}/er/dir/x.sif", f"{here}/er/x.sif", f"{here}/x.sif", "/abs/x.sif"),
         *(f"file:{here}/er/x.sif", "file:///abs/x.sif"),
         *(f"oci:{here}/er/layout:tag", "oci:/abs/layout", f"oci-archive:{here}/er/a.tar"),
@@ -286,7 +290,7 @@ def test_sources_are_made_absolute_by_the_file_that_says_them(configuration: Con
 def test_a_definition_file_is_an_input(configuration: Configuration) -> None:
     definition = write(configuration.root / "ec/app.def", "Bootstrap: scratch")
     found = loaded(configuration, "name: App\nversion: '1'\nimage: {build: app.def}")
-    assert found.easyconfig.image.build == str(definition)
+    assert found.easyconfig.own_image.build == str(definition)
     assert Surroundings(configuration.environ).unchanged(found.inputs)
     definition.write_text("Bootstrap: docker")
     assert not Surroundings(configuration.environ).unchanged(found.inputs)
@@ -295,12 +299,12 @@ def test_a_definition_file_is_an_input(configuration: Configuration) -> None:
 def test_a_source_with_a_variable_that_is_not_set_is_left_out_and_told(configuration: Configuration) -> None:
     text = "name: App\nversion: '1'\nimage: {sources: ['oci:${LAYOUT}', 'docker://x/y']}"
     found = loaded(configuration, text)
-    assert found.easyconfig.image.sources == ("docker://x/y",)
+    assert found.easyconfig.own_image.sources == ("docker://x/y",)
     assert found.notes == ("source oci:${LAYOUT} left out: the variable LAYOUT is not set",)
     configuration.variables["LAYOUT"] = "/l"
     assert not Surroundings(configuration.environ).unchanged(found.inputs)
     found = loaded(configuration, text)
-    assert (found.easyconfig.image.sources, found.notes) == (("oci:/l", "docker://x/y"), ())
+    assert (found.easyconfig.own_image.sources, found.notes) == (("oci:/l", "docker://x/y"), ())
 
 
 def test_when_every_source_needs_a_variable_that_is_not_set_that_is_a_problem(configuration: Configuration) -> None:
@@ -317,7 +321,7 @@ def test_a_variables_value_is_checked_like_any_text(configuration: Configuration
 
 def test_a_source_of_the_command_line_replaces_all_others(configuration: Configuration) -> None:
     path = easyconfig(configuration, "name: App\nversion: '1'\nimage: {build: app.def}")
-    image = configuration.load(path, overrides={"image.sources": ("/data/x.sif",)}).easyconfig.image
+    image = configuration.load(path, overrides={"image.sources": ("/data/x.sif",)}).easyconfig.own_image
     assert (image.sources, image.build) == (("/data/x.sif",), None)
     with pytest.raises(OptionError, match="the character"):
         configuration.load(path, overrides={"image.sources": ("a\nb",)})
@@ -328,9 +332,11 @@ def test_a_source_of_the_command_line_is_a_file_here_when_there_is_one(
 ) -> None:
     monkeypatch.chdir(configuration.root)
     path = easyconfig(configuration, BASE)
-    assert configuration.load(path, overrides={"image.sources": ("x.sif",)}).easyconfig.image.sources == ("x.sif",)
+    assert configuration.load(path, overrides={"image.sources": ("x.sif",)}).easyconfig.own_image.sources == ("x.sif",)
     (configuration.root / "x.sif").touch()
-    here = configuration.load(path, overrides={"image.sources": ("x.sif", "d/y.sif", "oci:z")}).easyconfig.image.sources
+    here = configuration.load(
+        path, overrides={"image.sources": ("x.sif", "d/y.sif", "oci:z")}
+    ).easyconfig.own_image.sources
     assert here == (f"{configuration.root}/x.sif", f"{configuration.root}/d/y.sif", f"oci:{configuration.root}/z")
 
 
@@ -407,10 +413,10 @@ def test_auto_stands_for_wrappers_that_are_found(
 def test_a_default_of_a_variable(configuration: Configuration) -> None:
     text = BASE.replace("[app.sif]", "['/a/${PLACE:-none}/${OTHER:-}x.sif', '/b/${PLACE}.sif']")
     found = loaded(configuration, text)
-    assert found.easyconfig.image.sources == ("/a/none/x.sif",)
+    assert found.easyconfig.own_image.sources == ("/a/none/x.sif",)
     assert found.notes == ("source /b/${PLACE}.sif left out: the variable PLACE is not set",)
     configuration.variables["PLACE"] = "here"
-    assert loaded(configuration, text).easyconfig.image.sources == ("/a/here/x.sif", "/b/here.sif")
+    assert loaded(configuration, text).easyconfig.own_image.sources == ("/a/here/x.sif", "/b/here.sif")
     assert {"$PLACE", "$OTHER"} <= {seen.path for seen in found.inputs}
 
 
@@ -441,7 +447,7 @@ def test_a_preset_is_the_first_of_its_name(configuration: Configuration) -> None
 
 def test_the_name_of_an_image_that_has_none(configuration: Configuration) -> None:
     made = loaded(configuration, f"{BASE}versionsuffix: -x\n").easyconfig
-    assert made.image.filename == "App-1.0-x.sif"
+    assert made.own_image.filename == "App-1.0-x.sif"
     assert refused(configuration, "version: '1'\nimage: {sources: [a]}\n") == ["App-1.0.yaml:1:1: name: is missing"]
 
 
@@ -471,3 +477,19 @@ def test_every_source_that_was_left_out_is_told(configuration: Configuration) ->
         "App-1.0.yaml:3:18: image.sources: source ${A}/x left out: the variable A is not set; "
         "source ${B}${C}/y left out: the variable B is not set"
     ]
+
+
+def test_a_view_has_modules_and_no_image(configuration: Configuration) -> None:
+    text = "name: App\nversion: '1.0'\nmodules: [A/1, B, A/2, App]\nimage: {sources: [a.sif]}\nverb: run\nfamily: f g\n"
+    without = "a view, which has modules, has no image of its own: leave one of them out"
+    assert refused(configuration, text) == ["App-1.0.yaml:6:9: family: 'f g' cannot be used: use letters, digits and _"]
+    assert refused(configuration, text.replace("f g", "f")) == [
+        "App-1.0.yaml:3:19: modules[2]: A/2 cannot be loaded beside A/1, which has its name",
+        "App-1.0.yaml:3:24: modules[3]: App cannot be loaded beside the view itself, which has its name",
+        f"App-1.0.yaml:4:1: image: {without}",
+        f"App-1.0.yaml:5:1: verb: {without}",
+    ]
+    (found,) = refused(configuration, "name: App\nversion: '1.0'\nmodules: []\n")
+    assert found.startswith("App-1.0.yaml:1:1: image: expected sources")
+    with pytest.raises(ViewError, match=r"App/1\.0 is a view"):
+        _ = loaded(configuration, "name: App\nversion: '1.0'\nmodules: [A]\n").easyconfig.own_image

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sifmod.config.yaml.merge import leaves, merge
-from sifmod.config.yaml.node import Mark, Node, tree
+from sifmod.config.yaml.node import Mark, Node, leaves, merge, tree
 from sifmod.config.yaml.parse import parse_yaml
 
 START = Mark("result", 1, 1)

@@ -158,7 +158,18 @@ def test_every_key_can_be_removed_and_every_list_appended_to() -> None:
     assert set(keys["conda"]) == {"anyOf", "description"}
     assert keys["conda"]["anyOf"] == [{"$ref": "#/$defs/Conda"}, {"type": "null"}]
     assert keys["image"]["anyOf"] == [{"$ref": "#/$defs/Image"}, {"type": "null"}]
-    lists = ("binds", "conflict", "depends_on", "docurls", "path", "protected", "runscripts", "whatis", "wrappers")
+    lists = [
+        "binds",
+        "conflict",
+        "depends_on",
+        "docurls",
+        "modules",
+        "path",
+        "protected",
+        "runscripts",
+        "whatis",
+        "wrappers",
+    ]
     assert [key for key in keys if key.endswith("+")] == [f"{key}+" for key in keys if key in lists]
     assert keys["whatis+"] == {
         "type": "array",

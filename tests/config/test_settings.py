@@ -124,6 +124,7 @@ def test_variables_in_paths_are_replaced_and_those_not_set_are_refused(configura
 UNSET = {
     "site": "${UNSET}/site.yaml",
     "prefix": "${UNSET}/x",
+    "stores": "['/here', '${UNSET}/x']",
     "image_dirs": "['/here', '${UNSET}/x']",
     "robot_paths": "['/here', '${UNSET}/x']",
     "runtime": "${UNSET}/bin/apptainer",
@@ -136,7 +137,7 @@ UNSET = {
 @pytest.mark.parametrize("key", sorted(set(EXPANDED) - {"detect"}))
 def test_a_variable_that_is_not_set_is_refused_in_every_key(configuration: Configuration, key: str, level: str) -> None:
     """`${UNSET}/x` would be looked for, or written to, as it stands. `+`: where the key appends."""
-    plus = "+" if level == "+" and key in ("image_dirs", "robot_paths") else ""
+    plus = "+" if level == "+" and key in ("image_dirs", "robot_paths", "stores") else ""
     text = f"{key}{plus}: {UNSET[key]}"
     if level == "machine":
         machine_file(configuration, "a.yaml", text)
@@ -241,6 +242,7 @@ def test_every_option_has_its_variable(configuration: Configuration) -> None:
         "lock_lease": "12.5",
         "umask": "002",
         "group": "people",
+        "stores": "/s:/t",
         "arch": "arm64",
         "compression": "gzip:6",
         "connections": "7",
@@ -253,6 +255,7 @@ def test_every_option_has_its_variable(configuration: Configuration) -> None:
     assert (by_variable.name, by_variable.accelerator, by_variable.arch) == ("generic-rocm", "cuda", "arm64")
     assert (by_variable.umask, by_variable.lock_lease, by_variable.group) == (2, 12.5, "people")
     assert by_variable.image_dirs == ("/i", "/j")
+    assert by_variable.stores == (Path("/s"), Path("/t"))
     assert (by_variable.compression, by_variable.connections) == ("gzip:6", 7)
     assert (by_variable.processors, by_variable.memory) == (3, 2 << 30)
     assert by_variable.module_syntax == ("lua", "tcl")
@@ -410,3 +413,44 @@ def test_no_option_and_no_file_gives_anything_but_a_site_or_a_message(
         configuration.site(**values)
     except (ConfigError, OptionError) as error:
         assert error.message
+
+
+def test_sharing_decides_the_umask(configuration: Configuration) -> None:
+    for text, umask in (
+        ("sharing: site", 0o022),
+        ("sharing: site\ngroup: people", 0o002),
+        ("sharing: group\ngroup: people", 0o007),
+        ("group: people\numask: '027'", 0o027),
+    ):
+        user_file(configuration, text)
+        assert configuration.site().site.umask == umask
+    for text, message in (
+        ("sharing: group", "sharing: group does not say whose the prefix is"),
+        ("sharing: site\numask: '022'", "sharing: site decides the modes, and umask: 022 is given too"),
+    ):
+        user_file(configuration, text)
+        with pytest.raises(OptionError) as caught:
+            configuration.site()
+        assert caught.value.message == message
+
+
+def test_who_names_another_prefix_is_not_held_to_the_machines_sharing(configuration: Configuration) -> None:
+    """The prefix that gives way is a store to look into, unless `stores` says which."""
+    machine = machine_file(configuration, "a.yaml", "sharing: site\ngroup: people\nprefix: /appl/sifmod")
+    shared = configuration.site().site
+    assert (shared.sharing, shared.group, shared.stores) == ("site", "people", ())
+    assert configuration.site(prefix="/appl/sifmod").site == shared
+    user_file(configuration, "prefix: /home/uma/sifmod")
+    loaded = configuration.site()
+    own = loaded.site
+    assert (own.sharing, own.group, own.umask, own.stores) == (None, None, None, (Path("/appl/sifmod"),))
+    told = {origin.key: (origin.value, origin.origin) for origin in loaded.origins}
+    assert told["stores"] == ("/appl/sifmod", f"the prefix of {machine}:3")
+    user_file(configuration, "prefix: /home/uma/sifmod\nsharing: group\ngroup: friends\nstores: []")
+    own = configuration.site().site
+    assert (own.sharing, own.group, own.umask, own.stores) == ("group", "friends", 0o007, ())
+    machine_file(configuration, "a.yaml", "sharing: site\nprefix: '${NOWHERE}/sifmod'\n")
+    user_file(configuration, "prefix: /home/uma/sifmod")
+    assert configuration.site().site.stores == ()
+    machine_file(configuration, "a.yaml", "group: people\nprefix: /appl/sifmod")  # as without `sharing` ever since
+    assert configuration.site().site.group == "people"

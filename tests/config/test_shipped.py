@@ -35,10 +35,10 @@ def test_the_rocm_variant_is_lumis_module(tmp_path: Path) -> None:
     made = loaded.easyconfig
     assert loaded.variant == "rocm"
     assert str(made.module) == "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240209"
-    assert made.image.filename == "lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-f72ddd8ef883.sif"
-    assert made.image.sources == (made.image.filename,)
-    assert made.image.arch == "amd64"
-    assert "/appl/local/containers/easybuild-sif-images" in made.image.available
+    assert made.own_image.filename == "lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-f72ddd8ef883.sif"
+    assert made.own_image.sources == (made.own_image.filename,)
+    assert made.own_image.arch == "amd64"
+    assert "/appl/local/containers/easybuild-sif-images" in made.own_image.available
     assert made.conda is not None
     assert (made.conda.prefix, made.conda.env) == ("/opt/miniconda3", "pytorch")
     site = Configuration(tmp_path).site(site="lumi-g").site
@@ -63,7 +63,7 @@ def test_the_rocm_variant_is_lumis_module(tmp_path: Path) -> None:
 )
 def test_the_other_variants_of_2_2_0(tmp_path: Path, site: str, chosen: str, source: str, module: str) -> None:
     loaded = variant(tmp_path, "PyTorch-2.2.0", None, site=site)
-    assert (loaded.variant, loaded.easyconfig.image.sources) == (chosen, (source,))
+    assert (loaded.variant, loaded.easyconfig.own_image.sources) == (chosen, (source,))
     assert loaded.easyconfig.module.version == module
     assert loaded.easyconfig.accelerator == {"cuda": "cuda", "cpu": "none"}[chosen]
 
@@ -77,10 +77,10 @@ def test_conda_of_pytorchs_own_image(tmp_path: Path) -> None:
 def test_2_13_0_takes_the_layout_that_the_demo_builds(tmp_path: Path) -> None:
     public = variant(tmp_path, "PyTorch-2.13.0", None, site="generic")
     assert str(public.easyconfig.module) == "PyTorch/2.13.0-cpu"
-    assert public.easyconfig.image.sources == ("docker://pytorch/pytorch:2.13.0-cuda12.6-cudnn9-runtime",)
+    assert public.easyconfig.own_image.sources == ("docker://pytorch/pytorch:2.13.0-cuda12.6-cudnn9-runtime",)
     configuration = Configuration(tmp_path, {"PYTORCH_OCI_LAYOUT": "/build/layout"})
     demo = configuration.load(shipped() / "PyTorch/PyTorch-2.13.0.yaml")
-    assert demo.easyconfig.image.sources[0] == "oci:/build/layout"
+    assert demo.easyconfig.own_image.sources[0] == "oci:/build/layout"
     assert "/opt/miniconda3/envs/pytorch/bin" in demo.easyconfig.path
 
 

@@ -132,6 +132,7 @@ def test_a_plan_of_everything(tmp_path: Path) -> None:
             whatis=("Keywords: a",),
             contents=(("torch", "2.2"),),
             origin=f"docker://r/a:1 (sha256 {DIGEST})",
+            extensions=(("torch", "2.2"),),
             quirks=(("q: d (no GONE)", "because (https://why)"),),
         ),
         sanity_check=SanityCheck(("true",), ("/p",)),

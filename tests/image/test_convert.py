@@ -15,8 +15,8 @@ import pytest
 
 from sifmod.errors import FetchError
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.convert.tree_digest import tree_digest
 from sifmod.image.disk import NoSpaceError
+from sifmod.image.inspect.rootfs import tree_digest
 from sifmod.image.settings import Settings
 from sifmod.module.plan import ConversionPlan, Plan, Runtime
 from sifmod.tree.generation import tidy
@@ -72,7 +72,7 @@ def manifest_of(layout: Path) -> str:
 
 
 def promising(wanted: Plan, sha256: str, conversion: ConversionPlan | None = None) -> Plan:
-    return replace(wanted, image=replace(wanted.image, sha256=sha256, conversion=conversion))
+    return replace(wanted, image=replace(wanted.own_image, sha256=sha256, conversion=conversion))
 
 
 def test_a_layout_becomes_a_sif_in_the_store(images: Images, prefix: Prefix, own_home: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.image.sources.definition import inputs, inputs_digest
+from sifmod.image.sources.build import inputs, inputs_digest
 from support.config import write
 
 TEXT = """\

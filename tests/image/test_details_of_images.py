@@ -12,23 +12,22 @@ import pytest
 
 from sifmod.cli.main import run
 from sifmod.errors import FetchError, ImageError, SifmodError
-from sifmod.image.convert.layers.blob import Replaced
+from sifmod.image.convert.layers.data import header_map
 from sifmod.image.convert.layers.malformed import Malformed
 from sifmod.image.convert.layers.merge_layers import merge_layers
-from sifmod.image.convert.layers.sparse import header_map
-from sifmod.image.convert.metadata.describe import _date, inspect_text
-from sifmod.image.convert.squashfs.listing import ListingWriter
-from sifmod.image.convert.squashfs.metadata import MetadataWriter
+from sifmod.image.convert.layers.stream import Replaced
+from sifmod.image.convert.metadata.make import _date, inspect_text
+from sifmod.image.convert.squashfs.metadata import ListingWriter, MetadataWriter
+from sifmod.image.disk import Sink
 from sifmod.image.download.arriving_file import ArrivingFile, Shared
-from sifmod.image.download.download_sif import _publish
-from sifmod.image.download.remote import Remote
+from sifmod.image.download.downloads import _publish
 from sifmod.image.oci.content import LARGEST
-from sifmod.image.oci.files import Directory as Files
-from sifmod.image.oci.files import read_json
+from sifmod.image.oci.image import Directory as Files
+from sifmod.image.oci.image import read_json
 from sifmod.image.program import ask
 from sifmod.image.registry.credentials import auth_files
-from sifmod.image.sink import Sink
-from sifmod.image.sources.definition import inputs
+from sifmod.image.remote import Remote
+from sifmod.image.sources.build import inputs
 from support.config import write
 from support.downloading import Place, content, getter, serving, sha256
 from support.images import Images

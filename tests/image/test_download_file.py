@@ -10,8 +10,7 @@ import pytest
 from sifmod.errors import FetchError
 from sifmod.image import disk as lustre
 from sifmod.image.download import journal
-from sifmod.image.download.journal import Record
-from sifmod.image.download.partial_file import PartialFile
+from sifmod.image.download.journal import PartialFile, Record
 from sifmod.image.settings import Striping
 
 RECORD = Record(300, "", '"a"', ((0, 100),))

@@ -9,7 +9,7 @@ import requests
 from sifmod.image.download import journal
 from sifmod.image.download.journal import Record
 from sifmod.image.download.pieces import Pieces
-from sifmod.image.download.remote import Remote
+from sifmod.image.remote import Remote
 
 ONE, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 SPANS = ((0, 100), (200, 300))

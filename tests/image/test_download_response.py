@@ -7,8 +7,8 @@ import requests
 
 from sifmod.errors import FetchError
 from sifmod.image.download.pieces import Piece
-from sifmod.image.download.remote import Remote
 from sifmod.image.download.response import Head, Known, Ranges, Restart, read_head, why_restart
+from sifmod.image.remote import Remote
 
 DATE = "Tue, 15 Nov 1994 12:45:26 GMT"
 

@@ -13,7 +13,7 @@ import pytest
 from sifmod.errors import FetchError
 from sifmod.image.download import journal, pool
 from sifmod.image.download.journal import journal_path
-from sifmod.image.download.remote import Remote
+from sifmod.image.remote import Remote
 from support.downloading import LENGTH, Place, content, getter, serving, sha256
 from support.identity import call_on_small_disk
 from support.ranged import Asked, Ranged, Span, ignores_ranges, says
@@ -25,7 +25,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from sifmod.image.download import pool
-from sifmod.image.download.remote import Remote
+from sifmod.image.remote import Remote
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
 from support.downloading import Place

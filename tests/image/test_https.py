@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.artifact import no_progress
+from sifmod.image.artifact import Request, no_progress
 from sifmod.image.disk import NoSpaceError
-from sifmod.image.fetched import Request
 from sifmod.image.settings import DEFAULT
 from sifmod.image.sources import https
 from sifmod.image.sources.kinds import parse
@@ -72,7 +71,7 @@ def refused(prefix: Prefix, url: str) -> FetchError:
     """The error for `url`, asserting that the disk is as before: nothing arrived that another run could go on with."""
     before = prefix.state()
     with prefix.store() as store, store.partial("0" * 32) as partial, store.incoming() as incoming:
-        wanted = plan(url).image
+        wanted = plan(url).own_image
         request = Request(parse(url), wanted, NO_RUNTIME, store, no_progress, DEFAULT, incoming, partial)
         with pytest.raises(FetchError) as caught:
             https.download(request, SHORT, IMPATIENT)

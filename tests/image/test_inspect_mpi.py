@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.inspect.elf import Dynamic, read_dynamic
-from sifmod.image.inspect.mpi import Mpi, find_mpi, glibc, read_mpi
+from sifmod.image.inspect.mpi import Dynamic, Mpi, find_mpi, glibc, read_dynamic, read_mpi
 from sifmod.image.inspect.rootfs import open_rootfs
 from support.elf import library
 from support.images import Images

@@ -17,7 +17,8 @@ import pytest
 import zstandard
 
 from sifmod.errors import ImageError
-from sifmod.image.convert.layers import watch as watching
+from sifmod.image.convert import budget as watching
+from sifmod.image.convert.budget import Watch
 from sifmod.image.convert.layers.ahead import ReadAhead
 from sifmod.image.convert.layers.data import LARGEST, Copier
 from sifmod.image.convert.layers.decompress import CHUNK, chunks
@@ -26,7 +27,6 @@ from sifmod.image.convert.layers.merging_directory import MergingDirectory
 from sifmod.image.convert.layers.parallel_gzip import threads
 from sifmod.image.convert.layers.stream import Stream
 from sifmod.image.convert.layers.top_down import Entangled
-from sifmod.image.convert.layers.watch import Watch
 from support.layers import Memory, Stored
 from support.lazily import Lazily
 

@@ -5,14 +5,25 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from sifmod.errors import ImageError
+from sifmod.image.convert.layers.data import MAP, check, header_map, pax_map, pax_size
 from sifmod.image.convert.layers.decompress import Frames, is_zstd
+from sifmod.image.convert.layers.fields import decimal, in_force, number, parse, seconds, whole, xattrs
 from sifmod.image.convert.layers.malformed import Malformed, Warnings, naming, shown
-from sifmod.image.convert.layers.member import attributes, checksum, clamped, header_device, header_name, overridden
-from sifmod.image.convert.layers.member_path import OPAQUE, cleaned, is_whiteout, mark, marks, whited_out
-from sifmod.image.convert.layers.pax import in_force, parse, xattrs
-from sifmod.image.convert.layers.sparse import MAP, check, header_map, pax_map, pax_size
+from sifmod.image.convert.layers.member import (
+    OPAQUE,
+    attributes,
+    checksum,
+    clamped,
+    cleaned,
+    header_device,
+    header_name,
+    is_whiteout,
+    mark,
+    marks,
+    overridden,
+    whited_out,
+)
 from sifmod.image.convert.layers.stream import Stream
-from sifmod.image.convert.layers.tar_number import decimal, number, seconds, whole
 from support.tars import header
 
 TERA2 = 1 << 41  # bytes; the largest sparse file
@@ -390,14 +401,14 @@ def test_an_error_names_the_layer() -> None:
 def test_warnings_are_counted_in_their_order() -> None:
     warnings = Warnings()
     for _ in range(2):
-        warnings.skipped("sockets")
-        warnings.said("something")
-    warnings.dropped("it")
+        warnings.count("skipped", "sockets")
+        warnings.count("said", "something")
+    warnings.count("dropped", "it")
     assert warnings.texts() == ("2 entries skipped: sockets", "something", "it of 1 file dropped")
     for each in range(98):
-        warnings.dropped(str(each))
+        warnings.count("dropped", str(each))
     assert warnings.texts()[-2:] == ("96 of 1 file dropped", "and 1 more of other kinds")
-    warnings.dropped("0")
+    warnings.count("dropped", "0")
     assert warnings.texts()[3] == "0 of 2 files dropped"
 
 

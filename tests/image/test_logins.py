@@ -15,8 +15,8 @@ from sifmod.image.registry.authority import RegistryAuthority
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import Place, token_servers
+from sifmod.image.registry.network import Patience
 from sifmod.image.registry.registry import Registry
-from sifmod.image.registry.retry import Patience
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.image.sources.kinds import parse
 from support.misbehaving import MANIFEST, Misbehaving, challenge, client, guarded, log_in

@@ -9,9 +9,8 @@ import pytest
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.oci.archive import Archive, open_archive
-from sifmod.image.oci.docker_archive import read_docker_archive
-from sifmod.image.oci.files import Stored
-from sifmod.image.oci.image import OciImage
+from sifmod.image.oci.image import OciImage, Stored
+from sifmod.image.sources.docker_archive import read_docker_archive
 from sifmod.image.sources.kinds import parse
 from support.command import run
 from support.disk_state import disk_state

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.oci.files import Directory
+from sifmod.image.oci.image import Directory
 from sifmod.image.oci.layout import read_layout
 from sifmod.image.sources.kinds import parse
 from support.command import run

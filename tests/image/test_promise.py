@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.image.artifact import Artifact
-from sifmod.image.convert.tree_digest import tree_digest
+from sifmod.image.inspect.rootfs import tree_digest
 from sifmod.image.settings import Settings
 from sifmod.module.plan import ConversionPlan, Plan
 from support.command import run
@@ -40,7 +40,7 @@ def promise(found: Artifact) -> tuple[str, ConversionPlan]:
 
 def promised(wanted: Plan, by: Artifact) -> Plan:
     sha256, conversion = promise(by)
-    return replace(wanted, image=replace(wanted.image, sha256=sha256, conversion=conversion))
+    return replace(wanted, image=replace(wanted.own_image, sha256=sha256, conversion=conversion))
 
 
 def origins(sif: Path) -> tuple[str, str]:

@@ -15,8 +15,8 @@ import requests
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.manifest import Manifest
 from sifmod.image.registry.mirrors import Place, places
+from sifmod.image.registry.network import Patience
 from sifmod.image.registry.registry import Registry as Client
-from sifmod.image.registry.retry import Patience
 from sifmod.image.settings import Settings
 from sifmod.image.sources.kinds import parse
 from support.images import Images

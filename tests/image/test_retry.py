@@ -3,8 +3,7 @@
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.registry.network import TransientError
-from sifmod.image.registry.retry import PATIENCE, Attempts, Patience
+from sifmod.image.registry.network import PATIENCE, Attempts, Patience, TransientError
 
 BROKEN = TransientError("it broke", "mend it")
 

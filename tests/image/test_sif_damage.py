@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import ImageError
-from sifmod.image.convert.sif.format import ARCHES, KINDS, arch_code, kind_of
-from sifmod.image.convert.sif.header import check_sif, read_sif, what_it_is
-from sifmod.image.convert.sif.table import read_table
+from sifmod.image.convert.sif.header import (
+    ARCHES,
+    KINDS,
+    arch_code,
+    check_sif,
+    kind_of,
+    read_sif,
+    read_table,
+    what_it_is,
+)
 from sifmod.image.convert.sif.write import DataObject, partition_offset, write_header
 from support.inside import EPOCH, sif
 

@@ -15,11 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sifmod.errors import ImageError, RuntimeMissingError, SignatureError
-from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.convert.sif.table import read_table
+from sifmod.image.convert.sif.header import read_sif, read_table
 from sifmod.image.signature.check import Signed, check, signatures
-from sifmod.image.signature.clear_sign import DamagedError, parse_clear_signed, public_keys
-from sifmod.image.signature.gpgv import verify
+from sifmod.image.signature.openpgp import DamagedError, parse_clear_signed, public_keys, verify
 from sifmod.image.signature.signed_list import parse_list
 from support.command import run
 from support.hand_made import our_metadata, our_sif

@@ -10,13 +10,11 @@ import pytest
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.inode import Xattrs
-from sifmod.image.convert.squashfs.blocks import Blocks
+from sifmod.image.convert.squashfs.blocks import Blocks, Stat, read_stat
 from sifmod.image.convert.squashfs.compression import parse
-from sifmod.image.convert.squashfs.digest import tree_digest
-from sifmod.image.convert.squashfs.listing import ListingWriter
-from sifmod.image.convert.squashfs.metadata import MetadataWriter, stored
+from sifmod.image.convert.squashfs.metadata import ListingWriter, MetadataWriter, stored
 from sifmod.image.convert.squashfs.pipeline import Pipeline
-from sifmod.image.convert.squashfs.stat import Stat, read_stat
+from sifmod.image.convert.squashfs.reader import tree_digest
 from sifmod.image.convert.squashfs.superblock import Superblock
 from sifmod.image.convert.squashfs.xattrs import read_xattrs
 

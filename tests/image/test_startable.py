@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import UnstartableError
-from sifmod.image.artifact import no_progress
+from sifmod.image.artifact import Request, no_progress
 from sifmod.image.convert.sif.header import SifInfo, read_sif
 from sifmod.image.convert.sif.write import partition_offset, write_header
-from sifmod.image.fetched import Request
 from sifmod.image.program import Program
 from sifmod.image.settings import Settings
 from sifmod.image.sources.kinds import parse
@@ -42,7 +41,7 @@ def runtime(directory: Path, says: str = "singularity-ce version 4.3.1") -> Runt
 
 def request(source: str, by: Runtime, prefix: Path, *, startable: bool = False) -> Request:
     with Prefix(prefix).store() as store:
-        wanted = plan(source).image
+        wanted = plan(source).own_image
         return Request(parse(source), wanted, by, store, no_progress, Settings(startable=startable))
 
 

@@ -15,8 +15,17 @@ from sifmod.imports.budget import (
     Value,
     read_text,
 )
-from sifmod.imports.command import WithOptions, binds_of, is_for_a_shell, options, without_arguments, wrapper
-from sifmod.imports.container import OPTIONAL, Found, optional
+from sifmod.imports.container import (
+    OPTIONAL,
+    Found,
+    WithOptions,
+    binds_of,
+    is_for_a_shell,
+    optional,
+    options,
+    without_arguments,
+    wrapper,
+)
 
 
 @pytest.mark.parametrize("letter", "$`;&|<>()*?\n")

@@ -210,3 +210,44 @@ def test_the_users_venv_is_looked_for_unless_the_easyconfig_says_where_it_is(
     activation = planned(tmp_path, environ, text).activation
     assert activation.users_venv is looked_for
     assert ("/user-software" in " ".join(activation.activated(("python",)))) is looked_for
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ("", "torch/2.2.0, torchvision/0.17.0, DeepSpeed/0.12"),
+        ("extensions: all\n", "torch/2.2.0, torchvision/0.17.0, DeepSpeed/0.12"),
+        ("extensions: [deepspeed, torchv*]\n", "torchvision/0.17.0, DeepSpeed/0.12"),
+        ("extensions: none\n", None),
+        ("extensions: []\n", None),
+    ],
+)
+def test_a_site_says_which_packages_spider_finds(
+    tmp_path: Path, environ: dict[str, str], said: str, wanted: str | None
+) -> None:
+    contents = "contents: {torch: '2.2.0', torchvision: 0.17.0, DeepSpeed: '0.12'}\n"
+    made = planned(tmp_path, environ, contents, f"module_syntax: lua\n{said}")
+    (text,) = (file.text for file in render(made, 1) if file.path == "modulefile.lua")
+    if wanted:
+        assert f'extensions("{wanted}")\n' in text
+    else:
+        assert "extensions(" not in text
+    assert "Contents: torch 2.2.0, torchvision 0.17.0, DeepSpeed 0.12\n" in text
+
+
+VIEW = "modules: [A/1, B]\ndepends_on: [C]\nbinds: [/mine:/data]\nenv: {A: view}\npath: [/p]\n"
+
+
+def test_a_view_has_what_it_says_itself_and_nothing_of_the_site(tmp_path: Path, environ: dict[str, str]) -> None:
+    path = tmp_path / "V-1.yaml"
+    path.write_text(f"name: V\nversion: '1'\n{VIEW}")
+    (tmp_path / "site.yaml").write_text(
+        "name: here\naccelerator: rocm\nbinds: {x: [/b]}\nenv: {E: x}\nhost_env: {H: x}\n"
+    )
+    site = load_site({"site": str(tmp_path / "site.yaml")}, environ)
+    view = make_plan(load_easyconfig(path, site, None, {}, environ).easyconfig, site.site, Choices("V-1", "copy"))
+    assert (view.image, view.modules, view.depends_on) == (None, ("A/1", "B"), ("A/1", "B", "C"))
+    assert (view.binds, view.path, view.gpu_flags) == ((Bind("/mine", "/data"),), ("/p",), ())
+    assert (view.plain_env, view.host_env, view.wrappers) == ((("A", "view"),), (), ())
+    names = {file.path.rpartition(".")[0] for file in render(view, 1)}
+    assert names == {"modulefile", "share/module", "share/environment"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from plans import plan
+from plans import HELP, plan
 from sifmod.module.job import JOB, Job, JobOptions, from_json, job_script, to_json
 from sifmod.module.plan import Activation, Wrapper
 from sifmod.module.render import render
@@ -98,7 +98,7 @@ def test_the_script_is_clean(bcast: bool) -> None:
     [("gpus", "8"), ("gpus", True), ("start", "a\nb"), ("runscripts", [1]), ("images", 3), ("inside", "yes")],
 )
 def test_what_others_have_written_into_a_generation(name: str, value: object) -> None:
-    text = json.dumps({**json.loads(to_json(job())), name: value})
+    text = json.dumps({**json.loads(to_json(job(), HELP)), name: value})
     with pytest.raises((TypeError, ValueError)):
         from_json(text.encode())
     for damaged in (b"", b"[]", b"{}", b"{", b"\xff"):

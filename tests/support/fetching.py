@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from sifmod.config.name import ModuleName
+from sifmod.config.site import Link
 from sifmod.image.artifact import Artifact, Progress, no_progress
 from sifmod.image.fetch import fetch_image
 from sifmod.image.settings import DEFAULT, Settings
-from sifmod.module.plan import Activation, Help, ImagePlan, Link, Plan, SanityCheck
+from sifmod.module.plan import Activation, Help, ImagePlan, Plan, SanityCheck
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.store import Store
@@ -40,9 +41,10 @@ def plan(
 
 
 class Prefix:
-    """A tree of its own, for fetching into."""
+    """A tree of its own, for fetching into, and the prefixes whose stores it looks into too."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *others: Path) -> None:
+        self.others = others
         self.path = path
         self.layout = Layout(path)
         with self.store() as store:
@@ -52,11 +54,11 @@ class Prefix:
     def store(self) -> Iterator[Store]:
         """The real store, as `sifmod install` uses it."""
         with lock(self.layout, "Tiny/1.0", 30, print) as held:
-            yield Store(self.layout, held)
+            yield Store(self.layout, held, others=self.others)
 
     def fetch(self, wanted: Plan, progress: Progress = no_progress, settings: Settings = DEFAULT) -> Artifact:
         with self.store() as store:
-            return fetch_image(wanted.image, wanted.runtime, store, progress, settings)
+            return fetch_image(wanted.own_image, wanted.runtime, store, progress, settings)
 
     def state(self, *others: Path) -> State:
         """Everything in the tree but the bookkeeping of locks, and everything in `others`."""

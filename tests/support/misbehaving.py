@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from sifmod.image.oci.manifest import Descriptor
+from sifmod.image.registry.network import Patience
 from sifmod.image.registry.registry import Registry
-from sifmod.image.registry.retry import Patience
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.image.sources.kinds import parse
 from support.web import Answer, Web, answer

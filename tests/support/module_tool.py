@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support.command import Result, User, run
-from support.runtime import RUNTIME
+from support.runtime import NAMED, RUNTIME
 
 LMOD = Path("/usr/share/lmod/lmod")
 ENVIRONMENT_MODULES = Path("/opt/environment-modules")
@@ -74,6 +74,7 @@ class ModuleTool:
             "LANG": "C.UTF-8",
             "TERM": "dumb",
             **RUNTIME.userns,
+            **({"SIFMOD_RUNTIME": RUNTIME.path} if NAMED else {}),
         }
 
 

@@ -64,11 +64,11 @@ class Victim:
         how: str = "whole",
         step: int = 0,
         delay: float = 0,
-        who: tuple[int, int, int] | None = None,
+        who: tuple[int, ...] | None = None,
     ) -> Outcome:
         """Run one command line; `how`: whole; killed, terminated, stopped, failing at `step`; shot after `delay` s.
 
-        `who`: as the user of this uid and gid, under this umask.
+        `who`: as the user of this uid and gid, under this umask, and in these further groups.
         """
         words = [str(argument) for argument in arguments]
         return self._ask({"run": words, "how": how, "step": step, "delay": delay, "who": who})
@@ -131,9 +131,9 @@ def _serve() -> None:
         print(json.dumps({"pid": pid, "code": code, "steps": int.from_bytes(count[:8]), "stderr": said}), flush=True)
 
 
-def _become(uid: int, gid: int, umask: int) -> None:
+def _become(uid: int, gid: int, umask: int, *groups: int) -> None:
     os.umask(umask)
-    os.setgroups([])
+    os.setgroups(groups)
     os.setgid(gid)
     os.setuid(uid)
 

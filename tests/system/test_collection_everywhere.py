@@ -62,7 +62,9 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Plan, ...
 
 def shape(plan: Plan) -> Plan:
     """The plan without what tells a module from the next of its kind: names, versions, help, the image's sources."""
-    image = replace(plan.image, filename="any.sif", sources=("/any.sif",), sha256=None, available="", conversion=None)
+    image = replace(
+        plan.own_image, filename="any.sif", sources=("/any.sif",), sha256=None, available="", conversion=None
+    )
     about = replace(plan.help, description="any", homepage="", docurls=(), whatis=(), contents=(), origin="any")
     module = ModuleName(plan.module.name, "1")
     made = replace(plan, module=module, version="1", easyconfig="Any.yaml", image=image)

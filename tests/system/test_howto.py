@@ -9,7 +9,7 @@ from support import module_tool as tools
 from support.command import ROOT, SIFMOD, run
 from support.documents import blocks
 from support.images import Images
-from support.runtime import RUNTIME
+from support.runtime import RUNTIME, VARIABLE
 from support.slurm import Slurm
 
 SHOWN = {
@@ -28,8 +28,9 @@ def environment(images: Images, tmp_path_factory: pytest.TempPathFactory) -> dic
     (directory / "home").mkdir()
     shell = tools.lmod(directory / "home")
     prefix = directory / "prefix"
-    kept = {**os.environ, **shell.run("export -f module ml", prefix / "modules").environment, **RUNTIME.userns}
-    path = f"{ROOT}/.venv/bin:{os.environ['PATH']}"
+    own = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    kept = {**own, **shell.run("export -f module ml", prefix / "modules").environment, **RUNTIME.userns}
+    path = f"{ROOT}/.venv/bin:{RUNTIME.search_path}:{os.environ['PATH']}"
     kept |= {"SIFMOD_PREFIX": str(prefix), "OMP_NUM_THREADS": "1", "PATH": path, "MODULEPATH": f"{prefix}/modules"}
     easyconfig = ROOT / "easyconfigs" / "PyTorch" / "PyTorch-2.13.0.yaml"
     source = ("--variant", "cpu", "--source", str(images.pytorch_sif), "--link", "reference")
@@ -40,6 +41,7 @@ def environment(images: Images, tmp_path_factory: pytest.TempPathFactory) -> dic
 @pytest.mark.parametrize("page", SHOWN)
 def test_the_commands_of_a_page(page: str, slurm: Slurm, environment: dict[str, str], tmp_path: Path) -> None:
     text = "\n".join(blocks(ROOT / "docs" / "howto" / f"{page}.md"))
+    text = text.replace("apptainer exec", f"{Path(RUNTIME.path).name} exec")
     result = slurm.run(("bash", "-e", "-c", text), environment, tmp_path).ok()
     for line in SHOWN[page]:
         assert line in result.stdout + result.stderr

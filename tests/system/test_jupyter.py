@@ -76,7 +76,7 @@ def test_a_kernel_has_the_image_and_the_layer(machine: Machine) -> None:
     assert (lab.code, "there is no layer none of it" in lab.stderr) == (24, True)
     assert not (machine.top / "jupyter").exists()
 
-    machine.add("demo", "ipykernel", "--name", "notes").ok()
+    machine.add("demo", "ipykernel", "--layer", "notes").ok()
     made = json.loads(machine.sifmod("jupyter", NAME, "--layer", "notes", "--json", env=data).ok().stdout)
     assert (made["kernel"], made["display_name"]) == ("python-3.11--notes", "Python 3.11, layer notes")
     start = Path(made["path"], "python").read_text()

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -78,11 +79,16 @@ def test_what_does_not_fit_the_image_changes_nothing(machine: Machine, images: I
     pytorch.install(images.pytorch_sif)
     wheel(pytorch.wheels, "torchaudio", "2.5.1", requires=("torch==2.5.1",))
     wheel(pytorch.wheels, "harmless", requires=("torch", "numpy"))
+    wheel(pytorch.wheels, "another_torch", files={"torch/__init__.py": ""})
     before = pytorch.listing()
     version = pytorch.python("import importlib.metadata as m; print(m.version('torch'))").ok().stdout.strip()
     for words, reason in (
         (("torchaudio==2.5.1",), f"torchaudio needs torch 2.5.1; the image has torch {version}"),
         (("torch==2.5.1",), f"torch==2.5.1 is asked for; the image has torch {version}, which stays"),
+        (
+            ("another_torch",),
+            f"another_torch 1.0 brings a torch of its own; the image has torch {version}, which stays",
+        ),
         (("no-such-package",), "there is no package no-such-package where packages are looked for"),
         (("not a requirement",), "'not a requirement' is no requirement"),
     ):
@@ -117,11 +123,28 @@ def test_a_lock_gives_the_same_bytes_elsewhere_without_an_index(
     words = ("sync", NAME, str(lock), "--no-index", "--find-links", str(elsewhere.wheels))
     elsewhere.sifmod(*words).ok()
     assert content(machine.live()) == content(elsewhere.live())
+    cache = elsewhere.top / "uv"  # whose files were linked, and not written to
+    (kept,) = cache.rglob("demo-1.0.dist-info/RECORD")
+    with zipfile.ZipFile(elsewhere.wheels / "demo-1.0-py3-none-any.whl") as whole:
+        assert kept.read_bytes() == whole.read("demo-1.0.dist-info/RECORD")
+    assert [path for path in cache.glob("*linked/*") if path.is_dir()] == []
     assert json.loads(elsewhere.sifmod("layers", "--json").ok().stdout)[0]["requirements"] == ["demo"]
     assert "nothing to do" in elsewhere.sifmod(*words).ok().stderr
 
+    assert "Python/3.11: ok\n" in elsewhere.sifmod("verify").ok().stdout
+    shutil.rmtree(elsewhere.live() / "tree", ignore_errors=True)
+    if (packed := elsewhere.live() / "layer.squashfs").exists():
+        packed.write_bytes(packed.read_bytes()[:-1])
+    assert f"`sifmod sync {NAME} {elsewhere.live().resolve()}/pylock.toml" in elsewhere.sifmod("verify").stderr
+    elsewhere.sifmod(*words).ok()
+    assert content(machine.live()) == content(elsewhere.live())
+    elsewhere.sifmod("remove", NAME, "--all").ok()
+    changes = json.loads(elsewhere.sifmod("log", NAME, "--json").ok().stdout)
+    told = [(one["what"], one["layer"], one["before"], one["generation"]) for one in changes if one["layer"]]
+    assert told == [("made", "default", None, 1), ("made", "default", 1, 2), ("removed", "default", 2, None)]
+
     (elsewhere.wheels / "helper-2.5-py3-none-any.whl").write_bytes(b"another")
-    again = elsewhere.sifmod(*words, "--name", "other", env={"UV_CACHE_DIR": str(shared_tmp / "empty")})
+    again = elsewhere.sifmod(*words, "--layer", "other", env={"UV_CACHE_DIR": str(shared_tmp / "empty")})
     assert again.code == 18
     assert not (elsewhere.prefix / "layers" / NAME / "other").exists()
 

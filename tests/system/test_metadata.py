@@ -13,12 +13,10 @@ import pytest
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.inode import Directory, File, Symlink
-from sifmod.image.convert.metadata.describe import make_labels
-from sifmod.image.convert.metadata.environment import image_environment
 from sifmod.image.convert.metadata.insert import insert_metadata
 from sifmod.image.convert.metadata.make import Entry as Addition
-from sifmod.image.convert.metadata.quoted import shell_word
-from sifmod.image.convert.metadata.start_scripts import ACTIONS, runscript
+from sifmod.image.convert.metadata.make import make_labels
+from sifmod.image.convert.metadata.scripts import ACTIONS, image_environment, runscript, shell_word
 from support.command import Result, run
 from support.hand_made import EPOCH, Tree, apptainers_sif, our_metadata, our_sif
 from support.images import BUSYBOX

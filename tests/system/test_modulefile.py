@@ -288,8 +288,8 @@ def test_generated_lua_is_clean(prefix: str) -> None:
     files = [*made.root.rglob("*.lua"), *made.modules.rglob("*.lua")]
     assert len(files) == 4
     known = "mode setenv unsetenv prepend_path append_path help whatis extensions conflict family "
-    known += "LmodError LmodMessage LmodVersion"
-    known += " depends_on"
+    known += "LmodError LmodMessage LmodVersion myModuleUsrName"
+    known += " depends_on loaded_modules"
     run(("luac5.3", "-p", *files), cwd=prefix).ok()
     globals_ = (
         "--globals",
@@ -322,3 +322,14 @@ def test_a_stub_whose_module_is_gone(module_tool: ModuleTool, prefix: str) -> No
     failed = refused(module_tool, made, f"module load {NAME}")
     assert f"install {NAME} again with sifmod" in said(failed)
     says(module_tool, made, "show", "whatis", "avail", "spider")
+
+
+def test_spider_finds_a_package_that_the_site_names(lmod: ModuleTool, prefix: str) -> None:
+    contents = (("torch", "2.2.0"), ("deepspeed", "0.12"), ("six", "1.16"))
+    made = publish(plan(prefix=prefix, help=replace(PLAN.help, contents=contents, extensions=contents[1:2])))
+    spider = lmod.run("module spider deepspeed 2>&1", made.modules).ok().stdout
+    assert NAME in spider
+    assert "Unable to find" in lmod.run("module spider six 2>&1", made.modules).stdout
+    listed = lmod.run("module avail 2>&1", made.modules).ok().stdout
+    assert "deepspeed" in listed
+    assert "torch " not in listed.replace("(", " ")

@@ -10,10 +10,9 @@ from click.testing import CliRunner
 
 from sifmod.cli.main import run
 from sifmod.errors import FetchError
-from sifmod.image.artifact import ImageStore, no_progress
-from sifmod.image.fetched import Request
+from sifmod.image.artifact import ImageStore, Request, no_progress
+from sifmod.image.reference import SourceKind
 from sifmod.image.settings import DEFAULT
-from sifmod.image.source_kind import SourceKind
 from sifmod.module.plan import ImagePlan, Runtime
 from support.images import Images
 

@@ -67,7 +67,8 @@ def submitted(slurm: Slurm, work: Path) -> Callable[..., tuple[int, list[str]]]:
         slurm.run(("sbatch", "--test-only", "job.sh"), environment, work).ok()
         code = slurm.wait(slurm.sbatch((f"--output={work}/output", "job.sh"), environment, work))
         lines = (work / "output").read_text().splitlines()
-        return code, sorted(line for line in lines if not line.startswith("srun: "))  # which says that it waits
+        # srun says that it waits, SingularityCE that it mounts the image
+        return code, sorted(line for line in lines if not line.startswith(("srun: ", "INFO: ")))
 
     return submit
 
@@ -96,7 +97,7 @@ def test_where_a_node_has_no_room_the_image_stays_where_it_is(
 ) -> None:
     with small_disk(work / "small", 1 << 20) as directory:
         install(work, images.python_sif, directory)
-        (work / "train.py").write_text("import os; print(os.environ['RANK'], os.environ['SINGULARITY_CONTAINER'])")
+        (work / "train.py").write_text("import os; print(os.environ['RANK'], os.environ['SIF'])")
         code, lines = submitted("--bcast")
         assert not list(directory.iterdir())
     assert code == 0

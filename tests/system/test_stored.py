@@ -12,7 +12,7 @@ from sifmod.errors import FetchError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert import oci_to_sif
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.convert.tree_digest import tree_digest
+from sifmod.image.inspect.rootfs import tree_digest
 from sifmod.module.plan import ConversionPlan, Plan
 from support.fetching import Prefix, plan
 from support.images import Images
@@ -53,7 +53,7 @@ def library(made: Artifact) -> str:
 
 
 def promising(wanted: Plan, by: Artifact, conversion: ConversionPlan | None) -> Plan:
-    return replace(wanted, image=replace(wanted.image, sha256=by.sha256, conversion=conversion))
+    return replace(wanted, image=replace(wanted.own_image, sha256=by.sha256, conversion=conversion))
 
 
 def made_of(artifact: Artifact) -> ConversionPlan:
@@ -153,7 +153,7 @@ def test_a_promise_of_other_tools_is_held_against_the_files(images: Images, pref
         "other versions of the tools made another SIF than the promised one; the files in it are the same",
     )
     assert prefix.state() == before
-    wrong = replace(wanted, image=replace(wanted.image, conversion=replace(conversion, tree="0" * 64)))
+    wrong = replace(wanted, image=replace(wanted.own_image, conversion=replace(conversion, tree="0" * 64)))
     with pytest.raises(FetchError) as caught:
         prefix.fetch(wrong)
     assert "are not the promised ones" in caught.value.message

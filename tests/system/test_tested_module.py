@@ -35,7 +35,7 @@ def install(easyconfig: Path, sif: Path, *words: str) -> None:
 
 def test_pytorch_sums_over_two_ranks(here: Path, images: Images, capfd: pytest.CaptureFixture[str]) -> None:
     install(write(here / "PyTorch-2.13.0.yaml", CHECKED), images.pytorch_sif, "--variant", "cpu")
-    before = disk_state(here / "pre fix")
+    before = disk_state(here / "pre fix/software", here / "pre fix/modules")
     data = answer(capfd, ("test", "PyTorch", "--network"))
     assert [(step["name"], step["outcome"], step["text"].partition(" over ")[0]) for step in data["steps"]] == [
         ("sanity check", "passed", "6 wrappers, 1 command"),
@@ -48,7 +48,7 @@ def test_pytorch_sums_over_two_ranks(here: Path, images: Images, capfd: pytest.C
     found = data["bandwidth"]
     assert (found["tool"], found["ranks"], found["size"], found["bus"]) == ("torch", 2, 1 << 24, found["algorithm"])
     assert found["bus"] > 0.01
-    assert disk_state(here / "pre fix") == before
+    assert disk_state(here / "pre fix/software", here / "pre fix/modules") == before
 
 
 def test_an_image_without_python(here: Path, images: Images, capfd: pytest.CaptureFixture[str]) -> None:

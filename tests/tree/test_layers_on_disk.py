@@ -2,7 +2,10 @@
 
 import json
 import os
+import shutil
 import time
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -10,10 +13,13 @@ import pytest
 from sifmod.actions.layer.garbage import old_layers, remove_layers
 from sifmod.actions.layer.places import found_layers, hidden, is_stale, withdrawn
 from sifmod.actions.reporter import Reporter
+from sifmod.actions.verify import verify_layer
 from sifmod.cli.main import run as sifmod
 from sifmod.config.name import ModuleName
+from sifmod.digest import sha256_bytes
 from sifmod.tree.layer import Layer, Layers, all_layers, image_key, publish_layer
 from sifmod.tree.layout import Layout
+from sifmod.tree.life import Life, NameLife, Retired, to_json
 from sifmod.tree.lock import lock
 from support.disk_state import disk_state
 
@@ -49,6 +55,41 @@ def test_one_whose_receipt_cannot_be_read_is_shown(tmp_path: Path, capfd: pytest
     assert "its layer.json cannot be read" in capfd.readouterr().out
 
 
+def test_one_that_is_not_what_was_made_is_found(tmp_path: Path) -> None:
+    layer = published(tmp_path)
+    assert verify_layer(layer) == ()
+    packed, file = replace(layer, packed=True, digest=sha256_bytes(b"made")), Path(layer.root, "layer.squashfs")
+    assert verify_layer(packed) == (("missing", str(file), f"sha256:{packed.digest}", "nothing"),)
+    file.write_bytes(b"made")
+    assert verify_layer(packed) == ()
+    file.write_bytes(b"mad")
+    assert verify_layer(packed) == (
+        ("changed", str(file), f"sha256:{packed.digest}", f"sha256:{sha256_bytes(b'mad')}"),
+    )
+    assert verify_layer(replace(packed, digest="")) == ()  # as an earlier sifmod made it
+    shutil.rmtree(Path(layer.root, "tree"))
+    assert [(one.kind, one.path) for one in verify_layer(layer)] == [("missing", f"{layer.root}/tree")]
+    Path(layer.root, "layer.json").write_text("{")
+    (found,) = all_layers(tmp_path / "layers")
+    assert [(one.kind, one.path) for one in verify_layer(found)] == [("unreadable", f"{found.root}/layer.json")]
+
+
+def test_one_of_a_retired_module_says_where_it_moves(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Also after `gc` has removed the module."""
+    published(tmp_path)
+    layout, day = Layout(tmp_path), date(2026, 3, 31)
+    layout.life(MODULE.name).parent.mkdir(parents=True)
+    life = NameLife(None, {MODULE.version: Life(retired=Retired(day, "PyTorch/2.13.0"))})
+    layout.life(MODULE.name).write_text(to_json(life))
+    assert sifmod(["layers", "--prefix", str(tmp_path)]) == 0
+    assert (
+        "PyTorch/2.2.0 was retired on 2026-03-31: use PyTorch/2.13.0; `sifmod add PyTorch/2.2.0 --onto PyTorch/2.13.0`"
+        in capfd.readouterr().out
+    )
+    assert sifmod(["layers", "--prefix", str(tmp_path), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)[0]["successor"] == "PyTorch/2.13.0"
+
+
 def test_what_was_replaced_goes_and_what_is_live_stays(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     first, second = published(tmp_path), published(tmp_path, 2)
@@ -70,7 +111,8 @@ def test_a_layer_of_a_module_that_is_gone_can_be_removed(tmp_path: Path, capfd: 
     assert is_stale(stale, {})
     words = ["remove", str(MODULE), "--stale", "--prefix", str(tmp_path)]
     assert sifmod([*words, "demo"]) == 2
-    assert sifmod([*words, "--name", "none"]) == 24
+    for spelling in ("--layer", "--name"):
+        assert sifmod([*words, spelling, "none"]) == 24
     capfd.readouterr()
     assert sifmod([*words, "--json"]) == 0
     assert [row["state"] for row in json.loads(capfd.readouterr().out)] == ["removed"]
@@ -88,7 +130,7 @@ def test_one_of_two_with_a_name_is_used_and_that_is_said(tmp_path: Path) -> None
     assert hidden(alone, tree, environ) == ""
     of_site, of_project = published(site), published(project)
     assert hidden(alone, tree, environ) == f"it is used in the place of the layer default in {site}/layers"
-    first = f"warning: the layer default in {own}/layers is found first, and this one is not used; see --name"
+    first = f"warning: the layer default in {own}/layers is found first, and this one is not used; see --layer"
     assert hidden(of_site, tree, environ) == first
     assert hidden(of_project, tree, environ) == ""  # SIFMOD_LAYERS does not name it yet
     assert "in the place of" in hidden(of_project, tree, {**environ, "SIFMOD_LAYERS": f"{project}/layers"})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sifmod import __version__
-from sifmod.actions.log import changes, record, record_of_store
+from sifmod.actions.log import changes, record, record_beside
 from sifmod.cli.main import run
 from sifmod.config.name import ModuleName
 from sifmod.tree import log as logs
@@ -177,7 +177,7 @@ def test_where_nothing_is_recorded(place: Place, tree: str, capfd: pytest.Captur
 def test_a_name_is_that_of_a_module_or_begins_a_version(layout: Layout) -> None:
     for name, version in (("A", "1.0"), ("A", "1.1"), ("A", "1.12"), ("AB", "1.0")):
         write(layout, Done("installed", ModuleName(name, version), None, 1))
-    record_of_store(layout, Done("removed", size=1), LEASE, ALONE)
+    record_beside(layout, Done("removed", size=1), LEASE, ALONE)
 
     def found(*names: str) -> list[str]:
         return [str(one.done.module) for one in changes(layout, names).entries]
@@ -277,7 +277,7 @@ def test_lines_of_runs_at_once_are_all_there(layout: Layout) -> None:
             code = 1
             try:
                 for count in range(20):
-                    record_of_store(layout, Done("removed", size=100 * number + count), 60.0, ANYBODY)
+                    record_beside(layout, Done("removed", size=100 * number + count), 60.0, ANYBODY)
                     write(layout, Done("installed", ModuleName("M", str(number)), count, count + 1))
                 code = 0
             finally:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sifmod.config.input import Input
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.provenance import Asked, FileState, FoundCommands, ImageChoice, Provenance, from_data
+from sifmod.tree.provenance import Asked, FileState, FoundCommands, FoundMpi, ImageChoice, Provenance, from_data
 from sifmod.tree.receipt import (
     FileRecord,
     ImageRecord,
@@ -42,6 +42,7 @@ CHOICE = st.builds(
     st.lists(st.builds(FileState, TEXT, TEXT)).map(tuple),
     st.lists(TEXT).map(tuple),
     st.none() | st.builds(FoundCommands, TEXT, TEXT),
+    st.none() | st.builds(FoundMpi, TEXT, st.lists(TEXT).map(tuple), TEXT),
 )
 PROVENANCE = st.builds(Provenance, TEXT, TEXT, TEXT, st.none() | TEXT, TEXT, TEXT, INPUTS, PAIRS, ASKED, CHOICE, TEXT)
 REFERENCED = st.builds(
@@ -55,15 +56,16 @@ REFERENCED = st.builds(
     PATH | PATH.map("/elsewhere/{}".format) | PATH.map("/apps/{}".format),
 )
 INSTALLATIONS = st.builds(
-    lambda name, version, number, made, image, files, links: Installation(
+    lambda name, version, number, made, image, files, links, modules: Installation(
         ModuleName(name, version),
         number,
         f"/apps/software/{name}/.generations/{version}/{number}",
         made,
-        image if image.path.startswith("/") else image._replace(path=f"/apps/{image.path}"),
+        None if modules else image if image.path.startswith("/") else image._replace(path=f"/apps/{image.path}"),
         files,
         links,
         tuple(FileRecord(f"{name}/{version}{end}", image.sha256, 0o644) for end in ("", ".lua")),
+        modules=modules,
     ),
     NAME,
     NAME,
@@ -72,6 +74,7 @@ INSTALLATIONS = st.builds(
     REFERENCED,
     FILES,
     st.lists(st.builds(LinkRecord, PATH, TEXT)).map(tuple),
+    st.just(()) | st.lists(TEXT).map(tuple),
 )
 
 

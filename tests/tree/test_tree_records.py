@@ -314,7 +314,7 @@ def test_a_receipt_is_compact_and_the_same_as_what_is_printed() -> None:
     assert "/p/" not in text
     data = json.loads(json.dumps(as_data(INSTALLATION)))
     assert data.pop("root") == INSTALLATION.root
-    assert data["image"]["path"] == f"/p/{json.loads(text)['image']['path']}" == INSTALLATION.image.path
+    assert data["image"]["path"] == f"/p/{json.loads(text)['image']['path']}" == INSTALLATION.own_image.path
     data["image"]["path"] = f"images/sha256/{SHA}.sif"
     assert json.loads(text) == data
     assert (data["files"], data["links"]) == ([["bin/é", SHA, 0o555]], [["x.sif", "../x"]])
@@ -328,7 +328,9 @@ def test_a_receipt_is_compact_and_the_same_as_what_is_printed() -> None:
     assert INSTALLATION.paths == {"receipt.json", "bin/é", "x.sif"}
     without = json.loads(text)
     del without["image"]["origin"]
-    assert from_json(json.dumps(without), INSTALLATION.root).image == INSTALLATION.image._replace(origin=NO_ORIGIN)
+    assert from_json(json.dumps(without), INSTALLATION.root).own_image == INSTALLATION.own_image._replace(
+        origin=NO_ORIGIN
+    )
 
 
 def test_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
@@ -343,7 +345,7 @@ def test_what_a_live_installation_lacks(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     installation = install(layout, "a")
     assert missing(layout, installation) == ()
-    image = Path(installation.image.path)
+    image = Path(installation.own_image.path)
     root = Path(installation.root)
     stub = layout.module_file(MODULE, "lua")
     image.rename(tmp_path / "away")

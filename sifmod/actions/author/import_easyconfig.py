@@ -14,8 +14,7 @@ from sifmod.actions.author.draft_easyconfig import quoted
 from sifmod.actions.author.new_file import write_text
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.shown import shown
-from sifmod.config.yaml.merge import base_key
-from sifmod.config.yaml.node import join_key
+from sifmod.config.yaml.node import base_key, join_key
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError, SifmodError
 from sifmod.image.disk import writing
 from sifmod.image.inspect.host_commands import HOST_COMMANDS

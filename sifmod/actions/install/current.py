@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sifmod import __version__
+from sifmod.actions import sharing
 from sifmod.actions.install.image import image_request
 from sifmod.actions.install.request import Request
 from sifmod.config.find import own_path, places_before
@@ -24,14 +25,14 @@ def plan_digest(plan: Plan) -> str:
     The prefix decides none of them, so that a tree that was moved has what its easyconfigs ask for; nor does it whether
     the network may be used.
     """
-    anywhere = replace(plan, prefix="", image=replace(plan.image, offline=False))
+    anywhere = replace(plan, prefix="", image=plan.image and replace(plan.image, offline=False))
     return sha256_bytes(repr((image_request(plan), anywhere, render(plan, 0), render_stub(plan))).encode())
 
 
 def is_current(before: Installation, request: Request) -> bool:
     """Whether `before` was made from this plan, with the image that it asks for; its files are not looked at."""
     made, plan, locked = before.provenance, request.plan, request.options.locked
-    if locked and before.image.sha256 != locked.image.sha256:
+    if locked and before.digest != locked.digest:
         return False
     return made.plan_digest == plan_digest(plan) and made.image.request == image_request(plan)
 
@@ -57,7 +58,7 @@ def provenance(request: Request, choice: ImageChoice) -> Provenance:
         inputs=tuple(dict.fromkeys(inputs)),
         facts=site.facts,
         asked=request.options.asked,
-        image=choice._replace(directories=tuple(plan.image.image_dirs)),
+        image=choice._replace(directories=tuple(plan.image.image_dirs if plan.image else ())),
         plan_digest=plan_digest(plan),
     )
 
@@ -76,6 +77,7 @@ def noted(before: Installation, request: Request) -> Provenance | None:
 def oddities(before: Installation | None, request: Request) -> Iterator[str]:
     """What a user should know before anything is done."""
     plan = request.plan
+    yield from (f"warning: {oddity}" for oddity in sharing.oddities(request.site.site))
     if before and os.path.realpath(before.provenance.easyconfig) != os.path.realpath(request.loaded.path):
         yield f"another easyconfig has given {plan.module} before: {before.provenance.easyconfig}"
     if not plan.runtime.path:

@@ -35,14 +35,20 @@ def overview(request: Request) -> tuple[str, ...]:
         f"variant      {request.loaded.variant or '-'}",
         f"modulefile   {', '.join(str(layout.module_file(plan.module, syntax)) for syntax in plan.syntaxes)}",
         f"software     {layout.switch(plan.module)}",
-        *(
-            f"image        {source}"
-            for source in tuple(map(shown, plan.image.sources)) or (f"build {plan.image.build}",)
-        ),
-        f"sha256       {plan.image.sha256 or 'not stated: install prints it'}",
+        *_image(plan),
         *(f"bind         {bind}{' (optional)' if bind.optional else ''}" for bind in plan.binds),
-        f"wrappers     {_wrappers(plan, live(layout, plan.module))}",
+        *((f"wrappers     {_wrappers(plan, live(layout, plan.module))}",) if plan.image else ()),
     )
+
+
+def _image(plan: Plan) -> tuple[str, ...]:
+    """Where the image comes from; of a view, what it loads."""
+    image = plan.image
+    if image is None:
+        return tuple(f"loads        {module}" for module in plan.modules)
+    sources = tuple(map(shown, image.sources)) or (f"build {image.build}",)
+    promise = image.sha256 or "not stated: install prints it"
+    return (*(f"image        {source}" for source in sources), f"sha256       {promise}")
 
 
 def _wrappers(plan: Plan, before: Installation | None) -> str:

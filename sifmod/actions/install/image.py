@@ -8,7 +8,9 @@ from typing import NamedTuple
 from sifmod.actions.ask_home import ask_home
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.fetch_settings import fetch_settings
+from sifmod.actions.hooks import run_hooks
 from sifmod.actions.install.request import Request
+from sifmod.actions.install.told import of_install
 from sifmod.actions.into_store import into_store
 from sifmod.actions.lock import LockedImage
 from sifmod.actions.log import record_fetched
@@ -19,7 +21,7 @@ from sifmod.errors import ImageError, ModuleError, UnstartableError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.fetch import announced_size
-from sifmod.image.signature.policy import check_policy
+from sifmod.image.signature.check import check_policy
 from sifmod.image.sources.kinds import local_files, parse
 from sifmod.image.startable import why_not_here
 from sifmod.module.plan import ImagePlan, Plan
@@ -30,7 +32,6 @@ from sifmod.tree.lock import lock
 from sifmod.tree.provenance import FileState, FoundCommands, ImageChoice, file_state
 from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.store import Store
-from sifmod.tree.stored_image import keeper
 
 
 class ChosenImage(NamedTuple):
@@ -45,14 +46,16 @@ class ChosenImage(NamedTuple):
 
 
 def image_request(plan: Plan) -> str:
-    """A digest of what decides which image is fetched: sources, promise, architecture, the state of local files."""
+    """A digest of what decides which image is fetched: sources, promise, architecture, local files; "" of a view."""
     image = plan.image
+    if image is None:
+        return ""
     local = [(f"state of {path}", state) for path, state in _states(plan)]  # as 0.1.0 spells it: receipts hold it
     return sha256_bytes(repr((image.sources, image.build, image.sha256, image.arch, local)).encode())
 
 
 def _states(plan: Plan) -> tuple[FileState, ...]:
-    return tuple(file_state(path) for path in local_files(plan.image))
+    return tuple(file_state(path) for path in local_files(plan.own_image))
 
 
 def kept_image(before: Installation | None, request: Request, store: Store, reporter: Reporter) -> ChosenImage | None:
@@ -65,14 +68,14 @@ def kept_image(before: Installation | None, request: Request, store: Store, repo
     keep.
     """
     plan, options = request.plan, request.options
-    if options.force or (options.locked and before and before.image.sha256 != options.locked.image.sha256):
+    if options.force or (options.locked and before and before.digest != options.locked.digest):
         return None
-    if before is not None:
+    if before is not None and before.image:
         record = before.image
         path = Path(record.path) if record.link == "reference" else store.find(record.sha256)
         choice = before.provenance.image
-        same = choice.request == image_request(plan) and record.link == plan.image.link
-        promised = plan.image.sha256 in (None, record.sha256)
+        same = choice.request == image_request(plan) and record.link == plan.own_image.link
+        promised = plan.own_image.sha256 in (None, record.sha256)
         choice = choice._replace(kept=not same)
         if path is not None and path.is_file() and promised and (same or options.module_only):
             if not _passes(path, record, request, store, reporter) or not _starts(path, request, reporter):
@@ -90,20 +93,20 @@ def kept_image(before: Installation | None, request: Request, store: Store, repo
 
 def recorded_image(installation: Installation) -> Artifact:
     """The image of an installation, from its receipt."""
-    record = installation.image
+    record = installation.own_image
     return Artifact(Path(record.path), record.sha256, record.size, record.source, record.arch, (), record.origin)
 
 
 def released(installation: Installation, plan: Plan) -> bool:
     """Tell whether its user gave the image up for the site's copy, as on LUMI: its link is gone, and the copy there."""
-    own = Path(installation.root, installation.image.filename)
-    copies = (Path(directory, plan.image.filename) for directory in plan.image.image_dirs)
+    own = Path(installation.root, installation.own_image.filename)
+    copies = (Path(directory, plan.own_image.filename) for directory in plan.own_image.image_dirs)
     return not os.path.lexists(own) and any(copy.is_file() for copy in copies)
 
 
 def _passes(path: Path, record: ImageRecord, request: Request, store: Store, reporter: Reporter) -> bool:
     """Check the kept image against the site's signature policy, which may have changed. False where it is damaged."""
-    site, name = request.site.site, request.plan.image.filename
+    site, name = request.site.site, request.plan.own_image.filename
     if site.signatures.policy == "off":
         return True
     try:
@@ -143,37 +146,32 @@ def fetched_image(request: Request, layout: Layout, store: Store, reporter: Repo
     plan, options = request.plan, request.options
     site = request.site.site
     settings = fetch_settings(site, keep_blobs=options.keep_blobs, fresh=options.force, startable=True)
-    if options.locked:
-        image = _as_locked(plan.image, options.locked.image, options.stores)
-        settings = replace(settings, compression=options.locked.image.origin.compression or settings.compression)
-    else:
-        image = plan.image
+    settings = replace(settings, shared=options.shared)
+    image, locked = plan.own_image, options.locked.image if options.locked else None
+    if locked:
+        image = _as_locked(image, locked)
+        settings = replace(settings, compression=locked.origin.compression or settings.compression)
     if not options.into_home:
         what = f"the image of {plan.module}"
         ask_home(what, site, lambda: announced_size(image, plan.runtime, store, settings), reporter)
+    run_hooks(site, "before_fetch", of_install(request), reporter.say)
     # before the fetch: what changes meanwhile is noticed by the next install
     choice = ImageChoice(image_request(plan), states=_states(plan))
-    name = f"image-{plan.image.sha256 or choice.request}"
-    with lock(layout, name, site.lock_lease, reporter.waiting(plan.image.filename)):
+    name = f"image-{plan.own_image.sha256 or choice.request}"
+    with lock(layout, name, site.lock_lease, reporter.waiting(plan.own_image.filename)):
         artifact = into_store(image, plan.runtime, store, reporter, settings)
-    if options.locked:
-        artifact = replace(artifact, source=options.locked.image.source, origin=options.locked.image.origin, notes=())
+    if locked:
+        artifact = replace(artifact, source=locked.source, origin=locked.origin, notes=())
     for note in artifact.notes:
         reporter.say(note)
-    if prefix := keeper(layout, artifact.path):
-        reporter.say(
-            f"warning: {plan.module} uses {artifact.path}, which {prefix} keeps only while a module there uses it:"
-            f" `sifmod gc` there removes it then; --link copy keeps one for {plan.module}"
-        )
+    run_hooks(site, "after_fetch", of_install(request, artifact), reporter.say)
     return ChosenImage(artifact, choice)
 
 
-def _as_locked(image: ImagePlan, locked: LockedImage, stores: tuple[Path, ...]) -> ImagePlan:
-    """The image that the lock names: taken out of another store, else by its digest from where it came from."""
-    there = [str(Layout(prefix).image(locked.sha256)) for prefix in stores]
+def _as_locked(image: ImagePlan, locked: LockedImage) -> ImagePlan:
+    """The image that the lock names: promised, and by its digest from where it came from."""
     digest = locked.origin.index or locked.origin.manifest
-    pinned = [_pinned(source, digest) for source in image.sources]
-    sources = (*(path for path in there if Path(path).is_file()), *pinned)
+    sources = tuple(_pinned(source, digest) for source in image.sources)
     link: Link = "hardlink" if image.link == "hardlink" else "copy"
     return replace(image, sources=sources, sha256=locked.sha256, conversion=None, link=link)
 
@@ -190,8 +188,8 @@ def image_record(plan: Plan, artifact: Artifact) -> ImageRecord:
         size=artifact.size,
         source=artifact.source,
         arch=artifact.arch,
-        link=plan.image.link,
-        filename=plan.image.filename,
+        link=plan.own_image.link,
+        filename=plan.own_image.filename,
         path=str(artifact.path),
         origin=artifact.origin,
     )
@@ -205,7 +203,8 @@ def fetch_only(request: Request, reporter: Reporter) -> Artifact:
     with changing_prefix(site):
         tidy(layout, site.lock_lease, waiting)
         with module_lock(layout, plan.module, site.lock_lease, waiting) as held:
-            store = Store(layout, held, reporter.waiting(plan.image.filename))
+            name, others = plan.own_image.filename, (*request.options.stores, *site.stores)
+            store = Store(layout, held, reporter.waiting(name), others=others)
             artifact = fetched_image(request, layout, store, reporter).artifact
             record_fetched(layout, store, site.lock_lease, reporter)
             return artifact

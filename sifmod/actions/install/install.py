@@ -1,17 +1,22 @@
 """install: make the disk match one easyconfig."""
 
+import os
 from pathlib import Path
 
 from sifmod.actions.changing_prefix import changing_prefix
+from sifmod.actions.hooks import run_hooks
 from sifmod.actions.install.current import is_complete, is_current, noted, oddities, provenance
 from sifmod.actions.install.file_diff import difference
-from sifmod.actions.install.image import fetched_image, image_record, kept_image, released
+from sifmod.actions.install.image import fetched_image, image_record, image_request, kept_image, released
 from sifmod.actions.install.mpi import with_found_mpi, with_recorded_mpi
 from sifmod.actions.install.request import Request, with_image
 from sifmod.actions.install.sanity import sanity_check
+from sifmod.actions.install.told import of_install
+from sifmod.actions.install.view import check_modules
 from sifmod.actions.install.wrappers import with_found_wrappers, with_recorded_wrappers
 from sifmod.actions.lock import check_files
 from sifmod.actions.log import record
+from sifmod.actions.reference import referring, renew
 from sifmod.actions.reporter import Reporter
 from sifmod.module.plan import File, Plan
 from sifmod.module.render import render, render_stub
@@ -20,6 +25,8 @@ from sifmod.tree.layer import image_key
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held
 from sifmod.tree.log import Done
+from sifmod.tree.mark import LINK
+from sifmod.tree.provenance import ImageChoice
 from sifmod.tree.receipt import Installation, live, live_number
 from sifmod.tree.stage import Stage
 from sifmod.tree.state import edited, edited_stubs, missing
@@ -37,6 +44,7 @@ def install(request: Request, reporter: Reporter) -> tuple[Installation, bool]:
     with changing_prefix(site):
         before = live(layout, plan.module)
         if before and is_complete(layout, before, request) and not noted(before, request):
+            renew(layout, before)
             return before, False  # no lock is needed, which a reader cannot take
         for oddity in oddities(before, request):
             reporter.say(oddity)
@@ -59,7 +67,7 @@ def _restored(layout: Layout, before: Installation, request: Request, held: Held
     changed = edited(before)
     for path in changed:
         reporter.say(f"{path} was changed or removed; it is restored in a new generation")
-    if changed or not Path(before.image.path).is_file():
+    if changed or (before.image and not Path(before.image.path).is_file()):
         return False
     reporter.say(f"restoring: {'; '.join((*missing(layout, before), *edited_stubs(layout, before)))}")
     restore(layout, before, held)
@@ -70,8 +78,13 @@ def _restored(layout: Layout, before: Installation, request: Request, held: Held
 def _new_generation(
     layout: Layout, before: Installation | None, request: Request, held: Held, reporter: Reporter
 ) -> tuple[Installation, bool]:
+    run_hooks(request.site.site, "before_install", of_install(request), reporter.say)
+    if request.plan.image is None:
+        return _new_view(layout, before, request, held, reporter)
     options, site = request.options, request.site.site
-    store = Store(layout, held, reporter.waiting(request.plan.image.filename))
+    store = Store(
+        layout, held, reporter.waiting(request.plan.own_image.filename), others=(*options.stores, *site.stores)
+    )
     image = kept_image(before, request, store, reporter) or fetched_image(request, layout, store, reporter)
     request = with_image(request, image.artifact)
     plan, image, found = with_found_wrappers(request.plan, before, image)
@@ -87,23 +100,60 @@ def _new_generation(
         check_files(options.locked, plan, own)
     # where its user released the image (see image.kept_image) the site's copy stays in use
     has_own = image.artifact.path.is_file() and not (options.module_only and before and released(before, plan))
+    with referring(layout, plan.module, image.artifact.path if has_own else None, reporter) as mark:
+        with staged_generation(layout, plan.module, held) as stage:
+            _fill(stage, plan, image.artifact.path, own, mark)
+            _carry_over(stage, reporter)
+            # its digest is of the request's plan, without the wrappers that were found in the image
+            installation = stage.record(provenance(request, image.choice), image_record(plan, image.artifact))
+            if not has_own:
+                stage.unlink(plan.own_image.filename)
+        if options.asked.checked and has_own:
+            with store.workspace() as workspace:
+                sanity_check(installation, plan, workspace, reporter.say)
+        return _published(layout, installation, request, held, reporter), True
+
+
+def _new_view(
+    layout: Layout, before: Installation | None, request: Request, held: Held, reporter: Reporter
+) -> tuple[Installation, bool]:
+    plan = request.plan
+    for doubt in check_modules(layout, plan, request.site, os.environ):
+        reporter.say(doubt)
+    site = request.site.site
+    if request.options.if_different and before and before.provenance.site == site.name and not difference(before, plan):
+        return before, False
+    own = own_files(plan, request, "")
+    if request.options.locked:
+        check_files(request.options.locked, plan, own)
     with staged_generation(layout, plan.module, held) as stage:
         stage.write((*render(plan, stage.number), *own))
         stage.write_stubs(render_stub(plan))
-        stage.link(plan.image.filename, image.artifact.path)
-        stage.link_user_software()
         _carry_over(stage, reporter)
-        # its digest is of the request's plan, without the wrappers that were found in the image
-        installation = stage.record(provenance(request, image.choice), image_record(plan, image.artifact))
-        if not has_own:
-            stage.unlink(plan.image.filename)
-    if options.asked.checked and has_own:
-        with store.workspace() as workspace:
-            sanity_check(installation, plan, workspace, reporter.say)
-    number = live_number(layout, plan.module)
+        installation = stage.record(provenance(request, ImageChoice(image_request(plan))), None, plan.modules)
+    return _published(layout, installation, request, held, reporter), True
+
+
+def _published(
+    layout: Layout, installation: Installation, request: Request, held: Held, reporter: Reporter
+) -> Installation:
+    number, what = live_number(layout, installation.module), "rendered" if request.options.module_only else "installed"
+    site, data = request.site.site, of_install(request, done=installation)
+    run_hooks(site, "after_install", data, reporter.say)
+    run_hooks(site, "before_publish", data, reporter.say)
     publish(layout, installation, held)
-    record(layout, _done("rendered" if options.module_only else "installed", installation, number), held, reporter)
-    return installation, True
+    record(layout, _done(what, installation, number), held, reporter)
+    run_hooks(site, "after_publish", data, reporter.say)
+    return installation
+
+
+def _fill(stage: Stage, plan: Plan, image: Path, own: tuple[File, ...], mark: Path | None) -> None:
+    stage.write((*render(plan, stage.number), *own))
+    stage.write_stubs(render_stub(plan))
+    stage.link(plan.own_image.filename, image)
+    if mark:
+        stage.link(LINK, mark)
+    stage.link_user_software()
 
 
 def own_files(plan: Plan, request: Request, sha256: str) -> tuple[File, ...]:
@@ -121,7 +171,7 @@ def check_locked(before: Installation, request: Request) -> None:
     """Raise InstallError unless what is installed as the request says is what its lock says."""
     plan = with_recorded_mpi(with_recorded_wrappers(request.plan, before), before)
     if locked := request.options.locked:
-        check_files(locked, plan, own_files(plan, request, before.image.sha256))
+        check_files(locked, plan, own_files(plan, request, before.digest))
 
 
 def _carry_over(stage: Stage, reporter: Reporter) -> None:
@@ -133,4 +183,4 @@ def _carry_over(stage: Stage, reporter: Reporter) -> None:
 
 
 def _done(what: str, installation: Installation, before: int | None) -> Done:
-    return Done(what, installation.module, before, installation.generation, installation.image.sha256)
+    return Done(what, installation.module, before, installation.generation, installation.digest or None)

@@ -36,7 +36,7 @@ def with_found_mpi(plan: Plan, before: Installation | None, image: ChosenImage) 
 
 def with_recorded_mpi(plan: Plan, before: Installation | None) -> Plan:
     """The plan as an install with the image of `before` would have it, from its receipt alone; for what only shows."""
-    known = _recorded(plan, before, before.image.sha256) if before else None
+    known = _recorded(plan, before, before.image.sha256) if before and before.image and plan.image else None
     return plan if known is None else _completed(plan, known)
 
 
@@ -62,7 +62,7 @@ def _recorded(plan: Plan, before: Installation | None, sha256: str) -> FoundMpi 
 def _search(plan: Plan, artifact: Artifact) -> FoundMpi:
     if not artifact.path.is_file():  # its user has given it up for the site's copy
         return FoundMpi("")
-    environment = dict(describe_sif(artifact.path, plan.image.filename).config.environment)
+    environment = dict(describe_sif(artifact.path, plan.own_image.filename).config.environment)
     try:
         with open_rootfs(artifact.path, read_sif(artifact.path)) as rootfs:
             found = find_mpi(rootfs, environment, plan.path)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sifmod.actions.lock import LockedModule
 from sifmod.config.prefix import in_full
+from sifmod.image.settings import SharedBlobs
 from sifmod.tree.provenance import Asked, Pairs
 
 # the options that decide what is installed, which the receipt keeps in this order
@@ -36,4 +37,5 @@ class InstallOptions:
     into_home: bool = False  # a large image may go to the home directory without a question
     locked: LockedModule | None = None  # it comes to exactly that, or fails
     stores: tuple[Path, ...] = ()  # prefixes that may have the locked image
+    shared: SharedBlobs | None = None  # layers that other modules of this run want too
     asked: Asked = field(default_factory=Asked)  # what the receipt keeps of the command line

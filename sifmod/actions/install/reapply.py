@@ -19,7 +19,6 @@ from sifmod.config.load_site import Kept, LoadedSite
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import EasyconfigNotFoundError, InstallError, ModuleError, SifmodError
-from sifmod.image.artifact import Artifact
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import Asked, ImageChoice, Provenance
@@ -60,10 +59,10 @@ def planned(installation: Installation) -> tuple[Plan, Site]:
     if not os.access(made.easyconfig, os.R_OK):
         made = made._replace(easyconfig=f"{installation.root}/easyconfig.yaml")
         installation = replace(installation, provenance=made)
-    artifact = recorded_image(installation)
     prefix = str(Path(installation.root).parents[4])
-    request = _request(installation, artifact, _Asked({"prefix": prefix}, sanity=True, detected=""))
-    plan, _, _ = with_found_wrappers(request.plan, installation, ChosenImage(artifact, ImageChoice("")))
+    request = _request(installation, _Asked({"prefix": prefix}, sanity=True, detected=""))
+    image = ChosenImage(recorded_image(installation), ImageChoice(""))
+    plan, _, _ = with_found_wrappers(request.plan, installation, image)
     return plan, request.site.site
 
 
@@ -92,11 +91,13 @@ def _reapplication(layout: Layout, module: ModuleName, number: int, asked: _Aske
             "`sifmod install --rebuild` of its easyconfig makes a new generation",
         )
         return Reapplication(module, None, False, "", "", error)
-    artifact = recorded_image(installation)
     try:
-        request = _request(installation, artifact, asked)
-        plan, image, _ = with_found_wrappers(request.plan, installation, ChosenImage(artifact, ImageChoice("")))
-        plan, _, _ = with_found_mpi(plan, installation, image)
+        request = _request(installation, asked)
+        plan = request.plan
+        if plan.image:
+            image = ChosenImage(recorded_image(installation), ImageChoice(""))
+            plan, image, _ = with_found_wrappers(plan, installation, image)
+            plan, _, _ = with_found_mpi(plan, installation, image)
     except SifmodError as error:
         return Reapplication(module, None, False, "", "", error)
     made, diff = installation.provenance, difference(installation, plan)
@@ -104,7 +105,7 @@ def _reapplication(layout: Layout, module: ModuleName, number: int, asked: _Aske
     return Reapplication(module, request, changes, diff, _note(made, request.site, asked.detected), None)
 
 
-def _request(installation: Installation, artifact: Artifact, asked: _Asked) -> Request:
+def _request(installation: Installation, asked: _Asked) -> Request:
     """The install that made it, decided again; its image is the one that is there."""
     made = installation.provenance
     path = Path(made.easyconfig)
@@ -116,12 +117,15 @@ def _request(installation: Installation, artifact: Artifact, asked: _Asked) -> R
         )
     given, options = _options(installation, asked)
     site = asked.sites.of(given, _kept(made))
-    request = with_image(decide(str(path), site, options), artifact)
-    if not artifact.path.is_file() and not released(installation, request.plan):
-        raise ModuleError(
-            f"{installation.module}: its image {artifact.path} is gone, and nothing is fetched here",
-            f"sifmod install {path} brings it back",
-        )
+    request = decide(str(path), site, options)
+    if request.plan.image:
+        artifact = recorded_image(installation)
+        request = with_image(request, artifact)
+        if not artifact.path.is_file() and not released(installation, request.plan):
+            raise ModuleError(
+                f"{installation.module}: its image {artifact.path} is gone, and nothing is fetched here",
+                f"sifmod install {path} brings it back",
+            )
     if request.plan.module != installation.module:
         raise ModuleError(
             f"{installation.module}: its easyconfig {path} gives {request.plan.module} now",

@@ -60,7 +60,7 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Reques
     check_sources(loaded)
     layout = Layout(site.site.prefix)  # a prefix that cannot be one is refused before anything is done
     before = live(layout, loaded.easyconfig.module)
-    if before is not None:  # most likely the image that it will be
+    if before is not None and before.image:  # most likely the image that it will be
         loaded = _with_digests(loaded, site, _digests(before.image.sha256, before.image.origin))
     return _request(loaded, site, options, before)
 

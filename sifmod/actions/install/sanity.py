@@ -40,7 +40,7 @@ def sanity_check(
         if plan.sanity_check.commands:
             say(f"sanity check: no {plan.runtime.kind} here, so its commands were not run")
         return
-    run = _runner(directory / installation.image.filename, _environment(directory, workspace, plan), plan, limit)
+    run = _runner(directory / installation.own_image.filename, _environment(directory, workspace, plan), plan, limit)
     _look(run, plan, say)
     for command in plan.sanity_check.commands:
         result = run(SHELL, "-c", command)

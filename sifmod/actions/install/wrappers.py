@@ -43,13 +43,19 @@ def with_found_wrappers(plan: Plan, before: Installation | None, image: ChosenIm
 
 def with_recorded_wrappers(plan: Plan, before: Installation | None) -> Plan:
     """The plan as an install with the image of `before` would have it, from its receipt alone; for what only shows."""
-    known = _recorded(plan, before, before.image.sha256) if before else None
+    known = _recorded(plan, before, before.image.sha256) if before and before.image and plan.image else None
     return plan if known is None else _completed(plan, known)
 
 
 def _question(plan: Plan, sha256: str) -> str:
     """What is looked for, in which image: the same text means the same answer."""
-    asked = (_RULES, plan.path, plan.activation, plan.image.filename, tuple(wrapper.name for wrapper in plan.wrappers))
+    asked = (
+        _RULES,
+        plan.path,
+        plan.activation,
+        plan.own_image.filename,
+        tuple(wrapper.name for wrapper in plan.wrappers),
+    )
     return f"{sha256} {sha256_bytes(repr(asked).encode())[:12]}"
 
 
@@ -60,12 +66,12 @@ def _recorded(plan: Plan, before: Installation | None, sha256: str) -> FoundComm
 
 def _search(plan: Plan, artifact: Artifact) -> Found:
     search = Search(
-        parse(f"/{plan.image.filename}"),
+        parse(f"/{plan.own_image.filename}"),
         plan.path,
         plan.activation.command,
         frozenset(wrapper.name for wrapper in plan.wrappers),
     )
-    described = describe_sif(artifact.path, plan.image.filename)
+    described = describe_sif(artifact.path, plan.own_image.filename)
     try:
         with open_rootfs(artifact.path, read_sif(artifact.path)) as rootfs:
             return find_wrappers(rootfs, described, search)

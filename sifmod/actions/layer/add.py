@@ -10,7 +10,9 @@ from sifmod.actions.layer.inside import inside_of
 from sifmod.actions.layer.make import make
 from sifmod.actions.layer.resolve import Resolved, followed, resolve
 from sifmod.actions.layer.wanted import Wanted, name_of, words_of
+from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
+from sifmod.actions.verify import verify_layer
 from sifmod.config.name import ModuleName, is_part
 from sifmod.config.site import Site
 from sifmod.errors import ModuleError, OptionError
@@ -56,7 +58,7 @@ def change_layer(
     not fit the image, FetchError where an index cannot be asked, InstallError, PermissionsError or LockError where it
     cannot be written.
     """
-    module, key = installation.module, image_key(installation.image.sha256)
+    module, key = installation.module, image_key(installation.own_image.sha256)
     with lock(layers, str(module), site.lock_lease, reporter.waiting(f"the layers of {module}")) as held:
         before = live_layer(layers, module, change.name, key)
         wanted = _wanted(before, change)
@@ -64,6 +66,7 @@ def change_layer(
             if before is None:
                 raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layers` lists those that there are")
             withdraw_layer(layers, before, held)
+            record_layer(layers, None, before, site.lock_lease, reporter)
             return before, "removed"
         with held.changing(f"cannot make the layer {change.name} of {module}"):
             inside = inside_of(installation, held.path("layer"), wanted)
@@ -79,18 +82,16 @@ def change_layer(
             binds = not (program and any(limit.subject == "image bind" for limit in limits(program)))
             kept = tuple((one.name, one.version) for one in python.protected.values())
             layer = Layer(
-                module, change.name, installation.image.sha256, next_number(layers, module, change.name, key),
+                module, change.name, installation.own_image.sha256, next_number(layers, module, change.name, key),
                 python.prefix, python.short, resolved.requirements, wanted.editable, wanted.places,
                 tuple(sorted(resolved.added.items())), kept, packed=binds and not (change.unpacked or wanted.editable),
             )  # fmt: skip
-            if before and (before.lock, before.editable, before.packed) == (
-                resolved.lock,
-                layer.editable,
-                layer.packed,
-            ):
+            asked = (resolved.lock, layer.editable, layer.packed)
+            if before and (before.lock, before.editable, before.packed) == asked and not verify_layer(before):
                 return before, "unchanged"
             layer = make(layer, resolved.lock, inside, wanted, (python, program, site))
         layer = publish_layer(layers, layer, inside.directory, held)
+        record_layer(layers, layer, before, site.lock_lease, reporter)
         remove_old(layers, layer, _KEPT_GENERATIONS, held)
         return layer, "made"
 
@@ -175,8 +176,7 @@ def _with_places(layer: Layer | None, words: tuple[str, ...]) -> tuple[str, ...]
 
 
 def _tell(python: ImagePython, resolved: Resolved, reporter: Reporter) -> None:
-    kept = python.protected
-    first = kept.get("torch") or next(iter(kept.values()), None)
+    kept, first = python.protected, python.first
     others = f" and {len(kept) - 1} more that go with it" if len(kept) > 1 else ""
     stays = f"the image keeps {first.name} {first.version}{others}; " if first else ""
     count = len(resolved.added)

@@ -31,7 +31,8 @@ def old_layers(layout: Layout, too_young: Callable[[float], str]) -> Iterator[Ol
     for place in places(layout.prefix / "layers"):
         module, now = ModuleName(*place.parts[-4:-2]), live_generation(place)
         there = live(layout, module)
-        fits = there is not None and image_key(there.image.sha256) == place.name
+        image = there.image if there else None
+        fits = image is not None and image_key(image.sha256) == place.name
         since = place.stat().st_mtime
         for root in generations(place):
             if root.name != now:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,14 +15,20 @@ from sifmod.image.inspect.python import normalized
 
 # run by the image's own Python, since only that one knows its path, its `.pth` files and its markers
 PROBE = """
-import importlib.metadata, json, sys
+import importlib.metadata, json, os, sys
 found = {}
+def modules(one):
+    names = (one.read_text("top_level.txt") or "").split() or (one.read_text("RECORD") or "").splitlines()
+    names = (name.partition(",")[0].partition("/")[0] for name in names)
+    return sorted({name.partition(".")[0] for name in names if not name.endswith("-info")} - {"", "__pycache__"})
 for one in importlib.metadata.distributions():
     name = one.metadata["Name"]
     if name and name not in found:
         pure = "Root-Is-Purelib: false" not in (one.read_text("WHEEL") or "")
         extras = one.metadata.get_all("Provides-Extra") or []
-        found[name] = [name, one.version, pure, one.requires or [], extras]
+        place = os.path.abspath(str(getattr(one, "_path", "")))
+        place = place if os.path.exists(place) else sys.prefix
+        found[name] = [name, one.version, pure, one.requires or [], extras, place, modules(one)]
 with open(sys.argv[1], "w") as file:
     json.dump([sys.executable, sys.prefix, list(sys.version_info[:3]), list(found.values())], file)
 """
@@ -36,6 +43,8 @@ class Distribution:
     pure: bool
     requires: tuple[str, ...]  # as its Requires-Dist say
     extras: tuple[str, ...]
+    place: str  # of its metadata, a path inside, which has the version in its name
+    modules: tuple[str, ...]  # what can be imported of it, without what is in packages
 
     @property
     def key(self) -> str:
@@ -80,6 +89,17 @@ class ImagePython:
             kept |= more
         return kept
 
+    @property
+    def first(self) -> Distribution | None:
+        """What the image is built around, for short: torch, else another one that stays, if there is any."""
+        return self.protected.get("torch") or next(iter(self.protected.values()), None)
+
+    @cached_property
+    def kept_modules(self) -> dict[str, Distribution]:
+        """What can be imported of distributions that stay, and of one alone: of `nvidia` many have a part."""
+        count = Counter(name for one in self.distributions.values() for name in one.modules)
+        return {name: one for one in self.protected.values() for name in one.modules if count[name] == 1}
+
     def broken_by(self, added: dict[str, str]) -> tuple[str, ...]:
         """What distributions of the image ask of others that these (name → version) do not give, and the image did."""
         told = []
@@ -100,7 +120,7 @@ def image_python(text: str, names: tuple[str, ...]) -> ImagePython:
     """What PROBE wrote. Raises ImageError for anything else: it comes from a program of the image."""
     try:
         executable, prefix, version, found = json.loads(text)
-        distributions = [_distribution(*fields) for fields in found if _is_named(*fields[:2])]
+        distributions = [_distribution(fields) for fields in found if _is_named(*fields[:2])]
         major, minor, micro = map(int, version)
     except (ValueError, TypeError, RecursionError) as error:
         raise ImageError("the image's Python does not say what it holds") from error
@@ -111,8 +131,10 @@ def image_python(text: str, names: tuple[str, ...]) -> ImagePython:
 _NAME = re.compile("[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
-def _distribution(name: str, version: str, pure: bool, requires: list[Any], extras: list[Any]) -> Distribution:
-    return Distribution(str(name), str(version), bool(pure), tuple(map(str, requires)), tuple(map(str, extras)))
+def _distribution(fields: list[Any]) -> Distribution:
+    name, version, pure, requires, extras, place, modules = fields
+    needs, given, own = (tuple(map(str, one)) for one in (requires, extras, modules))
+    return Distribution(str(name), str(version), bool(pure), needs, given, str(place), own)
 
 
 def _is_named(name: Any, version: Any) -> bool:

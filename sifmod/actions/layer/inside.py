@@ -2,7 +2,11 @@
 
 import os
 import re
+import shutil
+import tempfile
+import time
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +19,8 @@ from sifmod.tree.receipt import Installation
 
 _WRAPPERS = ("python", "python3")
 _EXEC = "import os, sys; os.execv(sys.argv[1], sys.argv[1:])"
+_LINKED = "sifmod-linked"
+_DAY = 86400  # seconds
 _LEFT_OUT = ("PIP_", "PYTHON", "VIRTUAL_ENV", "CONDA_", "UV_PYTHON", "UV_PROJECT", "UV_TARGET", "SIFMOD_LAYER")
 
 
@@ -56,6 +62,22 @@ class Inside:
                 "keep projects below your home directory, or bind their place: `binds` in the easyconfig or the site",
             )
 
+    def linked(self, held: ExitStack) -> Path:
+        """A directory for `lib` that lasts as long as `held`, where uv can link its files instead of copying them.
+
+        A link stays within a mount, so it is in uv's cache. What a killed run left there goes a day later.
+        """
+        top = uv_cache() / _LINKED
+        top.mkdir(exist_ok=True)
+        with suppress(OSError):  # another run may be at it
+            for old in top.iterdir():
+                if time.time() - old.stat().st_mtime > _DAY:
+                    shutil.rmtree(old)
+        made = Path(tempfile.mkdtemp(dir=top))
+        held.callback(shutil.rmtree, made, ignore_errors=True)
+        (self.directory / "lib").symlink_to(f"{self.target}/work/cache/{_LINKED}/{made.name}/lib")
+        return made
+
     def _environment(self) -> Mapping[str, str]:
         from uv import find_uv_bin
 
@@ -77,7 +99,7 @@ class Inside:
             binds.append(f"{certificates}:{self.target}/work/certificates.pem:ro")
             environment["SSL_CERT_FILE"] = f"{self.target}/work/certificates.pem"
         environment.pop("SSL_CERT_DIR", None)
-        environment |= {"UV_CACHE_DIR": f"{self.target}/work/cache", "UV_LINK_MODE": "copy", "SIFMOD_LAYER": ""}
+        environment |= {"UV_CACHE_DIR": f"{self.target}/work/cache", "SIFMOD_LAYER": ""}
         for prefix in ("SINGULARITY", "APPTAINER"):
             environment[f"{prefix}ENV_PYTHONHASHSEED"] = "0"  # before 3.11 it decides about the bytes of a frozenset
             users = environment.get(f"{prefix}_BIND", "")

@@ -14,7 +14,8 @@ from sifmod.actions.layer.resolve import pinned
 from sifmod.actions.layer.start import command, start_file
 from sifmod.actions.layer.wanted import Wanted
 from sifmod.config.site import Site
-from sifmod.errors import InstallError
+from sifmod.digest import sha256_file
+from sifmod.errors import InstallError, OptionError
 from sifmod.image.convert.budget import threads
 from sifmod.image.convert.packed import More, pack
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
@@ -34,36 +35,46 @@ _NO_HINT = "hint: Build failures"  # uv's own, after which ours would be a secon
 def make(
     layer: Layer, lock: str, inside: Inside, wanted: Wanted, here: tuple[ImagePython, Program | None, Site]
 ) -> Layer:
-    """Fill the directory of `inside` with a generation of the layer; gives the layer with its size.
+    """Fill the directory of `inside` with a generation of the layer; gives the layer with its size and digest.
 
-    Raises InstallError with what uv said where it cannot install, OSError as the file system does.
+    Raises InstallError with what uv said where it cannot install, OptionError where that hides what the image keeps,
+    OSError as the file system does.
     """
     python, program, site = here
-    jobs = threads(site.processors, site.memory)
-    directory, tree = inside.directory, inside.directory / TREE
-    _install(inside, python, layer, lock, wanted)
+    jobs, directory = threads(site.processors, site.memory), inside.directory
     with ExitStack() as held:
+        place = inside.linked(held) if layer.packed else directory
+        tree = place / TREE
+        (place / "lib").mkdir()
+        _install(inside, python, layer, lock, wanted)
+        _check_hides_nothing(place / "lib", python)
         more = bytecode(inside, jobs, held)
         shutil.rmtree(directory / "work")
-        tree.mkdir()
-        for pattern in _LEFT_BY_UV:  # which say when and where it was
-            for left in (directory / "lib").glob(pattern):
-                _forget(left)
-        if (directory / "lib" / "bin").is_dir():
-            (directory / "lib" / "bin").rename(tree / "bin")
-        (directory / "lib").rename(tree / "lib")
-        (tree / "start").mkdir()
-        jupyter = (tree / "lib" / "share" / "jupyter").is_dir()
-        (tree / "start" / "sitecustomize.py").write_text(start_file(python.prefix, python.version[:2], jupyter=jupyter))
+        _arrange(place, python)
         _commands(directory, tree, layer)
         (directory / LOCK).write_text(lock)
         if not layer.packed:
             files, size = _unpacked(tree, more)
-        else:
-            chosen = site.compression if site.compression != "auto" else "zstd" if reads("zstd", program) else "gzip"
-            files, size = pack(tree, directory / IMAGE, chosen, jobs, more)
-            shutil.rmtree(tree)
-    return replace(layer, files=files, size=size)
+            return replace(layer, files=files, size=size)
+        (directory / "lib").unlink()
+        chosen = site.compression if site.compression != "auto" else "zstd" if reads("zstd", program) else "gzip"
+        files, size = pack(tree, directory / IMAGE, chosen, jobs, more)
+        return replace(layer, files=files, size=size, digest=sha256_file(directory / IMAGE))
+
+
+def _arrange(place: Path, python: ImagePython) -> None:
+    """Make the tree of a layer of what uv has put into `lib`."""
+    lib, tree = place / "lib", place / TREE
+    tree.mkdir()
+    for pattern in _LEFT_BY_UV:  # which say when and where it was
+        for left in lib.glob(pattern):
+            _forget(left)
+    if (lib / "bin").is_dir():
+        (lib / "bin").rename(tree / "bin")
+    lib.rename(tree / "lib")
+    (tree / "start").mkdir()
+    jupyter = (tree / "lib" / "share" / "jupyter").is_dir()
+    (tree / "start" / "sitecustomize.py").write_text(start_file(python, jupyter=jupyter))
 
 
 def _unpacked(tree: Path, more: More) -> tuple[int, int]:
@@ -78,7 +89,6 @@ def _install(inside: Inside, python: ImagePython, layer: Layer, lock: str, wante
     # a lock says where each file is, and uv goes there; where other places are named only the digests count
     name, text = ("pinned.txt", pinned(lock)) if wanted.places else (LOCK, lock)
     (inside.directory / "work" / name).write_text(text)
-    (inside.directory / "lib").mkdir()
     words = (
         "pip",
         "install",
@@ -88,6 +98,8 @@ def _install(inside: Inside, python: ImagePython, layer: Layer, lock: str, wante
         f"{inside.target}/lib",
         "--no-deps",
         "--quiet",
+        "--link-mode",
+        "hardlink" if layer.packed else "copy",
     )
     calls = [("--requirements", f"{inside.target}/work/{name}")] if layer.added else []
     calls += [("--editable", path) for path in layer.editable]
@@ -99,11 +111,31 @@ def _install(inside: Inside, python: ImagePython, layer: Layer, lock: str, wante
             raise InstallError("the packages could not be installed:\n" + "\n".join(said[-12:]), hint)
 
 
+def _check_hides_nothing(lib: Path, python: ImagePython) -> None:
+    """Raise OptionError for a package under a name that is imported from what stays, whatever its own name is."""
+    for place in sorted(lib.iterdir()):
+        held = python.kept_modules.get(name := place.name.partition(".")[0])
+        is_module = (place / "__init__.py").exists() or place.suffix in (".py", ".so")
+        if held and is_module and not place.name.endswith("-info"):
+            begin = (f"{place.name}/", f"{place.name},")
+            found = (one.parent.name for one in lib.glob("*/RECORD") if _begins(one, begin))
+            who = " ".join(next(found, "one of them").removesuffix(".dist-info").split("-")[:2])
+            raise OptionError(
+                f"{who} brings a {name} of its own; the image has {held.name} {held.version}, which stays",
+                f"look for a form of it that takes the {name} that is there",
+            )
+
+
+def _begins(record: Path, begin: tuple[str, ...]) -> bool:
+    return any(line.startswith(begin) for line in record.read_text("utf-8").splitlines())
+
+
 def _forget(left: Path) -> None:
     """Remove a file of uv's own, and the line about it in its distribution's RECORD."""
     left.unlink()
     if (record := left.parent / "RECORD").is_file():
         lines = record.read_text("utf-8").splitlines(keepends=True)
+        record.unlink()  # it may be a link to uv's own
         record.write_text("".join(line for line in lines if f"/{left.name}," not in line), "utf-8")
 
 
@@ -115,4 +147,5 @@ def _commands(directory: Path, tree: Path, layer: Layer) -> None:
         if program.name not in HOST_COMMANDS and program.is_file() and os.access(program, os.X_OK):
             place = directory / "bin" / program.name
             place.write_text(command(program.name, layer.name))
-            place.chmod(0o755)
+            mode = place.stat().st_mode
+            place.chmod(mode | (mode & 0o444) >> 2)  # for who may read it

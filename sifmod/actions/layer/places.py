@@ -2,15 +2,18 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import default_prefix, quick_prefix
-from sifmod.errors import ModuleError
+from sifmod.errors import InstallError, ModuleError, ViewError
 from sifmod.module.quote import shell
 from sifmod.tree.layer import LIVE, LOCK, Layer, Layers, all_layers, withdraw_layer
 from sifmod.tree.layout import Layout
+from sifmod.tree.life import read_life, retirement, today
 from sifmod.tree.lock import lock
 from sifmod.tree.receipt import Installation, live, live_modules
 
@@ -31,10 +34,12 @@ def known(trees: tuple[Layout, ...]) -> dict[ModuleName, Layout]:
 
 
 def installed(module: ModuleName, trees: tuple[Layout, ...]) -> Installation:
-    """What is installed as `module`. Raises ModuleError for a receipt that cannot be read."""
+    """What is installed as `module`, with an image. Raises ModuleError for a receipt that cannot be read, ViewError."""
     tree = known(trees)[module]
     if (found := live(tree, module)) is None:
         raise ModuleError(f"the receipt of {module} in {tree.prefix} cannot be read", "install it anew with --rebuild")
+    if found.image is None:
+        raise ViewError(module, found.modules)
     return found
 
 
@@ -68,7 +73,22 @@ def searched(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> tuple[Pat
 def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
     """Whether a layer was made for an image with which none of these modules is installed."""
     there = live(modules[layer.module], layer.module) if layer.module in modules else None
-    return bool(layer.image) and (there is None or there.image.sha256 != layer.image)
+    return bool(layer.image) and (there is None or there.image is None or there.image.sha256 != layer.image)
+
+
+def after_retired(module: ModuleName, trees: tuple[Layout, ...]) -> tuple[str, str]:
+    """What is said of a module that is retired in one of the trees, or was before it was removed, and its successor.
+
+    Empty for any other.
+    """
+    for tree in trees:
+        with suppress(InstallError):
+            one = read_life(tree, module.name).of(module.version)
+            if one.retired or (one.refused_from and one.refused_from <= today()):
+                follows = one.retired.successor if one.retired else ""
+                step = f"; `sifmod add {module} --onto {follows}` makes its layer there" if follows else ""
+                return f"{retirement(module, one)}{step}", follows
+    return "", ""
 
 
 def found_layers(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> Iterator[Layer]:
@@ -85,7 +105,7 @@ def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
     if top not in there:  # it takes SIFMOD_LAYERS, and is the first one then
         return ""
     if there[0] != top:
-        return f"warning: the layer {layer.name} in {there[0]} is found first, and this one is not used; see --name"
+        return f"warning: the layer {layer.name} in {there[0]} is found first, and this one is not used; see --layer"
     return f"it is used in the place of the layer {layer.name} in {there[1]}" if there[1:] else ""
 
 
@@ -95,3 +115,4 @@ def withdrawn(layer: Layer, lease: float, reporter: Reporter) -> None:
     layers = Layers(top, top.parent)
     with lock(layers, str(layer.module), lease, reporter.waiting(f"the layers of {layer.module}")) as held:
         withdraw_layer(layers, layer, held)
+        record_layer(layers, None, layer, lease, reporter)

@@ -1,5 +1,6 @@
 """What a layer starts with: the file by which the image's Python finds it, and its commands on the host."""
 
+from sifmod.actions.layer.image_python import ImagePython
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.module.quote import shell
 
@@ -12,7 +13,7 @@ import sys
 def _layer():
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [place for place in sys.path if place != here]
-    if sys.prefix == {prefix!r} and sys.version_info[:2] == {version!r}:
+    if sys.prefix == {prefix!r} and sys.version_info[:2] == {version!r} and os.path.exists({mark!r}):
         import site
 
         before = list(sys.path)
@@ -49,12 +50,16 @@ exec "${{here%/*}}/../module/bin/python" -ISc 'import os, sys; os.execv(sys.argv
 """
 
 
-def start_file(prefix: str, version: tuple[int, ...], *, jupyter: bool) -> str:
+def start_file(python: ImagePython, *, jupyter: bool) -> str:
     """The sitecustomize.py of a layer, `jupyter`: which holds files for Jupyter.
 
-    `.pth` files work in it, as they do not in a directory of PYTHONPATH.
+    `.pth` files work in it, as they do not in a directory of PYTHONPATH. Where another module is loaded too, whose
+    image has its Python in the same place, a bare `exec` may see this layer over that image. Then the metadata of
+    torch, or of what else stays, tell the two apart: their name has the version.
     """
-    return _START.format(prefix=prefix, version=version, jupyter=_JUPYTER if jupyter else "")
+    mark = python.first.place if python.first else python.prefix
+    jupyter_too = _JUPYTER if jupyter else ""
+    return _START.format(prefix=python.prefix, version=python.version[:2], mark=mark, jupyter=jupyter_too)
 
 
 def command(name: str, layer: str) -> str:

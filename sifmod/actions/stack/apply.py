@@ -2,7 +2,9 @@
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -16,10 +18,13 @@ from sifmod.actions.stack.plan import StackPlan, Step
 from sifmod.actions.stack.workers import Event, Finished, Progressed, Tell, Told, run_workers
 from sifmod.config.site import Site
 from sifmod.config.stack import Stack
+from sifmod.digest import sha256_bytes
 from sifmod.errors import SifmodError
-from sifmod.tree.disk import opened
+from sifmod.image.settings import SharedBlobs
+from sifmod.tree.disk import opened, reported
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
+from sifmod.tree.partial import open_partial
 from sifmod.tree.receipt import live_number
 from sifmod.tree.stack import Applied, read_applied, write_applied
 
@@ -38,61 +43,104 @@ class Applying:
     """An apply as it goes on: which modules can begin, and what became of the others.
 
     Of the modules that want one image the first fetches it, and the others wait for that; where it could not be fetched
-    they are not tried.
+    they are not tried. Of images that share layers one is fetched after the other, and what they share is kept until
+    the last of them is there.
     """
 
-    def __init__(self, plan: StackPlan, command: str) -> None:
+    def __init__(self, plan: StackPlan, shared: Mapping[str, frozenset[str]], command: str) -> None:
         self._plan = plan
         self._command = command
-        self._todo = [number for number, step in enumerate(plan.steps) if step.request]
-        self._fetching: dict[str, list[int]] = {}
-        self.all = len(self._todo) + sum(step.error is not None for step in plan.steps)
+        self._shared = dict(shared)  # digests of layers, of the images that are not there yet, by their requests
+        self._blobs = plan.layout.partials / sha256_bytes(f"stack {plan.stack.name}".encode())[:32]
+        todo = [number for number, step in enumerate(plan.steps) if step.request]
+        self._wanting: dict[str, list[int]] = {}  # the modules that want an image, the one that fetches it first
+        self._views = deque(number for number in todo if self._is_view(number))
+        self._waiting = [number for number in todo if not self._is_view(number) and self._leads(number)]
+        self._fetching: set[str] = set()
         self.became: dict[int, Became] = {}
         self.failed = {number: step.error for number, step in enumerate(plan.steps) if step.error}
+        self.all = len(todo) + len(self.failed)
 
     def run(self, jobs: int) -> Iterator[Event]:
         """Install what is to be installed; `became` and `failed` are complete at the end."""
-        tasks = deque(number for number in self._todo if self._leads(number))
-        for event in run_workers(self._install, tasks, jobs):
-            if isinstance(event, Finished):
-                tasks += self._finished(event)
-            yield event
+        if self._shared:
+            with reported(f"cannot make {self._blobs}"):
+                open_partial(self._blobs, self._plan.layout.prefix)
+        for tasks in (deque(self._startable()), self._views):
+            for event in run_workers(self._install, tasks, jobs):
+                if isinstance(event, Finished):
+                    tasks += self._finished(event)
+                yield event
+
+    def _is_view(self, number: int) -> bool:
+        """Whether it can be installed only when the modules are there that it loads."""
+        request = self._plan.steps[number].request
+        return request is not None and request.plan.image is None
 
     def _leads(self, number: int) -> bool:
         """Whether this module need not wait for another one that fetches the same image."""
+        key = self._key(number)
+        if key:
+            self._wanting.setdefault(key, []).append(number)
+        return not key or self._wanting[key][0] == number
+
+    def _key(self, number: int) -> str:
+        """The image that a module wants; "" where it is there."""
         step = self._plan.steps[number]
         key = image_request(step.request.plan) if step.request else ""
-        if step.installation and step.installation.provenance.image.request == key:
-            return True
-        waiting = self._fetching.get(key)
-        if waiting is None:
-            self._fetching[key] = [number]
-            return True
-        waiting.append(number)
-        return False
+        there = step.installation
+        return "" if there and there.provenance.image.request == key else key
+
+    def _startable(self) -> list[int]:
+        """The modules that can begin, which then count as begun."""
+        found = []
+        for number in self._waiting:
+            key = self._key(number)
+            layers = self._shared.get(key, frozenset())
+            if any(layers & self._shared[other] for other in self._fetching & self._shared.keys()):
+                continue
+            found.append(number)
+            self._fetching |= {key} - {""}
+        self._waiting = [number for number in self._waiting if number not in found]
+        return found
 
     def _finished(self, event: Finished) -> list[int]:
         """Keep what became of it; gives the modules that waited for it."""
-        followers = next((tasks[1:] for tasks in self._fetching.values() if tasks[0] == event.task), [])
+        key = self._key(event.task)
+        followers = []
+        if key in self._fetching and self._wanting[key][0] == event.task:
+            followers = self._wanting[key][1:]
+            self._fetching.discard(key)
+            self._forget(key)
         if event.error is None:
             assert isinstance(event.result, Became)  # noqa: S101 (for mypy: what _install gives)
             self.became[event.task] = event.result
-            return followers
+            return followers + self._startable()
         message, hint, code = event.error
         self.failed[event.task] = as_error(message, hint, code)
         if code != FETCH:
-            return followers
-        for task in followers:
-            self.failed[task] = as_error(
-                f"not tried: the image of {self._plan.steps[event.task]} was not fetched", "", code
-            )
-        return []
+            return followers + self._startable()
+        why = f"not tried: the image of {self._plan.steps[event.task]} was not fetched"
+        self.failed |= {task: as_error(why, "", code) for task in followers}
+        return self._startable()
+
+    def _forget(self, key: str) -> None:
+        """Remove the layers that only this image had still to be made of."""
+        layers = self._shared.pop(key, frozenset())
+        for digest in layers.difference(*self._shared.values()):
+            (self._blobs / digest.replace(":", "-")).unlink(missing_ok=True)
+        if layers and not self._shared:
+            with suppress(OSError):
+                self._blobs.rmdir()
 
     def _install(self, number: int, tell: Tell) -> Became:
         """In a worker."""
         request = self._plan.steps[number].request
         if request is None:
             raise SifmodError("there is nothing to do")
+        if digests := self._shared.get(self._key(number)):
+            shared = SharedBlobs(self._blobs, digests)
+            request = replace(request, options=replace(request.options, shared=shared))
         return install_in_worker(number, request, tell, self._command)
 
 

@@ -71,7 +71,7 @@ def items(stack: Stack, site: Site, wheels: Path | None, there: str) -> Iterator
     if wheels:
         yield from (Item(f"wheels/{path.name}", path) for path in sorted(wheels.glob("*.whl")))
     known = set(_DIGEST.findall(there))
-    for sha256 in sorted({one.image.sha256 for one in lock.modules.values()} - known):
+    for sha256 in sorted({one.image.sha256 for one in lock.modules.values() if one.image} - known):
         stored = read_stored(layout, sha256)
         if stored is None or not has_its_size(stored):
             raise InstallError(

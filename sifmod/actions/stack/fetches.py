@@ -1,5 +1,7 @@
-"""How much an apply is to fetch, and how much room that takes."""
+"""How much an apply is to fetch, how much room that takes, and which layers several images share."""
 
+from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +13,8 @@ from sifmod.actions.install.request import Request
 from sifmod.actions.stack.plan import StackPlan, Step
 from sifmod.errors import SifmodError
 from sifmod.image.fetch import announced_size
+from sifmod.image.oci.image import open_image
+from sifmod.image.sources.kinds import references
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lock import lock
 from sifmod.tree.store import Store
@@ -20,24 +24,42 @@ class Fetches(NamedTuple):
     """What an apply has to fetch."""
 
     images: int
-    size: int  # bytes, of those whose size is known
+    size: int  # bytes, of those whose size is known; what several share counts once
     unknown: int  # images whose size no server says before
-    room: int  # bytes on the disk: the images, and what is downloaded of as many as are converted at the same time
+    shared_size: int  # bytes of the layers that several images share, kept until the last of them is converted
+    room: int  # bytes on the disk: the images, the shared layers, and what is downloaded at the same time
+    shared: Mapping[str, frozenset[str]]  # of each image, by its request: the digests of layers that others have too
+
+
+class _Asked(NamedTuple):
+    size: int | None
+    layers: Mapping[str, int]  # digest → bytes, of an image that is converted
 
 
 def fetches(plan: StackPlan, jobs: int) -> Fetches:
     """How much is to be fetched, as the servers say; an image that cannot be asked for is one of unknown size."""
     wanted: dict[str, Request] = {}
     for step in plan.steps:
-        if step.request and not _is_kept(step, step.request):
+        if step.request and step.request.plan.image and not _is_kept(step, step.request):
             wanted.setdefault(image_request(step.request.plan), step.request)
     with TemporaryDirectory(prefix="sifmod-") as place, lock(Workplace(Path(place)), "plan", 60, print) as held:
-        store = Store(plan.layout, held)
+        others = [one for request in wanted.values() for one in (*request.options.stores, *request.site.site.stores)]
+        store = Store(plan.layout, held, others=tuple(dict.fromkeys(others)))
         with ThreadPoolExecutor(8) as threads:
-            sizes = tuple(threads.map(lambda request: _size(request, store), wanted.values()))
-    known = sorted(size for size in sizes if size is not None)
-    loads = sum(known[-jobs:])
-    return Fetches(sum(size != 0 for size in sizes), sum(known), len(sizes) - len(known), sum(known) + loads)
+            asked = dict(zip(wanted, threads.map(lambda request: _ask(request, store), wanted.values()), strict=True))
+    times = Counter(digest for one in asked.values() for digest in one.layers)
+    shared = {key: frozenset(digest for digest in one.layers if times[digest] > 1) for key, one in asked.items()}
+    sizes = {digest: size for one in asked.values() for digest, size in one.layers.items() if times[digest] > 1}
+    twice = sum((times[digest] - 1) * size for digest, size in sizes.items())
+    known = sorted(one.size for one in asked.values() if one.size is not None)
+    return Fetches(
+        images=sum(one.size != 0 for one in asked.values()),
+        size=sum(known) - twice,
+        unknown=len(asked) - len(known),
+        shared_size=sum(sizes.values()),
+        room=sum(known) + sum(sizes.values()) + sum(known[-jobs:]),
+        shared={key: digests for key, digests in shared.items() if digests},
+    )
 
 
 def _is_kept(step: Step, request: Request) -> bool:
@@ -45,9 +67,14 @@ def _is_kept(step: Step, request: Request) -> bool:
     return there is not None and there.provenance.image.request == image_request(request.plan)
 
 
-def _size(request: Request, store: Store) -> int | None:
-    plan = request.plan
+def _ask(request: Request, store: Store) -> _Asked:
+    plan, settings = request.plan, fetch_settings(request.site.site)
     try:
-        return announced_size(plan.image, plan.runtime, store, fetch_settings(request.site.site))
+        size = announced_size(plan.own_image, plan.runtime, store, settings)
+        reference = next(iter(references(plan.own_image)), None)
+        if not size or reference is None or reference.kind.open is None or reference.kind.is_local:
+            return _Asked(size, {})
+        layers = open_image(reference, plan.own_image.arch, settings).manifest.layers
+        return _Asked(size, {layer.digest: layer.size for layer in layers})
     except SifmodError:
-        return None  # the apply tells
+        return _Asked(None, {})  # the apply tells

@@ -49,6 +49,8 @@ def outdated(steps: Sequence[Step], site: LoadedSite) -> Outdated:
 def _moved(installation: Installation, site: LoadedSite) -> Newer | str | None:
     """The image that its source names now, where that is another one; a text where the server cannot be asked."""
     image = installation.image
+    if image is None:
+        return None
     was = image.origin.index or image.origin.manifest
     try:
         reference = parse(image.source)

@@ -160,7 +160,7 @@ def _why(layout: Layout, before: Installation, request: Request, around: Surroun
         yield "it is asked for"
     if harmed := (*missing(layout, before), *edited(before), *edited_stubs(layout, before)):
         yield f"{harmed[0]} was changed or removed{f', and {len(harmed) - 1} more' if len(harmed) > 1 else ''}"
-    if (locked := request.options.locked) and before.image.sha256 != locked.image.sha256:
+    if (locked := request.options.locked) and before.digest != locked.digest:
         yield "its image is not that of the lock"
     if made.image.request != image_request(request.plan):
         yield "it asks for another image"

@@ -94,7 +94,7 @@ def _take_in(bundle: Bundle, lock: Lock, store: Store, progress: Progress) -> No
 
     Each is read once, and compared with its digest. Raises ImageError for one that is damaged, NoSpaceError.
     """
-    wanted = {one.image.sha256: one.image for one in lock.modules.values()}
+    wanted = {one.image.sha256: one.image for one in lock.modules.values() if one.image}
     for name, size, opened in _members(bundle.path):
         found = IMAGE.fullmatch(name)
         image = wanted.get(found[1]) if found else None

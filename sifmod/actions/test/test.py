@@ -92,7 +92,7 @@ class _Run:
             plan, self.site = planned(self.installation)
         except (SifmodError, OSError) as error:
             raise _SkippedError(f"its easyconfig cannot be read: {str(error).partition(chr(10))[0]}") from error
-        if not Path(self.installation.root, self.installation.image.filename).exists():
+        if not Path(self.installation.root, self.installation.own_image.filename).exists():
             raise _SkippedError("the module has no image of its own")  # `start` looks for the site's copy
         said: list[str] = []
         with tempfile.TemporaryDirectory(prefix="sifmod-test-") as workspace:

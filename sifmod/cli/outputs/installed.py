@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 
 from sifmod.cli.outputs.error import Error, Problem
 from sifmod.cli.outputs.image import MadeFrom
+from sifmod.cli.outputs.life import LifeData
 from sifmod.cli.outputs.words import Arch, Easyconfig, ModuleName, Notes, Number, Path, Sha256, Size, Source, Variant
 
 
@@ -68,7 +69,8 @@ class Installed(TypedDict):
     generation: Number
     path: Annotated[Path, Field(description="of the generation")]
     provenance: Provenance
-    image: Image
+    image: Annotated[Image | None, Field(description="null for a view")]
+    loads: Annotated[list[str], Field(description="those that a view loads")]
     files: list[File]
     links: list[Link]
     modulefiles: list[File]
@@ -134,5 +136,6 @@ class Listed(TypedDict):
 
     module: ModuleName
     generation: Number
+    life: LifeData
     problems: Annotated[list[Problem], Field(description="what it lacks to be usable")]
     installation: Annotated[Installed | None, Field(description="null where the receipt cannot be read")]

@@ -20,6 +20,8 @@ class LayerData(TypedDict):
             " about it cannot be read"
         ),
     ]
+    ended: Annotated[str | None, Field(description="what is said of its module, where that is retired")]
+    successor: Annotated[str | None, Field(description="the module to move it to with `add --onto`")]
     path: Path
     sha256: Annotated[Sha256 | None, Field(description="of the SIF that it was made for; null: unreadable")]
     python: Annotated[str, Field(description="of the image: 3.11")]

@@ -38,6 +38,7 @@ class Applied(TypedDict):
     images: NotRequired[Annotated[int, Field(description="to be fetched")]]
     size: NotRequired[Annotated[Size, Field(description="bytes to be fetched, of images whose size is known")]]
     unknown: NotRequired[Annotated[int, Field(description="images of unknown size")]]
+    shared_size: NotRequired[Annotated[Size, Field(description="bytes of layers that several images share")]]
     room: NotRequired[Annotated[int, Field(description="bytes that this may take on the disk")]]
     log: NotRequired[Annotated[Path, Field(description="directory with a log for each module")]]
 

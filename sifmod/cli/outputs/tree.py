@@ -45,6 +45,15 @@ class SignatureError(Error):
     signers: list[str]
 
 
+class Modes(TypedDict):
+    """A file or directory of sifmod's that the site's `sharing` wants to have another group or mode."""
+
+    path: Path
+    expected: str
+    found: str
+    repaired: Annotated[bool, Field(description="by this run")]
+
+
 Kind = Literal["generation", "image", "download", "layer", "remains of a run"]
 
 
@@ -67,6 +76,8 @@ class UninstalledModule(TypedDict):
     generation: Annotated[Number | None, Field(description="that was live; null: it was uninstalled before")]
     user_software: Annotated[Path | None, Field(description="what the user added, which stays")]
     user_layers: Annotated[Path | None, Field(description="packages that the user added, which stay")]
+    default: Annotated[bool, Field(description="whether it was what its name alone loads")]
+    views: Annotated[list[ModuleName], Field(description="modules that load it, and can be loaded no more")]
     kernels: Annotated[list[str], Field(description="commands that remove the user's kernels of it from Jupyter")]
 
 
@@ -87,9 +98,17 @@ class Logged(TypedDict):
     host: str
     sifmod: Annotated[str, Field(description="version")]
     command: str
-    what: Annotated[str, Field(description="installed, rendered, restored, rolled back, uninstalled, removed, fetched")]
+    what: Annotated[
+        str,
+        Field(
+            description="installed, rendered, restored, rolled back, uninstalled, removed, fetched, test passed,"
+            " test failed, made the default, hidden, shown, deprecated, retired, labelled, or that it is no longer so;"
+            " of a layer made, removed"
+        ),
+    ]
     module: Annotated[ModuleName | None, Field(description="null for an image or a download by itself")]
     generation: Annotated[Number | None, Field(description="that is live now")]
     before: Annotated[Number | None, Field(description="the generation that was live, or was removed")]
     sha256: Annotated[Sha256 | None, Field(description="of the image")]
     size: Annotated[Size | None, Field(description="bytes that came or went")]
+    layer: Annotated[str | None, Field(description="of packages, which was made or removed; generations are its own")]

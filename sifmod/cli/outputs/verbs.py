@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from sifmod.cli.outputs.catalogue import Catalogue
 from sifmod.cli.outputs.easyconfig import (
     Checked,
     CheckError,
@@ -28,11 +29,12 @@ from sifmod.cli.outputs.installed import (
 from sifmod.cli.outputs.job import JobScript
 from sifmod.cli.outputs.jupyter import KernelData, LabData
 from sifmod.cli.outputs.layers import LayerData
+from sifmod.cli.outputs.life import Decided
 from sifmod.cli.outputs.machine import DetectedSite, Diagnosis, NewSite, OriginOfKey, ShownSite
 from sifmod.cli.outputs.provenance import DiffData, SbomData
 from sifmod.cli.outputs.stack import Applied, Bundled, Locked, Outdated, StackFile
 from sifmod.cli.outputs.test import TestData
-from sifmod.cli.outputs.tree import Collected, Logged, SignatureError, Signed, Uninstalled, Verified
+from sifmod.cli.outputs.tree import Collected, Logged, Modes, SignatureError, Signed, Uninstalled, Verified
 
 # what each verb prints where it succeeds; where it fails as a whole, an Error
 OUTPUTS: dict[str, Any] = {
@@ -49,6 +51,7 @@ OUTPUTS: dict[str, Any] = {
     "list": list[Listed],
     "show": Installed | ShownEasyconfig | list[OriginOfKey] | ShownImage,
     "search": list[Found],
+    "catalogue": Catalogue,
     "add": LayerData,
     "remove": LayerData | list[LayerData],
     "layers": list[LayerData],
@@ -61,12 +64,16 @@ OUTPUTS: dict[str, Any] = {
     "stack bundle": Bundled,
     "lock": Locked | list[Locked],
     "jupyter": KernelData | LabData,
-    "verify": list[Verified] | list[Signed | SignatureError],
+    "verify": list[Verified] | list[Signed | SignatureError] | list[Modes],
     "sbom": SbomData,
     "diff": DiffData,
     "test": TestData,
     "uninstall": Uninstalled,
     "rollback": Installed,
+    "default": list[Decided],
+    "hide": list[Decided],
+    "deprecate": list[Decided],
+    "retire": list[Decided],
     "log": list[Logged],
     "gc": list[Collected],
     "check": list[Checked | CheckError],

@@ -17,6 +17,7 @@ Time = Annotated[
     str,
     Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$", description="UTC, as ISO 8601 has it"),
 ]
+Day = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$", description="day, as ISO 8601 has it")]
 Arch = Annotated[str, Field(description="amd64, arm64, …")]
 Source = Annotated[str, Field(description="what it was made from, as a source of an easyconfig or a path")]
 Easyconfig = Annotated[str, Field(description="the path of an easyconfig, or the name that was typed")]

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from sifmod.config.yaml.merge import base_key
-from sifmod.config.yaml.node import Node, Number, join_key, kind, problem_at
+from sifmod.config.yaml.node import Node, Number, base_key, join_key, kind, problem_at
 from sifmod.errors import Problem
 
 M = TypeVar("M", bound=BaseModel)
@@ -59,7 +58,7 @@ def _strip(node: Node, path: str) -> tuple[Node, list[Problem]]:
         if value.value is None:
             continue
         if key.endswith("+") and not isinstance(value.value, tuple):
-            problems.append(_problem(value, where, f"expected a list to append, got {kind(value)}"))
+            problems.append(problem_at(value.mark, where, f"expected a list to append, got {kind(value)}"))
             continue
         inner, found = _strip(value, where)
         problems += found
@@ -96,12 +95,7 @@ def _reworded(detail: ErrorDetails, model: type[BaseModel], tree: Node) -> Probl
     is_key = detail["type"] == "extra_forbidden" or detail["loc"][-1:] == ("[key]",)
     node = _node_at(tree, location)
     path = reduce(join_key, location, "")
-    mark = node.key if is_key else node.mark
-    return Problem(mark.file, mark.line, mark.column, path, _message(detail, model, node, location))
-
-
-def _problem(node: Node, path: str, message: str) -> Problem:
-    return Problem(node.mark.file, node.mark.line, node.mark.column, path, message)
+    return problem_at(node.key if is_key else node.mark, path, _message(detail, model, node, location))
 
 
 def _node_at(tree: Node, location: Location) -> Node:
@@ -219,13 +213,11 @@ class _Schema:
             case "number" | "integer":
                 return "a number"
             case "array":
-                return f"a list of {self._plural(self._resolved(schema.get('items', {})))}"
+                items = self._resolved(schema.get("items", {}))
+                return f"a list of {'bind paths' if items.get('title') == 'bind path' else self._words(items)}"
             case "object":
                 return "keys and values"
         return "text"
-
-    def _plural(self, schema: dict[str, Any]) -> str:
-        return "bind paths" if schema.get("title") == "bind path" else self._words(schema)
 
 
 class Model(BaseModel):

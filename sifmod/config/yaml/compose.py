@@ -5,7 +5,7 @@ from functools import reduce
 
 import yaml
 
-from sifmod.config.yaml.node import Mark, Node, Number, Scalar, Value, join_key, kind
+from sifmod.config.yaml.node import Mark, Node, Number, Scalar, Value, join_key, kind, problem_at
 from sifmod.errors import ConfigError, Problem
 
 MAX_NODES = 10_000  # with every alias followed
@@ -93,7 +93,8 @@ class Composer:
             self._stop(mark, "half of a surrogate pair is not a character")
         tag = event.tag
         if tag is None or tag == "!":
-            tag = _resolve(event.value, event.implicit if tag is None else (False, True))
+            implicit = event.implicit if tag is None else (False, True)
+            tag = str(_RESOLVER.resolve(yaml.ScalarNode, event.value, implicit))  # type: ignore[no-untyped-call]
         elif tag != f"{_TAG}str":
             self._tag_problem(tag, mark)
             tag = f"{_TAG}str"
@@ -158,14 +159,10 @@ class Composer:
     def _problem(self, mark: Mark, key: str | None, message: str) -> None:
         steps = [step for container in self.open if (step := container.step()) is not None]
         path = reduce(join_key, steps if key is None else [*steps, key], "")
-        self.problems.append(Problem(mark.file, mark.line, mark.column, path, message))
+        self.problems.append(problem_at(mark, path, message))
 
     def _stop(self, mark: Mark, message: str) -> None:
-        raise ConfigError((*self.problems, Problem(mark.file, mark.line, mark.column, "", message)))
-
-
-def _resolve(text: str, implicit: tuple[bool, bool]) -> str:
-    return str(_RESOLVER.resolve(yaml.ScalarNode, text, implicit))  # type: ignore[no-untyped-call]
+        raise ConfigError((*self.problems, problem_at(mark, "", message)))
 
 
 def _scalar_value(tag: str, raw: str) -> Scalar:

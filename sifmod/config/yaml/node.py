@@ -1,6 +1,6 @@
-"""A Node: a value of a configuration file that knows the file, line and column it came from."""
+"""A Node: a value of a configuration file that knows its place; and the one rule by which such values are merged."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sifmod.errors import Problem
 
@@ -46,7 +46,6 @@ class Node:
 
     @property
     def items(self) -> tuple["Node", ...]:
-        """A list's items; none for anything else."""
         return self.value if isinstance(self.value, tuple) else ()
 
     @property
@@ -86,7 +85,6 @@ def join_key(path: str, step: str | int) -> str:
 
 
 def problem_at(mark: Mark, key: str, message: str) -> Problem:
-    """A problem at a mark."""
     return Problem(mark.file, mark.line, mark.column, key, message)
 
 
@@ -97,3 +95,51 @@ def tree(value: object, mark: Mark) -> Node:
     if isinstance(value, tuple):
         return Node(tuple(tree(inner, mark) for inner in value), mark, mark)
     return Node(None, mark, mark) if value is None else Node(str(value), mark, mark, str(value))
+
+
+def merge(layers: tuple[Node, ...], mark: Mark) -> Node:
+    """The layers merged, later ones over earlier ones; the result stands at `mark` (design section 3).
+
+    Scalars and lists replace, maps merge by key, `null` removes, and `key+` appends to the list under `key`. Every
+    value keeps its Node, and with it the place it came from.
+    Each layer must hold a map, with a list under each `key+` (check.check_layer says so where one does not).
+    """
+    result = Node({}, mark, mark)
+    for layer in layers:
+        result = replace(_over(result, layer), mark=mark, key=mark)
+    return result
+
+
+def base_key(key: str) -> str:
+    """The key that `key+` appends to."""
+    return key.removesuffix("+")
+
+
+def _over(base: Node, layer: Node) -> Node:
+    """`layer` over `base`; what is not a map over a map replaces. Nulls and `+` inside a new map are resolved too."""
+    if not isinstance(layer.value, dict):
+        return layer
+    entries = dict(base.value) if isinstance(base.value, dict) else {}
+    for key, value in layer.value.items():
+        if value.value is None:
+            entries.pop(base_key(key), None)
+        elif key.endswith("+"):
+            under = entries.get(base_key(key))
+            before = (
+                () if under is None else (under,) if under.text else under.items
+            )  # `wrappers: auto` is a list of it
+            entries[base_key(key)] = replace(value, value=(*before, *value.items))
+        else:
+            entries[key] = _over(entries.get(key, Node({}, value.mark, value.key)), value)
+    return replace(layer, value=entries)
+
+
+def leaves(node: Node, path: str = "") -> tuple[tuple[str, Node], ...]:
+    """Every scalar, list item and empty container of a merged tree with its key path, in order."""
+    if isinstance(node.value, dict) and node.value:
+        inner = [leaves(value, join_key(path, key)) for key, value in node.value.items()]
+    elif isinstance(node.value, tuple) and node.value:
+        inner = [leaves(value, join_key(path, index)) for index, value in enumerate(node.value)]
+    else:
+        return ((path, node),)
+    return tuple(leaf for part in inner for leaf in part)

@@ -7,7 +7,6 @@ still says 2.20. Types are those of YAML 1.1, as PyYAML's safe loader resolves t
 
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import yaml
 
 from sifmod.config.input import Input
 from sifmod.config.yaml.compose import MAX_NODES, Composer
-from sifmod.config.yaml.node import Mark, Node
+from sifmod.config.yaml.node import Mark, Node, problem_at
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ConfigError, Problem
 
@@ -53,7 +52,7 @@ def parse_yaml(data: bytes, file: str, most: int = MAX_NODES) -> tuple[Node, tup
         raise _failure(mark, f"the control character {bad.group()!r} is not allowed in YAML")
     composer = Composer(file, most)
     try:
-        for event in _events(text):
+        for event in yaml.parse(text, Loader=_LOADER):
             composer.feed(event)
     except yaml.YAMLError as error:
         raise ConfigError((*composer.problems, _syntax_problem(error, text, file))) from error
@@ -80,12 +79,7 @@ def _read(path: Path) -> bytes:
 
 
 def _failure(mark: Mark, message: str) -> ConfigError:
-    return ConfigError((Problem(mark.file, mark.line, mark.column, "", message),))
-
-
-def _events(text: str) -> Iterator[yaml.Event]:
-    events: Iterator[yaml.Event] = yaml.parse(text, Loader=_LOADER)
-    return events
+    return ConfigError((problem_at(mark, "", message),))
 
 
 def _place(text: str, position: int) -> tuple[int, int]:

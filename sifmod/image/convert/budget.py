@@ -1,4 +1,4 @@
-"""The budget of a conversion: how many threads may compress, and how much memory it may take, beside others' work.
+"""The budget of a conversion: how many threads may compress, how much memory it may take, and the watch over that.
 
 What counts is the smallest of: the processors this process may run on, the processor and memory limits of its control
 group (version 1 or 2, its parents included), and what the site allows.
@@ -6,15 +6,58 @@ group (version 1 or 2, its parents included), and what the site allows.
 
 import os
 from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from sifmod.errors import ImageError
+from sifmod.system import size_text
+
+Item = TypeVar("Item")
+
+_RUN = 256  # members; one may have a MiB of attributes
+_STATUS = Path("/proc/self/statm")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 MOST = 8  # threads, where the site does not say: beyond that the reader is what limits
 BASE = 96 << 20  # bytes of the interpreter, its libraries and a large image's file tree
 LEAST = 256 << 20  # bytes: no conversion is refused for taking less
 PER_THREAD = 64 << 20  # bytes: blocks on their way, a compressor's tables, layers that are decompressed ahead
 
 _UNLIMITED = 1 << 60  # control groups of version 1 say a huge number for no limit
+
+
+class Watch:
+    """Looks at this process's own memory between runs of members; `limit` in bytes, None for any."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self._members = 0
+
+    def runs(self, members: Iterator[Item]) -> Iterator[Iterator[Item]]:
+        """All members, in runs that are read to their end. Raises ImageError where the tree has become too large.
+
+        A quarter of the memory is left for the tables that are made of the tree at the end.
+        """
+        for first in members:
+            yield chain((first,), islice(members, _RUN - 1))
+            self._members += _RUN
+            if self._limit is not None and (taken := _own_memory()) > self._limit // 4 * 3:
+                raise ImageError(
+                    "the image has more files than fit into the memory that a conversion may take,"
+                    f" {size_text(self._limit)}: after {self._members} entries of its layers {size_text(taken)} are"
+                    " taken, and a quarter is kept for the tables of the file system; nothing was converted",
+                    "raise `memory` (SIFMOD_MEMORY) if this machine has more to spare, or convert the image on a larger"
+                    " one",
+                )
+
+
+def _own_memory() -> int:
+    """Bytes of memory that this process alone has: what is resident, without pages of files; 0 where none is said."""
+    try:
+        _, resident, shared, *_ = map(int, _STATUS.read_bytes().split())
+    except OSError:
+        return 0
+    return (resident - shared) * _PAGE
 
 
 class Budget(NamedTuple):

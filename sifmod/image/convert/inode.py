@@ -7,6 +7,7 @@ each is a few bytes instead of a node.
 
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 Xattrs = tuple[tuple[bytes, bytes], ...]
@@ -33,22 +34,18 @@ NO_FRAGMENT = 0xFFFFFFFF
 EMPTY = PLACE.pack(NO_FRAGMENT, 0, 0)  # the place of no data
 
 
+@dataclass(slots=True, eq=False)
 class Node:
-    """What every inode has. `mode` is the permission bits alone (07777), `mtime` seconds since 1970 (u32)."""
+    """What every inode has."""
 
-    __slots__ = ("gid", "mode", "mtime", "uid", "xattrs")
-
-    def __init__(self, mode: int, uid: int, gid: int, mtime: int, xattrs: Xattrs = ()) -> None:
-        self.mode = mode
-        self.uid = uid
-        self.gid = gid
-        self.mtime = mtime
-        self.xattrs = xattrs
+    mode: int  # permission bits alone, 07777
+    uid: int
+    gid: int
+    mtime: int  # seconds since 1970 (u32)
+    xattrs: Xattrs = ()
 
 
 class File(Node):
-    """A regular file."""
-
     __slots__ = ("content",)
 
     def __init__(self, attributes: tuple[int, int, int, int, Xattrs], content: Content) -> None:

@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from sifmod.digest import sha256_bytes, sha256_file
-from sifmod.errors import ImageError, UnstartableError
+from sifmod.errors import FetchError, ImageError, UnstartableError
+from sifmod.image.artifact import Fetched, Request
 from sifmod.image.convert.budget import Budget
-from sifmod.image.convert.layers.blob import Replaced
 from sifmod.image.convert.layers.member import U32
 from sifmod.image.convert.layers.merge_layers import merge_layers
+from sifmod.image.convert.layers.stream import Replaced
 from sifmod.image.convert.metadata.insert import insert_metadata
 from sifmod.image.convert.metadata.make import Metadata, make_metadata
 from sifmod.image.convert.sif.header import read_sif
@@ -23,13 +24,13 @@ from sifmod.image.convert.squashfs.compression import Compression
 from sifmod.image.convert.squashfs.writer import SquashfsWriter
 from sifmod.image.disk import KEPT, NOTHING_WRITTEN, reserve, stripe, writing
 from sifmod.image.download.downloads import Downloads, missing
-from sifmod.image.fetched import Fetched, Request
+from sifmod.image.download.shared_blobs import forget_shared, keep_shared, with_shared
 from sifmod.image.oci.image import OciImage, open_image
 from sifmod.image.program import ask
 from sifmod.image.registry.mirrors import own_place, source_of
 from sifmod.image.registry.registry import Registry
 from sifmod.image.startable import reads, why_not
-from sifmod.image.stored import Tools, stored
+from sifmod.image.stored import Tools, stored, to_bring
 from sifmod.module.origin import ImageOrigin
 from sifmod.system import size_text
 
@@ -49,17 +50,26 @@ def convert(request: Request) -> Fetched:
         image = open_image(request.reference, request.image.arch, request.settings, workspace)
         if made := _made_before(request, image, how):
             return made
+        shared = request.settings.shared
+        image = replace(image, sources=with_shared(image.sources, shared))
         metadata = _metadata(request, image)
         preflight(request, image, unpacked=any(workspace.iterdir()))
         with Downloads(image.sources, request.partial, request.settings.connections) as downloads:
-            warnings = _written(request, image, downloads, metadata, how)
-            downloads.complete()
+            try:
+                warnings = _written(request, image, downloads, metadata, how)
+                downloads.complete()
+            except (FetchError, ImageError):
+                forget_shared(image.sources, shared)
+                raise
+        keep_shared(image.sources, request.partial, shared)
+    manifest, layers = image.manifest, tuple(layer.digest for layer in image.manifest.layers)
+    origin = ImageOrigin(manifest.index_digest, manifest.digest, layers, how.text, _tools(how))
     # only now: what the header says of the squashfs is known last and stands first
     with ThreadPoolExecutor(1) as beside:
         written = beside.submit(_flush, request.incoming)  # the store syncs it too, and then has not to wait
         sha256, size = sha256_file(request.incoming), request.incoming.stat().st_size
         written.result()
-    return Fetched(request.incoming, sha256, size, (*metadata.warnings, *warnings), _origin(image, how))
+    return Fetched(request.incoming, sha256, size, (*metadata.warnings, *warnings), origin)
 
 
 def pinned(request: Request) -> Fetched | None:
@@ -79,12 +89,12 @@ def announced(request: Request) -> int:
 
     Asks for manifests alone. Raises FetchError or ImageError.
     """
-    if pinned(request) is not None:
-        return 0
+    if made := pinned(request):
+        return to_bring(made, request)
     manifest = Registry(request.reference, request.settings, request.image.arch).manifest()
     how = _compression(request)
-    if stored(request, manifest.digest, how.text, _tools(how)):
-        return 0
+    if made := stored(request, manifest.digest, how.text, _tools(how)):
+        return to_bring(made, request)
     return sum({layer.digest: layer.size for layer in manifest.layers}.values())
 
 
@@ -171,12 +181,6 @@ def _no_collector() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _origin(image: OciImage, how: Compression) -> ImageOrigin:
-    manifest = image.manifest
-    layers = tuple(layer.digest for layer in manifest.layers)
-    return ImageOrigin(manifest.index_digest, manifest.digest, layers, how.text, _tools(how))
 
 
 def _tools(how: Compression) -> Tools:

@@ -27,10 +27,7 @@ def pack(
     no file, link or directory, OSError as the file system does.
     """
     count = [0]
-    with (
-        target.open("xb") as file,
-        SquashfsWriter(file, 0, parse(compression), processors, _EPOCH) as writer,
-    ):
+    with target.open("xb") as file, SquashfsWriter(file, 0, parse(compression), processors, _EPOCH) as writer:
         size = writer.close(_directory(writer, directory, _tree(more or {}), count))
     return count[0], size
 

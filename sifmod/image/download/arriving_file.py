@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.convert.layers.blob import Replaced
+from sifmod.image.convert.layers.stream import Replaced
 from sifmod.image.disk import reading
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ class Shared:
                 self.stop()
 
     def stop(self) -> None:
-        """End everything."""
         with self.changed:
             self.stopping.set()
             self.changed.notify_all()
@@ -104,7 +103,6 @@ class ArrivingFile:
             raise FetchError(f"{self.name}: the download was stopped")
 
     def is_replaced(self, epoch: int) -> bool:
-        """Whether the content was thrown away since `epoch`."""
         with self.shared.changed:
             return epoch != self.epoch
 

@@ -1,26 +1,80 @@
-"""Downloads: the blobs of an image, all at once, each readable while it comes."""
+"""Downloads: the blobs of an image, all at once, each readable while it comes; and a SIF, verified, to its place."""
 
 import io
+import os
+import stat
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.artifact import Progress
-from sifmod.image.disk import reading
+from sifmod.image.artifact import Fetched, Progress, Request
+from sifmod.image.convert.sif.header import what_it_is
+from sifmod.image.disk import Sink, reading, writing
+from sifmod.image.download import journal
 from sifmod.image.download.arriving_file import ArrivingFile, Shared
-from sifmod.image.download.pool import Pool
-from sifmod.image.download.progress_thread import ProgressThread
-from sifmod.image.download.remote import Remote
+from sifmod.image.download.pool import Pool, ProgressThread
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.oci.image import BlobSource
-from sifmod.image.registry.retry import PATIENCE, Patience
+from sifmod.image.registry.network import PATIENCE, Patience
+from sifmod.image.remote import Remote
 from sifmod.image.settings import Settings
+from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 
+_NAME = "image.sif"
+_DOING = "downloading"
 _BUFFER = 1 << 18  # bytes
+
+
+def download_sif(
+    request: Request, remote: Remote, origin: ImageOrigin = NO_ORIGIN, patience: Patience = PATIENCE
+) -> Fetched:
+    """The SIF `remote` at `incoming`, hashed, and of the digest and size that `remote` promises.
+
+    What an interrupted run left in `partial` is resumed. Raises FetchError, after which what has arrived is kept;
+    ImageError where it is wrong, and NoSpaceError, after which it is not.
+    """
+    path, name, progress = request.partial / _NAME, request.image.filename, request.progress
+    shared = Shared()
+    transfer = Transfer(shared, remote, path, request.settings, patience)
+    with Pool(shared, (transfer,), request.settings.connections):
+        with ProgressThread(shared, (transfer,), name, progress, _DOING):
+            transfer.verify()
+        progress(f"{_DOING} {name}", transfer.size or 0, transfer.size)
+    with writing(request.incoming):
+        _publish(path, request.incoming, transfer.sha256)
+    journal.forget(path)
+    return Fetched(request.incoming, transfer.sha256, transfer.size or 0, (), origin)
+
+
+def _publish(partial: Path, incoming: Path, sha256: str) -> None:
+    """Move `partial` to `incoming`, with the mode that a new file gets there (umask, default ACL).
+
+    What another user of the group began is copied, for its owner could change it: FetchError where that happened.
+    """
+    if partial.stat().st_uid != os.geteuid():
+        with partial.open("rb") as old, Sink(incoming) as copy:
+            while chunk := old.read(1 << 20):
+                copy.write(chunk)
+        partial.unlink()
+        if copy.sha256 != sha256:
+            raise FetchError(f"{partial} was changed while it was copied", "try again")
+        return
+    with incoming.open("xb") as new:
+        mode = stat.S_IMODE(os.fstat(new.fileno()).st_mode)
+    partial.chmod(mode)
+    partial.replace(incoming)
+
+
+def refuse_other_files(start: bytes) -> None:
+    """Raise ImageError where a file that begins with `start` is no SIF: before gigabytes of it have come."""
+    if wrong := what_it_is(start):
+        raise ImageError(
+            f"the server sent {wrong if start else 'an empty file'} instead of a SIF",
+            "open the URL in a browser: a login or a download page is often in the way",
+        )
 
 
 @dataclass(frozen=True)
@@ -52,17 +106,13 @@ class Downloads:
     """
 
     def __init__(
-        self,
-        sources: Sequence[BlobSource],
-        directory: Path,
-        connections: int,
-        patience: Patience = PATIENCE,
+        self, sources: Sequence[BlobSource], directory: Path, connections: int, patience: Patience = PATIENCE
     ) -> None:
         self._shared = Shared()
         named: dict[str, ArrivingFile] = {}
         with ExitStack() as undone:
             for source in reversed(sources):
-                if (name := _name(source)) in named:
+                if (name := file_name(source)) in named:
                     continue
                 if source.get is None:
                     named[name] = _local(self._shared, source)
@@ -74,7 +124,7 @@ class Downloads:
             undone.pop_all()
         self._pool = Pool(self._shared, tuple(named.values()), connections)
         self.blobs = tuple(
-            ArrivingBlob(wanted.digest, source.diff_id, wanted.media_type, wanted.size, named[_name(source)])
+            ArrivingBlob(wanted.digest, source.diff_id, wanted.media_type, wanted.size, named[file_name(source)])
             for source in sources
             for wanted in (source.descriptor,)
         )
@@ -84,10 +134,8 @@ class Downloads:
         self._pool.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._pool.__exit__(kind, error, trace)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._pool.__exit__(kind)
 
     def complete(self) -> None:
         """Verify every blob that no reader has verified. Raises what went wrong first: FetchError, ImageError."""
@@ -119,7 +167,7 @@ def _shown(source: BlobSource) -> str:
 
 def missing(sources: Sequence[BlobSource], directory: Path) -> int:
     """How many bytes of disk a Downloads of `sources` will take in `directory` beyond those that it has already."""
-    wanted = {_name(source): source.descriptor.size for source in sources if source.get is not None}
+    wanted = {file_name(source): source.descriptor.size for source in sources if source.get is not None}
     return sum(max(0, size - _taken(directory / name)) for name, size in wanted.items())
 
 
@@ -130,7 +178,8 @@ def _taken(path: Path) -> int:
         return 0
 
 
-def _name(source: BlobSource) -> str:
+def file_name(source: BlobSource) -> str:
+    """What a blob's file is called; of one on this machine, what it is known by."""
     if source.get is None:
         return f"{source.path}@{source.offset}"
     return source.descriptor.digest.replace(":", "-")

@@ -1,13 +1,14 @@
-"""A journal: which bytes a partial file holds, written beside it so that a later run can resume the download."""
+"""A partial file that several threads write, and its journal: which bytes are there, so that a later run can resume."""
 
 import json
 import os
+import threading
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sifmod.image.disk import writing
-from sifmod.image.download.partial_file import mode_within
+from sifmod.image.disk import reserve, stripe, writing
+from sifmod.image.settings import Striping
 
 _FORMAT = 1
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC  # another user may have put a link there
@@ -15,6 +16,72 @@ _LARGEST = 1 << 20  # bytes; a journal has a few spans
 
 Span = tuple[int, int]
 """From a byte, to before a byte."""
+
+
+def mode_within(directory: Path) -> int:
+    """The mode of a new file: as open as its directory, as far as the umask allows."""
+    return directory.stat().st_mode & 0o666
+
+
+class PartialFile:
+    """The file at `path`, made where it is not there. Its `epoch` counts how often it was started over."""
+
+    def __init__(self, path: Path, striping: Striping | None = None) -> None:
+        self.path = path
+        self.epoch = 0
+        self._lock = threading.Lock()
+        stripe(path, striping)
+        with writing(path):
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._file = os.open(path, flags, mode_within(path.parent))
+
+    def reserve(self, size: int) -> None:
+        """Take the disk and the quota of `size` bytes. Raises NoSpaceError."""
+        with self._lock:
+            if self._file >= 0:
+                reserve(self._file, self.path, size)
+
+    def write(self, epoch: int, offset: int, data: bytes) -> bool:
+        """Write all of `data`; False, and nothing is written, where that epoch is over or the file was closed."""
+        view = memoryview(data)
+        with self._lock, writing(self.path):
+            if epoch != self.epoch or self._file < 0:
+                return False
+            while view:
+                done = os.pwrite(self._file, view, offset)
+                view, offset = view[done:], offset + done
+        return True
+
+    def sync(self) -> None:
+        """What was written survives a crash of the node."""
+        with self._lock:
+            file = os.dup(self._file) if self._file >= 0 else -1
+        if file >= 0:
+            with writing(self.path):
+                try:
+                    os.fdatasync(file)
+                finally:
+                    os.close(file)
+
+    def start_over(self) -> None:
+        """Empty the file; what a thread still writes of the epoch before is not written."""
+        with self._lock, writing(self.path):
+            self.epoch += 1
+            if self._file >= 0:
+                os.ftruncate(self._file, 0)
+
+    def close(self) -> None:
+        """Nothing is written any more; idempotent."""
+        with self._lock:
+            if self._file >= 0:
+                os.close(self._file)
+            self._file = -1
+
+    def remove(self) -> None:
+        """Close it, and remove it from its directory."""
+        self.close()
+        with writing(self.path):
+            self.path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -28,7 +95,6 @@ class Record:
 
 
 def journal_path(partial: Path) -> Path:
-    """The path of the journal of a partial file."""
     return partial.with_name(partial.name + ".journal")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sifmod.image.download import journal
 from sifmod.image.download.journal import Record, Span
-from sifmod.image.download.remote import Remote
+from sifmod.image.remote import Remote
 
 _FIRST = 8 << 20  # bytes of the first request where the size is not known
 _SHORTEST, _LONGEST = 8 << 20, 64 << 20  # bytes of a piece
@@ -33,7 +33,6 @@ class Coverage:
             self.add(start, end)
 
     def add(self, start: int, end: int) -> None:
-        """The bytes from `start` to before `end` are there now."""
         if start >= end:
             return
         first = bisect_left(self._ends, start)
@@ -46,7 +45,6 @@ class Coverage:
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """What is there."""
         return tuple(zip(self._starts, self._ends, strict=True))
 
     @property
@@ -56,7 +54,6 @@ class Coverage:
 
     @property
     def total(self) -> int:
-        """How many bytes are there."""
         return sum(self._ends) - sum(self._starts)
 
     def missing(self, size: int) -> tuple[Span, ...]:

@@ -9,7 +9,7 @@ import requests
 
 from sifmod.errors import FetchError
 from sifmod.image.download.pieces import Piece
-from sifmod.image.download.remote import Remote
+from sifmod.image.remote import Remote
 
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII)
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
@@ -66,7 +66,6 @@ _OTHER_RANGE = Restart("it sends another range than was asked for", whole=True)
 
 
 def read_head(response: requests.Response) -> Head:
-    """What the headers of `response` say."""
     headers = response.headers
     encoded = headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity")
     start = end = total = None

@@ -20,16 +20,15 @@ import requests
 import urllib3
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.convert.layers.blob import Replaced
+from sifmod.image.convert.layers.stream import Replaced
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.download import journal
 from sifmod.image.download.arriving_file import STEP, ArrivingFile, Shared
-from sifmod.image.download.partial_file import PartialFile
+from sifmod.image.download.journal import PartialFile
 from sifmod.image.download.pieces import Piece, Pieces
-from sifmod.image.download.remote import Remote
 from sifmod.image.download.response import Head, Known, Ranges, read_head, why_restart
-from sifmod.image.registry.network import SlowError, TransientError
-from sifmod.image.registry.retry import PATIENCE, Attempts, Patience
+from sifmod.image.registry.network import PATIENCE, Attempts, Patience, SlowError, TransientError
+from sifmod.image.remote import Remote
 from sifmod.image.settings import Settings
 
 _CHUNK = 1 << 18  # bytes at a time; so much is lost at most when the connection breaks
@@ -68,7 +67,6 @@ class Transfer(ArrivingFile):
 
     @property
     def received(self) -> int:
-        """How many bytes are there."""
         return self._pieces.coverage.total
 
     def _resume(self) -> None:

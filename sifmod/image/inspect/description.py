@@ -1,12 +1,17 @@
 """An ImageDescription: what an image says about itself. Others wrote all of it; what is in here is printable."""
 
+import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
+from sifmod.image.oci.image import open_image
 from sifmod.image.oci.manifest import ImageConfig, Manifest
 from sifmod.image.printable import LINE, block, line
+from sifmod.image.reference import Reference
+from sifmod.image.settings import Settings
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -80,7 +85,6 @@ def variables(env: Iterable[str]) -> Pairs:
 
 
 def of_config(config: ImageConfig) -> Config:
-    """What an OCI image's config says."""
     return Config(
         pairs(config.labels),
         variables(config.env),
@@ -92,7 +96,6 @@ def of_config(config: ImageConfig) -> Config:
 
 
 def parts(manifest: Manifest) -> tuple[Part, ...]:
-    """The layers that a manifest names."""
     return tuple(Part(line(layer.media_type, 200), layer.size, layer.digest) for layer in manifest.layers)
 
 
@@ -100,3 +103,24 @@ def date(seconds: int | None) -> str:
     """As ISO 8601 has it, in UTC; "" where it is not known or senseless."""
     good = seconds is not None and 0 < seconds < 1 << 34
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)) if good else ""
+
+
+def describe_image(reference: Reference, arch: str, settings: Settings) -> ImageDescription:
+    """What the image of `reference` says about itself, for linux on `arch`.
+
+    Raises FetchError where there is none, ImageError where it is damaged or not for `arch`.
+    """
+    with tempfile.TemporaryDirectory(prefix="sifmod-") as workspace:  # for an archive that is compressed
+        image = open_image(reference, arch, settings, Path(workspace))
+    manifest, config = image.manifest, of_config(image.config)
+    labels = {**dict(pairs(manifest.annotations)), **dict(config.labels)}
+    return ImageDescription(
+        kind="OCI image",
+        arch=line(image.config.arch or arch),
+        size=sum(layer.size for layer in manifest.layers),
+        manifest=manifest.digest,
+        index=manifest.index_digest,
+        created=date(image.config.created),
+        parts=parts(manifest),
+        config=config._replace(labels=tuple(sorted(labels.items()))),
+    )

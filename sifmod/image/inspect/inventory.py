@@ -12,8 +12,8 @@ from pathlib import Path
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.convert.squashfs.blocks import Stat
 from sifmod.image.convert.squashfs.reader import SquashfsReader
-from sifmod.image.convert.squashfs.stat import Stat
 from sifmod.image.inspect.package import Found, Inventory, Package, TooMuchError
 from sifmod.image.inspect.python import distribution
 from sifmod.image.inspect.rootfs import open_rootfs

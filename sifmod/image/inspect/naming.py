@@ -87,7 +87,11 @@ def find_name(reference: Reference, packages: Mapping[str, str], labels: Mapping
     if not telling and not title and (found := _framework(packages, _UNASKED, "the packages in the image")):
         return found
     called_from = f"the label {_TITLE}" if _clean(title) else CALLED
-    name = _clean(title) or _clean(_without_version(text)) or "image"
+    name = (
+        _clean(title)
+        or _clean("-".join(word for word in re.split(r"[-_ ]+", text) if not _NUMBER.fullmatch(word)))
+        or "image"
+    )
     known = normalized(name) in packages
     version, origin = _of_package(name, packages) if known else _version(reference, labels, text)
     return Named(_SPELLED.get(name, name), called_from, version, origin)
@@ -129,10 +133,6 @@ def _version(reference: Reference, labels: Mapping[str, str], text: str) -> tupl
     if numbers:
         return numbers[0], CALLED
     return "1.0", _NOTHING
-
-
-def _without_version(text: str) -> str:
-    return "-".join(word for word in re.split(r"[-_ ]+", text) if not _NUMBER.fullmatch(word))
 
 
 def _clean(text: str) -> str:

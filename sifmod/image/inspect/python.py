@@ -85,15 +85,11 @@ def _candidates(rootfs: Rootfs, environment: Mapping[str, str]) -> Iterator[str]
             yield directory.removesuffix("/bin")
     for parent in ("/opt", "/usr/local", "/root", ""):
         for name in _USUAL_CONDA:
-            yield from _with_envs(rootfs, f"{parent}/{name}")
+            prefix = f"{parent}/{name}"  # conda's own environment is the last: what an author made one for counts
+            yield from (f"{prefix}/envs/{env}" for env in rootfs.entries(f"{prefix}/envs")[:50])
+            yield prefix
     yield from _USUAL_VENV
     yield from (f"/opt/{name}" for name in rootfs.entries("/opt")[:200])
-
-
-def _with_envs(rootfs: Rootfs, prefix: str) -> Iterator[str]:
-    """The environments that a conda has, and conda's own after them: what an author made an environment for counts."""
-    yield from (f"{prefix}/envs/{name}" for name in rootfs.entries(f"{prefix}/envs")[:50])
-    yield prefix
 
 
 def _environment(rootfs: Rootfs, directory: str) -> PythonEnvironment | None:

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sifmod.image.convert.sif.header import SifInfo
+from sifmod.image.convert.sif.header import SifInfo, read_sif
+from sifmod.image.convert.squashfs.blocks import Stat
 from sifmod.image.convert.squashfs.reader import SquashfsReader
-from sifmod.image.convert.squashfs.stat import Stat
 from sifmod.image.disk import reading
 
+_WHENCE = ("/.singularity.d/Singularity", "/.singularity.d/labels.json")  # say where it came from, not what it is
 USUAL_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 # what people start from a shell, in the order of a wrapper list
@@ -18,6 +19,18 @@ PYTHON_COMMANDS = (
     "lightning", "vllm", "sglang", "ray", "trtllm-build", "hf", "huggingface-cli", "tensorboard",
 )  # fmt: skip
 _EXECUTABLE = 0o111
+
+
+def tree_digest(path: Path) -> str:
+    """The SHA-256, as hexadecimal, of the root file system of the SIF at `path`; reads all of it.
+
+    Definition and labels are left out, so that the same image has the same digest wherever it was fetched.
+
+    Raises ImageError for a SIF that is damaged or whose file system is no squashfs.
+    """
+    primary = read_sif(path).primary
+    with reading(path), path.open("rb") as file:
+        return SquashfsReader(file, primary.offset, primary.size).tree_digest(*_WHENCE)
 
 
 class Rootfs:
@@ -31,22 +44,21 @@ class Rootfs:
 
     def entries(self, path: str) -> tuple[str, ...]:
         """The names in a directory, sorted; () for anything else. A byte that is not UTF-8 becomes a half surrogate."""
-        found = self.reader.lookup(path)
-        if found is None or found.kind != "d":
-            return ()
-        return tuple(os.fsdecode(name) for name, _ in self.reader.entries(found))
+        return tuple(name for name, _ in self._listed(path))
 
     def programs(self, path: str) -> tuple[str, ...]:
         """The names of all programs in a directory, sorted, links to programs among them."""
-        found = self.reader.lookup(path)
-        if found is None or found.kind != "d":
-            return ()
         names = []
-        for raw, reference in self.reader.entries(found):
-            name, stat = os.fsdecode(raw), self.reader.stat(reference)
+        for name, reference in self._listed(path):
+            stat = self.reader.stat(reference)
             if _is_program(stat) or (stat.kind == "l" and self.is_program(f"{path}/{name}")):
                 names.append(name)
         return tuple(names)
+
+    def _listed(self, path: str) -> Iterator[tuple[str, int]]:
+        found = self.reader.lookup(path)
+        if found is not None and found.kind == "d":
+            yield from ((os.fsdecode(name), reference) for name, reference in self.reader.entries(found))
 
     def is_directory(self, path: str) -> bool:
         """Whether there is a directory, or a link to one."""

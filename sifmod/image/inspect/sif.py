@@ -9,8 +9,8 @@ from pathlib import Path
 
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError
-from sifmod.image.convert.sif.format import DEFFILE, JSON, LABELS, PARTITION, kind_of
-from sifmod.image.convert.sif.header import Descriptor, SifInfo, read_sif
+from sifmod.image.convert.sif.header import DEFFILE, JSON, LABELS, PARTITION, SifInfo, SifObject, kind_of, read_sif
+from sifmod.image.convert.squashfs.compression import NUMBERS
 from sifmod.image.disk import reading
 from sifmod.image.inspect.description import Config, ImageDescription, Part, date, of_config, pairs
 from sifmod.image.inspect.rootfs import Rootfs, open_rootfs
@@ -25,7 +25,6 @@ _LARGEST_SCRIPT = 1 << 20  # letters of a script
 _DEEPEST = 8  # quotes in braces in quotes
 _FILE_SYSTEMS = {1: "squashfs", 2: "ext3", 3: "archive", 4: "raw", 5: "encrypted squashfs"}
 _PARTITIONS = {1: "system", 2: "primary system", 3: "data", 4: "overlay"}
-_COMPRESSIONS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
 _LARGEST = 4 << 20  # bytes of one document
 _MOST_DOCUMENTS = 32
 _CREATED = 64  # where the header says it, seconds since 1970
@@ -87,7 +86,7 @@ def _description(path: Path, info: SifInfo, found: _Documents, head: tuple[int, 
         created=date(created),
         origin=_origin(found.deffile),
         parts=tuple(Part(_part(entry), entry.size) for entry in info.descriptors),
-        compression=_COMPRESSIONS.get(struct.unpack_from("<H", start, 20)[0], "unknown") if squashfs else "",
+        compression=NUMBERS.get(struct.unpack_from("<H", start, 20)[0], "unknown") if squashfs else "",
         config=config,
         runscript="" if config.entrypoint or config.cmd else block(found.runscript),
         definition=block(found.deffile),
@@ -140,7 +139,7 @@ def _environment(found: _Documents, environment: Mapping[str, str]) -> dict[str,
     return result
 
 
-def _part(entry: Descriptor) -> str:
+def _part(entry: SifObject) -> str:
     if entry.type != PARTITION:
         return " ".join((kind_of(entry.type), line(entry.name))).strip()
     system, use = struct.unpack_from("<ii", entry.extra)

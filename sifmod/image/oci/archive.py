@@ -14,7 +14,7 @@ from isal import igzip, isal_zlib
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.disk import reading, writing
 from sifmod.image.oci.content import plain
-from sifmod.image.oci.files import Stored
+from sifmod.image.oci.image import Stored
 
 _CHUNK = 1 << 20  # bytes
 _MOST_MEMBERS = 1_000_000
@@ -61,7 +61,6 @@ class Archive:
             raise ImageError(f"{path} is not a complete tar archive: {plain(str(error))}") from error
 
     def find(self, name: str) -> Stored | None:
-        """The regular file of this relative name, or None."""
         for _ in range(_MOST_LINKS):
             if name not in self._links:
                 return self._files.get(name)

@@ -39,11 +39,9 @@ class Content:
         return self._object(key, self._content.get(key))
 
     def children(self, key: str) -> tuple["Content", ...]:
-        """A list of objects."""
         return tuple(self._object(f"{key}[{at}]", value) for at, value in enumerate(self._list(key)))
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of strings."""
         return tuple(self._text(f"{key}[{at}]", value) for at, value in enumerate(self._list(key)))
 
     def pairs(self, key: str) -> tuple[tuple[str, str], ...]:

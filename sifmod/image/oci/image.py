@@ -2,13 +2,64 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.get import Get
-from sifmod.image.oci.files import Stored
+from sifmod.image.disk import reading
+from sifmod.image.oci.content import LARGEST, plain
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_layers, check_platform
 from sifmod.image.reference import Reference
+from sifmod.image.remote import Get
 from sifmod.image.settings import Settings
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where the content of a file lies: `size` bytes of `path`, from `offset` on."""
+
+    path: Path
+    offset: int
+    size: int
+
+    def read(self, limit: int) -> bytes:
+        """Its first bytes, at most `limit`."""
+        with reading(self.path), self.path.open("rb") as file:
+            file.seek(self.offset)
+            return file.read(min(limit, self.size))
+
+
+class Files(Protocol):
+    """A directory or an archive, called `name` in messages."""
+
+    @property
+    def name(self) -> str: ...
+
+    def find(self, name: str) -> Stored | None:
+        """The regular file of this relative name, or None."""
+
+
+class Directory:
+    """The files below a directory. Symbolic links are followed: the directory is the user's own."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self._path = path.absolute()
+
+    def find(self, name: str) -> Stored | None:
+        """The regular file of this relative name, or None."""
+        path = self._path / name
+        with reading(path):
+            return Stored(path, 0, path.stat().st_size) if path.is_file() else None
+
+
+def read_json(files: Files, name: str) -> bytes:
+    """A manifest, an index or a config among `files`. Raises ImageError where it is missing or longer than 4 MiB."""
+    stored = files.find(name)
+    if stored is None:
+        raise ImageError(f"{files.name} is not complete: it has no {plain(name)}")
+    if stored.size > LARGEST:
+        raise ImageError(f"{files.name}: {plain(name)} has {stored.size} bytes, and no manifest or config is so long")
+    return stored.read(LARGEST)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ OCI image specification 1.1 (index) and Docker's manifest list. Whatever is wron
 
 import platform
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -43,6 +44,7 @@ _TAG = "org.opencontainers.image.ref.name"  # an annotation in the index of a la
 _ATTESTS = "vnd.docker.reference.type"  # an annotation of what describes another entry
 _SILENT = ("", "unknown")
 _MOST_ENTRIES = 10_000
+_DEEPEST = 4  # indexes inside indexes
 _LISTED = 20  # platforms in a message
 
 
@@ -64,7 +66,6 @@ class Entry:
 
     @property
     def is_index(self) -> bool:
-        """Whether it names another index."""
         return self.media_type in _INDEXES
 
     @property
@@ -141,6 +142,21 @@ def choose(entries: tuple[Entry, ...], arch: str, name: str) -> Entry:
         f"{name} does not exist for linux/{arch}; it has: {have}",
         "name a source for this machine, or give the image's own `arch:` in the easyconfig",
     )
+
+
+def manifest_behind(read: Callable[[str], tuple[Manifest | Index, str]], digest: str, arch: str, name: str) -> Manifest:
+    """The manifest for linux on `arch` of the image `name`, through indexes inside indexes.
+
+    `read` gives what a digest names, and what messages call it. Raises what `read` and `choose` raise.
+    """
+    index_digest = ""
+    for _ in range(_DEEPEST + 1):
+        found, called = read(digest)
+        if not isinstance(found, Index):
+            return replace(found, index_digest=index_digest)
+        index_digest = index_digest or found.digest
+        digest = choose(found.entries, arch, called).descriptor.digest
+    raise ImageError(f"{name}: indexes inside indexes, more than {_DEEPEST} deep")
 
 
 def lowest(entries: tuple[Entry, ...], arch: str) -> tuple[Entry, ...]:

@@ -3,17 +3,12 @@
 The format is the Image Layout of the OCI image specification 1.1: `oci-layout`, `index.json` and `blobs/`.
 """
 
-from dataclasses import replace
-
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.content import plain, read_content
-from sifmod.image.oci.files import Files, Stored, read_json
-from sifmod.image.oci.image import OciImage, of_files
-from sifmod.image.oci.index import Entry, Index, choose, lowest, parse, parse_entries
-from sifmod.image.oci.manifest import Descriptor, Manifest, check_digest, parse_config
+from sifmod.image.oci.image import Files, OciImage, Stored, of_files, read_json
+from sifmod.image.oci.index import Entry, lowest, manifest_behind, parse, parse_entries
+from sifmod.image.oci.manifest import Descriptor, check_digest, parse_config
 from sifmod.image.reference import Reference
-
-_DEEPEST = 4  # indexes inside indexes
 
 
 def read_layout(reference: Reference, files: Files, arch: str) -> OciImage:
@@ -26,7 +21,15 @@ def read_layout(reference: Reference, files: Files, arch: str) -> OciImage:
         raise FetchError(f"{files.name} is not an OCI layout: it has no oci-layout and index.json")
     name = f"{files.name}/index.json"
     entries = parse_entries(read_content(read_json(files, "index.json"), name))
-    manifest = _manifest(files, _chosen(reference, files, entries, arch), arch)
+    manifest = manifest_behind(
+        lambda digest: (
+            parse(read_json(files, _path(digest)), f"{files.name}: {digest}", digest),
+            f"{files.name}: the image",
+        ),
+        _chosen(reference, files, entries, arch),
+        arch,
+        files.name,
+    )
     config = manifest.config
     raw = read_json(files, _path(config.digest))
     check_digest(raw, f"{files.name}: the config", config.digest)
@@ -47,18 +50,6 @@ def _blob(files: Files, descriptor: Descriptor) -> Stored:
             f"{files.name}: the layer {descriptor.digest} has {stored.size} bytes, expected {descriptor.size}"
         )
     return stored
-
-
-def _manifest(files: Files, digest: str, arch: str) -> Manifest:
-    index_digest = ""
-    for _ in range(_DEEPEST + 1):
-        name = f"{files.name}: {digest}"
-        found = parse(read_json(files, _path(digest)), name, digest)
-        if not isinstance(found, Index):
-            return replace(found, index_digest=index_digest)
-        index_digest = index_digest or found.digest
-        digest = choose(found.entries, arch, f"{files.name}: the image").descriptor.digest
-    raise ImageError(f"{files.name}: indexes inside indexes, more than {_DEEPEST} deep")
 
 
 def _chosen(reference: Reference, files: Files, entries: tuple[Entry, ...], arch: str) -> str:

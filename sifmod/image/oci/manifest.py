@@ -49,7 +49,6 @@ class Manifest:
     layers: tuple[Descriptor, ...]
     index_digest: str = ""
     annotations: tuple[tuple[str, str], ...] = ()
-    artifact_type: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,12 +74,8 @@ class ImageConfig:
     diff_ids: tuple[str, ...]
 
 
-def parse_manifest(raw: bytes, name: str, digest: str = "") -> Manifest:
-    """The manifest in `raw`, called `name` in messages; `digest` is the promised one, "" where none was promised.
-
-    Raises ImageError for what is no manifest, for more than 4 MiB, and for another digest.
-    """
-    check_digest(raw, name, digest)
+def parse_manifest(raw: bytes, name: str) -> Manifest:
+    """The manifest in `raw`, called `name` in messages. Raises ImageError for what is none, or is over 4 MiB."""
     content = read_content(raw, name)
     if content.text("mediaType") not in ("", OCI_MANIFEST, DOCKER_MANIFEST) or "config" not in content:
         raise ImageError(f"{name} is no manifest of an image: {plain(content.text('mediaType')) or 'it has no config'}")
@@ -93,7 +88,6 @@ def parse_manifest(raw: bytes, name: str, digest: str = "") -> Manifest:
         parse_descriptor(content.child("config")),
         tuple(parse_descriptor(layer) for layer in layers),
         annotations=content.pairs("annotations"),
-        artifact_type=content.text("artifactType"),
     )
 
 

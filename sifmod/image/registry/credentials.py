@@ -50,7 +50,6 @@ class Credentials:
 
     @property
     def basic(self) -> str:
-        """The Authorization header with user and password."""
         return "Basic " + base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
 
 
@@ -153,7 +152,6 @@ class Netrc(Authority):
         return Credentials("~/.netrc", *login).basic if login else ""
 
     def refused(self, response: requests.Response) -> FetchError:
-        """With advice for each status."""
         return refusal(response, _ADVICE.get(response.status_code, ""))
 
 

@@ -31,7 +31,6 @@ class Place:
 
     @property
     def server(self) -> str:
-        """The host to connect to."""
         return _HUB_SERVER if self.host == DOCKER_HUB else self.host
 
     def __str__(self) -> str:
@@ -64,7 +63,7 @@ def own_place(reference: Reference) -> Place:
     """Where `reference` (docker, oras) belongs: one place for all of its spellings."""
     host = hub_or(reference.host.lower())
     rest = reference.location.removeprefix(f"{reference.host}/")
-    return Place(host, _official(host, rest), named=True)
+    return Place(host, f"library/{rest}" if host == DOCKER_HUB and "/" not in rest else rest, named=True)
 
 
 def token_servers(place: Place, named: TokenServers) -> tuple[str, ...]:
@@ -90,10 +89,6 @@ def source_of(reference: Reference) -> str:
 def hub_or(host: str) -> str:
     """docker.io for each of its names, `host` otherwise."""
     return DOCKER_HUB if host in _HUB else host
-
-
-def _official(host: str, repository: str) -> str:
-    return f"library/{repository}" if host == DOCKER_HUB and "/" not in repository else repository
 
 
 def _plain_prefix(prefix: str) -> str:

@@ -95,18 +95,12 @@ def _limited(limit: _Deadline | _Rate) -> Iterator[None]:
 
 
 class PlainSocket(socket.socket):
-    """A socket that keeps to the limits."""
-
     def recv_into(self, buffer: bytearray | memoryview, nbytes: int = 0, flags: int = 0) -> int:  # type: ignore[override]
-        """As a socket's."""
         return _read(self, lambda: super(PlainSocket, self).recv_into(buffer, nbytes, flags))
 
 
 class TlsSocket(ssl.SSLSocket):
-    """A socket of TLS that keeps to the limits."""
-
     def recv_into(self, buffer: bytearray | memoryview, nbytes: int | None = None, flags: int = 0) -> int:  # type: ignore[override]
-        """As a socket's."""
         return _read(self, lambda: super(TlsSocket, self).recv_into(buffer, nbytes, flags))
 
 

@@ -5,26 +5,23 @@ import http.client
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from typing import TypeVar
 
 import requests
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.get import Get
 from sifmod.image.oci.content import LARGEST, plain, read_content
-from sifmod.image.oci.index import ACCEPTED, Index, choose, parse
+from sifmod.image.oci.index import ACCEPTED, Index, manifest_behind, parse
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_digest, parse_config
 from sifmod.image.reference import Reference
 from sifmod.image.registry.authority import RegistryAuthority
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import Place, places, token_servers
-from sifmod.image.registry.network import SlowError, TransientError, causes
+from sifmod.image.registry.network import PATIENCE, Patience, SlowError, TransientError, causes, patiently
 from sifmod.image.registry.pace import within
-from sifmod.image.registry.retry import PATIENCE, Patience, patiently
+from sifmod.image.remote import Get
 from sifmod.image.settings import Settings
 
-_DEEPEST = 4  # indexes inside indexes
 _OF_MIRROR = "\n    mirror "  # before what a mirror said, in an error of the registry itself
 _ACCEPT = ", ".join(ACCEPTED)
 _Result = TypeVar("_Result")
@@ -175,18 +172,15 @@ class Registry:
 
     def _resolve(self, repository: Repository) -> Manifest:
         reference = self._reference
-        digest, index_digest = reference.digest, ""
-        for _ in range(_DEEPEST + 1):
+
+        def read(digest: str) -> tuple[Manifest | Index, str]:
             asked = digest or reference.tag or "latest"
             name = f"{repository.place}{'@' if digest else ':'}{asked}"
             raw, headers = repository.read(f"manifests/{asked}", _ACCEPT, name)
             told = headers.get("Docker-Content-Digest", "")
-            found = parse(raw, name, digest or (told if told.startswith("sha256:") else ""))
-            if not isinstance(found, Index):
-                return replace(found, index_digest=index_digest)
-            index_digest = index_digest or found.digest
-            digest = choose(found.entries, self._arch, name).descriptor.digest
-        raise ImageError(f"{reference.source}: indexes inside indexes, more than {_DEEPEST} deep")
+            return parse(raw, name, digest or (told if told.startswith("sha256:") else "")), name
+
+        return manifest_behind(read, reference.digest, self._arch, reference.source)
 
     @contextmanager
     def _opened(self, path: str, headers: Mapping[str, str]) -> Iterator[requests.Response]:

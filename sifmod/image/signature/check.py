@@ -2,7 +2,7 @@
 
 A signature is a clear-signed list of digests: of the header, and of the descriptor and the data of each object (the
 integrity format of SIF version 01, as Singularity 3.6 and later and Apptainer make it). gpgv checks who signed it,
-this file checks that the list is true, and that it leaves nothing out.
+this file checks that the list is true, and that it leaves nothing out, and holds it against the site's policy.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Literal
 
 from sifmod.errors import SignatureError
-from sifmod.image.convert.sif.format import SIGNATURE
-from sifmod.image.convert.sif.header import SifInfo
-from sifmod.image.convert.sif.table import SifObject, SifTable, read_table
+from sifmod.image.convert.sif.header import SIGNATURE, SifInfo, SifObject, SifTable, read_table
 from sifmod.image.disk import reading
-from sifmod.image.signature.clear_sign import DamagedError, parse_clear_signed, public_keys
-from sifmod.image.signature.gpgv import Verdict, verify
+from sifmod.image.reference import Reference
+from sifmod.image.settings import Settings
+from sifmod.image.signature.openpgp import DamagedError, Verdict, parse_clear_signed, public_keys, verify
 from sifmod.image.signature.signed_list import Digests, SignedList, check_list, parse_list
 
 Form = Literal["pgp", "legacy", "dsse", "unknown"]
@@ -36,6 +35,43 @@ _OUTCOMES: dict[str, str] = {
     "expired": "no longer valid: it had an end, which has passed",
     "weak": "made with a hash that can be forged (MD5, SHA-1 or RIPEMD-160)",
 }
+
+
+def refuse_unsigned_kind(reference: Reference, settings: Settings) -> None:
+    """Raise SignatureError for what cannot end in a signed SIF, where one must be; before any fetch."""
+    if settings.policy != "require":
+        return
+    if missing := next((key for key in settings.keys if not key.is_file()), None):
+        raise SignatureError(f"not tried: the site requires signed images, and its file of keys {missing} is missing")
+    if not settings.keys:
+        raise SignatureError(
+            "not tried: the site requires signed images and names no key whose signature counts",
+            "name files with public keys: `signatures: {policy: require, keys: [FILE]}`",
+        )
+    if not reference.kind.ready_made:
+        raise SignatureError(
+            f"not tried: the site requires signed images, and a SIF made from a {reference.kind.name}: source bears no"
+            " signature",
+            "give a signed SIF: a path, https: or oras:",
+        )
+
+
+def check_policy(path: Path, name: str, info: SifInfo, settings: Settings) -> tuple[str, ...]:
+    """What is to be said about the signature of the image at `path`, called `name` in messages.
+
+    Raises SignatureError where the policy is `require` and no good signature by one of the site's keys covers it.
+    """
+    if settings.policy == "off":
+        return ()
+    try:
+        signed = check(path, info, settings.keys)
+    except SignatureError as error:
+        message = error.message.replace(str(path), name)
+        if settings.policy == "require":
+            raise SignatureError(message, error.hint) from error
+        return (f"{message}; the site only warns of it",)
+    names = ", ".join(f"{signer.name} ({signer.fingerprint})" for signer in signed.signers)
+    return (f"signed by {names}",)
 
 
 @dataclass(frozen=True)

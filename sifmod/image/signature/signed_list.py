@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.errors import SignatureError
-from sifmod.image.convert.sif.table import SifObject, SifTable
+from sifmod.image.convert.sif.header import SifObject, SifTable
 from sifmod.image.disk import reading
 
 _ALGORITHMS = ("sha224", "sha256", "sha384", "sha512")
@@ -25,8 +25,6 @@ class SignedObject:
 
 @dataclass(frozen=True)
 class SignedList:
-    """The whole list."""
-
     header: str
     objects: tuple[SignedObject, ...]
 

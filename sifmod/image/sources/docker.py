@@ -3,13 +3,12 @@
 from pathlib import Path
 
 from sifmod.image.convert.oci_to_sif import announced, convert, pinned
-from sifmod.image.inspect.oci_image import describe_image
+from sifmod.image.inspect.description import describe_image
 from sifmod.image.oci.image import BlobSource, OciImage
 from sifmod.image.oci.manifest import check_layers
-from sifmod.image.reference import Reference, parse_repository
+from sifmod.image.reference import Reference, SourceKind, no_files, nothing, parse_repository
 from sifmod.image.registry.registry import Registry
 from sifmod.image.settings import Settings
-from sifmod.image.source_kind import SourceKind, no_files, nothing
 
 
 def _open(reference: Reference, arch: str, settings: Settings, _workspace: Path | None) -> OciImage:

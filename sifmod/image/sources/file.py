@@ -12,12 +12,19 @@ from typing import BinaryIO
 from urllib.parse import unquote
 
 from sifmod.errors import FetchError
+from sifmod.image.artifact import Fetched, Request
 from sifmod.image.convert.sif.header import check_sif
-from sifmod.image.disk import reading, reserve, writing
-from sifmod.image.fetched import Fetched, Request
-from sifmod.image.reference import Reference, in_a_registry, refused
-from sifmod.image.sink import Sink
-from sifmod.image.source_kind import Directories, SourceKind, nothing, says_nothing, size_here
+from sifmod.image.disk import Sink, reading, reserve, writing
+from sifmod.image.reference import (
+    Directories,
+    Reference,
+    SourceKind,
+    in_a_registry,
+    nothing,
+    refused,
+    says_nothing,
+    size_here,
+)
 from sifmod.image.startable import check_startable
 
 CHUNK = 1 << 20  # bytes
@@ -72,7 +79,7 @@ def _announced(request: Request) -> int | None:
 def _fetch(request: Request) -> Fetched:
     reference, image_dirs = request.reference, request.image.image_dirs
     if found := _find(reference, image_dirs, Path.exists):
-        return _take(found.absolute(), request)
+        return take(found.absolute(), request)
     where = ", ".join(image_dirs) or "no image_dirs are set (site file, SIFMOD_IMAGE_DIRS)"
     raise FetchError(f"no file of this name; looked in: {where}")
 
@@ -86,7 +93,8 @@ def hashed(path: Path, request: Request, notes: tuple[str, ...] = ()) -> Fetched
         return Fetched(path, digest.hexdigest(), os.fstat(file.fileno()).st_size, notes)
 
 
-def _take(path: Path, request: Request) -> Fetched:
+def take(path: Path, request: Request) -> Fetched:
+    """A SIF on this machine, as `link` says. Raises FetchError for what is none, UnstartableError."""
     with reading(path):
         status = path.stat()
     if stat.S_ISDIR(status.st_mode):

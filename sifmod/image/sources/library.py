@@ -2,9 +2,8 @@
 
 import platform
 
-from sifmod.image.fetched import Fetched, Request
-from sifmod.image.reference import parse_repository
-from sifmod.image.source_kind import SourceKind, no_files, nothing, says_nothing
+from sifmod.image.artifact import Fetched, Request
+from sifmod.image.reference import SourceKind, no_files, nothing, parse_repository, says_nothing
 from sifmod.image.sources.runtime import run_runtime
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}

@@ -4,13 +4,11 @@ from pathlib import Path
 
 from sifmod.errors import FetchError
 from sifmod.image.convert.oci_to_sif import convert
-from sifmod.image.inspect.oci_image import describe_image
-from sifmod.image.oci.files import Directory
-from sifmod.image.oci.image import OciImage
+from sifmod.image.inspect.description import describe_image
+from sifmod.image.oci.image import Directory, OciImage
 from sifmod.image.oci.layout import read_layout
-from sifmod.image.reference import Reference, parse_layout
+from sifmod.image.reference import Reference, SourceKind, nothing, parse_layout, size_of_location
 from sifmod.image.settings import Settings
-from sifmod.image.source_kind import Directories, SourceKind, nothing, size_of_location
 
 
 def _open(reference: Reference, arch: str, _settings: Settings, _workspace: Path | None) -> OciImage:
@@ -20,17 +18,13 @@ def _open(reference: Reference, arch: str, _settings: Settings, _workspace: Path
     return read_layout(reference, Directory(path), arch)
 
 
-def _index(reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
-    return (f"{reference.location}/index.json",)
-
-
 OCI = SourceKind(
     name="oci",
     schemes=("oci",),
     example="oci:/images/layout:1.0",
     location="path",
     parse=parse_layout,
-    watched=_index,
+    watched=lambda reference, _: (f"{reference.location}/index.json",),
     local_sif=nothing,
     open=_open,
     describe=describe_image,

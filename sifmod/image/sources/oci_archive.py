@@ -3,13 +3,12 @@
 from pathlib import Path
 
 from sifmod.image.convert.oci_to_sif import convert
-from sifmod.image.inspect.oci_image import describe_image
+from sifmod.image.inspect.description import describe_image
 from sifmod.image.oci.archive import open_archive
 from sifmod.image.oci.image import OciImage
 from sifmod.image.oci.layout import read_layout
-from sifmod.image.reference import Reference, parse_layout
+from sifmod.image.reference import Reference, SourceKind, nothing, parse_layout, size_of_location, the_location
 from sifmod.image.settings import Settings
-from sifmod.image.source_kind import SourceKind, nothing, size_of_location, the_location
 
 
 def _open(reference: Reference, arch: str, _settings: Settings, workspace: Path | None) -> OciImage:

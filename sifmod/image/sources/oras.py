@@ -3,18 +3,17 @@
 from dataclasses import replace
 
 from sifmod.errors import FetchError
-from sifmod.image.download.download_sif import download_sif, refuse_other_files
-from sifmod.image.download.remote import Remote
-from sifmod.image.fetched import Fetched, Request
+from sifmod.image.artifact import Fetched, Request
+from sifmod.image.download.downloads import download_sif, refuse_other_files
 from sifmod.image.inspect.description import Config, ImageDescription, pairs, parts
 from sifmod.image.oci.manifest import SIF_LAYER, Descriptor, Manifest
-from sifmod.image.reference import Reference, parse_repository
+from sifmod.image.reference import Reference, SourceKind, no_files, nothing, parse_repository
 from sifmod.image.registry.mirrors import source_of
+from sifmod.image.registry.network import PATIENCE, Patience
 from sifmod.image.registry.registry import Registry
-from sifmod.image.registry.retry import PATIENCE, Patience
+from sifmod.image.remote import Remote
 from sifmod.image.settings import Settings
-from sifmod.image.source_kind import SourceKind, no_files, nothing
-from sifmod.image.stored import damaged, stored
+from sifmod.image.stored import damaged, lent, stored, to_bring
 from sifmod.module.origin import ImageOrigin
 
 
@@ -32,6 +31,8 @@ def _download(request: Request, patience: Patience = PATIENCE) -> Fetched:
     if not settings.fresh and (there := request.store.find(sha256)) and not damaged(request.store, there):
         request.store.gave(there, origin, source_of(reference))
         return Fetched(there, sha256, layer.size, (), origin)
+    if found := lent(request, sha256):
+        return replace(found, origin=origin)
     get = registry.blob(layer)
     name = request.image.filename
     remote = Remote(name, get, layer.size, layer.digest, by_digest=True, check=refuse_other_files)
@@ -52,13 +53,16 @@ def _announced(request: Request) -> int:
 
     Raises FetchError or ImageError.
     """
-    if _pinned(request) is not None:
-        return 0
+    if pinned := _pinned(request):
+        return to_bring(pinned, request)
     reference, settings = request.reference, request.settings
     registry = Registry(reference, settings, request.image.arch)
     layer = _sif_layer(registry.manifest(), reference.source)
-    there = not settings.fresh and request.store.find(layer.digest.removeprefix("sha256:"))
-    return 0 if there else layer.size
+    sha256 = layer.digest.removeprefix("sha256:")
+    if not settings.fresh and request.store.find(sha256):
+        return 0
+    found = lent(request, sha256)
+    return to_bring(found, request) if found else layer.size
 
 
 def _describe(reference: Reference, arch: str, settings: Settings) -> ImageDescription:

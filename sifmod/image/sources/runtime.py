@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sifmod.errors import FetchError, RuntimeMissingError
+from sifmod.image.artifact import Fetched, Request
 from sifmod.image.child import Ended, run_child
 from sifmod.image.disk import writing
-from sifmod.image.fetched import Fetched, Request
 from sifmod.image.sources.file import hashed
 from sifmod.module.plan import Runtime
 

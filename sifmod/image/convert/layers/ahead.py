@@ -9,9 +9,9 @@ from queue import SimpleQueue
 from typing import NamedTuple, Self
 
 from sifmod.image.convert.layers import parallel_gzip
-from sifmod.image.convert.layers.blob import Blob
 from sifmod.image.convert.layers.decompress import chunks
 from sifmod.image.convert.layers.malformed import Malformed
+from sifmod.image.convert.layers.stream import Blob
 from sifmod.image.convert.layers.top_down import Entangled
 
 _AHEAD = 3  # chunks of a layer that wait at most, behind its decompression and again behind its hash
@@ -34,7 +34,8 @@ class ReadAhead:
         self._progress = progress
         self._processors = processors
         self._total = sum(blob.size for blob in blobs)
-        self._counts: list[_Count] = []
+        self._read = 0  # compressed bytes
+        self._counting = threading.Lock()
         self._under_way: deque[_Layer] = deque()
 
     def __enter__(self) -> Self:
@@ -70,34 +71,24 @@ class ReadAhead:
 
     def _begin(self) -> None:
         while self._waiting and len(self._under_way) < _MOST:
-            blob, count = self._waiting[0], _Count()
+            blob = self._waiting[0]
             threads = parallel_gzip.threads(blob, self._processors)
             if self._under_way and sum(layer.threads for layer in self._under_way) + threads > self._processors:
                 return
-            decompressed = _Thread(chunks(blob, count.add, threads), "decompress")
+            decompressed = _Thread(chunks(blob, self._count, threads), "decompress")
             certified = _Thread(_hashed(decompressed, blob.diff_id), "hash")
             self._under_way.append(_Layer(threads, decompressed, certified))
-            self._counts.append(count)
             self._waiting.popleft()
 
     def _chunks(self) -> Iterator[bytes]:
         for chunk in self._under_way[0].certified:
-            self._tell()
+            self._progress(self._read, self._total)
             yield chunk
-        self._tell()
+        self._progress(self._read, self._total)
 
-    def _tell(self) -> None:
-        self._progress(sum(count.bytes for count in self._counts), self._total)
-
-
-class _Count:
-    """Compressed bytes of one layer that were read."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-
-    def add(self, size: int) -> None:
-        self.bytes += size
+    def _count(self, size: int) -> None:
+        with self._counting:
+            self._read += size
 
 
 class _Thread:
@@ -138,8 +129,6 @@ class _Thread:
 
 
 class _Layer(NamedTuple):
-    """A layer on its way."""
-
     threads: int  # that may decompress it
     decompressed: _Thread
     certified: _Thread

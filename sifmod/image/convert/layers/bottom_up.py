@@ -6,41 +6,48 @@ that was not written yet a third time. Both give the same; top_down.py names the
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 
+from sifmod.image.convert.budget import Watch
 from sifmod.image.convert.inode import OWNER, Content, Directory, File, Node, Plain, Symlink, content_of
 from sifmod.image.convert.layers.ahead import ReadAhead
-from sifmod.image.convert.layers.blob import Blob
 from sifmod.image.convert.layers.malformed import Malformed, Warnings, naming, shown
-from sifmod.image.convert.layers.member import DIRECTORY, HARD_LINK, REGULAR, Attributes, Member, special_node
-from sifmod.image.convert.layers.member_path import OPAQUE, Parts, cleaned, is_whiteout, whited_out
-from sifmod.image.convert.layers.stream import Stream
+from sifmod.image.convert.layers.member import (
+    DIRECTORY,
+    HARD_LINK,
+    OPAQUE,
+    REGULAR,
+    Attributes,
+    Member,
+    Parts,
+    cleaned,
+    is_whiteout,
+    special_node,
+    whited_out,
+)
+from sifmod.image.convert.layers.stream import Blob, Stream
 from sifmod.image.convert.layers.tar import TarReader
-from sifmod.image.convert.layers.watch import Watch
 
 _LINKS = 255  # symlinks on the way to one entry
 
 
+@dataclass(slots=True, eq=False)
 class _Leaf:
     """What is no directory, and which layer put it there."""
 
-    __slots__ = ("layer", "node")
-
-    def __init__(self, node: Node, layer: int) -> None:
-        self.node = node
-        self.layer = layer
+    node: Node
+    layer: int
 
 
+@dataclass(slots=True, eq=False)
 class _Folder:
     """A directory; `layer` is the last that had anything to do with it, `explicit` that which gave its attributes."""
 
-    __slots__ = ("attributes", "children", "explicit", "layer")
-
-    def __init__(self, attributes: Attributes, layer: int) -> None:
-        self.attributes = attributes
-        self.children: dict[bytes, _Folder | _Leaf] = {}
-        self.layer = layer
-        self.explicit = 0
+    attributes: Attributes
+    layer: int
+    children: "dict[bytes, _Folder | _Leaf]" = field(default_factory=dict)
+    explicit: int = 0
 
 
 def merge_bottom_up(

@@ -12,8 +12,8 @@ import zstandard
 from isal import igzip, igzip_lib
 
 from sifmod.image.convert.layers import parallel_gzip
-from sifmod.image.convert.layers.blob import Blob
 from sifmod.image.convert.layers.malformed import Malformed
+from sifmod.image.convert.layers.stream import Blob
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -162,7 +162,6 @@ class _Compressed(io.RawIOBase):
 
 
 def is_zstd(head: bytes) -> bool:
-    """Whether a stream that begins with these bytes is zstd."""
     magic = int.from_bytes(head[:4], "little")
     return len(head) >= 4 and (magic == _MAGIC or magic & ~0xF == _SKIPPABLE)
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from sifmod.errors import ImageError
 
@@ -35,25 +36,14 @@ class Warnings:
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
 
-    def dropped(self, what: str) -> None:
-        """An attribute of one file."""
-        self._count("dropped", what)
-
-    def skipped(self, what: str) -> None:
-        """A whole entry."""
-        self._count("skipped", what)
-
-    def said(self, text: str) -> None:
-        """Something about a layer."""
-        self._count("said", text)
+    def count(self, kind: Literal["dropped", "skipped", "said"], what: str) -> None:
+        """An attribute of one file was dropped, or a whole entry skipped; or something is said about a layer."""
+        known = (kind, what) in self._counts or len(self._counts) < _KINDS
+        self._counts[(kind, what) if known else ("more", "")] += 1
 
     def texts(self) -> tuple[str, ...]:
         """One line for each kind."""
         return tuple(_text(kind, what, count) for (kind, what), count in self._counts.items())
-
-    def _count(self, kind: str, what: str) -> None:
-        known = (kind, what) in self._counts or len(self._counts) < _KINDS
-        self._counts[(kind, what) if known else ("more", "")] += 1
 
 
 def _text(kind: str, what: str, count: int) -> str:

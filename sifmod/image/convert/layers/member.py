@@ -1,13 +1,17 @@
-"""A member of a tar: its header, after everything that may override it."""
+"""A member of a tar: its header, after everything that may override it; and its path, which cannot leave the root."""
 
 from typing import NamedTuple
 
 from sifmod.image.convert.inode import Device, Fifo, Node, Symlink, Xattrs
 from sifmod.image.convert.layers.data import Extents
+from sifmod.image.convert.layers.fields import Records, number, seconds, whole, xattrs
 from sifmod.image.convert.layers.malformed import Malformed, Warnings, shown
-from sifmod.image.convert.layers.pax import Records, xattrs
-from sifmod.image.convert.layers.tar_number import number, seconds, whole
 
+OPAQUE = b".wh..opq"
+"""What `whited_out` gives for the marker of an opaque directory."""
+
+_PREFIX, _OWN = b".wh.", b".wh..wh."
+Parts = tuple[bytes, ...]
 Attributes = tuple[int, int, int, int, Xattrs]
 """mode (07777), uid, gid, mtime (u32), extended attributes: as `Node` takes them."""
 
@@ -16,8 +20,51 @@ U32 = 0xFFFFFFFF
 _LOWEST = -(1 << 31)  # of a uid or gid
 NAME, PATH, TARGET = 255, 4096, 4095  # bytes; a name, a path, and a symlink's target as Linux takes it
 
-_NO_DATA = frozenset((HARD_LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, DIRECTORY, FIFO))
+# kinds for which a size in the header means nothing, as for Go's, Python's and GNU's readers
+NO_DATA = frozenset((HARD_LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, DIRECTORY, FIFO))
 _MAJOR, _MINOR = 0xFFF, 0xFFFFF  # what a squashfs can hold
+
+
+def cleaned(path: bytes) -> Parts:
+    """The names from the root on; `.`, `..`, doubled and leading slashes resolved; empty for the root itself."""
+    parts: list[bytes] = []
+    for part in path.split(b"/"):
+        if part == b"..":
+            del parts[-1:]
+        elif part not in (b"", b"."):
+            if len(part) > NAME:
+                raise Malformed(f"has a name of {len(part)} bytes; Linux takes {NAME}: {shown(path)}")
+            parts.append(part)
+    return tuple(parts)
+
+
+def marks(parts: Parts) -> list[int]:
+    """A number for each directory on the way and for the path itself; two paths hardly ever have the same."""
+    found, above = [], 0
+    for part in parts:
+        above = hash((above, part))
+        found.append(above)
+    return found
+
+
+def mark(parts: Parts) -> int:
+    """The number of a path, which is not the root."""
+    return marks(parts)[-1]
+
+
+def is_whiteout(name: bytes) -> bool:
+    """Whether an entry of this name, of whatever type, is a whiteout."""
+    return name.startswith(_PREFIX)
+
+
+def whited_out(name: bytes) -> bytes | None:
+    """The name that a whiteout removes; OPAQUE for everything in its directory; None for other tools' own markers."""
+    target = name.removeprefix(_PREFIX)
+    if name.startswith(_OWN):
+        return OPAQUE if target == OPAQUE else None
+    if target in (b"", b".", b".."):
+        raise Malformed(f"is damaged: it has a whiteout of no name: {shown(name)}")
+    return target
 
 
 class Member(NamedTuple):
@@ -68,13 +115,7 @@ def header_name(block: bytes) -> bytes:
     return name
 
 
-def header_target(block: bytes) -> bytes:
-    """The link's target in a header."""
-    return block[157:257].partition(b"\0")[0]
-
-
 def header_device(block: bytes, name: bytes) -> tuple[int, int]:
-    """Major and minor in a header."""
     major, minor = number(block[329:337]), number(block[337:345])
     if not (0 <= major <= _MAJOR and 0 <= minor <= _MINOR):
         raise Malformed(f"has a device that a squashfs cannot hold: {shown(name)} is {major}:{minor}")
@@ -88,11 +129,6 @@ def special_node(member: Member) -> Node:
     if member.kind == FIFO:
         return Fifo(*member.attributes)
     return Device(member.attributes, "c" if member.kind == CHARACTER else "b", *member.device)
-
-
-def without_data(kind: int) -> bool:
-    """Whether a size in the header of this kind means nothing, as for Go's, Python's and GNU's readers."""
-    return kind in _NO_DATA
 
 
 def clamped(mtime: int) -> int:

@@ -3,18 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from sifmod.image.convert.budget import UNLIMITED, Budget
+from sifmod.image.convert.budget import UNLIMITED, Budget, Watch
 from sifmod.image.convert.inode import Directory, File
 from sifmod.image.convert.layers.ahead import Progress, ReadAhead
-from sifmod.image.convert.layers.blob import Blob
 from sifmod.image.convert.layers.bottom_up import merge_bottom_up
 from sifmod.image.convert.layers.data import Copier, DataWriter
 from sifmod.image.convert.layers.malformed import Warnings, naming
 from sifmod.image.convert.layers.member import REGULAR
-from sifmod.image.convert.layers.stream import Stream
+from sifmod.image.convert.layers.stream import Blob, Stream
 from sifmod.image.convert.layers.tar import TarReader
 from sifmod.image.convert.layers.top_down import Entangled, TopDown
-from sifmod.image.convert.layers.watch import Watch
 
 Missing = Sequence[tuple[Blob, Mapping[int, File]]]
 """Layers, and for each the files that lack their data, by their number among its regular files."""

@@ -1,6 +1,7 @@
 """A directory of the merged root while lower layers may still add to it."""
 
 from collections.abc import Set
+from dataclasses import InitVar, dataclass, field
 
 from sifmod.image.convert.inode import Directory, Entries
 from sifmod.image.convert.layers.member import Attributes
@@ -8,6 +9,7 @@ from sifmod.image.convert.layers.member import Attributes
 _NONE: Set[bytes] = frozenset()
 
 
+@dataclass(slots=True, eq=False)
 class MergingDirectory:
     """A directory, what the layer being read added to it, and what it hides from lower layers.
 
@@ -15,38 +17,25 @@ class MergingDirectory:
     no directory of the image until some layer has one there.
     """
 
-    __slots__ = (
-        "blocked",
-        "closed",
-        "directories",
-        "explicit",
-        "fresh",
-        "hidden",
-        "layer",
-        "node",
-        "opaque",
-        "real",
-        "sealed",
-        "through",
-        "touched",
-        "whiteouts",
-    )
+    implicit: InitVar[Attributes]
+    layer: int  # the uppermost that uses it
+    node: Directory = field(init=False)
+    fresh: Entries = field(default_factory=dict)  # entries of this layer, which join the node's at its end
+    directories: "dict[bytes, MergingDirectory]" = field(default_factory=dict)
+    hidden: Set[bytes] = _NONE  # names that lower layers cannot have, and directories that are not real
+    whiteouts: Set[bytes] = _NONE  # of this layer
+    opaque: bool = False  # by this layer: closed at its end
+    closed: bool = False  # lower layers have nothing in it
+    sealed: bool = False  # lower layers have nothing in it, nor its attributes
+    real: bool = False
+    explicit: int = 0  # the layer that gave its attributes, 0: none yet
+    touched: int = field(init=False)  # the lowest layer so far that uses it
+    through: bool = True  # that layer put something in it before it had an entry for it, if it has one
+    blocked: int = 0  # the lowest layer so far that has a file in its place
 
-    def __init__(self, implicit: Attributes, layer: int) -> None:
+    def __post_init__(self, implicit: Attributes) -> None:
         self.node = Directory(implicit)
-        self.fresh: Entries = {}  # entries of this layer, which join the node's at its end
-        self.directories: dict[bytes, MergingDirectory] = {}  # its directories
-        self.hidden: Set[bytes] = _NONE  # names that lower layers cannot have, and directories that are not real
-        self.whiteouts: Set[bytes] = _NONE  # of this layer
-        self.opaque = False  # by this layer: closed at its end
-        self.closed = False  # lower layers have nothing in it
-        self.sealed = False  # lower layers have nothing in it, nor its attributes
-        self.real = False
-        self.layer = layer  # the uppermost that uses it
-        self.explicit = 0  # the layer that gave its attributes, 0: none yet
-        self.touched = layer  # the lowest layer so far that uses it
-        self.through = True  # that layer put something in it before it had an entry for it, if it has one
-        self.blocked = 0  # the lowest layer so far that has a file in its place
+        self.touched = self.layer
 
     def child(self, name: bytes, implicit: Attributes, layer: int, *, real: bool) -> "MergingDirectory":
         """A new directory in it, by this layer."""

@@ -1,9 +1,9 @@
 """A large gzip layer on a machine of many processors: rapidgzip decompresses it with several threads at once."""
 
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
-from sifmod.image.convert.layers.blob import Blob
+from sifmod.image.convert.layers.stream import Blob
 
 _WORTH = 16 << 20  # bytes of a blob: below that starting the threads costs more than they save
 _FEWEST, _MOST = 4, 8  # threads: it takes twice the processor time of isa-l, and some 40 MB of memory a thread
@@ -32,8 +32,9 @@ def chunks(blob: Blob, count: Callable[[int], None], threads: int) -> Iterator[b
     """
     import rapidgzip  # type: ignore[import-not-found] # 8 MB of code, for few machines
 
-    certifier = _Certifier(blob, count)
-    certifier.start()
+    beside = ThreadPoolExecutor(1, "certify")
+    certified = beside.submit(_read, blob, count)
+    beside.shutdown(wait=False)
     size = 0
     try:
         with blob.seekable() as file, rapidgzip.RapidgzipFile(file, parallelization=threads) as stream:
@@ -41,29 +42,12 @@ def chunks(blob: Blob, count: Callable[[int], None], threads: int) -> Iterator[b
                 size += len(chunk)
                 yield chunk
     except _FAILURES:
-        certifier.finish()
+        certified.result()
         raise Unfinished(size) from None
-    certifier.finish()
+    certified.result()
 
 
-class _Certifier(threading.Thread):
-    """Reads a blob to its end; `finish` raises what that raised."""
-
-    def __init__(self, blob: Blob, count: Callable[[int], None]) -> None:
-        super().__init__(name="certify")
-        self._blob = blob
-        self._count = count
-        self._failure: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            with self._blob.open() as file:
-                while data := file.read(_CHUNK):
-                    self._count(len(data))
-        except BaseException as error:
-            self._failure = error
-
-    def finish(self) -> None:
-        self.join()
-        if self._failure is not None:
-            raise self._failure
+def _read(blob: Blob, count: Callable[[int], None]) -> None:
+    with blob.open() as file:
+        while data := file.read(_CHUNK):
+            count(len(data))

@@ -1,17 +1,18 @@
 """Tar: one layer's stream read member by member, in every dialect that images come in."""
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from zlib import adler32
 
-from sifmod.image.convert.layers import sparse
-from sifmod.image.convert.layers.data import Extents
+from sifmod.image.convert.layers.data import Extents, check, header_map, pax_map, pax_size
+from sifmod.image.convert.layers.fields import Records, decimal, in_force, number, parse
 from sifmod.image.convert.layers.malformed import Malformed, Warnings, shown
 from sifmod.image.convert.layers.member import (
     BLOCK_DEVICE,
     CHARACTER,
     DIRECTORY,
     FIFO,
+    NO_DATA,
     PATH,
     REGULAR,
     SYMLINK,
@@ -22,13 +23,9 @@ from sifmod.image.convert.layers.member import (
     checksum,
     header_device,
     header_name,
-    header_target,
     overridden,
-    without_data,
 )
-from sifmod.image.convert.layers.pax import Records, in_force, parse
 from sifmod.image.convert.layers.stream import Stream
-from sifmod.image.convert.layers.tar_number import decimal, number
 
 # most headers of a layer say the same
 _attributes = lru_cache(1 << 14)(attributes)
@@ -123,8 +120,8 @@ class TarReader:
 
     def _member(self, block: bytes, name: bytes, plain: Attributes, records: Records) -> Member | None:
         kind = block[156]
-        stored = 0 if without_data(kind) else number(block[124:136])
-        if b"size" in records and not without_data(kind):
+        stored = 0 if kind in NO_DATA else number(block[124:136])
+        if b"size" in records and kind not in NO_DATA:
             stored = decimal(records[b"size"], "a size")
         extents, size = None, stored
         if kind in (REGULAR, _OLD_REGULAR, _CONTIGUOUS, _SPARSE):
@@ -133,13 +130,17 @@ class TarReader:
             kind = DIRECTORY if kind == _OLD_REGULAR and name.endswith(b"/") else REGULAR
         self._ends(self._at + stored)
         found = overridden(plain, records, self._warnings) if records else plain
-        if kind != REGULAR and not without_data(kind):
-            self._warnings.skipped(f"unknown type {chr(kind)!r}")
+        if kind != REGULAR and kind not in NO_DATA:
+            self._warnings.count("skipped", f"unknown type {chr(kind)!r}")
             return None
         if len(name) > PATH:
             raise Malformed(f"has a path of {len(name)} bytes; Linux takes {PATH}")
         device = header_device(block, name) if kind in (CHARACTER, BLOCK_DEVICE) else _NO_DEVICE
-        target = b"" if kind in (REGULAR, DIRECTORY, FIFO) else records.get(b"linkpath") or header_target(block)
+        target = (
+            b""
+            if kind in (REGULAR, DIRECTORY, FIFO)
+            else records.get(b"linkpath") or block[157:257].partition(b"\0")[0]
+        )
         if kind == SYMLINK and not 0 < len(target) <= TARGET:
             raise Malformed(f"has a symlink whose target has {len(target)} bytes; Linux takes 1 to {TARGET}")
         return Member(kind, name, found, size, target, device, extents)
@@ -148,21 +149,18 @@ class TarReader:
         """Of a file: where it has data (None: everywhere), its size, and how many bytes are stored."""
         start = self._at
         if block[156] == _SPARSE:
-            extents, size = sparse.header_map(block, self._block)
-        elif (real := sparse.pax_size(records)) is not None:
-            size, extents = real, sparse.pax_map(records, self._block)
+            extents, size = header_map(block, partial(self.read, 512))
+        elif (real := pax_size(records)) is not None:
+            size, extents = real, pax_map(records, partial(self.read, 512))
             stored -= self._at - start
         else:
             return None, stored, stored
-        return sparse.check(extents, size, stored), size, stored
+        return check(extents, size, stored), size, stored
 
     def _ends(self, end: int) -> None:
         """The member's data ends at this byte, and the next header follows at a multiple of 512."""
         self._end = end
         self._next = end + 511 & -512
-
-    def _block(self) -> bytes:
-        return self.read(512)
 
     def _extend(self, kind: int, size: int) -> None:
         if size > _HEADER:
@@ -193,5 +191,5 @@ class TarReader:
             raise Malformed("is cut: it ends behind an extended header")
         # to the stream's end, always: damage there is damage too
         if sum(len(view) - bytes(view).count(0) for view in self._stream.rest(self._next)):
-            self._warnings.said("a layer has data behind its end, which was not read")
+            self._warnings.count("said", "a layer has data behind its end, which was not read")
         return False

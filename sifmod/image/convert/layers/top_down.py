@@ -8,6 +8,7 @@ layers applied to a real directory, test_both_ways_give_the_same in test_layers_
 
 from collections.abc import Iterator
 
+from sifmod.image.convert.budget import Watch
 from sifmod.image.convert.inode import OWNER, Content, Directory, File, Node, Plain, Symlink, unpacked
 from sifmod.image.convert.layers.data import BLOCK, Copier, DataWriter
 from sifmod.image.convert.layers.malformed import Malformed
@@ -15,16 +16,21 @@ from sifmod.image.convert.layers.member import (
     DIRECTORY,
     HARD_LINK,
     NAME,
+    OPAQUE,
     REGULAR,
     SYMLINK,
     Attributes,
     Member,
+    Parts,
+    cleaned,
+    is_whiteout,
+    mark,
+    marks,
     special_node,
+    whited_out,
 )
-from sifmod.image.convert.layers.member_path import OPAQUE, Parts, cleaned, is_whiteout, mark, marks, whited_out
 from sifmod.image.convert.layers.merging_directory import MergingDirectory
 from sifmod.image.convert.layers.tar import TarReader
-from sifmod.image.convert.layers.watch import Watch
 
 
 class Entangled(Exception):  # noqa: N818 - not an error: another way has to be taken
@@ -44,9 +50,8 @@ class TopDown:
         self._layer = 0
         self._touched: list[MergingDirectory] = []  # by this layer
         self._seals: list[MergingDirectory] = []  # at this layer's end
-        self._heads: dict[
-            bytes, MergingDirectory | None
-        ] = {}  # of this layer: a path as it spells it, None where that is hidden
+        # of this layer: a path as it spells it, None where that is hidden
+        self._heads: dict[bytes, MergingDirectory | None] = {}
         self._hidden: dict[Parts, Node | tuple[int, Member] | None] = {}  # of this layer: what no other layer shows
         self._hidden_marks: set[int] = set()  # of what is in `_hidden`
         self._suspects: set[int] = set()  # marks of parents of entries not seen: had a symlink been there, it led on
@@ -64,7 +69,6 @@ class TopDown:
             directory.seal()
 
     def finish(self) -> Directory:
-        """The root of all layers."""
         return self._root.node
 
     def _merge(self, reader: TarReader, members: Iterator[Member]) -> None:
@@ -106,7 +110,6 @@ class TopDown:
         self.missing.append({})
 
     def _slow(self, reader: TarReader, member: Member) -> None:
-        """Merge any entry, the long way."""
         parts = cleaned(member.name)
         if not parts:
             if member.kind != DIRECTORY:
@@ -225,7 +228,6 @@ class TopDown:
         self._set_attributes(child, attributes)
 
     def _entry(self, reader: TarReader, parts: Parts, directory: MergingDirectory | None, member: Member) -> None:
-        """Merge anything but a directory."""
         found = self._target(member) if member.kind == HARD_LINK else None
         leads = member.kind == SYMLINK or (member.kind == HARD_LINK and (found is None or isinstance(found, Symlink)))
         if leads and mark(parts) in self._suspects:
@@ -261,7 +263,7 @@ class TopDown:
             raise Entangled
         if (
             not child.real or name in directory.fresh
-        ):  # it goes, and what lower layers have below it matters no more, but
+        ):  # it goes, and what lower layers have below it does not matter, but
             self._suspect(parts, child)
             if above:
                 self._suspects.add(mark(parts))

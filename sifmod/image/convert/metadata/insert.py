@@ -35,8 +35,9 @@ def _put(root: Directory, entry: Entry, add: Callable[[bytes], Content], epoch: 
         return False
     if name in directory.entries and not entry.replaces:
         return True
-    if name == _DEFINITION and name in directory.entries:
-        _keep_definition(directory, epoch)
+    kept = name == _DEFINITION and name in directory.entries
+    if kept and (history := _directory(directory, (_HISTORY,), True, epoch)):
+        history.entries[b"Apptainer%d" % len(history.entries)] = directory.entries.pop(_DEFINITION)
     attributes = (entry.mode, 0, 0, epoch, ())
     made = Symlink(attributes, entry.link.encode()) if entry.content is None else File(attributes, add(entry.content))
     directory.entries[name] = made
@@ -82,8 +83,3 @@ def _resolved(trail: list[Directory], link: Symlink) -> list[Directory] | None:
         if not names:
             return here
         node = here[-1].entries.get(names.pop())
-
-
-def _keep_definition(directory: Directory, epoch: int) -> None:
-    if history := _directory(directory, (_HISTORY,), True, epoch):
-        history.entries[b"Apptainer%d" % len(history.entries)] = directory.entries.pop(_DEFINITION)

@@ -1,35 +1,71 @@
 """Everything that a converted image gets beside its layers' files: entries of its root, and objects of its SIF."""
 
 import json
-from collections.abc import Sequence
+import re
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from sifmod.image.convert.metadata import environment, start_scripts
-from sifmod.image.convert.metadata.describe import definition, inspect_text, labels_text, make_labels
+from sifmod.image.convert.metadata.scripts import (
+    ACTIONS,
+    APPS,
+    BASE,
+    CUSTOM,
+    IMAGE_ENVIRONMENT,
+    RUNTIME_VARIABLES,
+    START,
+    image_environment,
+    runscript,
+)
 from sifmod.image.convert.sif.write import DataObject
+from sifmod.image.oci.manifest import ImageConfig
 
+_SCHEMA = "org.label-schema."
+_BUILD_DATE = f"{_SCHEMA}build-date"
 _HOME = ".singularity.d"
-_LINKED = ("run", "exec", "test", "shell")
 
 
-class Config(Protocol):
-    """What is needed of an image's config; oci/manifest.py's ImageConfig has it."""
+def make_labels(
+    labels: Sequence[tuple[str, str]], arch: str, created: int | None, origin: tuple[str, str]
+) -> dict[str, str]:
+    """The labels of the SIF, sorted: the image's own, and those that Apptainer's conversion adds.
 
-    @property
-    def raw(self) -> bytes: ...
-    @property
-    def arch(self) -> str: ...
-    @property
-    def created(self) -> int | None: ...
-    @property
-    def env(self) -> tuple[str, ...]: ...
-    @property
-    def entrypoint(self) -> tuple[str, ...]: ...
-    @property
-    def cmd(self) -> tuple[str, ...]: ...
-    @property
-    def labels(self) -> tuple[tuple[str, str], ...]: ...
+    They depend on the image alone: the build date is its creation time, unless it has a label about that itself, and no
+    version of a tool is there. `origin` is bootstrap and source of the definition.
+    """
+    made = dict(labels)
+    if created is not None:
+        made.setdefault(_BUILD_DATE, _date(created))
+    made[f"{_SCHEMA}schema-version"] = "1.0"
+    made[f"{_SCHEMA}build-arch"] = arch
+    made[f"{_SCHEMA}usage.singularity.deffile.bootstrap"] = _line(origin[0])
+    made[f"{_SCHEMA}usage.singularity.deffile.from"] = _line(origin[1])
+    return dict(sorted(made.items()))
+
+
+def inspect_text(labels: Mapping[str, str], deffile: str, scripts: Mapping[str, str]) -> bytes:
+    """The JSON that `inspect` shows without starting the image.
+
+    `scripts` are runscript, startscript, and the environment's by their full path. The runtimes cut the line ends off.
+    """
+    attributes = {
+        "environment": {path: text.rstrip("\n") for path, text in sorted(scripts.items()) if path.startswith("/")},
+        "labels": dict(labels),
+        "runscript": scripts["runscript"].rstrip("\n"),
+        "deffile": deffile.rstrip("\n"),
+        "startscript": scripts["startscript"].rstrip("\n"),
+    }
+    whole = {"data": {"attributes": attributes}, "type": "container"}
+    return json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _date(created: int) -> str:
+    """As Apptainer writes a time, in UTC: Thursday_2_January_2025_3:4:5_UTC."""
+    return time.strftime("%A_%-d_%B_%Y_%-H:%-M:%-S_UTC", time.gmtime(created))
+
+
+def _line(text: str) -> str:
+    return re.sub(r"[\x00-\x1f\x7f]", "?", text)
 
 
 @dataclass(frozen=True)
@@ -52,31 +88,32 @@ class Metadata:
     warnings: tuple[str, ...]
 
 
-def make_metadata(config: Config, manifest: bytes, bootstrap: str, source: str) -> Metadata:
+def make_metadata(config: ImageConfig, manifest: bytes, bootstrap: str, source: str) -> Metadata:
     """All metadata of the image of `config`, whose manifest's bytes are `manifest` (empty where there is none).
 
     The SIF's definition says `bootstrap: docker`, `from: <source>`, which should name the digest. With it the runtimes'
     run, exec, shell, test, inspect and instances behave as with their own conversion; where that mangles the image's
     own values they are exact. The same arguments give the same bytes. Raises ImageError for a NUL in the entrypoint.
     """
-    variables, warnings = environment.image_environment(config.env)
-    run = start_scripts.runscript(config.entrypoint, config.cmd)
-    deffile = definition(bootstrap, source)
+    variables, warnings = image_environment(config.env)
+    run = runscript(config.entrypoint, config.cmd)
+    deffile = f"bootstrap: {_line(bootstrap)}\nfrom: {_line(source)}\n\n"  # which would build the image again
     labels = make_labels(config.labels, config.arch, config.created, (bootstrap, source))
     shown = {
-        f"/{_HOME}/env/{environment.IMAGE_ENVIRONMENT}": variables,
-        f"/{_HOME}/env/90-environment.sh": environment.CUSTOM,
+        f"/{_HOME}/env/{IMAGE_ENVIRONMENT}": variables,
+        f"/{_HOME}/env/90-environment.sh": CUSTOM,
         "runscript": run,
-        "startscript": start_scripts.START,
+        "startscript": START,
     }
-    entries = (*_entries(variables, run), *_texts(labels_text(labels), deffile), *_links())
+    labels_text = json.dumps(labels, ensure_ascii=False, indent="\t").encode()
+    entries = (*_directories(), *_entries(variables, run), *_texts(labels_text, deffile))
     objects = (
         DataObject("deffile", "", deffile.encode()),
-        DataObject("labels", "", labels_text(labels)),
+        DataObject("labels", "", labels_text),
         DataObject("json", "inspect-metadata.json", inspect_text(labels, deffile, shown)),
         *_oci_objects(config.raw, manifest),
     )
-    return Metadata((*_directories(), *entries), objects, warnings)
+    return Metadata(entries, objects, warnings)
 
 
 def _directories() -> Sequence[Entry]:
@@ -88,14 +125,14 @@ def _directories() -> Sequence[Entry]:
 
 def _entries(variables: str, run: str) -> Sequence[Entry]:
     texts = (
-        (f"env/{environment.IMAGE_ENVIRONMENT}", variables),
-        ("env/90-environment.sh", environment.CUSTOM),
-        ("env/95-apps.sh", environment.APPS),
-        ("env/99-base.sh", environment.BASE),
-        ("env/99-runtimevars.sh", environment.RUNTIME_VARIABLES),
+        (f"env/{IMAGE_ENVIRONMENT}", variables),
+        ("env/90-environment.sh", CUSTOM),
+        ("env/95-apps.sh", APPS),
+        ("env/99-base.sh", BASE),
+        ("env/99-runtimevars.sh", RUNTIME_VARIABLES),
         ("runscript", run),
-        ("startscript", start_scripts.START),
-        *((f"actions/{name}", text) for name, text in start_scripts.ACTIONS),
+        ("startscript", START),
+        *((f"actions/{name}", text) for name, text in ACTIONS),
     )
     return tuple(Entry(f"{_HOME}/{name}", content=text.encode(), replaces=True) for name, text in texts)
 
@@ -106,14 +143,8 @@ def _texts(labels: bytes, deffile: str) -> Sequence[Entry]:
         Entry(f"{_HOME}/Singularity", 0o644, deffile.encode(), replaces=True),
         Entry("etc/hosts", 0o644, b""),
         Entry("etc/resolv.conf", 0o644, b""),
-    )
-
-
-def _links() -> Sequence[Entry]:
-    actions = tuple(Entry(f".{name}", 0o777, link=f"{_HOME}/actions/{name}") for name in _LINKED)
-    return (
         Entry("singularity", 0o777, link=f"{_HOME}/runscript"),
-        *actions,
+        *(Entry(f".{name}", 0o777, link=f"{_HOME}/actions/{name}") for name in ("run", "exec", "test", "shell")),
         Entry("environment", 0o777, link=f"{_HOME}/env/90-environment.sh"),
     )
 

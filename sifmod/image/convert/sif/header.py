@@ -1,4 +1,8 @@
-"""A SIF's header: read, checked, and a name for what is not a SIF."""
+"""A SIF (version 01, as the Go module github.com/apptainer/sif has it, little-endian): its header, read and checked.
+
+128 bytes of global header, a table of descriptors of 585 bytes each, then the data objects that they point to. What is
+not a SIF gets a name.
+"""
 
 import os
 import re
@@ -6,24 +10,52 @@ import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sifmod.errors import ImageError
-from sifmod.image.convert.sif.format import (
-    ARCHES,
-    DESCRIPTOR,
-    HEADER,
-    MAGIC,
-    MOST_DESCRIPTORS,
-    OCI_ROOT_INDEX,
-    PARTITION,
-    PRIMARY,
-    SQUASHFS,
-    arch_code,
-)
 from sifmod.image.disk import reading
 from sifmod.system import size_text
 
+HEADER = struct.Struct("<32s10s3s3s16s8q")
+"""Launch line, magic, version, architecture, UUID; eight numbers: times, descriptors free and all, table, data."""
+DESCRIPTOR = struct.Struct("<iBIIIqqqqqqq128s384s")
+"""Type, used, number, group, link, offset, size, size with padding, created, modified, uid, gid, name, extra."""
+MAGIC, VERSION = b"SIF_MAGIC\0", b"01\0"
+MOST_DESCRIPTORS = 4096  # that a header is believed
+
+DEFFILE, LABELS, PARTITION, SIGNATURE, JSON, OCI_ROOT_INDEX = 0x4001, 0x4003, 0x4004, 0x4005, 0x4006, 0x400A
+KINDS = {
+    DEFFILE: "definition",
+    0x4002: "environment",
+    LABELS: "labels",
+    PARTITION: "partition",
+    SIGNATURE: "signature",
+    JSON: "JSON",
+    0x4007: "data",
+    0x4008: "key for an encrypted partition",
+    0x4009: "bill of materials",
+    OCI_ROOT_INDEX: "OCI index",
+    0x400B: "OCI blob",
+}
+"""What people call the types of objects."""
+SQUASHFS, PRIMARY = 1, 2  # a partition's file system, and its use
+ARCHES = (
+    *("386", "amd64", "arm", "arm64", "ppc64", "ppc64le", "mips", "mipsle", "mips64", "mips64le"),
+    *("s390x", "riscv64", "loong64"),
+)
+"""Go's names; the place is the number in a SIF, counted from 1."""
+GROUP_MASK = 0xF0000000
+
+
+def kind_of(number: int) -> str:
+    return KINDS.get(number, f"object of type {number:#x}")
+
+
+def arch_code(arch: str) -> bytes:
+    """An architecture of ARCHES as headers and partitions have it."""
+    return b"%02d\0" % (ARCHES.index(arch) + 1)
+
+
+_COVERED = struct.Struct("<iBIIqqqq128s384s")
 START = 512  # bytes from the beginning that `what_it_is` needs
 
 _PARTITION = struct.Struct("<ii3s")
@@ -44,15 +76,76 @@ _BEGINNINGS = (
 
 
 @dataclass(frozen=True)
-class Descriptor:
-    """One data object of a SIF: its type's number, and where it lies in the file (bytes)."""
+class SifObject:
+    """One data object. `group` is 0 for none; `link` is the number of the object, or group, that it is about."""
 
     type: int
     id: int
-    offset: int
+    group: int
+    link: int
+    links_group: bool
+    offset: int  # bytes
     size: int
     name: str
     extra: bytes
+    raw: bytes  # the whole descriptor
+
+    @property
+    def title(self) -> str:
+        """What to call it in a message: `partition (object 4)`."""
+        named = f" {self.name}" if self.name and self.name.isprintable() else ""
+        return f"{kind_of(self.type)}{named} (object {self.id})"
+
+    def covered(self, relative: int) -> bytes:
+        """The bytes of the descriptor that a signature covers, where its number in its group is `relative`."""
+        row = DESCRIPTOR.unpack(self.raw)
+        kind, used, _, _, link, _, size, _, created, _, uid, gid, name, extra = row
+        return _COVERED.pack(kind, used, relative, link, size, created, uid, gid, name, extra)
+
+
+@dataclass(frozen=True)
+class SifTable:
+    """What the header and the table of a SIF say; `header` are the bytes of the header that a signature covers."""
+
+    header: bytes
+    objects: tuple[SifObject, ...]
+
+    def first(self, group: int) -> int:
+        """The lowest object number in `group`; signatures count from it."""
+        return min((entry.id for entry in self.objects if entry.group == group), default=0)
+
+
+def read_table(path: Path) -> SifTable:
+    """Read the table of a SIF that read_sif has found in order. Raises what read_sif raises."""
+    with reading(path), path.open("rb") as file:
+        start = file.read(HEADER.size)
+        if len(start) < HEADER.size:
+            raise ImageError(f"{path} is truncated: {len(start)} bytes")
+        launch, magic, version, _, identity, *numbers = HEADER.unpack(start)
+        total, offset = numbers[3], numbers[4]
+        if not 0 < total <= MOST_DESCRIPTORS or offset < HEADER.size:
+            raise ImageError(f"{path} is a damaged SIF: its header speaks of {total} descriptors at {offset}")
+        file.seek(offset)
+        table = file.read(total * DESCRIPTOR.size)
+    objects = _objects(table)
+    if len({entry.id for entry in objects}) != len(objects):
+        raise ImageError(f"{path} is a damaged SIF: two of its objects have the same number")
+    return SifTable(launch + magic + version + identity, objects)
+
+
+def _objects(table: bytes) -> tuple[SifObject, ...]:
+    """Those whose descriptors are whole and in use."""
+    rows = [table[at : at + DESCRIPTOR.size] for at in range(0, len(table), DESCRIPTOR.size)]
+    return tuple(_object(row) for row in rows if len(row) == DESCRIPTOR.size and row[4])
+
+
+def _object(raw: bytes) -> SifObject:
+    row = DESCRIPTOR.unpack(raw)
+    kind, _, number, group, link, offset, size, *_, name, extra = row
+    text = name.rstrip(b"\0").decode("utf-8", "replace")
+    links_group = link & GROUP_MASK == GROUP_MASK
+    place = (group & ~GROUP_MASK, link & ~GROUP_MASK, links_group, offset, size)
+    return SifObject(kind, number, *place, text, extra, raw)
 
 
 @dataclass(frozen=True)
@@ -61,8 +154,8 @@ class SifInfo:
 
     arch: str
     size: int  # bytes
-    descriptors: tuple[Descriptor, ...]
-    primary: Descriptor  # the partition with the root file system
+    descriptors: tuple[SifObject, ...]
+    primary: SifObject  # the partition with the root file system
 
 
 def read_sif(path: Path, name: str = "") -> SifInfo:
@@ -140,13 +233,13 @@ def _text(start: bytes) -> str:
 
 
 def _describe(name: str, size: int, code: bytes, table: bytes) -> SifInfo:
-    rows = [DESCRIPTOR.unpack_from(table, at) for at in range(0, len(table), DESCRIPTOR.size)]
-    used = tuple(_descriptor(row) for row in rows if row[1])
+    used = _objects(table)
     for entry in used:
         if entry.offset < HEADER.size or entry.size < 0:
             raise ImageError(f"{name} is a damaged SIF: object {entry.id} has {entry.size} bytes at {entry.offset}")
     _check_within(name, size, max((entry.offset + entry.size for entry in used), default=0))
-    primary = [entry for entry in used if _is_primary(entry)]
+    partitions = (entry for entry in used if entry.type == PARTITION)
+    primary = [entry for entry in partitions if _PARTITION.unpack_from(entry.extra)[1] == PRIMARY]
     if len(primary) != 1:
         if any(entry.type == OCI_ROOT_INDEX for entry in used):
             raise ImageError(f"{name} is an OCI-SIF", "pull it again without --oci")
@@ -157,21 +250,12 @@ def _describe(name: str, size: int, code: bytes, table: bytes) -> SifInfo:
     return SifInfo(inner or outer or "unknown", size, used, primary[0])
 
 
-def _descriptor(row: tuple[Any, ...]) -> Descriptor:
-    kind, _, number, _, _, offset, size, *_, name, extra = row
-    return Descriptor(kind, number, offset, size, name.rstrip(b"\0").decode("utf-8", "replace"), extra)
-
-
-def _is_primary(entry: Descriptor) -> bool:
-    return entry.type == PARTITION and int(_PARTITION.unpack_from(entry.extra)[1]) == PRIMARY
-
-
 def _check_within(name: str, size: int, end: int) -> None:
     if end > size:
         raise ImageError(f"{name} is truncated: {size} bytes ({size_text(size)}) of at least {end} ({size_text(end)})")
 
 
-def _check_squashfs(name: str, primary: Descriptor, start: bytes) -> None:
+def _check_squashfs(name: str, primary: SifObject, start: bytes) -> None:
     if len(start) < _SUPERBLOCK.size or start[:4] != b"hsqs":
         raise ImageError(f"{name} is a damaged SIF: its primary partition holds no squashfs")
     used = int(_SUPERBLOCK.unpack(start)[1])

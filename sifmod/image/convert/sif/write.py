@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
 from sifmod.errors import ImageError
-from sifmod.image.convert.sif.format import (
+from sifmod.image.convert.sif.header import (
     ARCHES,
     DEFFILE,
     DESCRIPTOR,

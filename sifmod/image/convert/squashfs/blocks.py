@@ -1,16 +1,34 @@
-"""Blocks: the metadata blocks, tables and fragments of a squashfs, as they are read."""
+"""Blocks: the metadata blocks, tables and fragments of a squashfs, and its inodes, as they are read."""
 
 import os
 import struct
 from collections import OrderedDict
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.squashfs.compression import decompressor
-from sifmod.image.convert.squashfs.superblock import METADATA, SIZE, STORED, STORED_METADATA, parse_superblock
+from sifmod.image.convert.squashfs.superblock import (
+    EXTENDED,
+    KINDS,
+    METADATA,
+    NONE,
+    SIZE,
+    STORED,
+    STORED_METADATA,
+    parse_superblock,
+)
 
+_COMMON = struct.Struct("<HHHHII")
+_MOST_TARGET = 65535  # bytes
+# of the basic types, then of their extended forms
+_FORMS = ("IIHHI", "IIII", "II", "II", "II", "I", "I", "IIIIHHI", "QQQIIII", "II", "III", "III", "II", "II")
+_LAYOUTS = {number: struct.Struct(f"<{form}") for number, form in enumerate(_FORMS, 1)}
 _KEPT = 128  # metadata blocks in memory: 1 MiB
 _KEPT_FRAGMENTS = 4
+
+
+_Head = tuple[str, int, int, int, int, int]
+_Fields = tuple[int, ...]
 
 
 class Blocks:
@@ -57,12 +75,7 @@ class Blocks:
 
     def data(self, start: int, word: int, expected: int) -> bytes:
         """A data block whose size is told by `word`, which must have so many bytes when decompressed."""
-        size = word & (STORED - 1)
-        if word >> 25 or size > self.superblock.block_size:
-            raise ImageError(f"damaged squashfs: a data block's size is {word:#x}")
-        data = self.raw(start, size)
-        if not word & STORED:
-            data = self._decompress(data, self.superblock.block_size)
+        data = self._block(start, word, "data block")
         if len(data) != expected:
             raise ImageError(f"damaged squashfs: a data block of {len(data)} bytes at {start}, expected {expected}")
         return data
@@ -75,16 +88,17 @@ class Blocks:
                 raise ImageError(f"damaged squashfs: fragment {index} of {self.superblock.fragments}")
             entry = self.indexed(self.superblock.fragment_table, index, 16)
             start, word, _ = struct.unpack("<QII", entry)
-            size = word & (STORED - 1)
-            if word >> 25 or size > self.superblock.block_size:
-                raise ImageError(f"damaged squashfs: a fragment's size is {word:#x}")
-            known = self.raw(start, size)
-            if not word & STORED:
-                known = self._decompress(known, self.superblock.block_size)
-            self._fragments[index] = known
+            known = self._fragments[index] = self._block(start, word, "fragment")
             if len(self._fragments) > _KEPT_FRAGMENTS:
                 self._fragments.popitem(last=False)
         return known
+
+    def _block(self, start: int, word: int, what: str) -> bytes:
+        size = word & (STORED - 1)
+        if word >> 25 or size > self.superblock.block_size:
+            raise ImageError(f"damaged squashfs: a {what}'s size is {word:#x}")
+        data = self.raw(start, size)
+        return data if word & STORED else self._decompress(data, self.superblock.block_size)
 
     def indexed(self, table: int, number: int, size: int) -> bytes:
         """Entry `number` of a table whose entries have `size` bytes and whose index begins at `table`."""
@@ -124,3 +138,76 @@ class Cursor:
             self.offset = len(pieces[-1])
             left -= self.offset
         return b"".join(pieces)
+
+
+class Stat(NamedTuple):
+    """What an inode says. `kind` is a letter as find(1) prints it: d f l b c p s."""
+
+    kind: str
+    mode: int  # permission bits, 07777
+    uid: int
+    gid: int
+    mtime: int
+    number: int
+    links: int = 1
+    size: int = 0  # bytes of a file's data, of a directory's listing, of a symlink's target
+    start: int = 0  # where its blocks begin, or the block of its listing
+    offset: int = 0  # in the block of its listing, or in its fragment
+    fragment: int = NONE
+    list_start: int = 0  # where its list of blocks begins, in the inode table
+    list_offset: int = 0
+    target: bytes = b""
+    device: int = 0  # as Linux encodes it
+    xattrs: int = NONE  # number of its set
+
+
+def read_stat(blocks: Blocks, ids: tuple[int, ...], reference: int) -> Stat:
+    """Read the inode at a reference. Raises ImageError where it is damaged."""
+    table = blocks.superblock.inode_table
+    start = table + (reference >> 16)
+    if start >= blocks.superblock.directory_table:
+        raise ImageError(f"damaged squashfs: an inode at {start}, outside the table of inodes")
+    cursor = Cursor(blocks, start, reference & 0xFFFF)
+    kind, mode, uid, gid, mtime, number = _COMMON.unpack(cursor.take(_COMMON.size))
+    layout = _LAYOUTS.get(kind)
+    if layout is None or uid >= len(ids) or gid >= len(ids):
+        raise ImageError(f"damaged squashfs: an inode of type {kind} with owners {uid} and {gid} of {len(ids)}")
+    letter = KINDS[kind if kind <= EXTENDED else kind - EXTENDED]
+    head = (letter, mode & 0o7777, ids[uid], ids[gid], mtime, number)
+    fields = layout.unpack(cursor.take(layout.size))
+    if letter == "f":
+        return _file(head, fields, cursor)
+    if letter == "d":
+        return _directory(head, fields)
+    if letter == "l":
+        return _symlink(head, fields, cursor, kind)
+    if letter in "bc":
+        return Stat(*head, links=fields[0], device=fields[1], xattrs=fields[2] if kind > EXTENDED else NONE)
+    return Stat(*head, links=fields[0], xattrs=fields[1] if kind > EXTENDED else NONE)
+
+
+def _file(head: _Head, fields: _Fields, cursor: Cursor) -> Stat:
+    if len(fields) == 4:
+        start, fragment, offset, size = fields
+        links, xattrs = 1, NONE
+    else:
+        start, size, _, links, fragment, offset, xattrs = fields
+    return Stat(*head, links, size, start, offset, fragment, cursor.start, cursor.offset, xattrs=xattrs)
+
+
+def _directory(head: _Head, fields: _Fields) -> Stat:
+    if len(fields) == 5:
+        start, links, size, offset, _ = fields
+        xattrs = NONE
+    else:
+        links, size, start, _, _, offset, xattrs = fields
+    return Stat(*head, links, max(size - 3, 0), start, offset, xattrs=xattrs)
+
+
+def _symlink(head: _Head, fields: _Fields, cursor: Cursor, kind: int) -> Stat:
+    links, size = fields
+    if not 0 < size <= _MOST_TARGET:
+        raise ImageError(f"damaged squashfs: a symbolic link of {size} bytes")
+    target = cursor.take(size)
+    xattrs = int.from_bytes(cursor.take(4), "little") if kind > EXTENDED else NONE
+    return Stat(*head, links, size, target=target, xattrs=xattrs)

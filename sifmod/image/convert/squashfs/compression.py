@@ -5,6 +5,7 @@ import struct
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import lz4  # type: ignore[import-untyped]
 import lz4.block  # type: ignore[import-untyped]
@@ -53,7 +54,6 @@ class Compression:
 
     @property
     def number(self) -> int:
-        """Its number in a superblock."""
         return {"gzip": 1, "lz4": 5, "lz4hc": 5, "zstd": 6}[self.name]
 
     @property
@@ -72,14 +72,12 @@ class Compression:
 
     def versions(self) -> tuple[tuple[str, str], ...]:
         """Name what decides the bytes of an image: our writer's format and the library, each with its version."""
-        return (("squashfs-format", str(FORMAT)), self._library())
-
-    def _library(self) -> tuple[str, str]:
+        library = "lz4", str(lz4.library_version_string())
         if self.name == "zstd":
-            return ("libzstd", ".".join(map(str, zstandard.ZSTD_VERSION)))
-        if self.name == "gzip":
-            return ("isa-l", ISAL_VERSION) if self.level <= _ISAL else ("zlib", zlib.ZLIB_RUNTIME_VERSION)
-        return ("lz4", str(lz4.library_version_string()))
+            library = "libzstd", ".".join(map(str, zstandard.ZSTD_VERSION))
+        elif self.name == "gzip":
+            library = ("isa-l", ISAL_VERSION) if self.level <= _ISAL else ("zlib", zlib.ZLIB_RUNTIME_VERSION)
+        return (("squashfs-format", str(FORMAT)), library)
 
     def compressor(self) -> Compress:
         """Return a function that compresses each block of a list by itself. Not to be shared between threads.
@@ -129,7 +127,12 @@ def decompressor(number: int) -> Decompress:
 
     It raises ImageError where the data is damaged or larger. Raises ImageError for a compression that is not supported.
     """
-    known = {"gzip": _gunzip, "xz": _unxz, "lz4": _unlz4, "zstd": _unzstd}
+    known: dict[str, Decompress] = {
+        "gzip": lambda data, most: _whole(isal_zlib.decompressobj(), data, most),
+        "xz": lambda data, most: _whole(lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=64 << 20), data, most),
+        "lz4": lambda data, most: bytes(lz4.block.decompress(data, uncompressed_size=most)),
+        "zstd": _unzstd,
+    }
     name = NUMBERS.get(number, str(number))
     if name not in known:
         raise ImageError(f"squashfs compression {name} is not supported", "convert the image to gzip or zstd")
@@ -137,32 +140,18 @@ def decompressor(number: int) -> Decompress:
 
     def decompress(data: bytes, most: int) -> bytes:
         try:
-            result = expand(data, most)
+            return expand(data, most)
         except _FAILURES as error:
             raise ImageError(f"damaged squashfs: a {name} block cannot be decompressed: {error}") from None
-        return result
 
     return decompress
 
 
-def _gunzip(data: bytes, most: int) -> bytes:
-    stream = isal_zlib.decompressobj()
-    result = stream.decompress(data, most + 1)
+def _whole(stream: Any, data: bytes, most: int) -> bytes:
+    result: bytes = stream.decompress(data, most + 1)
     if not stream.eof or len(result) > most:
         raise ValueError("it is cut or too large")
     return result
-
-
-def _unxz(data: bytes, most: int) -> bytes:
-    stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=64 << 20)
-    result = stream.decompress(data, most + 1)
-    if not stream.eof or len(result) > most:
-        raise ValueError("it is cut or too large")
-    return result
-
-
-def _unlz4(data: bytes, most: int) -> bytes:
-    return bytes(lz4.block.decompress(data, uncompressed_size=most))
 
 
 def _unzstd(data: bytes, most: int) -> bytes:

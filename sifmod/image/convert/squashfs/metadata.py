@@ -1,4 +1,4 @@
-"""Metadata: the 8 KiB blocks in which a squashfs keeps its inodes, directories and tables."""
+"""Metadata: the 8 KiB blocks in which a squashfs keeps inodes, directories and tables; and a directory's entries."""
 
 import struct
 from array import array
@@ -6,6 +6,12 @@ from array import array
 from sifmod.image.convert.squashfs.compression import Compress
 from sifmod.image.convert.squashfs.superblock import METADATA, STORED_METADATA
 
+_RUN = struct.Struct("<III")  # entries - 1, start of their inodes' block, number that theirs are relative to
+_ENTRY = struct.Struct("<HhHH")
+_INDEX = struct.Struct("<III")
+_MOST = 512  # items of a run: twice the entries under one header
+
+_pack = _ENTRY.pack
 _HEADER = struct.Struct("<H")
 
 
@@ -25,7 +31,6 @@ class MetadataWriter:
             del self.buffer[:METADATA]
 
     def finish(self) -> bytearray:
-        """Put the rest into the table and return it."""
         self.flush()
         if self.buffer:
             self._put(bytes(self.buffer))
@@ -62,3 +67,57 @@ def indexed(data: bytes, compress: Compress, position: int) -> tuple[bytes, int]
 def little(numbers: "array[int]") -> bytes:
     """The numbers as little-endian bytes, whatever the machine."""
     return struct.pack(f"<{len(numbers)}{numbers.typecode}", *numbers)
+
+
+class ListingWriter:
+    """Takes entries in the order of their names.
+
+    Entries come in runs under a header. A run that would reach into the next metadata block is the last one in its
+    block, and the first run of each further block goes into the index.
+    """
+
+    def __init__(self, directories: MetadataWriter) -> None:
+        self._table = directories
+        self.start = directories.start
+        self.offset = len(directories.buffer)
+        self.size = 0  # bytes
+        self.index = b""
+        self.count = 0  # of the index
+        self._indexed = self.start  # block of the last run
+        self._run: list[bytes] = []
+        self._first = b""
+        self._block = -1  # of the inodes in the run
+        self._base = 0
+        self._left = 0  # bytes until the end of the metadata block
+
+    def add(self, name: bytes, place: int, number: int, kind: int) -> None:
+        """Add an entry: the reference, number and basic type of its inode."""
+        run = self._run
+        delta = number - self._base
+        size = len(name)
+        if place >> 16 != self._block or self._left <= 0 or len(run) >= _MOST or not -32768 <= delta < 32768:
+            self.finish()
+            run = self._run
+            self._block = place >> 16
+            self._base = number
+            self._first = name
+            self._left = METADATA - len(self._table.buffer) - _RUN.size
+            delta = 0
+        self._left -= size + 8
+        run.append(_pack(place & 0xFFFF, delta, kind, size - 1))
+        run.append(name)
+
+    def finish(self) -> None:
+        """End the run: put it into the table."""
+        if not self._run:
+            return
+        table = self._table
+        if table.start != self._indexed:
+            self._indexed = table.start
+            self.index += _INDEX.pack(self.size, table.start, len(self._first) - 1) + self._first
+            self.count += 1
+        data = _RUN.pack(len(self._run) // 2 - 1, self._block, self._base) + b"".join(self._run)
+        self._run = []
+        self.size += len(data)
+        table.buffer += data
+        table.flush()

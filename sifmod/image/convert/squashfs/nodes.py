@@ -7,15 +7,7 @@ from typing import NamedTuple
 from sifmod.errors import ImageError
 from sifmod.image.convert.inode import Content, Device, Fifo, File, Node, Symlink
 from sifmod.image.convert.squashfs.metadata import little
-from sifmod.image.convert.squashfs.superblock import (
-    BLOCK_DEVICE,
-    CHARACTER_DEVICE,
-    EXTENDED,
-    FIFO,
-    FILE,
-    NONE,
-    SYMLINK,
-)
+from sifmod.image.convert.squashfs.superblock import BLOCK_DEVICE, CHARACTER_DEVICE, EXTENDED, FIFO, FILE, NONE, SYMLINK
 
 MOST_BLOCKS = 1 << 25  # 4 TiB of files in blocks of 128 KiB, 128 MiB of memory
 BLOCK = 1 << 17

@@ -61,7 +61,9 @@ class Pipeline:
     def submit(self, blocks: list[Block], places: list[int]) -> None:
         """Have blocks compressed and written after all that were given before. Raises what a thread has raised."""
         if not self._threads:
-            self._start()
+            self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self._processors)]
+            for thread in self._threads:
+                thread.start()
         self._room.acquire()
         if self._failure is not None:
             self._room.release()
@@ -80,11 +82,6 @@ class Pipeline:
         place = self.position
         self._write([memoryview(data)])
         return place
-
-    def _start(self) -> None:
-        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self._processors)]
-        for thread in self._threads:
-            thread.start()
 
     def _join(self) -> None:
         for _ in self._threads:

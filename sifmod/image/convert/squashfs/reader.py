@@ -1,18 +1,19 @@
 """Reader: any squashfs 4.0 (gzip, xz, lz4 or zstd), read without mounting it."""
 
+import hashlib
 import os
 import struct
-from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import BinaryIO, Protocol
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.inode import Xattrs
-from sifmod.image.convert.squashfs.blocks import Blocks, Cursor
-from sifmod.image.convert.squashfs.digest import tree_digest
-from sifmod.image.convert.squashfs.stat import Stat, read_stat
+from sifmod.image.convert.squashfs.blocks import Blocks, Cursor, Stat, read_stat
 from sifmod.image.convert.squashfs.superblock import NONE, NOWHERE
 from sifmod.image.convert.squashfs.xattrs import read_xattrs
 
+_UNIT = 1 << 20  # a multiple of every block size
+_ZEROS = bytes(_UNIT)
 Path = str | bytes
 """A path inside the image, with or without a leading slash."""
 
@@ -21,6 +22,79 @@ _MOST_ENTRIES = 1 << 20
 _MOST_PATH = 1 << 16  # bytes, of a path met by walking
 _MOST_LINKS = 40  # symbolic links followed, as Linux does
 _WORDS = 2048  # of a block list, read at once
+
+
+class Tree(Protocol):
+    """What is needed of a reader."""
+
+    root: Stat
+
+    def walk(self) -> Iterable[tuple[bytes, Stat, int]]:
+        """Path, inode and reference of everything but the root."""
+
+    def data(self, file: Stat) -> Iterable[bytes | int]:
+        """A file's data, or sizes of holes."""
+
+    def xattrs(self, inode: Stat) -> Xattrs:
+        """Extended attributes."""
+
+
+def tree_digest(tree: Tree, left_out: Collection[int] = ()) -> str:
+    """One number for the content, whatever its compression, block size and order; without the inodes `left_out`.
+
+    A sha256 over a record for each name in `walk`'s order, the root first: path, type, mode, owners, mtime, extended
+    attributes and, by type, the size and digest of the data, the link's target or the device's numbers. A further name
+    of a file seen before is recorded as that. Data is digested in units of 1 MiB, those of zeros left out: holes are
+    zeros. Raises what the reader raises.
+    """
+    whole = hashlib.sha256(b"sifmod squashfs tree 1\n")
+    whole.update(_record(tree, b"", tree.root, b""))
+    names: dict[int, int] = {}  # index of the first name of files with several
+    for index, (path, stat, reference) in enumerate(tree.walk()):
+        if stat.number in left_out:
+            continue
+        if stat.kind != "d" and stat.links > 1 and names.setdefault(reference, index) != index:
+            whole.update(struct.pack("<IcQ", len(path), b"h", names[reference]) + path)
+            continue
+        data = _data(tree, stat) if stat.kind == "f" else b""
+        whole.update(_record(tree, path, stat, data))
+    return whole.hexdigest()
+
+
+def _record(tree: Tree, path: bytes, stat: Stat, data: bytes) -> bytes:
+    xattrs = b"".join(struct.pack("<II", len(n), len(v)) + n + v for n, v in tree.xattrs(stat))
+    size = 0 if stat.kind == "d" else stat.size  # a directory's depends on its layout
+    head = struct.pack("<IcIIIIQ", len(path), stat.kind.encode(), stat.mode, stat.uid, stat.gid, stat.mtime, size)
+    lengths = struct.pack("<III", stat.device, len(stat.target), len(xattrs))
+    return head + lengths + path + stat.target + xattrs + data
+
+
+def _data(tree: Tree, stat: Stat) -> bytes:
+    digest = hashlib.sha256()
+    unit = bytearray()
+    index = 0
+    for piece in tree.data(stat):
+        if isinstance(piece, bytes):
+            unit += piece  # a block never reaches over the end of a unit
+            hole = 0
+        else:
+            room = min(piece, _UNIT - len(unit))
+            unit += _ZEROS[:room]
+            hole = piece - room
+        if len(unit) == _UNIT:
+            _put(digest, unit, index)
+            index += 1 + hole // _UNIT
+            unit += _ZEROS[: hole % _UNIT]
+    _put(digest, unit, index)
+    return digest.digest()
+
+
+def _put(digest: "hashlib._Hash", unit: bytearray, index: int) -> None:
+    """Digest a unit if there is something in it, and empty it."""
+    if not _ZEROS.startswith(unit):
+        digest.update(struct.pack("<Q", index))
+        digest.update(unit)
+    unit.clear()
 
 
 class SquashfsReader:
@@ -33,14 +107,11 @@ class SquashfsReader:
     def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
         self._blocks = Blocks(file, offset, size)
         superblock = self._blocks.superblock
-        self._ids = struct.unpack(f"<{superblock.ids}I", self._id_bytes())
+        ids = b"".join(self._blocks.indexed(superblock.id_table, index, 4) for index in range(superblock.ids))
+        self._ids = struct.unpack(f"<{superblock.ids}I", ids)
         self.root = self.stat(superblock.root)
         if self.root.kind != "d":
             raise ImageError("damaged squashfs: its root is not a directory")
-
-    def _id_bytes(self) -> bytes:
-        superblock = self._blocks.superblock
-        return b"".join(self._blocks.indexed(superblock.id_table, i, 4) for i in range(superblock.ids))
 
     def stat(self, reference: int) -> Stat:
         """The inode at a reference, as `entries` gives it."""
@@ -74,14 +145,12 @@ class SquashfsReader:
                 way.append(found)
         return way[-1]
 
-    def listdir(self, path: Path) -> tuple[bytes, ...]:
-        """The names in a directory, sorted. Raises ImageError where there is no such directory."""
-        found = self._expect(path, "d", "directory")
-        return tuple(name for name, _ in self.entries(found))
-
     def read(self, path: Path, limit: int) -> bytes:
         """The first `limit` bytes of a file. Raises ImageError where there is no such regular file."""
-        return self.head(self._expect(path, "f", "regular file"), limit)
+        found = self.lookup(path)
+        if found is None or found.kind != "f":
+            raise ImageError(f"the image has no regular file {os.fsdecode(path)!r}")
+        return self.head(found, limit)
 
     def head(self, file: Stat, limit: int) -> bytes:
         """The first `limit` bytes of a file."""
@@ -93,13 +162,6 @@ class SquashfsReader:
             if not limit:
                 break
         return b"".join(pieces)
-
-    def readlink(self, path: Path) -> bytes:
-        """The text of a symbolic link. Raises ImageError where there is none."""
-        found = self.lookup(path, follow=False)
-        if found is None or found.kind != "l":
-            raise ImageError(f"the image has no symbolic link {os.fsdecode(path)!r}")
-        return found.target
 
     def entries(self, directory: Stat) -> Iterator[tuple[bytes, int]]:
         """Names in a directory, sorted, each with the reference of its inode."""
@@ -189,18 +251,12 @@ class SquashfsReader:
         return read_xattrs(self._blocks, inode.xattrs)
 
     def tree_digest(self, *left_out: Path) -> str:
-        """A sha256 of everything in the file system but the files `left_out`, where they are; see digest.py.
+        """A sha256 of everything in the file system but the files `left_out`, where they are.
 
         It is the same for all compressions and layouts.
         """
         found = (self.lookup(path, follow=False) for path in left_out)
         return tree_digest(self, {stat.number for stat in found if stat and stat.kind == "f"})
-
-    def _expect(self, path: Path, kind: str, what: str) -> Stat:
-        found = self.lookup(path)
-        if found is None or found.kind != kind:
-            raise ImageError(f"the image has no {what} {os.fsdecode(path)!r}")
-        return found
 
 
 def _parts(path: Path) -> list[bytes]:

@@ -48,7 +48,6 @@ class Superblock:
     block_size: int = 1 << 17
 
     def pack(self) -> bytes:
-        """Return the 96 bytes."""
         head = (MAGIC, self.inodes, self.time, self.block_size, self.fragments, self.compression)
         middle = (self.block_size.bit_length() - 1, self.flags, self.ids, 4, 0, self.root, self.used)
         tables = (self.id_table, self.xattr_table, self.inode_table, self.directory_table)

@@ -9,8 +9,7 @@ from itertools import pairwise
 from sifmod.errors import ImageError
 from sifmod.image.convert.inode import Directory, Node, Plain
 from sifmod.image.convert.squashfs.compression import Compress
-from sifmod.image.convert.squashfs.listing import ListingWriter
-from sifmod.image.convert.squashfs.metadata import MetadataWriter
+from sifmod.image.convert.squashfs.metadata import ListingWriter, MetadataWriter
 from sifmod.image.convert.squashfs.nodes import Common, Written, pack_node
 from sifmod.image.convert.squashfs.superblock import DIRECTORY, EXTENDED, FILE, METADATA, NONE
 from sifmod.image.convert.squashfs.xattrs import XattrTable

@@ -44,7 +44,11 @@ class DataWriter:
 
     def add(self, data: bytes) -> Content:
         """Give the whole of a file. One of BLOCK bytes or more has blocks of its own, as it would have by `start`."""
-        return content_of(self.small(data)) if len(data) < BLOCK else self._add_large(data)
+        if len(data) < BLOCK:
+            return content_of(self.small(data))
+        self.start()
+        self.write(data)
+        return self.finish()
 
     def small(self, data: bytes) -> bytes:
         """Give the whole of a file of less than BLOCK bytes; returns its PLACE."""
@@ -108,11 +112,6 @@ class DataWriter:
             self._seal_fragment()
         if self._blocks:
             self._submit()
-
-    def _add_large(self, data: bytes) -> Content:
-        self.start()
-        self.write(data)
-        return self.finish()
 
     def _extend(self, piece: Buffer, size: int) -> None:
         """Add a piece to the block that grows, which has room for it."""
@@ -201,7 +200,8 @@ class SquashfsWriter(DataWriter):
         append, written = self._pipeline.append, self._pipeline.written
         inodes = append(tree.inodes.finish())
         directories = append(tree.directories.finish())
-        fragments = self._indexed(_fragment_table(written))
+        places = zip(written.fragment_starts, written.fragment_sizes, strict=True)
+        fragments = self._indexed(b"".join(struct.pack("<QII", start, size, 0) for start, size in places))
         export = self._indexed(little(tree.places))
         ids = self._indexed(struct.pack(f"<{len(tree.ids)}I", *tree.ids))
         xattrs, xattr_table = tree.xattrs.finish(self._pipeline.position)
@@ -224,13 +224,6 @@ class SquashfsWriter(DataWriter):
         table, place = indexed(data, self._compression.compressor(), self._pipeline.position)
         self._pipeline.append(table)
         return place
-
-
-def _fragment_table(written: Written) -> bytes:
-    table = bytearray()
-    for start, size in zip(written.fragment_starts, written.fragment_sizes, strict=True):
-        table += struct.pack("<QII", start, size, 0)
-    return bytes(table)
 
 
 def _drop_unused(seen: Survey, written: Written) -> None:

@@ -83,12 +83,13 @@ sifmod_find_runtime() {
 }
 
 # What loaded modules have put into the environment is not the user's: forget their variables, note their directories.
+# What a view has put there is for the modules beside it, and stays.
 sifmod_forget_modules() {
   sifmod_noted=
   IFS=:
   for sifmod_key in ${_SIFMOD_LOADED-}; do
     case $sifmod_key in
-      *[!A-Za-z0-9_]*) ;;
+      *[!A-Za-z0-9_]* | _VIEW_*) ;;
       *) eval "sifmod_forget \"\${_SIFMOD_WANT_$sifmod_key-}\"" ;;
     esac
   done

@@ -9,6 +9,7 @@
 --   _SIFMOD_WANT_<key>         format;runtime;binds;directories in front of PATH inside;NAME=value;NAME=value…
 --   _SIFMOD_BASE               format;NAME=value;NAME…: what the user had (or had not) in each variable changed here
 --   _SIFMOD_BINDS              the entries of BINDPATH that are modules', for the wrappers
+-- The key of a view begins with _VIEW_. It is for the modules beside it: to their wrappers, what it wants is the user's.
 -- What was changed by hand since is the user's from then on.
 
 local getenv = os.getenv
@@ -156,7 +157,11 @@ local function list_values(list, state, values, added)
          values[name], added[name] = table.concat(all, list.separator), without(all, own[i])
       end
    end
-   return without(all, unique(list.key, own[1], own[2]))
+   local users = unique(list.key, own[1], own[2])
+   for _, key in ipairs(state.keys) do
+      if key:find("^_VIEW_") then users = unique(normal, users, state.wants[key][list.wants]) end
+   end
+   return without(all, users)
 end
 
 local function list_is_wanted(list, state)

@@ -167,6 +167,9 @@ proc sifmod_list_values {list state} {
     foreach name [lrange $list 2 [expr {1 + $count}]] entries [lrange $own 0 [expr {$count - 1}]] {
         dict set values $name [list [list [join $all $separator]] [sifmod_without $all $entries]]
     }
+    foreach key [lsearch -all -inline [dict get $state keys] _VIEW_*] {
+        lappend users {*}[dict get $state wants $key $field]
+    }
     return [list $values [sifmod_without $all $users]]
 }
 

@@ -95,6 +95,26 @@ local function with_layer(module)
    return setmetatable(made, { __index = module })
 end
 
+local function on_terminal()
+   local device = lfs.symlinkattributes("/proc/self/fd/2", "target") or ""
+   return device:find("^/dev/pts/") or device:find("^/dev/tty") or device == "/dev/console"
+end
+
+-- What `sifmod deprecate` and `retire` have decided is read at each load: a line each, the last one whose time has come.
+local function heed_notice(module)
+   local prefix, name, version = module.root:match("^(.*)/software/([^/]+)/%.generations/([^/]+)/[^/]+$")
+   local file = prefix and io.open(join(prefix, "life", name, version))
+   if not file then return end
+   local done, text = "", ""
+   for line in file:lines() do
+      local from, what, said = line:match("^(%d+) (%a+) (.*)$")
+      if from and tonumber(from) <= os.time() then done, text = what, said:gsub("%c", " ") end
+   end
+   file:close()
+   if done == "refuse" then LmodError(text .. "; nothing was changed") end
+   if done == "say" and on_terminal() then LmodMessage(text) end
+end
+
 local function prefixes(module)
    return module.runtime == "apptainer" and { "SINGULARITY", "APPTAINER" } or { "SINGULARITY" }
 end
@@ -120,9 +140,10 @@ local function load(module)
       LmodError(("%s holds a comma or a colon, which bind paths cannot express; nothing was changed; move the tree"):format(
          module.root))
    end
+   heed_notice(module)
    module = with_layer(module)
    local image = first_file(module.image)
-   if not image then
+   if not image and module.image[1] then -- a view has none
       LmodError(("the image of %s is missing; looked for %s; nothing was changed; `%s` brings it back"):format(
          myModuleFullName(), table.concat(module.image, ", "), module.reinstall))
    end
@@ -131,11 +152,15 @@ local function load(module)
       LmodError(("%s needs %s, which this machine does not have; nothing was changed"):format(
          myModuleFullName(), table.concat(missing, ", ")))
    end
+   lfs.touch(join(module.root, "share/mark")) -- where there is one: see sifmod/tree/mark.py
    environment(module).load(module.key, { runtime = module.runtime, binds = binds, path_inside = module.path_inside,
                                           set = variables(module, image), default = module.default_env,
                                           generation = module.root })
    if module.layer then prepend_path("PATH", module.layer .. "/bin") end
-   prepend_path("PATH", module.root .. "/bin")
+   if module.warn_without_version and myModuleUsrName() ~= myModuleFullName() and on_terminal() then
+      LmodMessage(("loaded %s, the default; name the version in job scripts"):format(myModuleFullName()))
+   end
+   if image then prepend_path("PATH", module.root .. "/bin") end
 end
 
 local function unload(module)
@@ -143,7 +168,7 @@ local function unload(module)
    local layer = os.getenv("_SIFMOD_LAYER_" .. module.key)
    environment(module).unload(module.key)
    if layer then prepend_path("PATH", layer .. "/bin") end
-   prepend_path("PATH", generation .. "/bin")
+   if module.image[1] then prepend_path("PATH", generation .. "/bin") end
 end
 
 -- What a load would do, in Lmod's own words.
@@ -163,7 +188,7 @@ local function show(module)
       for _, directory in ipairs(module.path_inside) do append_path(prefix .. "ENV_PREPEND_PATH", directory) end
    end
    if module.layer then prepend_path("PATH", module.layer .. "/bin") end
-   prepend_path("PATH", module.root .. "/bin")
+   if module.image[1] then prepend_path("PATH", module.root .. "/bin") end
 end
 
 return function(module)

@@ -101,7 +101,7 @@ proc sifmod_want {module} {
             nothing was changed; move the tree"
     }
     set image [sifmod_first_file [dict get $module image]]
-    if {$image eq {}} {
+    if {$image eq {} && [llength [dict get $module image]]} { # a view has none
         sifmod_fail "the image of [module-info name] is missing; looked for [join [dict get $module image] {, }];\
             nothing was changed; `[dict get $module reinstall]` brings it back"
     }
@@ -115,10 +115,40 @@ proc sifmod_want {module} {
     if {[llength $missing]} {
         sifmod_fail "[module-info name] needs [join $missing {, }], which this machine does not have; nothing was changed"
     }
+    # where there is one: see sifmod/tree/mark.py
+    catch {file mtime [dict get $module root]/share/mark [clock seconds]}
     set variables {}
     dict for {name text} [sifmod_variables $module $image] {dict set variables $name [list $text]}
     return [dict create runtime [dict get $module runtime] binds $binds path_inside [dict get $module path_inside] \
         set $variables default [sifmod_or $module {} default_env] generation [dict get $module root]]
+}
+
+proc sifmod_say {text} {
+    if {![catch {file readlink /proc/self/fd/2} device] && [regexp {^/dev/(pts/|tty|console)} $device]} {puts stderr $text}
+}
+
+# What `sifmod deprecate` and `retire` have decided is read at each load: a line each, the last one whose time has come.
+proc sifmod_heed_notice {module} {
+    set place {^(.*)/software/([^/]+)/\.generations/([^/]+)/[^/]+$}
+    if {![regexp $place [dict get $module root] - prefix name version]} {return}
+    if {[catch {open $prefix/life/$name/$version} file]} {return}
+    fconfigure $file -encoding utf-8
+    set done {}
+    while {[gets $file line] >= 0} {
+        if {[regexp {^(\d+) (\w+) (.*)$} $line - from what said] && $from <= [clock seconds]} {
+            set done $what
+            regsub -all {[[:cntrl:]]} $said { } text
+        }
+    }
+    close $file
+    if {$done eq "refuse"} {sifmod_fail "$text; nothing was changed"}
+    if {$done eq "say"} {sifmod_say $text}
+}
+
+proc sifmod_warn_of_default {module} {
+    if {[dict exists $module warn_without_version] && [module-info specified] ne [module-info name]} {
+        sifmod_say "loaded [module-info name], the default; name the version in job scripts"
+    }
 }
 
 # The layer's commands, behind those of the module.
@@ -126,11 +156,16 @@ proc sifmod_layer_path {layer} {
     if {$layer ne {}} {prepend-path PATH $layer/bin}
 }
 
+# The commands of the generation at this root, which a view does not have.
+proc sifmod_commands {module root} {
+    if {[llength [dict get $module image]]} {prepend-path PATH $root/bin}
+}
+
 proc sifmod_load {module} {
     set module [sifmod_with_layer $module]
     sifmod_environment_load [dict get $module key] [sifmod_want $module]
     sifmod_layer_path [sifmod_or $module {} layer]
-    prepend-path PATH [dict get $module root]/bin
+    sifmod_commands $module [dict get $module root]
 }
 
 proc sifmod_unload {module} {
@@ -139,7 +174,7 @@ proc sifmod_unload {module} {
     set layer [getenv _SIFMOD_LAYER_$key]
     sifmod_environment_unload $key
     sifmod_layer_path $layer
-    prepend-path PATH $generation/bin
+    sifmod_commands $module $generation
 }
 
 proc sifmod_show {module} {
@@ -162,7 +197,7 @@ proc sifmod_show {module} {
         }
     }
     sifmod_layer_path [sifmod_or $module {} layer]
-    prepend-path PATH [dict get $module root]/bin
+    sifmod_commands $module [dict get $module root]
 }
 
 # Tcl's part of pushenv may change Lmod's own environment, where its other part then takes that for the user's value;
@@ -204,7 +239,7 @@ proc sifmod_lmod {module} {
     }
     if {[llength $defaults]} {sifmod_push _SIFMOD_DEFAULTS_[dict get $module key] $defaults}
     sifmod_push _SIFMOD_GENERATION_[dict get $module key] $root
-    sifmod_push _SIFMOD_BINDS [join [dict get $want binds] ,]
+    if {[llength [dict get $module image]]} {sifmod_push _SIFMOD_BINDS [join [dict get $want binds] ,]}
     dict for {name value} [dict get $want set] {sifmod_push $name [lindex $value 0]}
     foreach list [sifmod_lists] {
         lassign $list separator field
@@ -218,11 +253,12 @@ proc sifmod_lmod {module} {
         }
     }
     sifmod_layer_path $layer
-    prepend-path PATH $root/bin
+    sifmod_commands $module $root
 }
 
 proc sifmod_module {args} {
     source [dict get $args root]/share/environment.tcl
+    if {[module-info mode load]} {sifmod_heed_notice $args}
     if {[module-info mode display]} {
         sifmod_show $args
     } elseif {([info exists ::ModuleTool] && $::ModuleTool eq "Lmod") || ![llength [info commands getenv]]} {
@@ -232,4 +268,5 @@ proc sifmod_module {args} {
     } else {
         sifmod_load $args
     }
+    if {[module-info mode load]} {sifmod_warn_of_default $args}
 }

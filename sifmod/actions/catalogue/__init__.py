@@ -1,0 +1,1 @@
+"""catalogue: pages from which users choose a module."""

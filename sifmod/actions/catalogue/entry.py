@@ -1,0 +1,125 @@
+"""An Entry: what the catalogue says of one module, and what has changed since the version before."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+from sifmod.config.name import ModuleName
+from sifmod.config.version import version_key
+from sifmod.module.plan import Help
+
+Pairs = tuple[tuple[str, str], ...]
+Status = Literal["current", "deprecated", "retired", "not installed"]
+
+
+class LastTest(NamedTuple):
+    """The last `sifmod test` of the live generation that the log has."""
+
+    time: str  # UTC, as ISO 8601 has it
+    host: str
+    passed: bool
+
+
+class Ending(NamedTuple):
+    """How a module goes out of use."""
+
+    until: str = ""  # the last day, as ISO 8601 has it
+    message: str = ""
+    successor: str = ""  # a module
+
+
+class Change(NamedTuple):
+    """A package that another version of the module has in another version; "": not at all."""
+
+    name: str
+    was: str
+    now: str
+
+
+class Changes(NamedTuple):
+    """What is different from an earlier module of the same name for the same accelerator."""
+
+    since: ModuleName
+    packages: tuple[Change, ...]  # of those that the easyconfigs name
+    others: int  # how many more are different, of those that are known
+
+
+class Stored(NamedTuple):
+    """The image of an installed module."""
+
+    sha256: str
+    size: int  # bytes
+    since: str  # when its generation became live; UTC, as ISO 8601 has it
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One module; "" is what is not known, or not there."""
+
+    module: ModuleName
+    version: str  # of the easyconfig, without its versionsuffix
+    accelerator: str
+    arch: str
+    site: str  # that it was installed for
+    about: Help
+    source: str  # of the image, for people
+    load: tuple[str, ...]  # commands
+    install: str = ""  # the command, where it is not installed
+    add: str = ""  # the command that adds packages
+    job: str = ""  # a job script
+    image: Stored | None = None
+    test: LastTest | None = None
+    packages: Pairs = ()  # all that is known to be in the image; `about.contents` is the author's choice of them
+    status: Status = "current"
+    default: bool = False
+    ending: Ending | None = None
+    labels: Pairs = ()
+    changes: Changes | None = None
+
+    @property
+    def license(self) -> str:
+        """The licence of the software in the image."""
+        return self._said("License")
+
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """Words by which it is found."""
+        return tuple(word for text in self._said("Keywords").split(",") if (word := text.strip()))
+
+    def _said(self, key: str) -> str:
+        start = f"{key}:"
+        return next((line.removeprefix(start).strip() for line in self.about.whatis if line.startswith(start)), "")
+
+
+def compared(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The entries by name, the newest version first, each with what is new in it."""
+    found: list[Entry] = []
+    for _, group in groupby(sorted(entries, key=_order), key=lambda one: one.module.name.casefold()):
+        before: dict[str, list[Entry]] = {}
+        for entry in group:
+            same = before.setdefault(entry.accelerator, [])
+            older = next((one for one in reversed(same) if one.version != entry.version), None)
+            same.append(entry)
+            found.append(replace(entry, changes=_changes(older, entry) if older else None))
+    return tuple(sorted(sorted(found, key=_order, reverse=True), key=lambda one: one.module.name.casefold()))
+
+
+def _order(entry: Entry) -> tuple[object, ...]:
+    return entry.module.name.casefold(), version_key(entry.version), version_key(entry.module.version)
+
+
+def _changes(older: Entry, newer: Entry) -> Changes | None:
+    """None where they name no package that both have: then nothing can be compared.
+
+    Two images differ in hundreds of packages: those that an author has chosen are listed, the others are counted.
+    """
+    was, now = dict(older.about.contents), dict(newer.about.contents)
+    if not was.keys() & now.keys():
+        return None
+    if older.packages and newer.packages:
+        was, now = dict(older.packages) | was, dict(newer.packages) | now
+    changed = [name for name in sorted({*was, *now}, key=str.casefold) if was.get(name) != now.get(name)]
+    chosen = dict((*older.about.contents, *newer.about.contents))
+    listed = tuple(Change(name, was.get(name, ""), now.get(name, "")) for name in changed if name in chosen)
+    return Changes(older.module, listed, len(changed) - len(listed))

@@ -1,0 +1,177 @@
+"""What the catalogue says of the modules that are installed, and of those that easyconfigs can install."""
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sifmod.actions.catalogue.entry import Entry, LastTest, Stored
+from sifmod.actions.catalogue.known import Packages, with_life
+from sifmod.actions.install.how_to_load import commands_to_load
+from sifmod.actions.jobscript import jobscript
+from sifmod.actions.search import offered as described
+from sifmod.actions.sources import check_sources
+from sifmod.actions.stack.plan import StackPlan
+from sifmod.config.find import is_path, name_of, own_path
+from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants
+from sifmod.config.load_site import LoadedSite
+from sifmod.config.yaml.parse import load_yaml
+from sifmod.errors import ConfigError, ModuleError
+from sifmod.module.about import from_json
+from sifmod.module.decide import Choices, make_plan
+from sifmod.module.job import JOB, JobOptions, job_of, job_script
+from sifmod.module.plan import Help
+from sifmod.module.quote import shell
+from sifmod.module.variables import image_variables, state_key
+from sifmod.tree.disk import read
+from sifmod.tree.history import read_history
+from sifmod.tree.layout import Layout
+from sifmod.tree.log import TEST_FAILED, TEST_PASSED, read_log
+from sifmod.tree.receipt import Installation, live_modules, read_receipt
+
+Say = Callable[[str], None]
+_PYTHON = ("bin/python", "bin/python3")  # what layers of packages need
+_NOTHING = Help("", "", (), (), (), "")
+_AGAIN = "`sifmod install --module-only --installed` renders it again"
+
+
+def installed(layout: Layout, say: Say) -> tuple[Entry, ...]:
+    """The modules that are live in a tree and not hidden; what cannot be read of one is said, and left out."""
+    found: list[Entry] = []
+    packages = Packages(say)
+    for module, number in live_modules(layout):
+        installation = read_receipt(layout.generation(module, number))
+        if installation is None:
+            say(f"warning: {module} is left out: its receipt cannot be read")
+        else:
+            found.append(replace(_installed(layout, installation, say), packages=packages.of(installation)))
+    return tuple(with_life(layout, found))
+
+
+def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
+    module, made, image = installation.module, installation.provenance, installation.image
+    if image is None:
+        return _view(installation, say)
+    try:
+        about = from_json(read(Path(installation.root, JOB)))
+        job = jobscript(installation, JobOptions(), (layout,))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, ModuleError):
+        about, job = _NOTHING, ""
+        say(f"warning: {module} says nothing of itself, since an earlier sifmod installed it; {_AGAIN}")
+    adds = any(file.path in _PYTHON for file in installation.files)
+    since = next((_time(event.time) for event in reversed(read_history(layout, module))), "")
+    return Entry(
+        module=module,
+        version=made.version if module.version.startswith(made.version) else module.version,
+        accelerator=made.accelerator,
+        arch=image.arch,
+        site=made.site,
+        about=about,
+        source=image.source,
+        load=commands_to_load(installation, {}),
+        add=f"sifmod add {module} PACKAGE" if adds else "",
+        job=job,
+        image=Stored(image.sha256, image.size, since),
+        test=_last_test(layout, installation),
+    )
+
+
+def _view(installation: Installation, say: Say) -> Entry:
+    """A module that loads others; what it says of itself is in its easyconfig."""
+    module, made, description = installation.module, installation.provenance, ""
+    try:
+        node = load_yaml(Path(installation.root, "easyconfig.yaml")).node
+        description = node.entries["description"].text if "description" in node.entries else ""
+    except ConfigError as error:
+        say(f"warning: {module} says nothing of itself: {error.message}")
+    about = replace(_NOTHING, description="\n\n".join(filter(None, (description, f"Loads {_listed(installation)}."))))
+    load = commands_to_load(installation, {})
+    return Entry(module, made.version, made.accelerator, arch="", site=made.site, about=about, source="", load=load)
+
+
+def _listed(installation: Installation) -> str:
+    return ", ".join(map(str, installation.modules))
+
+
+def _last_test(layout: Layout, installation: Installation) -> LastTest | None:
+    outcomes = {TEST_PASSED: True, TEST_FAILED: False}
+    for one in reversed(read_log(layout, installation.module).entries):
+        if one.done.what in outcomes and one.done.after == installation.generation:
+            return LastTest(one.time, one.host, outcomes[one.done.what])
+    return None
+
+
+def _time(seconds: float) -> str:
+    """As ISO 8601 has it; "" for what is no time: others may have written it."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def installable(
+    paths: Iterable[Path], site: LoadedSite, environ: Mapping[str, str], on_problem: Callable[[ConfigError], None]
+) -> tuple[Entry, ...]:
+    """Every variant of these easyconfigs; `on_problem` is told of each that cannot be used."""
+    found: list[Entry] = []
+    for path in paths:
+        try:
+            variants = all_variants(path, site, environ)
+            for loaded in variants:
+                check_sources(loaded)
+        except ConfigError as error:
+            on_problem(error)
+            continue
+        found += [_installable(loaded, site, environ) for loaded in variants]
+    return tuple(found)
+
+
+def of_stack(plan: StackPlan, environ: Mapping[str, str], say: Say) -> tuple[Entry, ...]:
+    """The modules of a stack that are not hidden, installed or not, with its labels; errors are said."""
+    here = {entry.module: entry for entry in installed(plan.layout, say)}
+    found: list[Entry] = []
+    for step in plan.steps:
+        said = step.member.entry
+        if step.module in here:
+            found.append(replace(here[step.module], labels=said.labels))
+        elif step.request and not said.hidden:
+            entry = _installable(step.request.loaded, step.request.site, environ)
+            found.append(replace(entry, labels=said.labels))
+        elif step.error:
+            say(f"warning: {step} is left out: {step.error.message.partition(chr(10))[0]}")
+    return tuple(found)
+
+
+def _installable(loaded: LoadedEasyconfig, site: LoadedSite, environ: Mapping[str, str]) -> Entry:
+    path = loaded.path
+    name = name_of(path, site.site.robot_paths)
+    words = ["sifmod", "install", own_path(name) if is_path(name) else name]
+    words += ["--variant", loaded.variant] if loaded.variant else []
+    plan = make_plan(loaded.easyconfig, site.site, Choices(path.stem, site.site.link), loaded.quirks)
+    modules = _for_anyone(Layout(site.site.prefix).modules, environ)
+    job = job_of(plan, state_key(plan.module), image_variables(plan.module)) if plan.image else None
+    return Entry(
+        module=plan.module,
+        version=plan.version,
+        accelerator=plan.accelerator,
+        arch=plan.image.arch if plan.image else "",
+        site="",
+        about=plan.help,
+        source=described(loaded).where,
+        load=(f"module use {modules}", f"module load {plan.module}"),
+        install=shlex.join(words),
+        add=f"sifmod add {plan.module} PACKAGE" if plan.layers else "",
+        job=job_script(job, JobOptions(), modules) if job else "",
+        status="not installed",
+    )
+
+
+def _for_anyone(directory: Path, environ: Mapping[str, str]) -> str:
+    """A directory as a shell spells it; one below the home directory for whoever types it."""
+    home = environ.get("HOME", "")
+    below = os.path.relpath(directory, home) if home.startswith("/") else ".."
+    plain = re.fullmatch(r"(?!\.\.)[A-Za-z0-9._+/-]+", below)
+    return f'"$HOME/{below}"' if plain else shell(str(directory))

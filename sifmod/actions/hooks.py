@@ -1,0 +1,81 @@
+"""Hooks: the site's programs are told what is about to happen, or has happened, and may stop it."""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from sifmod import __version__
+from sifmod.config.hook import Hook, Moment
+from sifmod.config.shown import shown
+from sifmod.config.site import Site
+from sifmod.errors import HookError
+
+if TYPE_CHECKING:
+    from sifmod.image.artifact import Artifact
+    from sifmod.module.plan import ImagePlan
+    from sifmod.tree.receipt import ImageRecord
+
+_SHOWN = 10  # lines of what a hook says
+_STATE = {
+    "before_fetch": "nothing was fetched",
+    "after_install": "the module is as it was",
+    "before_publish": "the module is as it was",
+    "after_fetch": "the image stays in the store",
+    "after_publish": "the module is published all the same",
+    "after_retire": "the module is retired all the same",
+}
+
+
+def run_hooks(site: Site, moment: Moment, data: Mapping[str, object], say: Callable[[str], None] | None = None) -> None:
+    """Run the site's hooks of this moment, one after the other, each with `data` as JSON on its standard input.
+
+    What they print is said. Raises HookError for the first that fails, takes too long, or could have been written by
+    others.
+    """
+    for hook in site.hooks:
+        if hook.moment == moment:
+            _run(
+                hook,
+                {"hook": moment, "sifmod": __version__, "prefix": str(site.prefix), "site": site.name, **data},
+                say,
+            )
+
+
+def of_image(image: "ImagePlan", found: "Artifact | ImageRecord | None" = None) -> dict[str, object]:
+    """Where an image is to come from, and the one that was found, for the data of hooks."""
+    return {
+        "sources": [shown(source) for source in image.sources],
+        "build": image.build,
+        "arch": image.arch,
+        "sha256": found.sha256 if found else image.sha256,
+        "size": found and found.size,
+        "path": found and str(found.path),
+    }
+
+
+def _run(hook: Hook, data: Mapping[str, object], say: Callable[[str], None] | None) -> None:
+    from sifmod.config.hook import distrusted
+    from sifmod.image.child import LATE, run_child
+
+    after = _STATE.get(hook.moment, "nothing was changed")
+    name = f"the hook {hook.program} ({hook.moment})"
+    if why := distrusted(hook):
+        hint = f"root or you must own it and {hook.said_in}, and the directories above; chmod go-w takes others' rights"
+        raise HookError(f"{name} was not run: {why}; {after}", hint)
+    with TemporaryDirectory(prefix="sifmod-hook-") as directory:
+        file = Path(directory, "data.json")
+        file.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        start = ("/bin/sh", "-c", 'exec "$1" <"$2"', "sh", hook.program, str(file))
+        ended = run_child(start, cwd=Path("/"), env=os.environ, limit=hook.seconds)
+    lines = ended.lines[-_SHOWN:]
+    if ended.code == 0 and say:
+        for line in lines:
+            say(f"{Path(hook.program).name}: {line}")
+    if ended.code == 0:
+        return
+    how = f"was not done after {hook.seconds} s" if ended.code == LATE else f"failed with exit code {ended.code}"
+    said = "".join(f"\n  {line}" for line in lines)
+    raise HookError(f"{name} {how}; {after}{said}", f"it is named in {hook.said_in}")

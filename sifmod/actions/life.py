@@ -1,0 +1,152 @@
+"""default, hide, deprecate, retire: what staff decide about a module that is installed."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from sifmod.actions.hooks import run_hooks
+from sifmod.actions.log import record
+from sifmod.actions.reporter import Reporter
+from sifmod.config.hook import Moment
+from sifmod.config.name import ModuleName
+from sifmod.config.site import Site
+from sifmod.errors import ModuleError, OptionError
+from sifmod.tree.generation import module_lock, tidy
+from sifmod.tree.layout import Layout
+from sifmod.tree.life import Life, NameLife, checked_text, read_life
+from sifmod.tree.log import Done
+from sifmod.tree.modulerc import commands
+from sifmod.tree.receipt import live_number
+from sifmod.tree.write_life import Written, life_lock, write_life, written
+
+
+class Decided(NamedTuple):
+    """What came of a change: the life as it is now, what is new for which module, and whether any file was written."""
+
+    life: NameLife
+    news: tuple[tuple[ModuleName, str], ...]
+    changed: bool
+
+
+def change_life(layout: Layout, name: str, wanted: NameLife, site: Site, reporter: Reporter) -> bool:
+    """Make the life of all modules of this name what is wanted; gives whether anything changed. Idempotent.
+
+    See `update_life`.
+    """
+    return update_life(layout, name, lambda _life: wanted, site, reporter).changed
+
+
+def update_life(
+    layout: Layout, name: str, change: Callable[[NameLife], NameLife], site: Site, reporter: Reporter
+) -> Decided:
+    """Change what is decided about the modules of this name, their notices, and what module systems read of it.
+
+    Where nothing is to be written no lock is taken. A `.modulerc` that sifmod did not write is kept, with a warning.
+    Killed on the way, it is as before, or whole after the next run. Raises ModuleError for a default that is not
+    installed, OptionError for what contradicts itself, InstallError, PermissionsError or LockError.
+    """
+
+    def checked(before: NameLife) -> NameLife:
+        after = change(before)
+        _check(layout, name, after)
+        return after
+
+    lease = site.lock_lease
+    tidy(layout, lease, reporter.waiting(name))
+    done = written(layout, name, checked)
+    if done is None:
+        with life_lock(layout, name, lease, reporter.waiting(name)) as held:
+            before = read_life(layout, name)
+            _hooks(site, "before_retire", _news(name, before, checked(before)), reporter)
+            done = write_life(layout, name, checked, held)
+    _tell(layout, name, done, reporter)
+    news = tuple(_news(name, done.before, done.after))
+    for module, what in news:
+        number = live_number(layout, module)
+        with module_lock(layout, module, lease, reporter.waiting(module)) as held:
+            record(layout, Done(what, module, number, number), held, reporter)
+    _hooks(site, "after_retire", iter(news), reporter)
+    return Decided(done.after, news, done.changed)
+
+
+def forget_life(layout: Layout, module: ModuleName, lease: float, reporter: Reporter) -> bool:
+    """Take an uninstalled module out of it; gives whether it was the default. Idempotent."""
+
+    def without(life: NameLife) -> NameLife:
+        return life.without(module.version)
+
+    done = written(layout, module.name, without)
+    if done is None:
+        with life_lock(layout, module.name, lease, reporter.waiting(module)) as held:
+            done = write_life(layout, module.name, without, held)
+    _tell(layout, module.name, done, reporter)
+    return done.before.default == module.version
+
+
+def _hooks(site: Site, moment: Moment, news: Iterator[tuple[ModuleName, str]], reporter: Reporter) -> None:
+    """Run the site's hooks for each module that is retired with this change."""
+    for module in (module for module, what in news if what == "retired" and site.hooks):
+        run_hooks(site, moment, {"module": str(module)}, reporter.say)
+
+
+def _check(layout: Layout, name: str, life: NameLife) -> None:
+    for version, one in life.versions.items():
+        said = [one.deprecated.message] if one.deprecated else []
+        said += [one.retired.message, one.retired.successor] if one.retired else []
+        try:
+            for text in said:
+                checked_text(text)
+        except ValueError as error:
+            raise OptionError(f"{name}/{version}: {error}") from error
+        if one.deprecated and one.deprecated.until and one.deprecated.until < one.deprecated.since:
+            raise OptionError(
+                f"{name}/{version} cannot be deprecated until {one.deprecated.until}, which is before"
+                f" {one.deprecated.since}",
+                "`--until` is the last day on which it loads; `sifmod retire` ends it now",
+            )
+    if life.default is None:
+        return
+    module, one = ModuleName(name, life.default), life.of(life.default)
+    if live_number(layout, module) is None:
+        raise ModuleError(f"{module} is not installed, so it cannot be the default", "`sifmod list` shows what is")
+    if one.hidden or one.retired:
+        raise OptionError(
+            f"{module} cannot be the default and {'retired' if one.retired else 'hidden'}",
+            f"`sifmod default` with another module of {name} first, or `sifmod default --none {name}`",
+        )
+
+
+def _news(name: str, before: NameLife, after: NameLife) -> Iterator[tuple[ModuleName, str]]:
+    """What a line of the log says of each module that changed."""
+    words: tuple[tuple[Callable[[Life], object], str, str], ...] = (
+        (lambda life: life.hidden, "hidden", "shown"),
+        (lambda life: life.deprecated, "deprecated", "no longer deprecated"),
+        (lambda life: life.retired, "retired", "no longer retired"),
+        (lambda life: life.labels, "labelled", "no longer labelled"),
+    )
+    for version in sorted(before.versions.keys() | after.versions.keys()):
+        for part, begun, ended in words:
+            if (now := part(after.of(version))) != part(before.of(version)):
+                yield ModuleName(name, version), begun if now else ended
+    if before.default != after.default:
+        if after.default:
+            yield ModuleName(name, after.default), "made the default"
+        elif before.default:
+            yield ModuleName(name, before.default), "no longer the default"
+
+
+def _tell(layout: Layout, name: str, done: Written, reporter: Reporter) -> None:
+    for kept in done.kept:
+        reporter.say(f"warning: {kept.path} was not written by sifmod, or was edited, and is kept; it lacks")
+        for line in commands(kept.text):
+            reporter.say(f"  {line}")
+    for version, life in done.after.versions.items() if done.changed else ():
+        module = ModuleName(name, version)
+        if (life.deprecated or life.retired) and (number := live_number(layout, module)) is not None:
+            shared = Path(layout.generation(module, number), "share")
+            if not any("/life/" in file.read_text("utf-8") for file in shared.glob("module.*")):
+                reporter.warn_once(
+                    str(module),
+                    f"{module} was installed by an earlier sifmod, so that a load of it says nothing;"
+                    " `sifmod install --module-only --installed` renders it anew",
+                )

@@ -1,0 +1,92 @@
+"""References: modules whose image lies in another tree's store, and the marks there that keep it."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sifmod.actions.reporter import Reporter
+from sifmod.config.name import ModuleName
+from sifmod.errors import FetchError, OptionError
+from sifmod.system import reason
+from sifmod.tree.layout import Layout
+from sifmod.tree.mark import LINK, is_name, leave, remove
+from sifmod.tree.receipt import ImageRecord, Installation, known_modules, live, numbers, read_receipt
+from sifmod.tree.stored_image import keeper
+
+
+@contextmanager
+def referring(layout: Layout, module: ModuleName, image: Path | None, reporter: Reporter) -> Iterator[Path | None]:
+    """Leave a mark where the image lies in another tree's store: its path; None where none is needed, or taken.
+
+    A new one goes again when the block fails. Raises FetchError where a gc there was faster.
+    """
+    if image is None or (prefix := keeper(layout, image)) is None or (store := _tree(prefix)) is None:
+        yield None
+        return
+    sha256, new = image.resolve().stem, False
+    mark: Path | None = None
+    try:
+        mark, new = leave(store, sha256, layout.prefix)
+    except OSError as error:
+        reporter.say(
+            f"warning: {module} uses {image}, which {prefix} keeps only while a module there uses it:"
+            f" `sifmod gc` there removes it then, for no mark can be left ({reason(error)}); --link copy keeps one for"
+            f" {module}"
+        )
+    else:
+        reporter.say(f"{module} uses {image}, and nothing is copied; a mark there keeps it for {module}")
+    try:
+        if not image.is_file():
+            raise FetchError(f"{image} was removed by a gc meanwhile", "repeat the command")
+        yield mark
+    except BaseException:
+        if new:
+            with suppress(OSError):
+                remove(store, sha256, layout.prefix)
+        raise
+
+
+def renew(layout: Layout, installation: Installation) -> None:
+    """Renew the mark of a module that refers to another tree's image, if it has one, as far as that can be done."""
+    for link in installation.links:
+        image, name = installation.image, Path(link.target).name
+        if link.path == LINK and is_name(name) and image and (store := _store(image)):
+            with suppress(OSError):
+                leave(store, image.sha256, layout.prefix, name)
+
+
+def release(layout: Layout, images: Collection[ImageRecord | None], *, live_only: bool = False) -> None:
+    """Remove the marks of images that no generation refers to any more; `live_only`: that no module in sight does.
+
+    One that cannot be removed stays, and grows old.
+    """
+    stores = {image: store for image in images if image and (store := _store(image))}
+    with suppress(OSError):
+        used = _used(layout, live_only=live_only) if stores else frozenset()
+        for image, store in stores.items():
+            if image.path not in used:
+                remove(store, image.sha256, layout.prefix)
+
+
+def _store(image: ImageRecord) -> Layout | None:
+    """The tree in whose store a reference leads, also where the image is gone."""
+    real = Path(image.path).resolve()
+    of_store = image.link == "reference" and real.parent.parts[-2:] == ("images", "sha256")
+    return _tree(real.parents[2]) if of_store else None
+
+
+def _tree(prefix: Path) -> Layout | None:
+    with suppress(OptionError):  # what a receipt names, others may have written
+        return Layout(prefix)
+    return None
+
+
+def _used(layout: Layout, *, live_only: bool = False) -> frozenset[str]:
+    """The images that modules of the tree name, each by its path."""
+    found = []
+    for module in known_modules(layout):
+        if live_only:
+            found.append(live(layout, module))
+        else:
+            found += [read_receipt(layout.generation(module, number)) for number in numbers(layout, module)]
+    return frozenset(one.image.path for one in found if one and one.image)

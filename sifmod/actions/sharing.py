@@ -1,0 +1,116 @@
+"""Whether a prefix is as the site's `sharing` says, and whether those whom it is for can reach it."""
+
+import grp
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from sifmod.actions.reporter import Reporter
+from sifmod.config.site import Site
+from sifmod.errors import OptionError, PermissionsError
+from sifmod.module.quote import shell
+from sifmod.tree.disk import reported
+from sifmod.tree.layout import Layout
+from sifmod.tree.rights import Other, Rights, give, others
+
+_ACL = "system.posix_acl_access"
+
+
+class Wrong(NamedTuple):
+    """A file or directory of sifmod's whose rights are not those of the site; `repaired`: they are now."""
+
+    path: str
+    expected: str
+    found: str
+    repaired: bool
+
+
+def rights(site: Site) -> Rights | None:
+    """What the site's `sharing` comes to; None where it has none. Raises PermissionsError for a group that is none."""
+    if site.sharing is None or site.umask is None:
+        return None
+    try:
+        return Rights(site.umask, None if site.group is None else grp.getgrnam(site.group).gr_gid)
+    except KeyError as error:
+        raise PermissionsError(
+            f"there is no group {site.group} on this machine", "correct `group` in the site file"
+        ) from error
+
+
+def oddities(site: Site) -> Iterator[str]:
+    """What keeps `sharing` from being true: of the prefix, and of the directories above it, which are never changed."""
+    if (wanted := rights(site)) is None:
+        return
+    if site.prefix.is_dir() and not wanted.fits(status := site.prefix.stat()):
+        expected = _shown(wanted.mode(status.st_mode) | stat.S_IFDIR, wanted.gid)
+        yield (
+            f"{site.prefix} is {_shown(status.st_mode, status.st_gid)}, and `sharing: {site.sharing}` wants {expected}:"
+            " `sifmod verify --repair-modes` makes it so"
+        )
+    readers = f"the group {site.group}" if site.sharing == "group" else "everybody"
+    for directory, change in _closed(site.prefix, None if site.sharing == "site" else wanted.gid):
+        yield (
+            f"{readers} cannot reach {site.prefix}, for {directory} is closed: its owner opens it with"
+            f" `chmod {change} {shell(str(directory))}`"
+        )
+
+
+def modes(site: Site, reporter: Reporter, *, repair: bool) -> tuple[Wrong, ...]:
+    """All that sifmod has made in the prefix and that is not as `sharing` says; with `repair` made so as far as may be.
+
+    What is not sifmod's is left as it is: files that users have added, hard links of their images, directories above.
+    Raises OptionError where the site says nothing of sharing, InstallError where the disk does not tell.
+    """
+    layout, wanted = Layout(site.prefix), rights(site)
+    if wanted is None:
+        raise OptionError(
+            f"the site {site.name} does not say for whom {site.prefix} is",
+            "set `sharing: group` or `sharing: site` in its file or in /etc/sifmod.d",
+        )
+    with reported(f"cannot look through {layout.prefix}"):
+        found = tuple(others(layout, wanted)) if layout.prefix.is_dir() else ()
+    return tuple(_wrong(layout, wanted, other, reporter, repair=repair) for other in found)
+
+
+def _wrong(layout: Layout, wanted: Rights, other: Other, reporter: Reporter, *, repair: bool) -> Wrong:
+    status, repaired = other.found, False
+    if repair:
+        try:
+            give(layout, wanted, other)
+            repaired = True
+        except OSError as error:
+            reporter.say(f"{other.path}: {error.strerror}; its owner or root can repair it")
+    kind = stat.S_IFMT(status.st_mode)
+    gid = status.st_gid if wanted.gid is None else wanted.gid
+    expected = _shown(wanted.mode(status.st_mode) | kind, gid)
+    return Wrong(str(other.path), expected, _shown(status.st_mode, status.st_gid), repaired)
+
+
+def _closed(prefix: Path, gid: int | None) -> Iterator[tuple[Path, str]]:
+    """The directories above the prefix, as it is named and as it is, that those of the group (all: None) cannot pass.
+
+    One with an access control list is left out: its mode does not tell.
+    """
+    for directory in sorted({*prefix.parents, *Path(os.path.realpath(prefix)).parents}):
+        try:
+            status = directory.stat()
+            if _ACL in os.listxattr(directory):
+                continue
+        except OSError:
+            continue  # it is not there yet, and will be open
+        of_group = gid is not None and status.st_gid == gid
+        if not status.st_mode & (0o010 if of_group else 0o001):
+            yield directory, "g+x" if of_group else "o+x"
+
+
+def _shown(mode: int, gid: int | None) -> str:
+    return stat.filemode(mode) if gid is None else f"{stat.filemode(mode)} of the group {_group(gid)}"
+
+
+def _group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)

@@ -1,0 +1,49 @@
+"""Lmod's spider cache of the modules, made anew by Lmod's own program."""
+
+import os
+from pathlib import Path
+
+from sifmod.actions.reporter import Reporter
+from sifmod.config.site import Site
+from sifmod.errors import SifmodError
+from sifmod.image.child import run_child
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import lock
+
+PROGRAM = "update_lmod_system_cache_files"
+_PLACE = "/usr/share/lmod/lmod"  # of the packages of distributions
+_LIMIT = 600.0  # seconds
+_LOCK = "spider-cache"
+
+
+def refresh_spider_cache(layout: Layout, site: Site, reporter: Reporter) -> bool:
+    """Make the cache that the site names anew, after any number of changes; gives whether that was done.
+
+    Without `spider_cache` in the site nothing is done. What goes wrong is a warning: the modules are there, and Lmod
+    reads the tree itself where its cache is older than the timestamp says.
+    """
+    cache = site.spider_cache
+    if cache is None:
+        return False
+    program = _program()
+    if program is None:
+        reporter.say(f"warning: the spider cache was not refreshed: {PROGRAM} of Lmod was not found by LMOD_DIR")
+        return False
+    modulepath = ":".join(cache.modulepath or (str(layout.modules),))
+    command = (str(program), "-d", cache.directory, "-t", cache.timestamp, modulepath)
+    try:
+        with lock(layout, _LOCK, site.lock_lease, reporter.waiting("the spider cache")):
+            ended = run_child(command, cwd=layout.prefix, env=os.environ, limit=_LIMIT)
+    except (OSError, SifmodError) as error:
+        reporter.say(f"warning: the spider cache was not refreshed: {error}")
+        return False
+    if ended.code:
+        reporter.say(f"warning: the spider cache was not refreshed: {' '.join(ended.lines[-3:]) or ended.code}")
+    return ended.code == 0
+
+
+def _program() -> Path | None:
+    """The program, of the Lmod that is loaded in this shell before any other."""
+    loaded, package = os.environ.get("LMOD_DIR"), os.environ.get("LMOD_PKG", _PLACE)
+    found = (Path(place) / PROGRAM for place in (loaded, f"{package}/libexec", f"{_PLACE}/libexec") if place)
+    return next((path for path in found if os.access(path, os.X_OK)), None)

@@ -1,0 +1,98 @@
+"""Hooks: programs of a site that sifmod runs before and after what it does, and who may say so."""
+
+import os
+import pwd
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from sifmod.config.yaml.check import Model
+from sifmod.config.yaml.node import Node, Number
+
+Moment = Literal[
+    "before_fetch", "after_fetch", "before_install", "after_install",
+    "before_publish", "after_publish", "before_retire", "after_retire",
+]  # fmt: skip
+SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Hook:
+    """A program that is to be run at one moment, for at most so many seconds; `said_in` is the file that says so."""
+
+    moment: str
+    program: str  # absolute
+    said_in: str
+    seconds: int = SECONDS
+
+
+def _program(text: str) -> str:
+    if not text.startswith("/") or "\0" in text:
+        raise ValueError(f"expected the absolute path of a program, got {text!r}")
+    return text
+
+
+def _whole(value: object) -> object:
+    return int(value.text) if isinstance(value, Number) and value.text.isdecimal() else value
+
+
+Programs = tuple[Annotated[str, AfterValidator(_program)], ...]
+
+
+class HookKeys(Model):
+    """Programs, each with its absolute path, in the order in which they are run."""
+
+    before_fetch: Programs = ()
+    after_fetch: Programs = ()
+    before_install: Programs = ()
+    after_install: Programs = ()
+    before_publish: Programs = ()
+    after_publish: Programs = ()
+    before_retire: Programs = ()
+    after_retire: Programs = ()
+    seconds: Annotated[int, Field(ge=1, le=86400), BeforeValidator(_whole)] = SECONDS
+    """What each may take; then it is ended, and has failed."""
+
+
+def hooks_of(keys: HookKeys, site: Node) -> tuple[Hook, ...]:
+    """The hooks of merged settings, each with the file that names it."""
+    said = site.entries["hooks"].entries if "hooks" in site.entries else {}
+    return tuple(
+        Hook(moment, item.text, item.mark.file, keys.seconds)
+        for moment in get_args(Moment)
+        if moment in said
+        for item in said[moment].items
+    )
+
+
+def distrusted(hook: Hook) -> str:
+    """Why this user does not run a hook: others could have written it, or the file that names it; "" where none could.
+
+    Only root and this user may own, and write, both files and the directories above them.
+    """
+    return next((why for path in (hook.said_in, hook.program) for why in _writers(path)), "")
+
+
+def _writers(path: str) -> Iterator[str]:
+    real = Path(os.path.realpath(path))
+    for place in dict.fromkeys((real, *real.parents, *Path(path).parents)):
+        try:
+            status = place.stat()
+        except OSError as error:
+            yield f"{place}: {error.strerror}"
+            return
+        if status.st_uid not in (0, os.geteuid()):
+            yield f"{place} belongs to {_name(status.st_uid)}"
+        sticky = place.is_dir() and status.st_mode & 0o1000  # in which nobody replaces what is another's
+        if status.st_mode & 0o022 and not sticky:
+            yield f"others may write {place}"
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"the user {uid}"

@@ -1,0 +1,127 @@
+"""Fields of a tar: the numbers of a header, and PAX records, which stand before a member and override its header.
+
+A number is octal text, or base-256 where the first bit says so. Keys of records are POSIX's, GNU's, star's and
+libarchive's.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from urllib.parse import unquote_to_bytes
+
+from sifmod.image.convert.inode import Xattrs
+from sifmod.image.convert.layers.malformed import Malformed, Warnings, shown
+
+_OCTAL = frozenset(b"01234567")
+Records = Mapping[bytes, bytes]
+
+_STAR, _LIBARCHIVE = b"SCHILY.xattr.", b"LIBARCHIVE.xattr."
+_ATTRIBUTES = (_STAR, _LIBARCHIVE)
+_TEXTS = (b"path", b"linkpath", b"GNU.sparse.name")
+_MAP = {b"GNU.sparse.offset": 0, b"GNU.sparse.numbytes": 1}
+_ACL = b"SCHILY.acl."
+_XATTR_NAME, _XATTR_VALUE = 255, 65536  # bytes; what Linux takes
+
+
+def number(field: bytes) -> int:
+    """The value of one field; empty is 0. Raises Malformed for anything else than digits."""
+    if field[0] & 0x80:
+        value = int.from_bytes(bytes((field[0] & 0x7F,)) + field[1:], "big")
+        return value - (1 << (8 * len(field) - 1)) if field[0] & 0x40 else value
+    text = field.strip(b"\0 ").partition(b"\0")[0].strip(b" ")
+    if not text:
+        return 0
+    if not _OCTAL.issuperset(text):
+        raise Malformed(f"is damaged: {text!r} is not an octal number")
+    return int(text, 8)
+
+
+def decimal(text: bytes, what: str) -> int:
+    """A whole number of a PAX record."""
+    if not (text.isdigit() and len(text) <= 20):
+        raise Malformed(f"is damaged: {what} is {text[:40]!r}, not a number")
+    return int(text)
+
+
+def whole(text: bytes, what: str) -> int:
+    """The same where it may be negative."""
+    digits = text.removeprefix(b"-")
+    value = decimal(digits, what)
+    return value if digits == text else -value
+
+
+def seconds(text: bytes) -> int:
+    """A PAX time, rounded down to whole seconds."""
+    whole, dot, fraction = text.partition(b".")
+    digits = whole.removeprefix(b"-")
+    if not (digits + fraction).isdigit() or len(digits) > 20 or (dot and not digits):
+        raise Malformed(f"is damaged: a time is {text[:40]!r}")
+    value = int(digits)
+    return value if whole == digits else -value - bool(fraction.strip(b"0"))
+
+
+def parse(data: bytes) -> dict[bytes, bytes]:
+    """The records of one extended header: `LENGTH KEY=VALUE` and a newline each.
+
+    GNU sparse 0.0's repeated offset and numbytes are gathered under GNU.sparse.map, as 0.1 has them.
+    """
+    records: dict[bytes, bytes] = {}
+    pairs: list[bytes] = []
+    at = 0
+    while at < len(data):
+        space = data.find(b" ", at, at + 20)
+        digits = data[at:space] if space > at else b""
+        end = at + int(digits) if digits.isdigit() else 0
+        key, equals, value = data[space + 1 : end - 1].partition(b"=")
+        if not (space + 1 < end <= len(data) and equals and key and data[end - 1] == 10) or b"\0" in key:
+            raise Malformed(f"is damaged: a PAX header is malformed at its byte {at}")
+        if key in _TEXTS and b"\0" in value:
+            raise Malformed(f"is damaged: a PAX {key.decode()} holds a zero byte: {shown(value)}")
+        if key in _MAP:
+            if len(pairs) % 2 != _MAP[key]:
+                raise Malformed("is damaged: a sparse map's offsets and lengths are out of order")
+            pairs.append(value)
+        records[key] = value
+        at = end
+    if pairs:
+        records[b"GNU.sparse.map"] = b",".join(pairs)
+    return records
+
+
+def in_force(before: Records, after: Records) -> dict[bytes, bytes]:
+    """The records `after` over those `before`; one without a value deletes what was there, and itself (POSIX).
+
+    An extended attribute may have no bytes: GNU tar and libarchive write and read it as that.
+    """
+    return {key: value for key, value in {**before, **after}.items() if value or key.startswith(_ATTRIBUTES)}
+
+
+def xattrs(records: Records, warnings: Warnings) -> Xattrs:
+    """The extended attributes that a squashfs can hold; the others are dropped with a warning."""
+    found: dict[bytes, bytes] = {}
+    for key, value in records.items():
+        if key.startswith(_LIBARCHIVE):
+            found.setdefault(unquote_to_bytes(key.removeprefix(_LIBARCHIVE)), _base64(value))
+        elif key.startswith(_STAR):
+            found[key.removeprefix(_STAR)] = value
+        elif key.startswith(_ACL):
+            warnings.count("dropped", f"ACL ({shown(key.removeprefix(_ACL))})")
+        elif key == b"RHT.security.selinux":
+            warnings.count("dropped", "xattr security.selinux")
+    return tuple(sorted(item for item in found.items() if _kept(*item, warnings)))
+
+
+def _kept(name: bytes, value: bytes, warnings: Warnings) -> bool:
+    if not name.startswith((b"user.", b"trusted.", b"security.")) or name == b"security.selinux":
+        warnings.count("dropped", f"xattr {shown(name)}")
+        return False
+    if len(name) > _XATTR_NAME or len(value) > _XATTR_VALUE or b"\0" in name or name.endswith(b"."):
+        raise Malformed(f"has an xattr that Linux refuses: {shown(name)}, {len(value)} bytes")
+    return True
+
+
+def _base64(value: bytes) -> bytes:
+    try:
+        return base64.b64decode(value.rstrip(b"=") + b"=" * (-len(value.rstrip(b"=")) % 4), validate=True)
+    except binascii.Error as error:
+        raise Malformed(f"is damaged: an xattr's value is not base64: {shown(value)}") from error

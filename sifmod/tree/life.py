@@ -1,0 +1,230 @@
+"""The life of modules: which version is the default, and which are hidden, deprecated or retired.
+
+It is kept in one file a name, outside of the generations, and so for every generation of a module. All else is made of
+it: what `modulerc` has for the module systems, and the notices that a modulefile reads at its load.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+from sifmod.config.name import ModuleName, is_part
+from sifmod.errors import InstallError
+from sifmod.tree.disk import is_refused, opened, read
+from sifmod.tree.layout import Layout
+
+_LONGEST = 500  # characters of a message
+
+
+def today() -> date:
+    """The day, in UTC as all days here: who decides and who loads may be in different zones."""
+    return datetime.now(UTC).date()
+
+
+def begins(day: date) -> int:
+    """When a day begins, in seconds since 1970, which Tcl compares a thousand times faster than it formats a day."""
+    return int(datetime.combine(day, time(), UTC).timestamp())
+
+
+@dataclass(frozen=True)
+class Deprecated:
+    """Said at each load from `since` on; after `until` the module is retired."""
+
+    since: date
+    until: date | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Retired:
+    """Hidden at once, and refused from `since` on; `successor` is the module to use instead."""
+
+    since: date
+    successor: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Life:
+    """What staff have decided about one module."""
+
+    hidden: bool = False
+    deprecated: Deprecated | None = None
+    retired: Retired | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def refused_from(self) -> date | None:
+        """The first day on which it does not load; None where there is none."""
+        days = [self.retired.since] if self.retired else []
+        if self.deprecated and self.deprecated.until:
+            days.append(self.deprecated.until + timedelta(days=1))
+        return min(days, default=None)
+
+
+@dataclass(frozen=True)
+class NameLife:
+    """The same for all modules of one name, by version; a version that is not there has nothing decided about it."""
+
+    default: str | None = None
+    versions: Mapping[str, Life] = field(default_factory=dict)
+
+    def of(self, version: str) -> Life:
+        """What is decided about this version."""
+        return self.versions.get(version, Life())
+
+    def with_life(self, version: str, life: Life) -> "NameLife":
+        """The same with another life for one version."""
+        return NameLife(self.default, {**self.versions, version: life})
+
+    def without(self, version: str) -> "NameLife":
+        """The same without a version, which is no default either."""
+        rest = {other: life for other, life in self.versions.items() if other != version}
+        return NameLife(None if self.default == version else self.default, rest)
+
+
+def read_life(layout: Layout, name: str) -> NameLife:
+    """What is decided about the modules of this name. Raises InstallError for a file that cannot be understood."""
+    path = layout.life(name)
+    try:
+        return from_json(read(path, top=layout.prefix))
+    except (FileNotFoundError, NotADirectoryError):
+        return NameLife()
+    except OSError as error:
+        if is_refused(error):  # a link, a pipe
+            raise InstallError(f"{path} cannot be read: {error.strerror or error}", "move it away") from error
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InstallError(
+            f"{path} cannot be understood: {error}",
+            "move it away, then say anew what is the default, hidden, deprecated or retired",
+        ) from error
+
+
+def all_lives(layout: Layout) -> dict[str, NameLife]:
+    """The same of every name that has any, sorted by name."""
+    found = {name: read_life(layout, name) for name in sorted(decided_names(layout))}
+    return {name: life for name, life in found.items() if life != NameLife()}
+
+
+def decided_names(layout: Layout) -> set[str]:
+    """The names about whose modules something may be decided: one look for the whole tree."""
+    try:
+        with opened(layout.lives("x").parent, layout.prefix) as directory:
+            return set(filter(is_part, os.listdir(directory)))  # noqa: PTH208 (a descriptor)
+    except OSError as error:
+        if is_refused(error):
+            return set()
+        raise
+
+
+def notices(name: str, life: NameLife) -> Iterator[tuple[str, str]]:
+    """What a modulefile reads at its load, for each version that has something to say.
+
+    A line is a time (seconds since 1970), what is done from then on (`say` or `refuse`) and the text for it; the last
+    one that applies counts.
+    """
+    for version, one in life.versions.items():
+        module = ModuleName(name, version)
+        lines = []
+        if one.deprecated:
+            lines.append(f"{begins(one.deprecated.since)} say {deprecation(module, one)}\n")
+        if one.refused_from:
+            lines.append(f"{begins(one.refused_from)} refuse {retirement(module, one)}\n")
+        if lines:
+            yield version, "".join(lines)
+
+
+def deprecation(module: ModuleName, life: Life) -> str:
+    """What is said of a module that goes."""
+    said, until = life.deprecated, life.refused_from
+    ends = f" and loads until {until - timedelta(days=1)}" if until else ""
+    instead = said.message if said and said.message else _instead(life)
+    return f"{module} is deprecated{ends}{f': {instead}' if instead else ''}"
+
+
+def retirement(module: ModuleName, life: Life) -> str:
+    """What is said instead of a load."""
+    said = (life.retired and life.retired.message) or (life.deprecated and life.deprecated.message) or ""
+    told = [text for text in (_instead(life), said) if text]
+    why = f": {'; '.join(told)}" if told else ""
+    return f"{module} was retired on {life.refused_from}{why}"
+
+
+def _instead(life: Life) -> str:
+    return f"use {life.retired.successor}" if life.retired and life.retired.successor else ""
+
+
+def in_words(version: str, life: NameLife, on: date) -> str:
+    """What is decided about one version, for a row of `list`; empty where nothing is."""
+    one = life.of(version)
+    found = ["default"] if life.default == version else []
+    day = one.refused_from
+    if day and day <= on:
+        found.append(f"retired since {day}")
+    else:
+        if one.hidden or one.retired:
+            found.append("hidden")
+        if day:
+            found.append(f"retires {day}")
+        if one.deprecated and one.deprecated.since <= on:
+            found.append("deprecated")
+    if one.retired and one.retired.successor:
+        found.append(f"use {one.retired.successor}")
+    return ", ".join(found)
+
+
+def to_json(life: NameLife) -> str:
+    """The file's text; empty where nothing is decided."""
+    versions = {version: _as_data(one) for version, one in sorted(life.versions.items()) if one != Life()}
+    if not versions and life.default is None:
+        return ""
+    return json.dumps({"format": 1, "default": life.default, "versions": versions}, indent=1, default=str) + "\n"
+
+
+def _as_data(life: Life) -> dict[str, Any]:
+    return {key: value for key, value in asdict(life).items() if value}
+
+
+def from_json(data: bytes) -> NameLife:
+    """What a file says. Others may write it: raises ValueError, TypeError or KeyError for what cannot be in one."""
+    found = json.loads(data)
+    if found["format"] != 1:
+        raise ValueError(f"its format is {found['format']!r}")
+    versions = {_part(version): _life(**one) for version, one in found["versions"].items()}
+    return NameLife(None if found["default"] is None else _part(found["default"]), versions)
+
+
+def _life(*, hidden: object = False, deprecated: Any = None, retired: Any = None, labels: Any = ()) -> Life:
+    if type(hidden) is not bool:
+        raise TypeError("hidden is neither true nor false")
+    return Life(
+        hidden,
+        deprecated and _deprecated(**deprecated),
+        retired and _retired(**retired),
+        tuple((checked_text(key), checked_text(value)) for key, value in labels),
+    )
+
+
+def _deprecated(*, since: str, until: str | None, message: str) -> Deprecated:
+    return Deprecated(date.fromisoformat(since), until and date.fromisoformat(until), checked_text(message))  # type: ignore[arg-type]
+
+
+def _retired(*, since: str, successor: str, message: str) -> Retired:
+    return Retired(date.fromisoformat(since), checked_text(successor), checked_text(message))
+
+
+def checked_text(text: str) -> str:
+    """A text that goes onto terminals and into modulefiles. Raises ValueError for one that cannot."""
+    if not isinstance(text, str) or not text.isprintable() or len(text) > _LONGEST:
+        raise ValueError(f"a text is to be one line of at most {_LONGEST} characters, got {str(text)[:60]!r}")
+    return text
+
+
+def _part(text: str) -> str:
+    if not isinstance(text, str) or not is_part(text):
+        raise ValueError(f"{text!r} is no version")
+    return text

@@ -1,0 +1,133 @@
+"""Marks: users' modules refer to images of this store, in trees of their own that the store's gc cannot see.
+
+A mark is an empty file in `images/marks`, which only a tree with `sharing` has: all its readers may make files there,
+and the sticky bit keeps them from taking away another's. A name holds the image's digest, a digest of the user's prefix
+and chance; whose mark it is says the file's owner alone. Its age counts from its mtime, which a load renews, but never
+from a time after its ctime, which no user can set ahead. So the worst that a user can do is to keep images, and gc
+says who that is.
+"""
+
+import errno
+import os
+import pwd
+import re
+import stat
+import time
+from collections.abc import Container, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from sifmod.digest import sha256_bytes
+from sifmod.tree.disk import opened, sync_directory
+from sifmod.tree.layout import Layout
+
+LINK = "share/mark"  # of a generation, to the mark, which a load renews
+_DAY = 86400.0
+_NAME = re.compile(r"([0-9a-f]{64})\.([0-9a-f]{16})\.[0-9a-f]{8}")
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Mark(NamedTuple):
+    """A user's modules refer to an image."""
+
+    user: str
+    since: float  # when it was left, or renewed; seconds since 1970
+    path: Path
+
+
+def marks(layout: Layout, sha256: str) -> tuple[Mark, ...]:
+    """The marks of one image, the newest first, one a user, however old they are. Raises OSError."""
+    return all_marks(layout, (sha256,)).get(sha256, ())
+
+
+def in_force(layout: Layout, images: Container[str], days: float) -> dict[str, tuple[Mark, ...]]:
+    """The marks of these images that are not older than so many days, by digest. Raises OSError."""
+    found, now = all_marks(layout, images) if days else {}, time.time()
+    young = {sha256: tuple(mark for mark in of if now - mark.since < days * _DAY) for sha256, of in found.items()}
+    return {sha256: of for sha256, of in young.items() if of}
+
+
+def all_marks(layout: Layout, images: Container[str]) -> dict[str, tuple[Mark, ...]]:
+    """As `marks`, of several images; others may have put any file there, of which the newest of a user is taken."""
+    newest: dict[tuple[str, int], Mark] = {}
+    with suppress(FileNotFoundError), opened(layout.marks, layout.prefix) as directory:
+        for name, sha256, _ in _names(directory):
+            if sha256 not in images:
+                continue
+            with suppress(FileNotFoundError):
+                status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                mark = Mark("", min(status.st_mtime, status.st_ctime), layout.marks / name)
+                known = newest.get((sha256, status.st_uid), mark)
+                if stat.S_ISREG(status.st_mode) and mark.since >= known.since:
+                    newest[sha256, status.st_uid] = mark
+    found: dict[str, list[Mark]] = {}
+    for (sha256, uid), mark in sorted(newest.items(), key=lambda item: -item[1].since):
+        found.setdefault(sha256, []).append(mark._replace(user=_user(uid)))
+    return {sha256: tuple(of) for sha256, of in found.items()}
+
+
+def leave(layout: Layout, sha256: str, prefix: Path, name: str = "") -> tuple[Path, bool]:
+    """Leave a mark in the store of `layout` for a module in `prefix`, or renew it: its path, and whether it is new.
+
+    `name`: that of an earlier mark, by which a generation knows it. Raises OSError where this store takes none.
+    """
+    with opened(layout.marks, layout.prefix) as directory:
+        if not os.fstat(directory).st_mode & stat.S_ISVTX:
+            raise PermissionError(errno.EPERM, "others could take the mark away", str(layout.marks))
+        for known in _own(directory, sha256, prefix):
+            if not name or known == name:
+                os.utime(known, dir_fd=directory, follow_symlinks=False)
+                return layout.marks / known, False
+        name = name or f"{sha256}.{_key(prefix)}.{os.urandom(4).hex()}"
+        os.close(os.open(name, _NEW, 0o444, dir_fd=directory))
+        sync_directory(directory)
+        return layout.marks / name, True
+
+
+def remove(layout: Layout, sha256: str, prefix: Path) -> None:
+    """Remove this user's marks of `prefix`. Raises OSError."""
+    with suppress(FileNotFoundError), opened(layout.marks, layout.prefix) as directory:
+        for name in tuple(_own(directory, sha256, prefix)):
+            os.unlink(name, dir_fd=directory)
+
+
+def forget(layout: Layout, stored: Container[str]) -> None:
+    """Remove the marks of images that are not stored any more, as the owner of the directory and root may."""
+    with suppress(OSError), opened(layout.marks, layout.prefix) as directory:
+        for name in [name for name, sha256, _ in _names(directory) if sha256 not in stored]:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=directory)
+
+
+def is_name(name: str) -> bool:
+    """Whether a mark can be called so."""
+    return _NAME.fullmatch(name) is not None
+
+
+def _own(directory: int, sha256: str, prefix: Path) -> Iterator[str]:
+    key = _key(prefix)
+    for name, image, of in _names(directory):
+        if (image, of) == (sha256, key):
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            if status.st_uid == os.geteuid() and stat.S_ISREG(status.st_mode):
+                yield name
+
+
+def _names(directory: int) -> Iterator[tuple[str, str, str]]:
+    """The names that marks have, with the digests in them."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if found := _NAME.fullmatch(entry.name):
+                yield entry.name, found[1], found[2]
+
+
+def _key(prefix: Path) -> str:
+    return sha256_bytes(os.fsencode(os.path.realpath(prefix)))[:16]
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

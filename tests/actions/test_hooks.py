@@ -1,0 +1,152 @@
+"""Hooks: what the site's programs are told, and what stops when one of them says no."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run
+from support.config import write
+from support.disk_state import State, disk_state
+from support.images import Images
+from support.processes import marked, wait_until
+from support.user import OrdinaryUser
+
+MOMENTS = ["before_install", "before_fetch", "after_fetch", "after_install", "before_publish", "after_publish"]
+
+
+@pytest.fixture
+def easyconfig(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    monkeypatch.setenv("SIFMOD_LINK", "reference")
+    text = f"name: Tiny\nversion: '1'\nlicense: MIT\nimage: {{sources: ['{images.tiny_sif}']}}\nwrappers: [cat]\n"
+    return str(write(tmp_path / "Tiny-1.yaml", text))
+
+
+def hook(place: Path, *lines: str, **keys: str) -> Path:
+    """A program that keeps what it is told and then does as `lines` say, and settings that name it for each moment."""
+    program = write(place / "hook", "\n".join(("#!/bin/sh", f"cat >>'{place}/told'", *lines, "")))
+    program.chmod(0o755)
+    named = dict.fromkeys(MOMENTS, f"[{program}]") | keys
+    write(
+        place / "etc-sifmod.d" / "hooks.yaml",
+        "hooks:\n" + "".join(f"  {key}: {value}\n" for key, value in named.items()),
+    )
+    return program
+
+
+def told(place: Path) -> list[dict[str, object]]:
+    decoder, text, found = json.JSONDecoder(), (place / "told").read_text(), []
+    while text.strip():
+        data, end = decoder.raw_decode(text)
+        found.append(data)
+        text = text[end:].lstrip()
+    return found
+
+
+def installed(place: Path) -> State:
+    return disk_state(*(place / "prefix" / name for name in ("software", "modules") if (place / "prefix").exists()))
+
+
+def test_each_moment_is_told_with_the_plan(
+    tmp_path: Path, images: Images, easyconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hook(tmp_path, "printf 'seen \\033[31mred\\n'")
+    assert run(["install", "--skip-sanity-check", easyconfig]) == 0
+    assert "== hook: seen red\n" in capsys.readouterr().err
+    first, *_, last = seen = told(tmp_path)
+    assert [one["hook"] for one in seen] == MOMENTS
+    image = {"sources": [str(images.tiny_sif)], "build": None, "arch": first["image"]["arch"]}  # type: ignore[index]
+    assert first["image"] == image | {"sha256": None, "size": None, "path": None}
+    assert last["image"] == image | {
+        "sha256": seen[2]["image"]["sha256"],  # type: ignore[index]
+        "size": images.tiny_sif.stat().st_size,
+        "path": str(images.tiny_sif),
+    }
+    assert (first["module"], first["easyconfig"], first["license"]) == ("Tiny/1", easyconfig, "MIT")
+    assert (first["path"], last["path"]) == (None, f"{tmp_path}/prefix/software/Tiny/.generations/1/1")
+    assert run(["install", easyconfig]) == 0
+    assert len(told(tmp_path)) == len(MOMENTS)  # nothing was done, and nothing is told
+    assert run(["fetch", str(images.tiny_sif)]) == 0
+    assert [(one["hook"], one["module"]) for one in told(tmp_path)[6:]] == [
+        ("before_fetch", None),
+        ("after_fetch", None),
+    ]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_hook_that_fails_stops_and_says_so(
+    moment: str, tmp_path: Path, easyconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["install", "--skip-sanity-check", easyconfig]) == 0
+    before = installed(tmp_path)
+    others = {other: "[]" for other in MOMENTS if other != moment}
+    hook(tmp_path, "echo first; echo 'no licence' >&2; exit 3", **others)
+    assert run(["install", "--force", "--skip-sanity-check", easyconfig]) == 18
+    said = capsys.readouterr().err
+    assert f"the hook {tmp_path}/hook ({moment}) failed with exit code 3; " in said
+    assert "\n  first\n  no licence\n" in said
+    assert f"hint: it is named in {tmp_path}/etc-sifmod.d/hooks.yaml\n" in said
+    if moment == "after_publish":
+        assert "the module is published all the same" in said
+        assert os.readlink(tmp_path / "prefix/software/Tiny/1") == ".generations/1/2"
+    else:
+        assert installed(tmp_path) == before
+
+
+def test_a_hook_has_its_time(
+    tmp_path: Path, easyconfig: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARK", str(tmp_path))
+    hook(tmp_path, "sh -c 'trap \"\" HUP; sleep 60' & wait", seconds="1")
+    began = time.monotonic()
+    assert run(["install", easyconfig]) == 18
+    assert time.monotonic() - began < 10
+    assert "was not done after 1 s; nothing was changed" in capsys.readouterr().err
+    assert not (tmp_path / "prefix" / "software").exists()
+    wait_until(lambda: not marked(str(tmp_path)))
+
+
+def test_what_others_may_write_is_not_run(
+    tmp_path: Path, easyconfig: str, capsys: pytest.CaptureFixture[str], ordinary_user: OrdinaryUser
+) -> None:
+    program = hook(tmp_path)
+    settings = tmp_path / "etc-sifmod.d" / "hooks.yaml"
+    for path in (program, settings, settings.parent):
+        mode = path.stat().st_mode & 0o777
+        path.chmod(mode | 0o020)
+        assert run(["install", easyconfig]) == 18
+        assert f"was not run: others may write {path}; nothing was changed" in capsys.readouterr().err
+        path.chmod(mode)
+    if os.geteuid() == 0:
+        os.chown(program, ordinary_user.user.uid, 0)
+        assert run(["install", easyconfig]) == 18
+        assert f"{program} belongs to sifmod-tester" in capsys.readouterr().err
+    program.unlink()
+    assert run(["install", easyconfig]) == 18
+    assert f"{program}: No such file or directory" in capsys.readouterr().err
+    assert not (tmp_path / "told").exists()
+
+
+def test_settings_that_cannot_be_hooks(tmp_path: Path, easyconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "etc-sifmod.d" / "hooks.yaml", "hooks: {before_instal: [], before_fetch: [x], seconds: 0}\n")
+    assert run(["install", easyconfig]) == 5
+    said = capsys.readouterr().err
+    assert "hooks.before_instal: unknown key; did you mean before_install?" in said
+    assert "hooks.yaml:1:43: hooks.before_fetch[0]: expected the absolute path of a program, got 'x'" in said
+    assert "hooks.seconds: expected a number from 1 to 86400" in said
+
+
+def test_a_hook_stops_a_module_from_being_retired(tmp_path: Path, easyconfig: str) -> None:
+    assert run(["install", "--skip-sanity-check", easyconfig]) == 0
+    before = installed(tmp_path)
+    no = dict.fromkeys(MOMENTS, "[]") | {"before_retire": f"[{tmp_path}/hook]"}
+    hook(tmp_path, "exit 1", **no)
+    assert run(["retire", "Tiny/1"]) == 18
+    assert installed(tmp_path) == before
+    hook(tmp_path, "true", **no | {"after_retire": f"[{tmp_path}/hook]"})
+    assert run(["retire", "Tiny/1"]) == 0
+    moments = ["before_retire", "before_retire", "after_retire"]
+    assert [(one["hook"], one["module"]) for one in told(tmp_path)] == [(moment, "Tiny/1") for moment in moments]

@@ -1,0 +1,100 @@
+"""What is said of a shared prefix, by `doctor` and `verify --modes`; and a reference that another member planted."""
+
+import json
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sifmod.actions.reference import release, renew
+from sifmod.actions.sharing import oddities, rights
+from sifmod.cli.main import run
+from sifmod.config.site import Site
+from sifmod.errors import PermissionsError
+from sifmod.tree.layout import Layout
+from sifmod.tree.mark import LINK
+from sifmod.tree.receipt import LinkRecord
+from support.config import Configuration, write
+from support.tree import install
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    prefix = tmp_path / "above" / "tree"
+    prefix.mkdir(parents=True)
+    return replace(Configuration(tmp_path).site(site="generic").site, prefix=prefix, sharing="site", umask=0o022)
+
+
+def of_the_prefix(site: Site) -> list[str]:
+    """What is said of the prefix and of the directory above, whatever those of the machine are."""
+    return [text for text in oddities(site) if f"{site.prefix} is" in text or f"for {site.prefix.parent} is" in text]
+
+
+def test_what_keeps_sharing_from_being_true(site: Site) -> None:
+    site.prefix.chmod(0o755)
+    site.prefix.parent.chmod(0o711)
+    assert of_the_prefix(site) == []
+    assert of_the_prefix(replace(site, sharing=None, umask=None)) == []
+    site.prefix.chmod(0o775)
+    (wrong,) = of_the_prefix(site)
+    assert "is drwxrwxr-x" in wrong
+    assert "wants drwxr-xr-x: `sifmod verify --repair-modes`" in wrong
+    site.prefix.chmod(0o755)
+    site.prefix.parent.chmod(0o710)
+    (closed,) = of_the_prefix(site)
+    assert closed.endswith(
+        f"for {site.prefix.parent} is closed: its owner opens it with `chmod o+x {site.prefix.parent}`"
+    )
+    behind = site.prefix.parent.parent / "link"
+    behind.symlink_to(site.prefix)
+    assert any(f"for {site.prefix.parent} is closed" in text for text in oddities(replace(site, prefix=behind)))
+    with pytest.raises(PermissionsError, match="there is no group no-such-group on this machine"):
+        rights(replace(site, group="no-such-group"))
+
+
+def test_modes_are_told_and_repaired(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    prefix = tmp_path / "tree"
+    settings = write(tmp_path / "etc-sifmod.d/a.yaml", f"prefix: {prefix}\n")
+    assert run(["verify", "--modes", "--json"]) == 2
+    assert "does not say for whom" in json.loads(capfd.readouterr().out)["error"]
+    settings.write_text(f"prefix: {prefix}\nsharing: site\n")
+    assert run(["verify", "--modes"]) == 0
+    before = os.umask(0o077)
+    try:
+        install(Layout(prefix), "a")
+    finally:
+        os.umask(before)
+    log = prefix / "modules/Tiny/1.0.lua"
+    assert run(["verify", "--modes", "--json"]) == 1
+    rows = json.loads(capfd.readouterr().out.partition("\n")[2])
+    assert {"path": str(log), "expected": "-rw-r--r--", "found": "-rw-------", "repaired": False}.items() <= {
+        key: value.partition(" ")[0] if isinstance(value, str) else value
+        for key, value in next(row for row in rows if row["path"] == str(log)).items()
+    }.items()
+    assert run(["verify", "--repair-modes", "--json"]) == 0
+    assert {row["repaired"] for row in json.loads(capfd.readouterr().out)} == {True}
+    assert stat.S_IMODE(log.stat().st_mode) == 0o644
+    assert run(["verify", "--modes"]) == 0
+    assert capfd.readouterr().out == f"{prefix}: ok\n"
+    prefix.chmod(0o700)
+    assert run(["doctor", "--json"]) == 1
+    found = [row["text"] for row in json.loads(capfd.readouterr().out) if row["subject"] == "sharing"]
+    assert any(text.startswith(f"{prefix} is drwx------") for text in found)
+    for words in (("--modes", "Tiny"), ("--modes", "--signature"), ("--repair-modes", "--keys", "x")):
+        assert run(["verify", *words]) == 2
+
+
+def test_a_reference_that_somebody_planted_leads_nowhere(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "own")
+    installation = install(layout, "a")
+    for place in ("a,b", "none", "file"):
+        (tmp_path / "file").touch()
+        path = str(tmp_path / place / "images/sha256" / f"{installation.own_image.sha256}.sif")
+        image = installation.own_image._replace(link="reference", path=path)
+        links = (LinkRecord(LINK, f"{tmp_path}/{place}/images/marks/{image.sha256}.{'0' * 16}.00000000"),)
+        before = sorted(tmp_path.rglob("*"))
+        renew(layout, replace(installation, image=image, links=links))
+        release(layout, (image,))
+        assert sorted(tmp_path.rglob("*")) == before

@@ -1,0 +1,63 @@
+"""Workers: one that dies fails its task, and the others go on."""
+
+import os
+import signal
+from collections import deque
+from pathlib import Path
+
+from sifmod.actions.stack.workers import Finished, Progressed, Tell, Told, run_workers
+from sifmod.errors import FetchError
+
+
+def _do(task: int, tell: Tell) -> object:
+    tell(Told(task, "begun"))
+    if task == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if task == 3:
+        raise FetchError("no network", "try again")
+    if task == 4:
+        raise ValueError("odd")
+    tell(Progressed(task, "it", 1, 2))
+    return task * 10
+
+
+def test_a_worker_that_dies_fails_its_task_alone() -> None:
+    tasks = deque(range(6))
+    finished: dict[int, Finished] = {}
+    for event in run_workers(_do, tasks, 2):
+        if isinstance(event, Finished):
+            finished[event.task] = event
+            if event.task == 5:
+                tasks.append(6)  # what became possible by it
+    assert {task: event.result for task, event in finished.items() if event.error is None} == {
+        0: 0,
+        1: 10,
+        5: 50,
+        6: 60,
+    }
+    assert finished[2].error == (
+        "its process was ended by signal SIGKILL",
+        "repeat the command to go on where it stopped",
+        1,
+    )
+    assert finished[3].error == ("no network", "try again", 10)
+    assert finished[4].error
+    assert "ValueError: odd" in finished[4].error[0]
+    assert finished[4].error[2] == 70
+
+
+def _chatter(task: int, tell: Tell) -> object:
+    while True:
+        tell(Told(task, "x"))
+
+
+def test_a_caller_that_stops_leaves_no_worker() -> None:
+    events = run_workers(_chatter, deque(range(4)), 2)
+    next(events)
+    assert len(_children()) == 2
+    events.close()  # type: ignore[attr-defined]
+    assert not _children()
+
+
+def _children() -> list[str]:
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()

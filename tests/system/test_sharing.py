@@ -1,0 +1,346 @@
+"""A tree that a site shares: two publishers of one group, a user of another, and a stranger, each with a umask."""
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from grp import getgrnam
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from support.config import write
+from support.disk_state import disk_state
+from support.images import Images
+from support.layered import make_machine
+from support.steps import some
+from support.trial import Place, make_place
+from support.victim import Outcome, Victim
+
+GROUP = "staff"
+UID = 71_000
+CLOSED = {"group": 0o007, "site": 0o002}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The site's tree, and who is on the machine."""
+
+    place: Place
+    victim: Victim
+    sharing: str
+
+    @property
+    def prefix(self) -> Path:
+        return self.place.prefix
+
+    def run(self, who: str, *words: str | Path) -> Outcome:
+        return self.victim.run(words, who=USERS[who])
+
+    def ok(self, who: str, *words: str | Path) -> str:
+        outcome = self.run(who, *words)
+        assert outcome.code == 0, outcome.stderr
+        return outcome.stderr
+
+    def install(self, tag: str, *words: str | Path) -> tuple[str | Path, ...]:
+        return ("install", self.place.directory / tag / "Tiny-1.0.yaml", "--skip-sanity-check", *words)
+
+    def own(self, who: str) -> Path:
+        """A prefix of a user's own."""
+        home = self.place.directory / f"home-{who}"
+        if not home.exists():
+            home.mkdir(mode=0o700)
+            os.chown(home, USERS[who][0], USERS[who][1])
+        return home / "sifmod"
+
+
+def as_promised(prefix: Path, sharing: str) -> None:
+    """Every file and directory has its group and its modes."""
+    open_to, gid = ~CLOSED[sharing], getgrnam(GROUP).gr_gid
+    for path in (prefix, *prefix.rglob("*")):
+        status = path.lstat()
+        mode = stat.S_IMODE(status.st_mode)
+        assert status.st_gid == gid, path
+        if path.name == "marks":
+            assert mode == (0o1777 if sharing == "site" else 0o1770)
+        elif path.is_dir() and not path.is_symlink():
+            assert mode | 0o200 == 0o2777 & open_to, (path, oct(mode))
+        elif not path.is_symlink():
+            assert mode in {open_to & each for each in (0o666, 0o777, 0o444, 0o555)}, (path, oct(mode))
+
+
+def _groups() -> dict[str, tuple[int, ...]]:
+    staff, users, nobody = (getgrnam(name).gr_gid for name in (GROUP, "users", "nogroup"))
+    return {
+        "ann": (UID, users, 0o077, staff),
+        "bob": (UID + 1, users, 0o002, staff),
+        "uma": (UID + 2, users, 0o022),
+        "sam": (UID + 3, nobody, 0o022),
+    }
+
+
+USERS = _groups()
+
+
+@pytest.fixture(scope="module")
+def started(images: Images) -> Iterator[tuple[Place, Victim]]:
+    """Three easyconfigs of one module, and sifmod."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can run commands as users of two groups")
+    with TemporaryDirectory(dir="/tmp", prefix="sifmod-test-", ignore_cleanup_errors=True) as directory:
+        place = make_place(images, Path(directory))
+        for tag in "abc":
+            sif = place.directory / f"{tag}.sif"
+            sif.write_bytes(images.tiny(f"crash-{tag}").read_bytes())
+            easyconfig = place.directory / tag / "Tiny-1.0.yaml"
+            easyconfig.write_text(easyconfig.read_text().replace(str(images.tiny(f"crash-{tag}")), str(sif)))
+        Path(place.env["SIFMOD_CONFIG_DIR"]).mkdir()
+        place.directory.chmod(0o1777)
+        with Victim(place.env) as victim:
+            assert victim.warm((*place.install("a"), "--extended-dry-run")).code == 0
+            yield place, victim
+
+
+@pytest.fixture
+def machine(started: tuple[Place, Victim], request: pytest.FixtureRequest) -> Iterator[Machine]:
+    place, victim = started
+    sharing = getattr(request, "param", "site")
+    settings = Path(place.env["SIFMOD_CONFIG_DIR"], "a.yaml")
+    settings.write_text(f"sharing: {sharing}\ngroup: {GROUP}\nprefix: {place.prefix}\n")
+    before = set(place.directory.iterdir())
+    yield Machine(place, victim, sharing)
+    for path in set(place.directory.iterdir()) - before:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+BOTH = pytest.mark.parametrize("machine", ["site", "group"], indirect=True)
+
+
+@BOTH
+def test_each_verb_leaves_what_was_promised(machine: Machine) -> None:
+    """Whoever of the group goes on; the others change nothing."""
+    for who, words in (
+        ("ann", machine.install("a")),
+        ("bob", machine.install("b")),
+        ("ann", ("fetch", machine.place.directory / "c.sif")),
+        ("bob", ("rollback", "Tiny/1.0")),
+        ("ann", ("gc", "--yes", "--now", "--rollbacks", "--ignore-jobs")),
+        ("bob", machine.install("a", "--rebuild")),
+        ("bob", ("uninstall", "Tiny/1.0")),
+        ("ann", machine.install("b")),
+        ("ann", ("uninstall", "--purge", "--ignore-jobs", "Tiny/1.0")),
+        ("bob", machine.install("a")),
+    ):
+        machine.ok(who, *words)
+        as_promised(machine.prefix, machine.sharing)
+    assert machine.ok("bob", "verify", "--modes") == ""
+    before = disk_state(machine.prefix)
+    for who in ("uma", "sam"):
+        for words in (machine.install("b"), ("uninstall", "Tiny/1.0"), ("gc", "--yes", "--now", "--ignore-jobs")):
+            refused = machine.run(who, *words)
+            assert refused.code == 25 or (words[0] == "gc" and machine.sharing == "site"), refused.stderr
+    assert disk_state(machine.prefix) == before
+    for who in ("uma", "sam"):
+        read = machine.run(who, "verify", "Tiny")
+        assert (read.code == 0) == (machine.sharing == "site"), read.stderr
+
+
+@BOTH
+def test_a_tree_that_was_made_otherwise_is_told_and_repaired(machine: Machine) -> None:
+    """By root, of what sifmod has made; what a user has put there, and what is above, stays as it is."""
+    settings = Path(machine.place.env["SIFMOD_CONFIG_DIR"], "a.yaml")
+    text = settings.read_text()
+    settings.write_text(f"prefix: {machine.prefix}\n")
+    machine.ok("ann", *machine.install("a"))
+    added = machine.prefix / "user-software/Tiny/1.0/user-software/venv"
+    added.mkdir(mode=0o700)
+    foreign = machine.prefix / "modules" / "Tiny" / ".modulerc.lua"
+    foreign.write_text("-- by hand")
+    os.link(next(machine.prefix.glob("images/sha256/*.sif")), machine.place.directory / "linked.sif")
+    untouched = (added, foreign, machine.place.directory, *machine.prefix.glob("images/sha256/*.sif"))
+    before = [path.stat() for path in untouched]
+    settings.write_text(text)
+    said = machine.ok("ann", *machine.install("b"))
+    assert f"{machine.prefix} is drwx------ of the group users" in said
+    assert "`sifmod verify --repair-modes` makes it so" in said
+    assert machine.run("ann", "verify", "--modes").code == 1
+    assert machine.run("bob", "verify", "--repair-modes").code == 25
+    root = machine.victim.run(("verify", "--repair-modes"), who=(0, 0, 0o077))
+    assert root.code == 0, root.stderr
+    assert machine.ok("bob", "verify", "--modes") == ""
+    assert [(one.st_mode, one.st_uid, one.st_gid) for one in before] == [
+        (one.st_mode, one.st_uid, one.st_gid) for one in (path.stat() for path in untouched)
+    ]
+    machine.ok("bob", "rollback", "Tiny/1.0")
+    machine.ok("bob", "gc", "--yes", "--now", "--rollbacks", "--ignore-jobs")
+
+
+@BOTH
+def test_who_cannot_reach_the_tree_is_told(machine: Machine) -> None:
+    above = machine.place.directory / "above"
+    above.mkdir(mode=0o700)
+    os.chown(above, USERS["ann"][0], USERS["ann"][1])
+    settings = Path(machine.place.env["SIFMOD_CONFIG_DIR"], "a.yaml")
+    settings.write_text(settings.read_text().replace(str(machine.prefix), str(above / "tree")))
+    said = machine.ok("ann", *machine.install("a")[:-1], "--skip-sanity-check")
+    who = "everybody" if machine.sharing == "site" else f"the group {GROUP}"
+    assert (
+        f"{who} cannot reach {above}/tree, for {above} is closed: its owner opens it with `chmod o+x {above}`" in said
+    )
+    assert stat.S_IMODE(above.stat().st_mode) == 0o700
+    above.chmod(0o701)
+    assert "cannot reach" not in machine.ok("ann", *machine.install("a", "--rebuild"))
+
+
+class Reference:
+    """A module of the site, and one of a user's that wants its image by digest; no server has it."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        machine.ok("ann", *machine.install("a"))
+        (self.image,) = machine.prefix.glob("images/sha256/*.sif")
+        own = machine.place.directory / "own"
+        own.mkdir()
+        self.easyconfig = own / "Mine-2.0.yaml"
+        self.easyconfig.write_text(
+            "name: Mine\nversion: '2.0'\naccelerator: none\nimage:\n  filename: mine.sif\n"
+            f"  sources: ['https://127.0.0.1:9/none.sif']\n  sha256: {self.image.stem}\n"
+        )
+
+    def install(self, who: str, *words: str | Path) -> Outcome:
+        """With the site's settings, in the user's own prefix."""
+        own = ("--prefix", self.machine.own(who), "--skip-sanity-check", "--link", "reference", "--offline")
+        return self.machine.run(who, "install", self.easyconfig, *own, *words)
+
+    def marks(self) -> list[Path]:
+        return sorted(self.machine.prefix.glob("images/marks/*"))
+
+    def site_gives_up(self) -> None:
+        self.machine.ok("ann", "uninstall", "Tiny/1.0")
+
+    def gc(self, *words: str) -> str:
+        return self.machine.ok("ann", "gc", "--yes", "--now", "--rollbacks", "--ignore-jobs", *words)
+
+
+@pytest.fixture
+def reference(machine: Machine) -> Reference:
+    return Reference(machine)
+
+
+def test_a_users_module_keeps_the_image_that_it_refers_to(reference: Reference) -> None:
+    machine, own = reference.machine, reference.machine.own("uma")
+    outcome = reference.install("uma")
+    assert outcome.code == 0, outcome.stderr
+    assert list(own.glob("images/sha256/*")) == []
+    assert os.readlink(own / "software/Mine/2.0/mine.sif") == str(reference.image)
+    (mark,) = reference.marks()
+    assert (mark.stat().st_uid, mark.stat().st_size) == (UID + 2, 0)
+    said = machine.ok("ann", "uninstall", "--purge", "--ignore-jobs", "Tiny/1.0")
+    assert f"{reference.image} stays: referred to from trees of user {UID + 2} (seen " in said
+    reference.gc()
+    assert reference.image.exists()
+    machine.ok("uma", "rollback", "Mine/2.0", "--to", "1", "--prefix", own)
+    machine.ok("uma", "uninstall", "Mine/2.0", "--prefix", own)
+    assert reference.marks() == []
+    machine.ok("uma", "rollback", "Mine/2.0", "--to", "1", "--prefix", own)
+    assert reference.marks() == [mark]
+    machine.ok("uma", "uninstall", "Mine/2.0", "--prefix", own)
+    reference.gc()
+    assert not reference.image.exists()
+
+
+def test_a_gc_that_is_stopped_anywhere_takes_no_image_that_a_module_has_come_to_refer_to(reference: Reference) -> None:
+    machine, own = reference.machine, reference.machine.own("uma")
+    gc = ("gc", "--yes", "--now", "--rollbacks", "--ignore-jobs")
+    came: set[bool] = set()
+    for step in some(1, 1000, 20):
+        machine.ok("ann", *machine.install("a"))
+        reference.site_gives_up()
+        stopped = machine.victim.run(gc, "stopped", step, who=USERS["ann"])
+        if stopped.code is not None:  # it has no such step any more
+            break
+        outcome = reference.install("uma")
+        ended = machine.victim.resume(stopped)
+        assert ended.code == 0, ended.stderr
+        came.add(outcome.code == 0)
+        assert outcome.code in (0, 10), outcome.stderr
+        assert reference.image.exists() == (outcome.code == 0), (step, outcome.stderr, ended.stderr)
+        if outcome.code == 0:
+            machine.ok("uma", "verify", "--prefix", own)
+            machine.ok("uma", "uninstall", "Mine/2.0", "--prefix", own)
+            machine.ok("uma", "gc", "--yes", "--now", "--rollbacks", "--prefix", own)
+        assert reference.marks() == []
+    assert came == {True, False}
+
+
+def test_a_users_install_that_is_killed_anywhere_is_repeated(reference: Reference) -> None:
+    own = reference.machine.own("uma")
+    words = ("install", reference.easyconfig, "--prefix", own, "--skip-sanity-check", "--link", "reference")
+    for step in some(1, 1000, 45):
+        killed = reference.machine.victim.run(words, "killed", step, who=USERS["uma"])
+        if killed.code == 0:
+            break
+        assert killed.code == -9
+        reference.site_gives_up()
+        reference.gc()
+        live = (own / "software/Mine/2.0").is_symlink()
+        assert reference.image.exists() or not live, step
+        reference.machine.ok("ann", *reference.machine.install("a"))
+        assert reference.install("uma").code == 0
+        assert len(reference.marks()) == 1
+        reference.machine.ok("uma", "uninstall", "Mine/2.0", "--prefix", own)
+        reference.machine.ok("uma", "gc", "--yes", "--now", "--rollbacks", "--prefix", own)
+        assert reference.marks() == []
+    assert step > 30
+
+
+@pytest.mark.parametrize("how", ["aged", "--marks"])
+def test_a_reference_that_went_away_is_told(reference: Reference, how: str) -> None:
+    machine, own = reference.machine, reference.machine.own("uma")
+    assert reference.install("uma").code == 0
+    (mark,) = reference.marks()
+    old = mark.stat().st_mtime - 181 * 86400
+    os.utime(mark, (old, old))
+    reference.site_gives_up()
+    if how == "aged":
+        assert reference.install("uma").code == 0  # which renews it
+        reference.gc()
+        assert reference.image.exists()
+        os.utime(mark, (old, old))
+        reference.gc()
+    else:
+        reference.gc("--marks")
+    assert not reference.image.exists()
+    assert reference.marks() == []
+    before = disk_state(own / "software")
+    assert machine.run("uma", "verify", "--prefix", own).code == 1
+    refused = reference.install("uma")
+    assert refused.code == 10, refused.stderr
+    assert disk_state(own / "software") == before
+    sif = machine.place.directory / "a.sif"
+    again = machine.run("uma", "install", reference.easyconfig, "--prefix", own, "--source", sif, "--skip-sanity-check")
+    assert again.code == 0, again.stderr
+    assert machine.run("uma", "verify", "--prefix", own).code == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is sure to be able to give a prefix to that group")
+def test_layers_are_as_open_as_the_tree_or_as_their_own_place(
+    shared_tmp: Path, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = make_machine(shared_tmp, images)
+    prefix, project = machine.prefix, shared_tmp / "project"
+    shutil.rmtree(prefix)
+    write(shared_tmp / "etc/a.yaml", f"sharing: group\ngroup: {GROUP}\nprefix: {prefix}\n")
+    monkeypatch.setenv("SIFMOD_CONFIG_DIR", str(shared_tmp / "etc"))
+    machine.sifmod("install", str(shared_tmp / "Python-3.11.yaml"), "--skip-sanity-check").ok()
+    project.mkdir()
+    project.chmod(0o755)
+    machine.add("demo").ok()
+    machine.add("demo", "--dir", str(project)).ok()
+    as_promised(prefix, "group")
+    for path in project.rglob("*"):
+        assert path.is_symlink() or path.stat().st_mode & 0o077 in (0o044, 0o055), path
+        assert path.lstat().st_gid == 0
+    assert not list(project.rglob("marks"))

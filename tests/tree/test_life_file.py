@@ -1,0 +1,113 @@
+"""The file that keeps the life of modules, and what module systems read of it."""
+
+import json
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from sifmod.errors import InstallError
+from sifmod.tree.layout import Layout
+from sifmod.tree.life import Deprecated, Life, NameLife, Retired, all_lives, from_json, notices, read_life, to_json
+from sifmod.tree.modulerc import LUA, TCL, is_ours, modulercs
+
+DAY, LAST = date(2026, 10, 1), date(2027, 3, 31)
+LIFE = NameLife(
+    "2.13.0",
+    {
+        "2.2.0": Life(deprecated=Deprecated(DAY, LAST, "use 2.13.0"), labels=(("team", "ai"),)),
+        "2.1.0": Life(retired=Retired(DAY, "PyTorch/2.13.0", 'of "old" {CUDA')),
+        "2.0.0": Life(hidden=True),
+    },
+)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "prefix")
+
+
+def test_it_is_read_as_it_was_written() -> None:
+    assert from_json(to_json(LIFE).encode()) == LIFE
+    assert to_json(NameLife(None, {"1": Life()})) == ""
+    assert LIFE.without("2.13.0").default is None
+    assert LIFE.without("2.2.0").default == "2.13.0"
+
+
+def test_a_deprecated_module_retires_on_the_day_after_its_last() -> None:
+    assert LIFE.of("2.2.0").refused_from == date(2027, 4, 1)
+    assert Life(deprecated=Deprecated(DAY, LAST), retired=Retired(DAY)).refused_from == DAY
+    assert Life(hidden=True, deprecated=Deprecated(DAY)).refused_from is None
+
+
+def test_a_notice_has_a_line_for_each_day_on_which_something_changes() -> None:
+    assert dict(notices("PyTorch", LIFE)) == {
+        "2.2.0": "1790812800 say PyTorch/2.2.0 is deprecated and loads until 2027-03-31: use 2.13.0\n"
+        "1806537600 refuse PyTorch/2.2.0 was retired on 2027-04-01: use 2.13.0\n",
+        "2.1.0": '1790812800 refuse PyTorch/2.1.0 was retired on 2026-10-01: use PyTorch/2.13.0; of "old" {CUDA\n',
+    }
+
+
+def test_a_default_that_retires_is_the_default_until_then() -> None:
+    files = modulercs("PyTorch", NameLife("2.2.0", LIFE.versions))
+    assert 'if os.time() < 1806537600 then module_version("PyTorch/2.2.0", "default") end' in files[LUA]
+    assert "if {[clock seconds] < 1806537600} {module-version PyTorch/2.2.0 default}" in files[TCL]
+    assert modulercs("PyTorch", NameLife(None, {"1": Life(deprecated=Deprecated(DAY))})) == {LUA: "", TCL: ""}
+
+
+@pytest.mark.parametrize("file", [LUA, TCL])
+def test_a_file_is_ours_until_it_is_edited(file: str) -> None:
+    text = modulercs("PyTorch", LIFE)[file]
+    assert is_ours(text.encode())
+    for edited in (
+        f"{text}\n",
+        text.replace("2.13.0", "2.12.0"),
+        text.replace("sifmod wrote", "Sifmod wrote"),
+        "",
+        "#%Module1.0\n",
+    ):
+        assert not is_ours(edited.encode()), edited
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "null", "{}", '{"format": 2, "default": null, "versions": {}}', "[" * 5000,
+        '{"format": 1, "default": "../x", "versions": {}}', '{"format": 1, "default": 1, "versions": {}}',
+        '{"format": 1, "default": null, "versions": {"a/b": {}}}',
+        '{"format": 1, "default": null, "versions": {"1": {"hidden": "yes"}}}',
+        '{"format": 1, "default": null, "versions": {"1": {"other": 1}}}',
+        json.dumps({"format": 1, "default": None, "versions": {
+            "1": {"retired": {"since": "soon", "successor": "", "message": ""}}}}),
+        json.dumps({"format": 1, "default": None, "versions": {"1": {"labels": [["a", "\x1b[2J"]]}}}),
+        json.dumps({"format": 1, "default": None, "versions": {
+            "1": {"deprecated": {"since": "2026-01-01", "until": None, "message": "a\nb"}}}}),
+    ],
+)  # fmt: skip
+def test_a_file_that_others_wrote_is_named(layout: Layout, text: str) -> None:
+    place = layout.life("PyTorch")
+    place.parent.mkdir(parents=True)
+    place.write_text(text)
+    with pytest.raises(InstallError, match=r"life/PyTorch/\.life\.json cannot be understood"):
+        read_life(layout, "PyTorch")
+
+
+def test_what_is_no_file_is_named_and_not_followed(layout: Layout, tmp_path: Path) -> None:
+    place = layout.life("PyTorch")
+    place.parent.mkdir(parents=True)
+    (tmp_path / "else").write_text(to_json(LIFE))
+    place.symlink_to(tmp_path / "else")
+    with pytest.raises(InstallError, match="cannot be read"):
+        read_life(layout, "PyTorch")
+    place.parent.rename(tmp_path / "moved")
+    place.parent.parent.rmdir()
+    place.parent.parent.symlink_to(tmp_path)
+    assert all_lives(layout) == {}
+
+
+def test_where_nothing_is_decided_there_is_nothing(layout: Layout) -> None:
+    assert (read_life(layout, "PyTorch"), all_lives(layout)) == (NameLife(), {})
+    layout.life("PyTorch").parent.mkdir(parents=True)
+    layout.life("PyTorch").write_text(to_json(LIFE))
+    layout.lives("Empty").mkdir()
+    assert all_lives(layout) == {"PyTorch": LIFE}
