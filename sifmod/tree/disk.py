@@ -3,15 +3,12 @@
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from itertools import groupby
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sifmod.errors import InstallError, PermissionsError, SifmodError
 from sifmod.system import FILE_LIMIT, meaning, reason
-
-New = tuple[str, bytes, int]  # a file: its path, content and mode, which is subject to the umask
 
 READ_ONLY = 0o444
 READ_ONLY_EXECUTABLE = 0o555
@@ -154,56 +151,40 @@ def _naming(path: Path | str) -> Iterator[None]:
 def write(path: Path, data: bytes, top: Path, mode: int = 0o666) -> None:
     """Write a new file, durably; it must not exist, and its directory must. `mode` is subject to the umask."""
     with opened(path.parent, top) as directory:
-        descriptor = os.open(path.name, _NEW, mode, dir_fd=directory)
+        descriptor = new_file(directory, path, data, mode)
+    try:
+        sync(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def new_file(directory: int, path: Path, data: bytes, mode: int) -> int:
+    """A descriptor of the new file `path`, which lies in the open `directory`, with this content; not durable yet."""
+    descriptor = os.open(path.name, _NEW, mode, dir_fd=directory)
+    try:
+        with _naming(path):
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def sync(descriptor: int, path: Path) -> None:
+    """Make what is in an open file durable."""
     with _naming(path):
-        try:
-            _fill(descriptor, data)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def write_all(directory: Path, files: Iterable[New], top: Path) -> Mapping[str, int]:
-    """Write new files below `directory`, durably, and make what is between; gives the permissions of each.
-
-    All are written before the first is waited for, so that the disk need not turn to each by itself.
-    """
-    modes: dict[str, int] = {}
-    with ExitStack() as stack:
-        written: list[tuple[Path, int]] = []
-        for parent, together in groupby(sorted(files, key=_parent), key=_parent):
-            with opened(directory / parent, top, make=True) as place:
-                for path, data, mode in together:
-                    descriptor = os.open(path.rpartition("/")[2], _NEW, mode, dir_fd=place)
-                    stack.callback(os.close, descriptor)
-                    written.append((directory / path, descriptor))
-                    with _naming(directory / path):
-                        _fill(descriptor, data)
-                        modes[path] = os.fstat(descriptor).st_mode & 0o777
-        for written_path, descriptor in written:
-            with _naming(written_path):
-                os.fsync(descriptor)
-    return modes
-
-
-def _parent(new: New) -> str:
-    return new[0].rpartition("/")[0]
-
-
-def _fill(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
 
 
 def sync_file(path: Path) -> None:
     """Make what is in a file durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    with _naming(path):
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    try:
+        sync(descriptor, path)
+    finally:
+        os.close(descriptor)
 
 
 def sync_directory(path: Path | int) -> None:

@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
 from sifmod.errors import InstallError
-from sifmod.tree.disk import READ_ONLY, READ_ONLY_EXECUTABLE, move, sync_directory, write, write_all
+from sifmod.tree.disk import READ_ONLY, READ_ONLY_EXECUTABLE, move, new_file, opened, sync, sync_directory, write
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held
 from sifmod.tree.provenance import Provenance
@@ -133,16 +135,27 @@ class Stage:
         self.directory = final
 
     def _write(self, files: Iterable["File"]) -> list[FileRecord]:
-        new = [
-            (file.path, file.text.encode(), READ_ONLY_EXECUTABLE if file.executable else READ_ONLY) for file in files
-        ]
-        for path, _, _ in new:
-            self._claim(path)
-        modes: dict[str, int] = {}
+        """All are written before the first is waited for, so that the disk need not turn to each by itself."""
+        new = tuple(files)
+        for file in new:
+            self._claim(file.path)
+        records: dict[str, FileRecord] = {}
         with self._held.changing(f"cannot stage {self.module}"):
             for start in range(0, len(new), _AT_ONCE):
-                modes |= write_all(self.directory, new[start : start + _AT_ONCE], self._layout.prefix)
-        return [FileRecord(path, sha256_bytes(data), modes[path]) for path, data, _ in new]
+                with ExitStack() as opened_files:
+                    for parent, together in groupby(sorted(new[start : start + _AT_ONCE], key=_parent), key=_parent):
+                        with opened(self.directory / parent, self._layout.prefix, make=True) as directory:
+                            for file in together:
+                                records[file.path] = self._new(directory, file, opened_files)
+        return [records[file.path] for file in new]
+
+    def _new(self, directory: int, file: "File", opened_files: ExitStack) -> FileRecord:
+        """Write a file, and sync it when `opened_files` are closed."""
+        path, data = self.directory / file.path, file.text.encode()
+        descriptor = new_file(directory, path, data, READ_ONLY_EXECUTABLE if file.executable else READ_ONLY)
+        opened_files.callback(os.close, descriptor)
+        opened_files.push(lambda kind, *_: None if kind else sync(descriptor, path))
+        return FileRecord(file.path, sha256_bytes(data), os.fstat(descriptor).st_mode & 0o777)
 
     def _claim(self, path: str) -> None:
         pure = PurePosixPath(path)
@@ -154,3 +167,7 @@ class Stage:
         if path in self._claimed:
             raise InstallError(f"two files of {self.module} have the path {path}")
         self._claimed.add(path)
+
+
+def _parent(file: "File") -> str:
+    return file.path.rpartition("/")[0]
