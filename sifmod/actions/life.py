@@ -57,10 +57,10 @@ def update_life(
     if done is None:
         with life_lock(layout, name, lease, reporter.waiting(name)) as held:
             before = read_life(layout, name)
-            _hooks(site, "before_retire", _news(name, before, checked(before)), reporter)
+            _hooks(site, "before_retire", differences(name, before, checked(before)), reporter)
             done = write_life(layout, name, checked, held)
     _tell(layout, name, done, reporter)
-    news = tuple(_news(name, done.before, done.after))
+    news = tuple(differences(name, done.before, done.after))
     for module, what in news:
         number = live_number(layout, module)
         with module_lock(layout, module, lease, reporter.waiting(module)) as held:
@@ -116,7 +116,7 @@ def _check(layout: Layout, name: str, life: NameLife) -> None:
         )
 
 
-def _news(name: str, before: NameLife, after: NameLife) -> Iterator[tuple[ModuleName, str]]:
+def differences(name: str, before: NameLife, after: NameLife) -> Iterator[tuple[ModuleName, str]]:
     """What a line of the log says of each module that changed."""
     words: tuple[tuple[Callable[[Life], object], str, str], ...] = (
         (lambda life: life.hidden, "hidden", "shown"),

@@ -1,4 +1,4 @@
-"""`sifmod catalogue`."""
+"""`sifmod stack catalogue`."""
 
 from typing import TYPE_CHECKING
 

@@ -51,8 +51,7 @@ def command(pattern: str, prefix: str | None, as_json: bool) -> None:
                 str(listed.module),
                 _size(listed.installation),
                 f"generation {listed.generation}",
-                in_words(listed.module.version, listed.life, day),
-                "; ".join(listed.problems),
+                "; ".join(filter(None, (in_words(listed.module.version, listed.life, day), *listed.problems))),
             )
             for listed in found
         ]

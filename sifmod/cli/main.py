@@ -29,7 +29,6 @@ VERBS = {
     "list": ("list", "List the installed modules."),
     "show": ("show", "Show an installed module, an easyconfig as it would be installed, or an image."),
     "search": ("search", "Search the easyconfigs on the easyconfig path."),
-    "catalogue": ("catalogue", "Write pages from which users choose a module."),
     "verify": ("verify", "Compare installed images and files with their receipts, or check signatures."),
     "sbom": ("sbom", "Print the packages of a module or an image as a CycloneDX document."),
     "diff": ("diff", "Show what changed between two modules, generations or images."),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.cli.catalogue import command as catalogue
 from sifmod.cli.options import (
     SITE_KEYS,
     Decorated,
@@ -32,6 +33,9 @@ Value = str | bool | int | None | tuple[Path, ...]
 @click.group("stack")
 def command() -> None:
     """Publish many modules from one file."""
+
+
+command.add_command(catalogue)
 
 
 def stack_options(function: Decorated) -> Decorated:

@@ -89,9 +89,9 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sifmod lock PyTorch-2.2.0.yaml", "PyTorch-2.2.0.lock"),
         ("sifmod lock PyTorch-2.2.0.yaml TensorFlow-2.16.yaml -o ai.lock", "one for both"),
     ),
-    "catalogue": (
-        ("sifmod catalogue -o DIR", "of what is installed"),
-        ("sifmod catalogue --all -o DIR", "and of what can be"),
+    "stack catalogue": (
+        ("sifmod stack catalogue -o DIR", "of what is installed"),
+        ("sifmod stack catalogue --all -o DIR", "and of what can be"),
     ),
     "verify": (
         ("sifmod verify", "all modules"),

@@ -5,7 +5,7 @@ from dataclasses import fields
 
 from sifmod.module.plan import Help
 
-_PAIRS = ("contents", "quirks")
+_PAIRS = ("contents", "quirks", "extensions")
 _TEXTS = ("docurls", "whatis")
 
 
@@ -15,7 +15,9 @@ def from_json(text: bytes) -> Help:
     values: dict[str, object] = {}
     for name in (field.name for field in fields(Help)):
         value = found[name]
-        if name in _PAIRS:
+        if value is None and name == "extensions":
+            values[name] = None
+        elif name in _PAIRS:
             values[name] = tuple((_text(first), _text(second)) for first, second in value)
         else:
             values[name] = tuple(map(_text, value)) if name in _TEXTS else _text(value)

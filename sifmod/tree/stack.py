@@ -19,6 +19,7 @@ class Applied(NamedTuple):
     name: str
     file: str  # absolute path
     modules: tuple[ModuleName, ...]  # those that it has installed and has not let go
+    decided: tuple[str, ...] = ()  # the modules, and names for a default, about whose life it says something
 
 
 def read_applied(layout: Layout, name: str) -> Applied | None:
@@ -28,7 +29,8 @@ def read_applied(layout: Layout, name: str) -> Applied | None:
         parts = [tuple(str(module).split("/")) for module in fields["modules"]]
         if fields["format"] != _FORMAT or not all(len(pair) == 2 and all(map(is_part, pair)) for pair in parts):
             return None
-        return Applied(name, str(fields["file"]), tuple(ModuleName(*pair) for pair in parts))
+        decided = tuple(str(one) for one in fields["decided"])
+        return Applied(name, str(fields["file"]), tuple(ModuleName(*pair) for pair in parts), decided)
     except OSError as error:
         if is_refused(error):
             return None
@@ -41,7 +43,8 @@ def write_applied(layout: Layout, applied: Applied, held: Held) -> None:
     """Keep it, where it has changed. Raises InstallError, LockError."""
     if read_applied(layout, applied.name) == applied:
         return
-    fields = {"format": _FORMAT, "file": applied.file, "modules": [str(module) for module in applied.modules]}
+    modules = [str(module) for module in applied.modules]
+    fields = {"format": _FORMAT, "file": applied.file, "modules": modules, "decided": applied.decided}
     with held.changing(f"cannot write down what the stack {applied.name} has installed"):
         change = Change(held, layout.prefix)
         change.file(_path(layout, applied.name), json.dumps(fields, indent=1) + "\n")

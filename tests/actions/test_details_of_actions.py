@@ -43,7 +43,7 @@ def test_a_draft_says_what_decides_which_image_it_is(
 
 
 def test_an_importer_may_give_every_key_but_those_that_are_no_other_tools() -> None:
-    own = {"extends", "gpu_selection", "mpi", "path", "preset", "protected", "runscript_env", "variants"}
+    own = {"extends", "gpu_selection", "modules", "mpi", "path", "preset", "protected", "runscript_env", "variants"}
     keys = {field.alias or name for name, field in EasyconfigFile.model_fields.items()} - own | {"path+"}
     text = easyconfig_text(Imported(dict.fromkeys(sorted(keys), "x"), ("a note",)), "some/file.eb")
     assert text.startswith("# Made from some/file.eb by `sifmod import`")

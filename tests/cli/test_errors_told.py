@@ -186,7 +186,6 @@ def test_the_help_lists_every_verb_in_the_order_of_use(capfd: pytest.CaptureFixt
                 "list",
                 "show",
                 "search",
-                "catalogue",
                 "verify",
                 "sbom",
                 "diff",

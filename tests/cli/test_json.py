@@ -164,7 +164,7 @@ FAILS = {
     "list": (("--prefix", "Tiny-1.0.yaml"), 2),
     "show": (("nothing",), 4),
     "search": (("--site", "nowhere", "x"), 2),
-    "catalogue": (("none.yaml", "-o", "Tiny-1.0.yaml"), 4),
+    "stack catalogue": (("none.yaml", "-o", "Tiny-1.0.yaml"), 4),
     "verify": (("nothing",), 24),
     "sbom": (("nothing",), 24),
     "diff": (("nothing",), 24),

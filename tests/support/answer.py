@@ -15,7 +15,7 @@ def answer(capfd: pytest.CaptureFixture[str], words: tuple[str, ...], code: int 
     """Run the verb with --json: the one document on standard output, every field of which the schema has."""
     capfd.readouterr()
     assert run([*words, "--json"]) == code
-    return held(" ".join(words[: 2 if words[0] in ("config", "site") else 1]), capfd.readouterr().out)
+    return held(" ".join(words[: 2 if words[0] in ("config", "site", "stack") else 1]), capfd.readouterr().out)
 
 
 def held(verb: str, out: str) -> Any:

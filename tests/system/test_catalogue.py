@@ -1,4 +1,4 @@
-"""`sifmod catalogue`: of modules that are really installed; and its page in a real browser."""
+"""`sifmod stack catalogue`: of modules that are really installed; and its page in a real browser."""
 
 import json
 import time
@@ -50,7 +50,13 @@ def here(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def test_of_what_is_installed_and_of_what_can_be(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (made,) = answer(capfd, ("list",))
-    (one,) = answer(capfd, ("catalogue",))["entries"]
+    (one,) = answer(
+        capfd,
+        (
+            "stack",
+            "catalogue",
+        ),
+    )["entries"]
     modules = f"module use {here}/prefix/modules"
     expected: dict[str, object] = {
         "module": "Tiny/1.0",
@@ -65,13 +71,13 @@ def test_of_what_is_installed_and_of_what_can_be(here: Path, capfd: pytest.Captu
     assert (one["job_script"], one["last_test"]) == (script, None)
     assert run(["test", "Tiny"]) == 0
     capfd.readouterr()
-    two, one = answer(capfd, ("catalogue", "Tiny-1.0.yaml", "Tiny-2.0.yaml", "-o", "out"))["entries"]
+    two, one = answer(capfd, ("stack", "catalogue", "Tiny-1.0.yaml", "Tiny-2.0.yaml", "-o", "out"))["entries"]
     assert one["last_test"]["passed"]
     assert (two["status"], two["installed_at"], two["load"][0]) == ("not installed", None, modules)
     assert two["install"] == f"sifmod install {here}/Tiny-2.0.yaml"
     assert two["changes"]["differences"] == [{"name": "tiny", "was": "1.0", "now": "2.0"}]
     assert json.loads((here / "out/catalogue.json").read_text())["entries"] == [two, one]
-    listed = answer(capfd, ("catalogue", "--all", "--robot-paths", str(here)))["entries"]
+    listed = answer(capfd, ("stack", "catalogue", "--all", "--robot-paths", str(here)))["entries"]
     assert {"Tiny/1.0": "current", "Tiny/2.0": "not installed", "PyTorch/2.2.0-cpu": "not installed"}.items() <= {
         found["module"]: found["status"] for found in listed
     }.items()
@@ -85,9 +91,9 @@ def test_of_a_stack(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     members = "{easyconfig: Tiny-1.0.yaml, labels: {team: ai}}, Other.yaml, {easyconfig: Hidden.yaml, hidden: true}"
     write(here / "stack.yaml", f"name: ours\neasyconfigs: [{members}, None.yaml]\n")
     capfd.readouterr()
-    assert run(["catalogue", "stack.yaml", "--json"]) == 0
+    assert run(["stack", "catalogue", "stack.yaml", "--json"]) == 0
     out, err = capfd.readouterr()
-    found = {one["module"]: (one["status"], one["labels"]) for one in held("catalogue", out)["entries"]}
+    found = {one["module"]: (one["status"], one["labels"]) for one in held("stack catalogue", out)["entries"]}
     assert found == {"Other/2.0": ("not installed", {}), "Tiny/1.0": ("current", {"team": "ai"})}
     assert json.loads(out)["title"] == "Modules of ours"
     assert "warning: None.yaml is left out: " in err
@@ -101,11 +107,26 @@ def test_a_module_of_an_earlier_sifmod_and_a_damaged_one(here: Path, capfd: pyte
         (root / "share/job.json").unlink(missing_ok=True)
         if text:
             (root / "share/job.json").write_text(text)
-        (one,) = answer(capfd, ("catalogue",))["entries"]
+        (one,) = answer(
+            capfd,
+            (
+                "stack",
+                "catalogue",
+            ),
+        )["entries"]
         assert (one["module"], one["description"], one["job_script"]) == ("Tiny/1.0", "", None)
     assert run(["install", "-q", "--module-only", "--installed"]) == 0
     capfd.readouterr()
-    assert answer(capfd, ("catalogue",))["entries"][0]["description"] == "A tiny one"
+    assert (
+        answer(
+            capfd,
+            (
+                "stack",
+                "catalogue",
+            ),
+        )["entries"][0]["description"]
+        == "A tiny one"
+    )
     root.chmod(0o755)
     receipt = root / "receipt.json"
     fields = json.loads(receipt.read_text())
@@ -114,11 +135,11 @@ def test_a_module_of_an_earlier_sifmod_and_a_damaged_one(here: Path, capfd: pyte
     receipt.write_text(json.dumps(fields))
     history = here / "prefix/software/Tiny/.generations/1.0/history.json"
     history.write_text("[[2, 1e17]]")
-    (one,) = answer(capfd, ("catalogue", "-o", "out"))["entries"]
+    (one,) = answer(capfd, ("stack", "catalogue", "-o", "out"))["entries"]
     assert (one["version"], one["installed_at"], one["site"]) == ("1.0", None, "\x1b</script>")
     assert "\\x1b&lt;/script&gt;" in (here / "out/index.html").read_text()
     receipt.unlink()
-    assert run(["catalogue", "--json"]) == 0
+    assert run(["stack", "catalogue", "--json"]) == 0
     out, err = capfd.readouterr()
     assert json.loads(out)["entries"] == []
     assert "Tiny/1.0 is left out: its receipt cannot be read" in err
@@ -134,7 +155,7 @@ def test_what_cannot_be_written(
     write(here / "bad.yaml", "name: Bad\nversion: 1\n")
     write(here / "mine/index.html", "mine")
     before = disk_state(here)
-    assert run(["catalogue", *words]) == code
+    assert run(["stack", "catalogue", *words]) == code
     assert capfd.readouterr().out == ""
     assert disk_state(here) == before
 
@@ -244,12 +265,12 @@ def test_packages_of_the_image(
         file = write(tmp_path / f"Tiny-{version}.yaml", EASYCONFIG.format(version=version, image=image))
         assert run(["install", "-q", "--skip-sanity-check", "--link", "reference", str(file)]) == 0
     capfd.readouterr()
-    (inventory,) = answer(capfd, ("catalogue", "-o", "out"))["inventories"]
+    (inventory,) = answer(capfd, ("stack", "catalogue", "-o", "out"))["inventories"]
     assert {one["name"]: one["version"] for one in inventory["all_packages"]} == packages
     assert (tmp_path / "out/index.html").read_text().count("deepspeed 0.14.2") == 1
     assert "deepspeed 0.14.2" in (tmp_path / "out/pages/Tiny/2.0.md").read_text()
     image.unlink()
-    assert run(["catalogue", "--json"]) == 0
+    assert run(["stack", "catalogue", "--json"]) == 0
     out, err = capfd.readouterr()
     assert (len(json.loads(out)["entries"]), json.loads(out)["inventories"]) == (2, [])
     assert err.count("what is in the image of Tiny/1.0 is not known: ") == 1
@@ -269,7 +290,13 @@ def test_what_staff_have_decided(here: Path, capfd: pytest.CaptureFixture[str]) 
     ):
         assert run([*words]) == 0
     capfd.readouterr()
-    found = answer(capfd, ("catalogue",))["entries"]
+    found = answer(
+        capfd,
+        (
+            "stack",
+            "catalogue",
+        ),
+    )["entries"]
     assert [(one["module"], one["status"], one["default"], one["message"]) for one in found] == [
         *(("Tiny/3.0", "current", True, ""), ("Tiny/2.0", "deprecated", False, "Use 3.0.")),
         ("Tiny/1.0", "retired", False, ""),

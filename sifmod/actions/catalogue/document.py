@@ -1,4 +1,4 @@
-"""The catalogue as data: what `catalogue.json` holds, and `sifmod catalogue --json` prints."""
+"""The catalogue as data: what `catalogue.json` holds, and `sifmod stack catalogue --json` prints."""
 
 from collections.abc import Iterable
 

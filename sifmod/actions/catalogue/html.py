@@ -15,7 +15,7 @@ from sifmod.module.plan import File
 from sifmod.system import harmless
 
 INDEX = "index.html"
-GENERATOR = "sifmod catalogue"
+GENERATOR = "sifmod stack catalogue"
 _TEMPLATES = Path(__file__).with_name("templates")
 
 

@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sifmod.actions.lock import LockedModule
 from sifmod.config.prefix import in_full
-from sifmod.image.settings import SharedBlobs
 from sifmod.tree.provenance import Asked, Pairs
+
+if TYPE_CHECKING:
+    from sifmod.actions.lock import LockedModule
+    from sifmod.image.settings import SharedBlobs
 
 # the options that decide what is installed, which the receipt keeps in this order
 _DECIDING = (
@@ -35,7 +38,7 @@ class InstallOptions:
     offline: bool = False
     keep_blobs: bool = False
     into_home: bool = False  # a large image may go to the home directory without a question
-    locked: LockedModule | None = None  # it comes to exactly that, or fails
+    locked: "LockedModule | None" = None  # it comes to exactly that, or fails
     stores: tuple[Path, ...] = ()  # prefixes that may have the locked image
-    shared: SharedBlobs | None = None  # layers that other modules of this run want too
+    shared: "SharedBlobs | None" = None  # layers that other modules of this run want too
     asked: Asked = field(default_factory=Asked)  # what the receipt keeps of the command line

@@ -177,14 +177,17 @@ def log_of(layout: Layout, stack: Stack, step: Step) -> Path:
     return layout.logs / "stacks" / stack.name / f"{str(step).strip('/').replace('/', '@')}.log"
 
 
-def write_down(plan: StackPlan, site: Site, reporter: Reporter) -> None:
-    """Keep which modules the stack has installed, as far as they are there. Raises LockError, InstallError."""
+def write_down(plan: StackPlan, decided: tuple[str, ...], site: Site, reporter: Reporter) -> None:
+    """Keep which modules the stack has installed, as far as they are there, and of which it says more.
+
+    Raises LockError, InstallError.
+    """
     layout, name = plan.layout, plan.stack.name
     before = read_applied(layout, name)
     named = {step.module for step in plan.steps if step.module}
     modules = sorted(named | set(before.modules if before else ()))
     there = tuple(module for module in modules if live_number(layout, module) is not None)
-    wanted = Applied(name, str(plan.stack.path), there)
+    wanted = Applied(name, str(plan.stack.path), there, decided)
     if wanted == before or (before is None and not there):
         return
     with (

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from sifmod.errors import SifmodError
 
 _FORK = get_context("fork")
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Told(NamedTuple):
@@ -79,7 +80,12 @@ def run_workers(do: Do, tasks: deque[int], jobs: int) -> Generator[Event, None, 
 def _start(do: Do, workers: dict[Connection, ForkProcess]) -> Connection:
     ours, theirs = Pipe()
     process = _FORK.Process(target=_work, args=(do, theirs, (ours, *workers)), daemon=True)
-    process.start()
+    # a signal that is told while Python's own hooks of a fork run is lost
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     theirs.close()
     workers[ours] = process
     return ours
@@ -92,6 +98,7 @@ def _work(do: Do, connection: Connection, others: tuple[Connection, ...]) -> Non
     gc.freeze()  # what the parent has decided is shared memory until the collector marks it
     # ^C reaches the whole group, and the parent then asks each worker to end
     signal.signal(signal.SIGINT, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     with suppress(EOFError, OSError):
         while True:
             connection.send(_done(do, connection.recv(), connection))

@@ -51,7 +51,7 @@ OUTPUTS: dict[str, Any] = {
     "list": list[Listed],
     "show": Installed | ShownEasyconfig | list[OriginOfKey] | ShownImage,
     "search": list[Found],
-    "catalogue": Catalogue,
+    "stack catalogue": Catalogue,
     "add": LayerData,
     "remove": LayerData | list[LayerData],
     "layers": list[LayerData],

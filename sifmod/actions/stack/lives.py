@@ -1,0 +1,101 @@
+"""The life of a stack's modules: which are the default, hidden, deprecated or retired, as its file says."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from sifmod.actions.changing_prefix import site_umask
+from sifmod.actions.life import differences, update_life
+from sifmod.actions.reporter import Reporter
+from sifmod.actions.stack.plan import StackPlan, Step
+from sifmod.config.name import ModuleName
+from sifmod.config.site import Site
+from sifmod.config.stack import Entry
+from sifmod.config.yaml.node import problem_at
+from sifmod.errors import ConfigError, SifmodError
+from sifmod.tree.life import Deprecated, Life, NameLife, Retired, read_life
+from sifmod.tree.stack import read_applied
+
+_NOTHING = Life()
+
+
+class Lives(NamedTuple):
+    """What a stack decides about its modules."""
+
+    wanted: Mapping[str, NameLife]  # by name; of what it says nothing about, what is decided already
+    news: tuple[tuple[ModuleName, str], ...]  # what will be different, for people
+    decided: tuple[str, ...]  # the modules, and names for a default, of which the stack says something
+
+
+def lives(plan: StackPlan) -> Lives:
+    """What the stack says, over what is decided by hand; what it no longer says of a module is undone.
+
+    Raises ConfigError for two defaults of one name, InstallError for a file about a life that cannot be read.
+    """
+    steps = [step for step in plan.steps if step.module]
+    defaults = _defaults(steps)
+    before = read_applied(plan.layout, plan.stack.name)
+    ours = set(before.decided if before else ())
+    wanted: dict[str, NameLife] = {}
+    news: list[tuple[ModuleName, str]] = []
+    decided: list[str] = []
+    for name, of_name in _by_name(steps):
+        now = life = read_life(plan.layout, name)
+        for step in of_name:
+            said = _life(step.member.entry)
+            if step.module and (said != _NOTHING or str(step.module) in ours):
+                life = life.with_life(step.module.version, said)
+                decided += [str(step.module)] if said != _NOTHING else []
+        if name in defaults or name in ours:
+            life = NameLife(defaults.get(name), life.versions)
+            decided += [name] if name in defaults else []
+        if life != now:
+            wanted[name] = life
+            news += differences(name, now, life)
+    return Lives(wanted, tuple(news), tuple(sorted(decided)))
+
+
+def _by_name(steps: Iterable[Step]) -> Iterable[tuple[str, list[Step]]]:
+    found: dict[str, list[Step]] = {}
+    for step in steps:
+        if step.module:
+            found.setdefault(step.module.name, []).append(step)
+    return sorted(found.items())
+
+
+def _defaults(steps: Iterable[Step]) -> dict[str, str]:
+    """The version that is the default, of each name that has one."""
+    found: dict[str, Step] = {}
+    problems = []
+    for step in steps:
+        default = step.member.entry.default
+        if step.module is None or (default is not True and default != (step.variant or False)):
+            continue
+        other = found.setdefault(step.module.name, step)
+        if other is not step:
+            message = f"{step.module} and {other.module} cannot both be the default"
+            problems.append(problem_at(step.member.mark, "easyconfigs", message))
+    if problems:
+        raise ConfigError(tuple(problems))
+    return {name: step.module.version for name, step in found.items() if step.module}
+
+
+def _life(entry: Entry) -> Life:
+    deprecated, retired = entry.deprecated, entry.retired
+    return Life(
+        entry.hidden,
+        Deprecated(deprecated.since, deprecated.until, deprecated.message) if deprecated else None,
+        Retired(retired.since, retired.successor or "", retired.message) if retired else None,
+        entry.labels,
+    )
+
+
+def apply_lives(plan: StackPlan, decided: Lives, site: Site, reporter: Reporter) -> tuple[SifmodError, ...]:
+    """Make it so; gives what went wrong, of which the rest is not affected."""
+    failed = []
+    for name, life in decided.wanted.items():
+        try:
+            with site_umask(site):
+                update_life(plan.layout, name, lambda _before, life=life: life, site, reporter)  # type: ignore[misc]
+        except SifmodError as error:
+            failed.append(error)
+    return tuple(failed)
