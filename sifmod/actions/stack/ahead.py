@@ -2,10 +2,11 @@
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sifmod.actions.install.request import Request
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.stack.apply import Became, as_error, install_in_worker
+from sifmod.actions.stack.apply import Became, as_error, install_in_worker, reporter_in_worker
 from sifmod.actions.stack.workers import Finished, Tell, Told, run_workers
 
 
@@ -13,8 +14,11 @@ class Ahead:
     """Installs in their order, so many at the same time."""
 
     def __init__(self, requests: Sequence[Request], command: str, jobs: int) -> None:
+        warned: set[str] = set()  # what holds for all is told once by each worker
+
         def do(number: int, tell: Tell) -> Became:
-            return install_in_worker(number, requests[number], tell, command)
+            reporter = replace(reporter_in_worker(number, tell, command), warned=warned)
+            return install_in_worker(requests[number], reporter)
 
         self._events = run_workers(do, deque(range(len(requests))), jobs)
         self._told: dict[int, list[str]] = {}

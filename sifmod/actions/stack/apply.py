@@ -141,17 +141,21 @@ class Applying:
         if digests := self._shared.get(self._key(number)):
             shared = SharedBlobs(self._blobs, digests)
             request = replace(request, options=replace(request.options, shared=shared))
-        return install_in_worker(number, request, tell, self._command)
+        return install_in_worker(request, reporter_in_worker(number, tell, self._command))
 
 
-def install_in_worker(number: int, request: Request, tell: Tell, command: str) -> Became:
-    """The install of the task of this number, which tells the parent what `command` would tell its user."""
-    reporter = Reporter(
+def reporter_in_worker(number: int, tell: Tell, command: str) -> Reporter:
+    """It tells the parent what the task of this number would tell the user of `command`."""
+    return Reporter(
         lambda text: tell(Told(number, text)),
         lambda what, done, total: tell(Progressed(number, what, done, total)),
         lambda about, question: None,  # noqa: ARG005
         command,
     )
+
+
+def install_in_worker(request: Request, reporter: Reporter) -> Became:
+    """The install, of which as much is kept as goes through a pipe."""
     installation, changed = install(request, reporter)
     return Became(installation.generation, changed)
 
