@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from sifmod.cli.options import json_option, site_options
-from sifmod.cli.stack import Value
+from sifmod.cli.stack_options import Value
 
 
 @click.command("lock")
@@ -22,7 +22,7 @@ def command(
     The lock of FILE.yaml is FILE.lock beside it; that of a NAME is in this directory.
     """
     from sifmod.cli.output import print_json
-    from sifmod.cli.stack import write_lock
+    from sifmod.cli.stack_files import write_lock
     from sifmod.config.stack import stack_of
 
     stacks = (easyconfigs,) if output else tuple((word,) for word in easyconfigs)

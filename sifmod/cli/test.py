@@ -72,7 +72,8 @@ def command(
     trees = layouts(site.prefix, os.environ)
     installation = installed(resolve(module, known(trees)), trees)
     if job:
-        from sifmod.actions.test.job import Job, run_job
+        from sifmod.actions.slurm import Resources
+        from sifmod.actions.test.job import run_job
 
         gpus = 0 if installation.provenance.accelerator == "none" else site.gpus_per_node
         words = [
@@ -85,7 +86,8 @@ def command(
         words += ["--nodes", str(nodes)] if nodes else []
         words += ["--network"] if network else []
         words += ["--minimum", str(minimum)] if minimum is not None else []
-        data: TestData = run_job(Job(nodes or 1, gpus, account, partition), words, say)  # type: ignore[assignment]
+        asked = Resources(nodes=nodes or 1, gpus_per_node=gpus, account=account, partition=partition)
+        data: TestData = run_job(asked, words, say)  # type: ignore[assignment]
     else:
         from sifmod.actions.reporter import Reporter
         from sifmod.actions.test.record import record_test

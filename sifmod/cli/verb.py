@@ -182,14 +182,16 @@ _BY_TITLE = {
     "What": "title"
     " variant variants source fetch module_only installed arch sha256 version origins signature verb name"
     " name_from to days now rollbacks bundled without purge keys files editable onto upgrade everything layer style"
-    " network minimum nodes time job account partition lab remove stale locked stack none"
-    " since until message successor undo modes repair_modes marks",
+    " network minimum nodes time lab remove stale locked stack none"
+    " since until message successor undo modes repair_modes marks only",
     "Where": "prefix stores directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
     " module_syntax",
+    "Slurm": "job wait account partition job_cores job_max_walltime job_max_jobs job_output_dir job_partition"
+    " job_account job_test job_test_partition",
     "Output": "dry_run_short dry_run extended_dry_run quiet as_json junit form",
 }
 TITLES = {name: title for title, names in _BY_TITLE.items() for name in names.split()}
-ORDER = ("What", "Where", "How", "Output")
+ORDER = ("What", "Where", "How", "Slurm", "Output")
 _OF_THE_SITE = ("robot_paths", "image_dirs", "accelerator", "runtime", "module_syntax")
 _IN_FULL = ("install", "config show")  # whose help explains the options of _OF_THE_SITE
 

@@ -11,6 +11,7 @@ from sifmod.tree.lock import Held, spelled
 from sifmod.tree.remove import prune, remove_tree
 
 _LOCK = "partial-"
+_ATTEMPTS = 100
 
 
 class Partial(NamedTuple):
@@ -39,8 +40,14 @@ def open_partial(path: Path, top: Path) -> bool:
     What another user of the group left in it is used too. What of it cannot be opened is removed; where that cannot be
     done either, or the directory cannot be entered, it cannot be used. Raises OSError.
     """
-    with opened(path.parent, top, make=True) as directory, suppress(FileExistsError):
-        os.mkdir(path.name, 0o700 | top.stat().st_mode & 0o777, dir_fd=directory)
+    for attempt in range(_ATTEMPTS):
+        try:
+            with opened(path.parent, top, make=True) as directory, suppress(FileExistsError):
+                os.mkdir(path.name, 0o700 | top.stat().st_mode & 0o777, dir_fd=directory)
+            break
+        except FileNotFoundError:  # another run has removed the directory above, because it was empty
+            if attempt + 1 == _ATTEMPTS:
+                raise
     try:
         for file in path.iterdir():
             if not os.access(file, os.R_OK | os.W_OK):

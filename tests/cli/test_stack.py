@@ -14,6 +14,7 @@ import pytest
 
 from sifmod.cli.main import run
 from sifmod.tree.layout import Layout
+from sifmod.tree.life import read_life
 from sifmod.tree.receipt import installations
 from support.command import SIFMOD
 from support.config import write
@@ -379,3 +380,48 @@ def test_layers_that_images_share_are_fetched_once(here: Path) -> None:
         assert not list(Layout(here / "prefix").partials.glob("*"))
     finally:
         registry.stop()
+
+
+def test_what_a_stack_decides_about_its_modules(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It is told by plan, done by apply, undone when the stack no longer says it; what staff do by hand stays."""
+    text = """\
+name: our-cluster
+easyconfigs:
+  - {easyconfig: Many-1.yaml, variants: [a, b], default: b, labels: {team: ai}}
+  - {easyconfig: own/Own-1.yaml, hidden: true}
+  - {easyconfig: own/Own-2.yaml, deprecated: {since: 2026-10-01, until: 2999-03-31, message: use 3}}
+  - Good-1.yaml
+"""
+    write(here / "stack.yaml", text)
+    assert run(["stack", "plan", "stack.yaml"]) == 0
+    assert capfd.readouterr().out.splitlines()[-5:] == [
+        " [D] Many/1-a: labelled",
+        " [D] Many/1-b: labelled",
+        " [D] Many/1-b: made the default",
+        " [D] Own/1: hidden",
+        " [D] Own/2: deprecated",
+    ]
+    apply = ["stack", "apply", "stack.yaml", SKIP]
+    assert run(apply) == 0
+    assert run(["hide", "Good/1"]) == 0
+    layout = Layout(here / "prefix")
+    assert read_life(layout, "Many").default == "1-b"
+    assert read_life(layout, "Own").of("1").hidden
+    assert "Many/1-b" in (here / "prefix/modules/Many/.modulerc.lua").read_text()
+    there = disk_state(here / "prefix/modules", here / "prefix/life")
+    capfd.readouterr()
+    assert run(["stack", "plan", "stack.yaml"]) == 0
+    assert "[D]" not in capfd.readouterr().out
+    assert run(apply) == 0
+    assert disk_state(here / "prefix/modules", here / "prefix/life") == there
+    write(here / "stack.yaml", text.replace(", hidden: true", "").replace(", default: b", ""))
+    assert run([*apply, "--json"]) == 0
+    decided = {one["module"]: one["what"] for one in json.loads(capfd.readouterr().out)["decided"]}
+    assert decided == {"Many/1-b": "no longer the default", "Own/1": "shown"}
+    assert not read_life(layout, "Own").of("1").hidden
+    assert read_life(layout, "Good").of("1").hidden
+    write(here / "stack.yaml", text.replace("  - Good-1.yaml", "  - {easyconfig: Good-1.yaml, default: true}\n"
+          "  - {easyconfig: again/Good-2.yaml, default: true}"))  # fmt: skip
+    write(here / "again/Good-2.yaml", (here / "Good-1.yaml").read_text().replace("'1'", "'2'"))
+    assert run(apply) == 5
+    assert "Good/2 and Good/1 cannot both be the default" in capfd.readouterr().err

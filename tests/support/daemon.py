@@ -41,6 +41,11 @@ class Daemon:
             self._process.kill()
             self._process.wait()
 
+    def kill(self) -> None:
+        """kill -9, and gone; what it has started is left."""
+        self._process.kill()
+        self._process.wait()
+
 
 def free_ports(count: int) -> tuple[int, ...]:
     """Ports of the loopback address that nobody listens on, below the ephemeral range's usual start."""

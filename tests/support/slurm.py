@@ -3,9 +3,11 @@
 import os
 import pwd
 import secrets
+import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 
@@ -76,6 +78,7 @@ class Slurm:
         self.configuration.write_text("\n".join((*lines, "")))
         self._nodes = nodes
         self._daemons: list[Daemon] = []
+        self._slurmds: dict[str, Daemon] = {}
 
     @property
     def env(self) -> dict[str, str]:
@@ -93,9 +96,24 @@ class Slurm:
         munged.wait_until((self.directory / "munge.socket").exists)
         controller = self._daemon("slurmctld", "-D", "-f", str(self.configuration))
         controller.wait_until(lambda: self.run(("scontrol", "ping")).code == 0)
-        nodes = [self._daemon("slurmd", "-D", "-N", node, "-f", str(self.configuration)) for node in self._nodes]
-        for node in nodes:
-            node.wait_until(lambda: self._states() == ("idle",) * len(self._nodes))
+        self._slurmds = {
+            node: self._daemon("slurmd", "-D", "-N", node, "-f", str(self.configuration)) for node in self._nodes
+        }
+        for slurmd in self._slurmds.values():
+            slurmd.wait_until(lambda: self._states() == ("idle",) * len(self._nodes))
+
+    def kill(self, node: str) -> None:
+        """What a node that loses its power does: its slurmd and all that it has started are gone; Slurm is told so."""
+        self._slurmds.pop(node).kill()
+        mine = {f"SLURM_CONF={self.configuration}".encode(), f"SLURMD_NODENAME={node}".encode()}
+        for directory in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has ended, or is somebody else's
+                if mine <= set((directory / "environ").read_bytes().split(b"\0")):
+                    step = int((directory / "stat").read_text().rpartition(")")[2].split()[1])
+                    for pid in (int(directory.name), step):
+                        if pid != 1:
+                            os.kill(pid, signal.SIGKILL)
+        self.run(("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=died")).ok()
 
     def stop(self) -> None:
         """End the jobs, then the daemons, in the opposite order of their start."""

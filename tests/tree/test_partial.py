@@ -12,7 +12,7 @@ from sifmod.errors import FetchError
 from sifmod.module.origin import ImageOrigin
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
-from sifmod.tree.partial import partials
+from sifmod.tree.partial import open_partial, partials
 from sifmod.tree.store import Store, entries
 from support.disk_state import disk_state
 from support.tree import ALONE, LEASE, nobody
@@ -115,3 +115,20 @@ def test_an_image_is_found_again_by_what_gave_it(layout: Layout) -> None:
         assert entries(layout)[0].added == added
         path.unlink()
         assert store.find_made(place, "sha256:m") == ()
+
+
+def test_the_directory_above_goes_while_one_is_made_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    above = tmp_path / "images/partial"
+    made: list[str] = []
+    mkdir = os.mkdir
+
+    def late(name: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        if name == "key" and not made:
+            made.append(name)
+            above.rmdir()  # as `prune` of another run does
+        mkdir(name, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "mkdir", late)
+    assert open_partial(above / "key", tmp_path)
+    assert made
+    assert (above / "key").is_dir()

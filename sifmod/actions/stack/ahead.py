@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sifmod.actions.install.request import Request
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.stack.apply import Became, as_error, install_in_worker, reporter_in_worker
+from sifmod.actions.stack.apply import Became, failure, install_in_worker, reporter_in_worker
 from sifmod.actions.stack.workers import Finished, Tell, Told, run_workers
 
 
@@ -42,6 +42,6 @@ class Ahead:
                 self._told.setdefault(event.task, []).append(event.text)
         finished = self._finished.pop(number)
         if finished.error:
-            raise as_error(*finished.error)
+            raise failure(*finished.error)
         assert isinstance(finished.result, Became)  # noqa: S101 (for mypy: what `do` gives)
         return finished.result

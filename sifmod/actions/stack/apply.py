@@ -22,6 +22,7 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import SifmodError
 from sifmod.image.settings import SharedBlobs
 from sifmod.tree.disk import opened, reported
+from sifmod.tree.generation import tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.partial import open_partial
@@ -48,10 +49,11 @@ class Applying:
     """
 
     def __init__(self, plan: StackPlan, shared: Mapping[str, frozenset[str]], command: str) -> None:
-        self._plan = plan
+        self.plan = plan
         self._command = command
         self._shared = dict(shared)  # digests of layers, of the images that are not there yet, by their requests
-        self._blobs = plan.layout.partials / sha256_bytes(f"stack {plan.stack.name}".encode())[:32]
+        own = f"stack {plan.stack.name} {' '.join(map(str, plan.steps))}"  # other elements of a job have other modules
+        self._blobs = plan.layout.partials / sha256_bytes(own.encode())[:32]
         todo = [number for number, step in enumerate(plan.steps) if step.request]
         self._wanting: dict[str, list[int]] = {}  # the modules that want an image, the one that fetches it first
         self._views = deque(number for number in todo if self._is_view(number))
@@ -65,16 +67,18 @@ class Applying:
         """Install what is to be installed; `became` and `failed` are complete at the end."""
         if self._shared:
             with reported(f"cannot make {self._blobs}"):
-                open_partial(self._blobs, self._plan.layout.prefix)
+                open_partial(self._blobs, self.plan.layout.prefix)
         for tasks in (deque(self._startable()), self._views):
             for event in run_workers(self._install, tasks, jobs):
+                before = set(self.failed)
                 if isinstance(event, Finished):
                     tasks += self._finished(event)
                 yield event
+                yield from (Told(task, told(self.failed[task])) for task in self.failed.keys() - before - {event.task})
 
     def _is_view(self, number: int) -> bool:
         """Whether it can be installed only when the modules are there that it loads."""
-        request = self._plan.steps[number].request
+        request = self.plan.steps[number].request
         return request is not None and request.plan.image is None
 
     def _leads(self, number: int) -> bool:
@@ -86,7 +90,7 @@ class Applying:
 
     def _key(self, number: int) -> str:
         """The image that a module wants; "" where it is there."""
-        step = self._plan.steps[number]
+        step = self.plan.steps[number]
         key = image_request(step.request.plan) if step.request else ""
         there = step.installation
         return "" if there and there.provenance.image.request == key else key
@@ -117,11 +121,11 @@ class Applying:
             self.became[event.task] = event.result
             return followers + self._startable()
         message, hint, code = event.error
-        self.failed[event.task] = as_error(message, hint, code)
+        self.failed[event.task] = failure(message, hint, code)
         if code != FETCH:
             return followers + self._startable()
-        why = f"not tried: the image of {self._plan.steps[event.task]} was not fetched"
-        self.failed |= {task: as_error(why, "", code) for task in followers}
+        why = f"not tried: the image of {self.plan.steps[event.task]} was not fetched"
+        self.failed |= {task: failure(why, "", code) for task in followers}
         return self._startable()
 
     def _forget(self, key: str) -> None:
@@ -135,7 +139,7 @@ class Applying:
 
     def _install(self, number: int, tell: Tell) -> Became:
         """In a worker."""
-        request = self._plan.steps[number].request
+        request = self.plan.steps[number].request
         if request is None:
             raise SifmodError("there is nothing to do")
         if digests := self._shared.get(self._key(number)):
@@ -160,8 +164,13 @@ def install_in_worker(request: Request, reporter: Reporter) -> Became:
     return Became(installation.generation, changed)
 
 
-def as_error(message: str, hint: str, code: int) -> SifmodError:
-    """What a worker has told of its failure."""
+def told(error: SifmodError) -> str:
+    """A failure, as the log of its module has it."""
+    return f"failed ({error.exit_code}): {error.message}"
+
+
+def failure(message: str, hint: str, code: int) -> SifmodError:
+    """An error of another process."""
     error = SifmodError(message, hint)
     error.exit_code = code
     return error
@@ -181,21 +190,35 @@ def log_of(layout: Layout, stack: Stack, step: Step) -> Path:
     return layout.logs / "stacks" / stack.name / f"{str(step).strip('/').replace('/', '@')}.log"
 
 
-def write_down(plan: StackPlan, decided: tuple[str, ...], site: Site, reporter: Reporter) -> None:
-    """Keep which modules the stack has installed, as far as they are there, and of which it says more.
+def clean_up(layout: Layout, site: Site, reporter: Reporter) -> None:
+    """Take away what runs that died on this node have left: a plan would have all modules made anew for it."""
+    if os.access(layout.prefix, os.W_OK):
+        with site_umask(site):
+            tidy(layout, site.lock_lease, reporter.waiting(layout.prefix))
 
-    Raises LockError, InstallError.
+
+def write_down(plan: StackPlan, decided: tuple[str, ...] | None, site: Site, reporter: Reporter) -> None:
+    """Keep which modules the stack has installed, as far as they are there, and about whose life it says something.
+
+    None: that is not known, and stays as it was. Raises LockError, InstallError.
     """
     layout, name = plan.layout, plan.stack.name
-    before = read_applied(layout, name)
-    named = {step.module for step in plan.steps if step.module}
-    modules = sorted(named | set(before.modules if before else ()))
-    there = tuple(module for module in modules if live_number(layout, module) is not None)
-    wanted = Applied(name, str(plan.stack.path), there, decided)
-    if wanted == before or (before is None and not there):
+    before, wanted = _applied(plan, decided)
+    if wanted == before or (before is None and not wanted.modules):
         return
     with (
         site_umask(site),
         lock(layout, f"stack-{name}", site.lock_lease, reporter.waiting(f"the stack {name}")) as held,
     ):
-        write_applied(layout, wanted, held)
+        write_applied(layout, _applied(plan, decided)[1], held)  # another run may have written meanwhile
+
+
+def _applied(plan: StackPlan, decided: tuple[str, ...] | None) -> tuple[Applied | None, Applied]:
+    """What is written down of the stack, and what should be."""
+    layout, name = plan.layout, plan.stack.name
+    before = read_applied(layout, name)
+    named = {step.module for step in plan.steps if step.module}
+    modules = sorted(named | set(before.modules if before else ()))
+    there = tuple(module for module in modules if live_number(layout, module) is not None)
+    said = decided if decided is not None else before.decided if before else ()
+    return before, Applied(name, str(plan.stack.path), there, said)

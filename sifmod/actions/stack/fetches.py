@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.image import image_request
 from sifmod.actions.install.request import Request
-from sifmod.actions.stack.plan import StackPlan, Step
+from sifmod.actions.stack.plan import StackPlan, keeps_image
 from sifmod.errors import SifmodError
 from sifmod.image.fetch import announced_size
 from sifmod.image.oci.image import open_image
@@ -40,7 +40,7 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
     """How much is to be fetched, as the servers say; an image that cannot be asked for is one of unknown size."""
     wanted: dict[str, Request] = {}
     for step in plan.steps:
-        if step.request and step.request.plan.image and not _is_kept(step, step.request):
+        if step.request and step.request.plan.image and not keeps_image(step, step.request):
             wanted.setdefault(image_request(step.request.plan), step.request)
     with TemporaryDirectory(prefix="sifmod-") as place, lock(Workplace(Path(place)), "plan", 60, print) as held:
         others = [one for request in wanted.values() for one in (*request.options.stores, *request.site.site.stores)]
@@ -60,11 +60,6 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
         room=sum(known) + sum(sizes.values()) + sum(known[-jobs:]),
         shared={key: digests for key, digests in shared.items() if digests},
     )
-
-
-def _is_kept(step: Step, request: Request) -> bool:
-    there = step.installation
-    return there is not None and there.provenance.image.request == image_request(request.plan)
 
 
 def _ask(request: Request, store: Store) -> _Asked:

@@ -1,6 +1,7 @@
 """The life of a stack's modules: which are the default, hidden, deprecated or retired, as its file says."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import site_umask
@@ -11,8 +12,9 @@ from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.config.stack import Entry
 from sifmod.config.yaml.node import problem_at
-from sifmod.errors import ConfigError, SifmodError
+from sifmod.errors import ConfigError
 from sifmod.tree.life import Deprecated, Life, NameLife, Retired, read_life
+from sifmod.tree.receipt import live_number
 from sifmod.tree.stack import read_applied
 
 _NOTHING = Life()
@@ -68,7 +70,7 @@ def _defaults(steps: Iterable[Step]) -> dict[str, str]:
     problems = []
     for step in steps:
         default = step.member.entry.default
-        if step.module is None or (default is not True and default != (step.variant or False)):
+        if step.module is None or not default or default not in (True, step.variant):
             continue
         other = found.setdefault(step.module.name, step)
         if other is not step:
@@ -89,13 +91,23 @@ def _life(entry: Entry) -> Life:
     )
 
 
-def apply_lives(plan: StackPlan, decided: Lives, site: Site, reporter: Reporter) -> tuple[SifmodError, ...]:
-    """Make it so; gives what went wrong, of which the rest is not affected."""
-    failed = []
+def apply_lives(plan: StackPlan, decided: Lives, site: Site, reporter: Reporter) -> None:
+    """Make it so; of modules that are not installed the next apply does it. Raises what `update_life` does."""
     for name, life in decided.wanted.items():
-        try:
+        new = {step.module.version for step in plan.steps if step.module and step.module.name == name}
+        new = {version for version in new if not _is_there(plan, name, version)}
+        there = {version: one for version, one in life.versions.items() if version not in new}
+        default = life.default if life.default and _is_there(plan, name, life.default) else None
+        if default != life.default:
+            reporter.say(f"warning: {name}/{life.default} is not installed, so it is not made the default")
+        if there or default or read_life(plan.layout, name) != NameLife():
             with site_umask(site):
-                update_life(plan.layout, name, lambda _before, life=life: life, site, reporter)  # type: ignore[misc]
-        except SifmodError as error:
-            failed.append(error)
-    return tuple(failed)
+                update_life(plan.layout, name, partial(_same, NameLife(default, there)), site, reporter)
+
+
+def _same(wanted: NameLife, _before: NameLife) -> NameLife:
+    return wanted
+
+
+def _is_there(plan: StackPlan, name: str, version: str) -> bool:
+    return live_number(plan.layout, ModuleName(name, version)) is not None

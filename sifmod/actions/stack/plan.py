@@ -158,8 +158,9 @@ def _why(layout: Layout, before: Installation, request: Request, around: Surroun
     made = before.provenance
     if request.options.rebuild:
         yield "it is asked for"
-    if harmed := (*missing(layout, before), *edited(before), *edited_stubs(layout, before)):
-        yield f"{harmed[0]} was changed or removed{f', and {len(harmed) - 1} more' if len(harmed) > 1 else ''}"
+    edits = (f"{path} was changed or removed" for path in (*edited(before), *edited_stubs(layout, before)))
+    if harmed := (*missing(layout, before), *edits):
+        yield f"{harmed[0]}{f', and {len(harmed) - 1} more' if len(harmed) > 1 else ''}"
     if (locked := request.options.locked) and before.digest != locked.digest:
         yield "its image is not that of the lock"
     if made.image.request != image_request(request.plan):
@@ -174,6 +175,17 @@ def _why(layout: Layout, before: Installation, request: Request, around: Surroun
         yield f"sifmod {made.sifmod} made it"
     if made.facts != request.site.facts and not changed:
         yield "this machine, or its environment, has changed"
+
+
+def to_do(step: Step) -> bool:
+    """Whether a module is to be installed, and more than its receipt rewritten."""
+    return step.request is not None and step.mark != "x"
+
+
+def keeps_image(step: Step, request: Request) -> bool:
+    """Whether a module that is made anew has the image already that it asks for."""
+    there = step.installation
+    return there is not None and there.provenance.image.request == image_request(request.plan)
 
 
 def _refuse_twice(steps: list[Step]) -> None:

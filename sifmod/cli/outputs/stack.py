@@ -28,6 +28,29 @@ class StackModuleError(StackModule, Error):
     """A module of a stack that cannot be, or was not, installed."""
 
 
+class StackJob(TypedDict):
+    """A job that installs modules, or tests them, queued or running."""
+
+    job: Annotated[str, Field(description="its number, of an array")]
+    what: Literal["apply", "test"]
+    names: Annotated[list[ModuleName], Field(description="of the modules that it is for")]
+
+
+class StackTest(TypedDict):
+    """How a test by a job has ended."""
+
+    names: Annotated[list[ModuleName], Field(description="of the module, or of several that share an element")]
+    passed: bool
+    log: Annotated[Path, Field(description="that is there where it has not passed")]
+
+
+class DecidedOf(TypedDict):
+    """A change of what is decided about a module."""
+
+    module: ModuleName
+    what: Annotated[str, Field(description="made the default, hidden, deprecated, retired, labelled, or no longer so")]
+
+
 class Applied(TypedDict):
     """A stack, planned or applied."""
 
@@ -35,12 +58,15 @@ class Applied(TypedDict):
     path: Annotated[Path, Field(description="of the prefix")]
     members: list[StackModule | StackModuleError]
     unnamed: Annotated[list[ModuleName], Field(description="that it has installed and does not name any more")]
+    decided: Annotated[list[DecidedOf], Field(description="what is different about a module's life")]
     images: NotRequired[Annotated[int, Field(description="to be fetched")]]
     size: NotRequired[Annotated[Size, Field(description="bytes to be fetched, of images whose size is known")]]
     unknown: NotRequired[Annotated[int, Field(description="images of unknown size")]]
     shared_size: NotRequired[Annotated[Size, Field(description="bytes of layers that several images share")]]
     room: NotRequired[Annotated[int, Field(description="bytes that this may take on the disk")]]
     log: NotRequired[Annotated[Path, Field(description="directory with a log for each module")]]
+    jobs: NotRequired[Annotated[list[StackJob], Field(description="with --job")]]
+    tests: NotRequired[Annotated[list[StackTest], Field(description="with --job-test and --wait")]]
 
 
 class Locked(TypedDict):

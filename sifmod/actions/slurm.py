@@ -1,0 +1,113 @@
+"""Slurm: jobs that are submitted, looked at and cancelled by its own programs."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+from typing import NamedTuple
+
+from sifmod.errors import OptionError
+from sifmod.image.child import Ended, run_child
+
+# as the installed command starts it: nothing of the current directory, and of PYTHONPATH, is imported in its place
+SIFMOD = (sys.executable, "-P", "-c", "import sys, sifmod_command; sys.exit(sifmod_command.main())")
+LAG = 15.0  # seconds that a file of another node may take to be seen here
+_NOT_SET_UP = "Could not establish a configuration source"  # as every program of Slurm's says it
+_ELSEWHERE = "type it where jobs are submitted"
+_OVER = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"}
+_OVER |= {"PREEMPTED", "REVOKED", "TIMEOUT"}
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a job asks of sbatch."""
+
+    minutes: int | None = None  # None: what a variable of sbatch's says, else `usual_minutes`
+    usual_minutes: int = 30
+    nodes: int = 1
+    cores: int = 0  # 0: those that Slurm gives unasked
+    gpus_per_node: int = 0  # 0: none
+    account: str | None = None
+    partition: str | None = None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its options; those that a variable of sbatch's gives are left to that."""
+        given = os.environ
+        words = [f"--nodes={self.nodes}"]
+        words += [f"--account={self.account}"] if self.account else []
+        words += [f"--partition={self.partition}"] if self.partition else []
+        words += [f"--cpus-per-task={self.cores}"] if self.cores else []
+        if self.minutes or "SBATCH_TIMELIMIT" not in given:
+            words.append(f"--time={self.minutes or self.usual_minutes}")
+        if self.gpus_per_node and not {"SBATCH_GRES", "SBATCH_GPUS", "SBATCH_GPUS_PER_NODE"} & given.keys():
+            words += ["--exclusive", f"--gpus-per-node={self.gpus_per_node}"]
+        return tuple(words)
+
+
+class State(NamedTuple):
+    """What Slurm says of a job, or of an element of an array."""
+
+    name: str  # as Slurm calls it: PENDING, RUNNING, NODE_FAIL
+    reason: str = ""  # why it is so; of one that is pending, what it waits for
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, however that came."""
+        return self.name in _OVER
+
+    def __str__(self) -> str:
+        """As people read it."""
+        return f"{self.name} ({self.reason})" if self.reason not in ("", "None") else self.name
+
+
+def submit(*words: str) -> str:
+    """Submit a job: its number. Raises OptionError where it is refused."""
+    ended = _slurm("sbatch", "--parsable", *words)
+    number = (ended.lines or ("",))[-1].partition(";")[0].strip()
+    if ended.code != 0 or not number.isdigit():
+        message = (ended.lines or ("no message",))[-1]
+        if _NOT_SET_UP in message:
+            raise OptionError(f"Slurm is not set up here: {message}", _ELSEWHERE)
+        raise OptionError(
+            f"sbatch refuses the job: {message}", "an account and a partition, or SBATCH_ variables, say more"
+        )
+    return number
+
+
+def cancel(*numbers: str) -> None:
+    """Cancel jobs; those that are over stay as they are."""
+    _slurm("scancel", *numbers)
+
+
+def states(jobs: Sequence[str]) -> dict[str, State] | None:
+    """What is known of these jobs, an array's by element (`12_3`): by the controller, and by the accounting, if any.
+
+    A job of which nothing is known is over. None where the controller does not answer: that has ended no job.
+    """
+    ended = _slurm("squeue", "--noheader", "--array", "--states=all", f"--jobs={','.join(jobs)}", "--format=%i|%T|%r")
+    if ended.code != 0:
+        return _accounted(jobs) if any("Invalid job id" in line for line in ended.lines) else None
+    rows = (line.split("|") for line in ended.lines if line.count("|") == 2)  # a warning has none
+    found = {number.strip(): State(name, why) for number, name, why in rows}
+    known = {number.partition("_")[0] for number in found}
+    return found | _accounted([job for job in jobs if job not in known])
+
+
+def _accounted(jobs: Sequence[str]) -> dict[str, State]:
+    """How jobs have ended that the controller has forgotten; nothing where Slurm keeps no accounts."""
+    if not jobs or which("sacct") is None:
+        return {}
+    words = ("--noheader", "--parsable2", "--allocations", f"--jobs={','.join(jobs)}", "--format=JobID,State")
+    ended = _slurm("sacct", *words)
+    rows = [line.split("|") for line in ended.lines if ended.code == 0 and line.count("|") == 1]
+    found = {number: State(state.partition(" ")[0]) for number, state in rows}  # CANCELLED by 1000
+    return {number: state for number, state in found.items() if state.over}
+
+
+def _slurm(name: str, *words: str) -> Ended:
+    if (program := which(name)) is None:
+        raise OptionError(f"--job needs Slurm, and there is no {name} here", _ELSEWHERE)
+    return run_child((program, *words), cwd=Path.cwd(), env=os.environ, kept=1 << 22)

@@ -1,0 +1,203 @@
+"""stack apply --job: an array of Slurm that installs what a stack asks for, each element by an ordinary `stack apply`.
+
+An element fetches an image and installs all modules that want it, so that none waits for another, and one that dies
+takes nothing with it: what it has done is done, and its rest is submitted again. Modules that keep their image are put
+together, so that an element takes minutes.
+"""
+
+import os
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import NamedTuple
+
+from sifmod.actions.changing_prefix import changing_prefix
+from sifmod.actions.install.image import image_request
+from sifmod.actions.slurm import SIFMOD, Resources, states, submit
+from sifmod.actions.stack.plan import StackPlan, Step, keeps_image, to_do
+from sifmod.config.name import ModuleName
+from sifmod.config.site import Site
+from sifmod.errors import OptionError
+from sifmod.tree.lock import lock
+from sifmod.tree.submission import Submission, read_submissions, write_submissions
+
+_MODULES = 200  # that one element renders at most, where no image is fetched for them
+_COMMENT = 1000  # characters; Slurm refuses more than 1024
+
+_SCRIPT = """#!/bin/sh
+worst=0
+sifmod() {{
+  {program} "$@"
+  code=$?
+  [ "$code" -le "$worst" ] || worst=$code
+}}
+case $SLURM_ARRAY_TASK_ID in
+{cases}
+esac
+[ "$worst" -ne 0 ] || rm -f -- {log}
+exit "$worst"
+"""
+
+
+class JobOptions(NamedTuple):
+    """What is asked of the jobs of a stack."""
+
+    resources: Resources  # of an element
+    words: tuple[str, ...]  # what each element is told beside the stack's file and its modules
+    directory: Path  # where an element that fails leaves what it has said
+    elements: int  # of an array, at most
+    tests: Resources | None = None  # of the jobs that test what was installed; None: none are wanted
+
+
+class Element(NamedTuple):
+    """Modules that one element of an array is for."""
+
+    steps: tuple[Step, ...]
+    fetches: bool
+
+    @property
+    def modules(self) -> tuple[ModuleName, ...]:
+        """Their names."""
+        return tuple(step.module for step in self.steps if step.module)
+
+
+def submit_stack(
+    plan: StackPlan, options: JobOptions, site: Site, on_wait: Callable[[str], None]
+) -> tuple[tuple[Submission, ...], tuple[Submission, ...]]:
+    """Submit what is to be done and is not submitted yet; gives the earlier jobs that are not over, and the new ones.
+
+    Raises OptionError where Slurm refuses them or does not answer, LockError, InstallError.
+    """
+    name = plan.stack.name
+    with changing_prefix(site), lock(plan.layout, f"stack-{name}", site.lock_lease, on_wait) as held:
+        before = read_submissions(plan.layout, name)
+        earlier, new = _queued(before), list[Submission]()
+        taken = {module for job in earlier if job.what == "apply" for element in job.elements for module in element}
+        todo = [step for step in plan.steps if to_do(step) and step.module not in taken]
+        running = [job.job for job in earlier if job.what == "apply"]
+        try:
+            for job in _submitted(plan, options, todo, running):
+                new.append(job)
+        finally:
+            if (jobs := (*earlier, *new)) != before:
+                write_submissions(plan.layout, name, jobs, held)
+    return tuple(earlier), tuple(new)
+
+
+def elements_of(steps: Iterable[Step], most: int) -> tuple[Element, ...]:
+    """At most so many elements: one for each image that is not there, and few for the modules that keep theirs."""
+    by_image: dict[str, list[Step]] = {}
+    kept: list[Step] = []
+    for step in steps:
+        if step.request:
+            image = image_request(step.request.plan)
+            (kept if keeps_image(step, step.request) else by_image.setdefault(image, [])).append(step)
+    images = list(by_image.values())
+    groups = [*images, *(kept[start : start + _MODULES] for start in range(0, len(kept), _MODULES))]
+    shares = [range(first, len(groups), most) for first in range(min(most, len(groups)))]
+    return tuple(
+        Element(tuple(step for number in share for step in groups[number]), share[0] < len(images)) for share in shares
+    )
+
+
+def _queued(submissions: Sequence[Submission]) -> list[Submission]:
+    """Those of which an element has not ended; of the elements that have, no modules. Raises OptionError."""
+    if not submissions:
+        return []
+    if (known := states([one.job for one in submissions])) is None:
+        raise OptionError("squeue does not answer, so what was submitted before cannot be told", "try again later")
+    left = []
+    for one in submissions:
+        states_of = [known.get(f"{one.job}_{number}") for number in range(len(one.elements))]
+        elements = tuple(
+            modules if state and not state.over else () for modules, state in zip(one.elements, states_of, strict=True)
+        )
+        if any(elements):
+            left.append(one._replace(elements=elements))
+    return left
+
+
+def _submitted(
+    plan: StackPlan, options: JobOptions, steps: Sequence[Step], earlier: Sequence[str]
+) -> Iterator[Submission]:
+    """Submit the modules with images; then the views, which want the modules that they load; then the tests."""
+    views = tuple(step for step in steps if _is_view(step))
+    jobs = list(earlier)
+    elements = elements_of((step for step in steps if not _is_view(step)), options.elements)
+    if elements:
+        yield (job := _install(plan, options, elements))
+        jobs.append(job.job)
+    if views:
+        after = (f"--dependency=afterany:{':'.join(jobs)}",) if jobs else ()
+        yield _install(plan, options, (Element(views, fetches=False),), *after)
+    if options.tests and elements:
+        yield from _tests(plan, options, options.tests, jobs[-1], [one for each in elements for one in each.steps])
+
+
+def _is_view(step: Step) -> bool:
+    return step.request is not None and step.request.plan.image is None
+
+
+def _install(plan: StackPlan, options: JobOptions, elements: Sequence[Element], *more: str) -> Submission:
+    commands = [[_apply(plan, options, element)] for element in elements]
+    job = _array(plan, options, options.resources, commands, *more)
+    return Submission(job, "apply", str(options.directory), tuple(element.modules for element in elements))
+
+
+def _tests(
+    plan: StackPlan, options: JobOptions, resources: Resources, job: str, steps: Sequence[Step]
+) -> Iterator[Submission]:
+    """An array for the modules without GPUs, and one for those with them, which begin when `job` is over."""
+    by_gpus: dict[int, list[Step]] = {}
+    for step in steps:
+        made = step.request.plan if step.request else None
+        gpus = made.gpus_per_node if made and made.accelerator != "none" else 0
+        by_gpus.setdefault(gpus, []).append(step)
+    for gpus, alike in by_gpus.items():
+        shares = [alike[first :: options.elements] for first in range(min(options.elements, len(alike)))]
+        tests = [[("test", str(step.module), f"--prefix={plan.layout.prefix}") for step in share] for share in shares]
+        asked = replace(resources, gpus_per_node=gpus, usual_minutes=resources.usual_minutes * len(shares[0]))
+        number = _array(plan, options, asked, tests, f"--dependency=afterany:{job}")
+        modules = tuple(tuple(step.module for step in share if step.module) for share in shares)
+        yield Submission(number, "test", str(options.directory), modules)
+
+
+def _apply(plan: StackPlan, options: JobOptions, element: Element) -> tuple[str, ...]:
+    one_by_one = ("--jobs=1",) if element.fetches else ()  # so that a conversion has all processors
+    only = (f"--only={module}" for module in element.modules)
+    return ("stack", "apply", str(plan.stack.path), *one_by_one, *options.words, *only)
+
+
+def _array(
+    plan: StackPlan,
+    options: JobOptions,
+    resources: Resources,
+    commands: Sequence[Sequence[Sequence[str]]],
+    *more: str,
+) -> str:
+    name = f"sifmod-{plan.stack.name}"
+    log = options.directory / f"{name}-"
+    script = _SCRIPT.format(
+        program=shlex.join(SIFMOD),
+        cases="\n".join(
+            f"{number})\n" + "\n".join(f"  sifmod {shlex.join(words)}" for words in element) + "\n  ;;"
+            for number, element in enumerate(commands)
+        ),
+        log=shlex.quote(str(log)) + '"$SLURM_ARRAY_JOB_ID"_"$SLURM_ARRAY_TASK_ID".log',
+    )
+    words = (
+        f"--job-name={name}",
+        f"--comment={f'{plan.stack.path} in {plan.layout.prefix}'[:_COMMENT]}",
+        f"--array=0-{len(commands) - 1}",
+        f"--output={str(log).replace('%', '%%')}%A_%a.log",
+        "--export=ALL",  # what decides here has to decide there
+        *(() if "SBATCH_NO_REQUEUE" in os.environ else ("--requeue",)),  # it goes on where it was
+        *resources.words,
+        *more,
+    )
+    with NamedTemporaryFile("w", prefix="sifmod-", suffix=".sh") as file:
+        file.write(script)
+        file.flush()
+        return submit(*words, file.name)

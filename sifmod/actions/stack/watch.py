@@ -1,0 +1,157 @@
+"""stack apply --wait: what becomes of the modules that jobs install, told as it is seen in the tree."""
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from sifmod.actions.slurm import LAG, State, states
+from sifmod.actions.stack.apply import Applying, Became, failure, log_of
+from sifmod.actions.stack.plan import to_do
+from sifmod.config.name import ModuleName
+from sifmod.errors import SifmodError
+from sifmod.tree.disk import read
+from sifmod.tree.receipt import live_number
+from sifmod.tree.submission import Submission
+
+_POLLS = (1.0, 15.0)  # seconds, from when something has changed to when nothing does
+_NOTE = re.compile(r"^[0-9T:-]+Z (?:(there already|installed, .*)|failed \(([0-9]{1,3})\): (.*))$", re.MULTILINE)
+
+
+class Tested(NamedTuple):
+    """How the test of a module ended, or of several that one element was for."""
+
+    modules: tuple[ModuleName, ...]
+    passed: bool
+    log: Path
+
+
+class Watch:
+    """Jobs of a stack as they go on; `applying` takes what became of each module, `tests` that of the tests."""
+
+    def __init__(self, applying: Applying, jobs: Sequence[Submission]) -> None:
+        self.tests: tuple[Tested, ...] = ()
+        self._plan = applying.plan
+        self._jobs = jobs
+        self._applying = applying
+        self._ended: dict[str, State] = {}
+        numbers = {step.module: number for number, step in enumerate(applying.plan.steps) if to_do(step)}
+        self._left = {
+            numbers[module]: (job, element)
+            for job in jobs
+            if job.what == "apply"
+            for element, modules in enumerate(job.elements)
+            for module in modules
+            if module in numbers
+        }
+        applying.all = len(self._left) + len(applying.failed)
+
+    def run(self) -> Iterator[int | str]:
+        """Wait until all of them are over. Gives the number of each module there is news of, and how the jobs stand."""
+        pause, told = _POLLS[0], ""
+        while True:
+            known = states([job.job for job in self._jobs])
+            before = len(self._left)
+            yield from self._seen()
+            if (stand := "squeue does not answer" if known is None else _stand(known)) != told:
+                yield stand
+            pause = _POLLS[0] if stand != told or len(self._left) != before else min(1.2 * pause, _POLLS[1])
+            told = stand
+            self._ended |= {number: state for number, state in (known or {}).items() if state.over}
+            tests = any(job.what == "test" for job in self._jobs)
+            if (known is not None and all(state.over for state in known.values())) or not (self._left or tests):
+                break
+            time.sleep(pause)
+        yield from self._rest()
+        self.tests = tuple(
+            self._tested(job, element)
+            for job in self._jobs
+            if job.what == "test"
+            for element, modules in enumerate(job.elements)
+            if modules
+        )
+
+    def _seen(self) -> Iterator[int]:
+        """Modules that have another generation than before."""
+        for number in tuple(self._left):
+            step = self._plan.steps[number]
+            now = live_number(self._plan.layout, step.module) if step.module else None
+            if now not in (None, step.installation.generation if step.installation else None):
+                self._became(number, changed=True)
+                yield number
+
+    def _became(self, number: int, *, changed: bool) -> None:
+        module = self._plan.steps[number].module
+        now = live_number(self._plan.layout, module) if module else None
+        self._applying.became[number] = Became(now or 0, changed)
+        del self._left[number]
+
+    def _rest(self) -> Iterator[int]:
+        """Of modules that stayed as they were: whether they were right already, or why they failed."""
+        until = time.monotonic() + LAG
+        while any(self._lags(number) for number in self._left) and time.monotonic() < until:
+            time.sleep(0.2)
+            yield from self._seen()
+        for number, (job, element) in tuple(self._left.items()):
+            state = self._ended.get(f"{job.job}_{element}")
+            error = self._error(number, job, element, state)
+            if error is None:
+                self._became(number, changed=False)
+            else:
+                self._applying.failed[number] = error
+            yield number
+
+    def _lags(self, number: int) -> bool:
+        """Whether its job says that it is there, and it is not seen here yet."""
+        job, element = self._left[number]
+        state, module = self._ended.get(f"{job.job}_{element}"), self._plan.steps[number].module
+        said = state is not None and state.name == "COMPLETED"
+        return said and (module is None or live_number(self._plan.layout, module) is None)
+
+    def _error(self, number: int, job: Submission, element: int, state: State | None) -> SifmodError | None:
+        if state and state.name == "COMPLETED":
+            if not self._lags(number):
+                return None
+            why = f"its job {job.job}_{element} has installed it, and {self._plan.layout.prefix} does not have it here"
+            return SifmodError(why, "choose a prefix that all nodes share")
+        if state is None or state.name == "FAILED":  # by its own exit code: its log says of which module
+            there, code, message = self._last_note(number)
+            if there:
+                return None
+            if code:
+                return failure(message, "", int(code))
+        log = job.log(self._plan.stack.name, element)
+        said = f"; {log} is its log" if _is_there(log) else ""
+        ended = state.name if state else "and Slurm does not know how"
+        return SifmodError(f"its job {job.job}_{element} ended {ended}{said}", "the same command submits it again")
+
+    def _last_note(self, number: int) -> tuple[str, str, str]:
+        """What its log says last: that it is there, or with which exit code it failed, and why."""
+        layout = self._plan.layout
+        try:
+            text = read(log_of(layout, self._plan.stack, self._plan.steps[number]), top=layout.prefix)
+        except OSError:
+            return "", "", ""
+        found: list[tuple[str, str, str]] = _NOTE.findall(text.decode(errors="replace"))
+        return found[-1] if found else ("", "", "")
+
+    def _tested(self, job: Submission, element: int) -> Tested:
+        state, log = self._ended.get(f"{job.job}_{element}"), job.log(self._plan.stack.name, element)
+        passed = state.name == "COMPLETED" if state else not _is_there(log)
+        return Tested(job.elements[element], passed, log)
+
+
+def _is_there(log: Path) -> bool:
+    """Whether it is seen; it may be in a directory of another user's."""
+    return os.path.exists(log)  # noqa: PTH110 (pathlib raises for a closed one)
+
+
+def _stand(known: Mapping[str, State]) -> str:
+    """Of the jobs' elements: how many are queued, and for what, how many run, and how many are over."""
+    counts = Counter(str(state) if state.name == "PENDING" else state.name for state in known.values())
+    words = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    jobs = sorted({number.partition("_")[0] for number in known}, key=int)
+    return f"job{'s' * (len(jobs) != 1)} {', '.join(jobs)}: {words}"

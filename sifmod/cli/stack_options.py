@@ -1,0 +1,70 @@
+"""The options that the verbs of a stack share, and the stack with them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sifmod.cli.options import SITE_KEYS, Decorated
+
+if TYPE_CHECKING:
+    from sifmod.actions.stack.plan import Planned
+    from sifmod.config.load_site import LoadedSite
+    from sifmod.config.stack import Stack
+
+Value = str | bool | int | None | tuple[Path, ...]
+
+
+def stack_options(function: Decorated) -> Decorated:
+    """What decides which modules a stack comes to."""
+    for option in (
+        click.option("--only", metavar="MODULE", multiple=True, help="This module and no other; may be repeated."),
+        click.option("--offline", is_flag=True, help="Use only what is on this machine."),
+        click.option("--rebuild", is_flag=True, help="Install again even where nothing has changed."),
+        click.option("--skip-sanity-check", is_flag=True, help="Do not look for commands in the images."),
+        click.option(
+            "-j",
+            "--jobs",
+            metavar="N",
+            type=click.IntRange(1, 64),
+            help="Modules at the same time (default: processors).",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def given_site(given: Mapping[str, Value]) -> dict[str, str]:
+    """The options that say what is true of this machine."""
+    from sifmod.config.prefix import in_full
+
+    words = {name: value for name, value in given.items() if isinstance(value, str) and name in SITE_KEYS}
+    return {name: in_full(name, value) for name, value in words.items()}
+
+
+def planned_stack(stack: "Stack", given: Mapping[str, Value]) -> "tuple[Planned, LoadedSite]":
+    """The stack with what the command line says, and the site."""
+    from sifmod.actions.fetch_settings import fetch_settings
+    from sifmod.actions.install.options import InstallOptions
+    from sifmod.actions.stack.plan import Planned
+    from sifmod.cli.context import load_context, tree
+    from sifmod.errors import OptionError
+    from sifmod.tree.layout import Layout
+    from sifmod.tree.provenance import Asked
+
+    texts = given_site(given)
+    site = load_context(texts)
+    stores = given.get("stores")
+    for store in stores if isinstance(stores, tuple) else ():
+        if not Layout(store.absolute()).images.is_dir():
+            raise OptionError(f"--from: {store} is no tree of sifmod with images in it")
+    options = InstallOptions(
+        rebuild=bool(given.get("rebuild")),
+        offline=bool(given.get("offline")),
+        into_home=bool(given.get("yes")),
+        stores=tuple(store.absolute() for store in stores) if isinstance(stores, tuple) else (),
+        asked=Asked(checked=not given["skip_sanity_check"]),
+    )
+    jobs = jobs if isinstance(jobs := given.get("jobs"), int) else fetch_settings(site.site).processors
+    return Planned(stack, tree(site.site.prefix), texts, options, jobs=jobs), site

@@ -1,0 +1,133 @@
+"""What the verbs of a stack tell: lines for people, and data."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sifmod.actions.reporter import Reporter
+    from sifmod.actions.stack.apply import Applying
+    from sifmod.actions.stack.fetches import Fetches
+    from sifmod.actions.stack.lives import Lives
+    from sifmod.actions.stack.plan import StackPlan, Step
+    from sifmod.actions.stack.workers import Event
+    from sifmod.cli.progress import Display
+    from sifmod.config.load_site import LoadedSite
+
+
+def lines(made: "StackPlan", decided: "Lives | None", *, all_of_them: bool = False) -> Iterable[str]:
+    """A line for each module, and for what is no longer named."""
+    from sifmod.system import one_line
+
+    for step in made.steps:
+        if step.mark != "x" or all_of_them:
+            reasons = (step.error.message.partition("\n")[0],) if step.error else step.why
+            yield one_line(f" [{step.mark}] {step}{': ' if reasons else ''}{'; '.join(reasons)}")
+    for module, what in decided.news if decided else ():
+        yield one_line(f" [D] {module}: {what}")
+    for module in made.unnamed:
+        yield f" [-] {module}: the stack does not name it any more; `sifmod retire {module}` ends it"
+
+
+def counts(made: "StackPlan") -> Iterable[str]:
+    """How many of each."""
+    words = {" ": "new", "R": "made anew", "x": "there", "!": "cannot be installed"}
+    counts = {mark: sum(step.mark == mark for step in made.steps) for mark in words}
+    told = [f"{counts[mark]} {words[mark]}" for mark in words if counts[mark]]
+    gone = [f"{len(made.unnamed)} not named any more"] if made.unnamed else []
+    yield f"{made.stack.name}, {len(made.steps)} modules: {', '.join((*told, *gone)) or 'none'}"
+
+
+def room(needed: "Fetches", site: "LoadedSite") -> Iterable[str]:
+    """What is to be fetched, and whether there is room for it."""
+    import shutil
+
+    from sifmod.cli.output import counted
+    from sifmod.system import size_text
+
+    if not needed.images:
+        return
+    more = f", and {needed.unknown} of unknown size" if needed.unknown else ""
+    if needed.shared_size:
+        more += f"; layers that they share ({size_text(needed.shared_size)}) are fetched once"
+    images, space = counted(needed.images, "image"), size_text(needed.room)
+    yield f"{images} to fetch: {size_text(needed.size)}{more}; up to {space} of room"
+    prefix = site.site.prefix
+    place = next(path for path in (prefix, *prefix.parents) if path.exists())
+    if (free := shutil.disk_usage(place).free) < needed.room:
+        yield f"warning: only {size_text(free)} are free in {place}"
+
+
+def tell(event: "Event", applying: "Applying", made: "StackPlan", reporter: "Reporter", update: "Display") -> None:
+    """What a worker says goes into the log of its module; what became of it is said here too."""
+    from sifmod.actions.stack.apply import note
+    from sifmod.actions.stack.workers import Progressed, Told
+
+    step = made.steps[event.task]
+    if isinstance(event, Progressed):
+        update(event.what, event.done, event.total)
+        return
+    text = event.text if isinstance(event, Told) else end(event.task, applying, reporter.say)
+    try:
+        note(made.layout, made.stack, step, text)
+    except OSError as error:
+        reporter.warn_once("the logs", f"the log of {step} cannot be written: {error.strerror or error}")
+
+
+def end(number: int, applying: "Applying", say: "Callable[[str], None]") -> str:
+    """Say what became of a module; gives it as its log has it."""
+    from sifmod.actions.stack.apply import told
+    from sifmod.cli.main import show_error
+
+    step = applying.plan.steps[number]
+    if error := applying.failed.get(number):
+        show_error(f"{step}: {error.message}", error.hint)
+        return told(error)
+    became = applying.became[number]
+    text = f"installed, generation {became.generation}" if became.changed else "there already"
+    say(f"[{len(applying.became) + len(applying.failed)}/{applying.all}] {step}: {text}")
+    return text
+
+
+def summary(made: "StackPlan", applying: "Applying") -> Iterable[str]:
+    """What became of it all."""
+    failed = applying.failed
+    code = worst(error.exit_code for error in failed.values())
+    good = len(made.steps) - len(failed)
+    yield f"{good} of {len(made.steps)} modules are as {made.stack.path} says{f', exit code {code}' if code else ''}"
+    for number, error in failed.items():
+        yield f"  {made.steps[number]}: failed ({error.exit_code}): {error.message.partition(chr(10))[0]}"
+    yield f"their logs are in {made.layout.logs / 'stacks' / made.stack.name}"
+
+
+def stack_data(made: "StackPlan", decided: "Lives | None", applying: "Applying | None" = None) -> dict[str, object]:
+    """As --json prints it."""
+    return {
+        "stack": made.stack.name,
+        "path": str(made.layout.prefix),
+        "members": [_row(step, applying, number) for number, step in enumerate(made.steps)],
+        "unnamed": [str(module) for module in made.unnamed],
+        "decided": [{"module": str(module), "what": what} for module, what in (decided.news if decided else ())],
+    }
+
+
+def _row(step: "Step", applying: "Applying | None", number: int) -> dict[str, object]:
+    from sifmod.cli.output import error_data
+
+    error = applying.failed.get(number) if applying else step.error
+    became = applying.became.get(number) if applying else None
+    generation = became.generation if became else step.installation.generation if step.installation else None
+    return {
+        "module": str(step.module) if step.module else None,
+        "easyconfig": step.member.easyconfig,
+        "variant": step.variant,
+        "mark": step.mark,
+        "why": list(step.why),
+        "generation": generation,
+        "changed": bool(became and became.changed),
+        **(error_data(error) if error else {}),
+    }
+
+
+def worst(codes: Iterable[int]) -> int:
+    """The exit code of several."""
+    return max(codes, default=0)

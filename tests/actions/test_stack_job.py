@@ -1,0 +1,228 @@
+"""What jobs a stack becomes, what Slurm says of them, and what is kept of that."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sifmod.actions.install.options import InstallOptions
+from sifmod.actions.slurm import State, states
+from sifmod.actions.stack.job import elements_of
+from sifmod.actions.stack.plan import Planned, plan_stack
+from sifmod.cli.main import run
+from sifmod.config.name import ModuleName
+from sifmod.config.stack import load_stack
+from sifmod.errors import OptionError
+from sifmod.tree.layout import Layout
+from sifmod.tree.submission import Submission, read_submissions
+from support.config import write
+from support.disk_state import disk_state
+
+Program = Callable[[str, str], None]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stack of five modules over three images that are nowhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+    for name, image in (("A-1", "a"), ("A-2", "a"), ("A-3", "a"), ("B-1", "b"), ("C-1", "c")):
+        module, _, version = name.partition("-")
+        text = f"name: {module}\nversion: '{version}'\nimage: {{sources: ['docker://127.0.0.1:9/{image}:1']}}\n"
+        write(tmp_path / f"{name}.yaml", text)
+    write(tmp_path / "stack.yaml", "easyconfigs: [A-1.yaml, B-1.yaml, A-2.yaml, C-1.yaml, A-3.yaml]\n")
+    return tmp_path
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """Puts a script in the place of one of Slurm's programs: no cluster of the tests keeps accounts, or is too busy."""
+    directory = tmp_path / "programs"
+    directory.mkdir()
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+
+    def put(name: str, script: str) -> None:
+        write(directory / name, f"#!/bin/sh\n{script}\n").chmod(0o755)
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [
+        (100, ["A/1 A/2 A/3", "B/1", "C/1"]),
+        (2, ["A/1 A/2 A/3 C/1", "B/1"]),
+        (1, ["A/1 A/2 A/3 B/1 C/1"]),
+    ],
+)
+def test_an_element_has_all_modules_of_an_image(here: Path, most: int, expected: list[str]) -> None:
+    plan = plan_stack(Planned(load_stack(here / "stack.yaml"), Layout(here / "prefix"), {}, InstallOptions()))
+    elements = elements_of(plan.steps, most)
+    assert [" ".join(map(str, element.modules)) for element in elements] == expected
+    assert all(element.fetches for element in elements)
+    assert elements_of((), most) == ()
+
+
+def test_what_the_controller_has_forgotten_is_in_the_accounts(program: Program) -> None:
+    program("squeue", "echo 'squeue: warning'; echo '7_0|RUNNING|None'; echo '7_1|PENDING|Resources'")
+    program("sacct", "printf '%s\\n' '6_0|NODE_FAIL' '6_1|CANCELLED by 1000' '6_2|COMPLETED' '6_[3-9]|PENDING'")
+    known = states(("6", "7"))
+    assert known == {
+        "7_0": State("RUNNING", "None"),
+        "7_1": State("PENDING", "Resources"),
+        "6_0": State("NODE_FAIL"),
+        "6_1": State("CANCELLED"),
+        "6_2": State("COMPLETED"),
+    }
+    assert [str(state) for state in known.values()][:2] == ["RUNNING", "PENDING (Resources)"]
+    assert {number for number, state in known.items() if state.over} == {"6_0", "6_1", "6_2"}
+    program("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    program("sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1")
+    assert states(("6",)) == {}
+    program("squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
+    assert states(("6",)) is None
+
+
+def test_nothing_is_submitted_while_slurm_cannot_tell_what_is(
+    here: Path, program: Program, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program("squeue", "exit 1")
+    program("sbatch", f"touch {here}/submitted; echo 9")
+    jobs = [{"job": "8", "what": "apply", "logs": "/", "elements": [["B/1"]]}]
+    record = write(here / "prefix/stacks/jobs/stack.json", json.dumps({"format": 1, "jobs": jobs}))
+    assert run(["stack", "apply", "stack.yaml", "--job"]) == 2
+    assert "squeue does not answer" in capfd.readouterr().err
+    assert not (here / "submitted").exists()
+    program("squeue", "echo '8_0|PENDING|Priority'")
+    assert run(["stack", "apply", "stack.yaml", "--job", "--job-max-jobs", "1", "--job-account", "mine"]) == 0
+    assert read_submissions(Layout(here / "prefix"), "stack") == (
+        Submission("8", "apply", "/", ((ModuleName("B", "1"),),)),
+        Submission("9", "apply", str(here), (tuple(ModuleName(*each) for each in ("A1", "A2", "A3", "C1")),)),
+    )
+    record.write_text("{}")  # as nobody has written it
+    assert read_submissions(Layout(here / "prefix"), "stack") == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"format": 2, "jobs": []}',
+        '{"format": 1, "jobs": [{}]}',
+        '{"format": 1, "jobs": [{"job": "1;x", "what": "apply", "logs": "", "elements": []}]}',
+        '{"format": 1, "jobs": [{"job": "1", "what": "apply", "logs": "", "elements": [["../x"]]}]}',
+        '{"format": 1, "jobs": [{"job": "1", "what": "apply", "logs": "", "elements": [1]}]}',
+    ],
+)
+def test_a_record_that_others_have_spoilt_is_none(tmp_path: Path, text: str) -> None:
+    write(tmp_path / "stacks/jobs/x.json", text)
+    assert read_submissions(Layout(tmp_path), "x") == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--wait",), "--wait is for --job"),
+        (("--job-cores", "4"), "--job-cores is for --job"),
+        (("--job", "--job-output-dir", "none"), "there is no directory "),
+        (("--job", "--job-test-partition", "gpu"), "--job-test-partition is for --job-test"),
+        (("--job", "--bundle", "x"), "--job is not for --bundle"),
+        (("--job",), "sbatch refuses the job: sbatch: error: invalid account"),
+        (("--job", "--only", "D/1"), "no module is called `D/1`"),
+    ],
+)
+def test_what_cannot_be_submitted(
+    here: Path, program: Program, words: tuple[str, ...], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program("sbatch", "echo 'sbatch: error: invalid account' >&2; exit 1")
+    (here / "prefix").mkdir()
+    before = disk_state(here)
+    assert run(["stack", "apply", "stack.yaml", *words]) == (24 if "--only" in words else 2)
+    assert message in capfd.readouterr().err
+    assert disk_state(here) == before
+
+
+def test_a_view_waits_for_the_modules_that_it_loads(here: Path, program: Program) -> None:
+    write(here / "V-1.yaml", "name: V\nversion: '1'\nmodules: [A/1, B/1]\n")
+    write(here / "stack.yaml", "easyconfigs: [V-1.yaml, A-1.yaml, B-1.yaml]\n")
+    program("sbatch", f'echo "$*" >>{here}/words; wc -l <{here}/words')
+    program("squeue", "echo '1_0|PENDING|Priority'; echo '1_1|RUNNING|None'")
+    asked = ("stack", "apply", "stack.yaml", "--job", "--job-test")
+    assert run([*asked, "--only", "A/1"]) == 0
+    assert run(list(asked)) == 0
+    install, test, *others = (here / "words").read_text().splitlines()
+    assert "--dependency" not in install
+    assert "--dependency=afterany:1 " in test
+    assert len(others) == 3
+    assert "--dependency" not in others[0]
+    assert "--dependency=afterany:1:3 " in others[1]  # the view
+    assert "--dependency=afterany:3 " in others[2]
+    kept = read_submissions(Layout(here / "prefix"), "stack")
+    assert [" ".join(str(module) for element in one.elements for module in element) for one in kept] == [
+        *("A/1", "B/1", "V/1", "B/1")
+    ]
+
+
+def test_why_a_module_is_not_there(
+    here: Path, program: Program, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sifmod.actions.stack.watch.LAG", 0.0)
+    program("sbatch", f"echo killed >{here}/sifmod-stack-9_0.log; echo 9")
+    program("squeue", "echo '9_0|NODE_FAIL|NodeDown'; echo '9_1|COMPLETED|None'; echo '9_2|FAILED|NonZeroExitCode'")
+    log = write(here / "prefix/log/stacks/stack/C@1.log", "2026-01-01T00:00:00Z failed (18): the disk is full\n\nx\n")
+    assert run(["stack", "apply", "stack.yaml", "--job", "--wait"]) == 18
+    err = capfd.readouterr().err
+    assert f"A/1: its job 9_0 ended NODE_FAIL; {here}/sifmod-stack-9_0.log is its log" in err
+    assert f"B/1: its job 9_1 has installed it, and {here}/prefix does not have it here" in err
+    assert "hint: choose a prefix that all nodes share" in err
+    assert "== 0 of 5 modules are as " in err
+    assert "==   C/1: failed (18): the disk is full\n" in err
+    log.write_text("\n")
+    program("squeue", "exit 0")
+    program("sacct", "exit 0")
+    assert run(["stack", "apply", "stack.yaml", "--job", "--wait", "-q"]) == 1
+    assert "C/1: its job 9_2 ended and Slurm does not know how\n" in capfd.readouterr().err
+
+
+def test_what_an_element_is_told(here: Path, program: Program) -> None:
+    """The options that say what is installed, with paths in full; the job script is what sbatch is given last."""
+    program("sbatch", f'for word; do echo "$word"; done >{here}/words; cat "$word" >{here}/script; echo 3')
+    words = (
+        "--only",
+        "B",
+        "--robot-paths",
+        "own",
+        "--skip-sanity-check",
+        "--job-cores",
+        "2",
+        "--job-max-walltime",
+        "3",
+    )
+    assert run(["stack", "apply", "stack.yaml", "--job", *words, "--job-partition", "small"]) == 0
+    script = (here / "script").read_text()
+    line = next(line for line in script.splitlines() if "stack apply" in line)
+    told = f"sifmod stack apply {here}/stack.yaml --jobs=1 --skip-sanity-check --robot-paths={here}/own --only=B/1"
+    assert line.split() == told.split()
+    asked = (here / "words").read_text().splitlines()
+    assert {"--array=0-0", "--cpus-per-task=2", "--time=180", "--partition=small", "--requeue"} <= set(asked)
+
+
+def test_options_of_sbatch_in_the_environment_count(
+    here: Path, program: Program, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program("sbatch", f'for word; do echo "$word"; done >>{here}/words; echo 3')
+    for name in ("SBATCH_TIMELIMIT", "SBATCH_CPUS_PER_TASK", "SBATCH_NO_REQUEUE"):
+        monkeypatch.setenv(name, "5")
+    assert run(["stack", "apply", "stack.yaml", "--job"]) == 0
+    asked = (here / "words").read_text()
+    assert not any(option in asked for option in ("--time", "--cpus-per-task", "--requeue"))
+    assert "== job 3, 3 elements to install 5 modules: submitted" in capfd.readouterr().err
+
+
+def test_there_is_no_slurm(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(here))
+    with pytest.raises(OptionError, match="there is no squeue here"):
+        states(("1",))
