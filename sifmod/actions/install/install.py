@@ -99,7 +99,8 @@ def _new_generation(
     request = with_image(request, image.artifact)
     plan, image, found = with_found_wrappers(request.plan, before, image)
     plan, image, mpi = with_found_mpi(plan, before, image)
-    if options.if_different and before and before.provenance.site == site.name and not difference(before, plan):
+    another = options.if_different and before and before.generation != options.if_different
+    if another and before and before.provenance.site == site.name and not difference(before, plan):
         return before, False  # another run has done it while we waited
     for told in (*(f"quirk {quirk}" for quirk in request.loaded.quirks), found, f"MPI: {mpi}" if mpi else ""):
         if told:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.install.image import image_request
 from sifmod.actions.install.install import install_with_layers
+from sifmod.actions.install.request import Request
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.plan import StackPlan, Step
 from sifmod.actions.stack.workers import Event, Finished, Progressed, Tell, Told, run_workers
@@ -144,14 +145,23 @@ class Applying:
         if digests := self._shared.get(self._key(number)):
             shared = SharedBlobs(self._blobs, digests)
             request = replace(request, options=replace(request.options, shared=shared))
-        reporter = Reporter(
-            lambda text: tell(Told(number, text)),
-            lambda what, done, total: tell(Progressed(number, what, done, total)),
-            lambda about, question: None,  # noqa: ARG005
-            self._command,
-        )
-        installation, changed = install_with_layers(request, reporter)
-        return Became(installation.generation, changed)
+        return install_in_worker(request, reporter_in_worker(number, tell, self._command))
+
+
+def reporter_in_worker(number: int, tell: Tell, command: str) -> Reporter:
+    """It tells the parent what the task of this number would tell the user of `command`."""
+    return Reporter(
+        lambda text: tell(Told(number, text)),
+        lambda what, done, total: tell(Progressed(number, what, done, total)),
+        lambda about, question: None,  # noqa: ARG005
+        command,
+    )
+
+
+def install_in_worker(request: Request, reporter: Reporter) -> Became:
+    """The install, of which as much is kept as goes through a pipe."""
+    installation, changed = install_with_layers(request, reporter)
+    return Became(installation.generation, changed)
 
 
 def told(error: SifmodError) -> str:
