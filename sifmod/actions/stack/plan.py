@@ -3,12 +3,10 @@
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from sifmod import __version__
-from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.current import is_complete, noted
 from sifmod.actions.install.image import image_request
 from sifmod.actions.install.install import check_locked
@@ -20,7 +18,6 @@ from sifmod.actions.layer.bring import own_layers
 from sifmod.actions.lock import Lock
 from sifmod.config.input import Surroundings
 from sifmod.config.name import ModuleName
-from sifmod.config.site import Site
 from sifmod.config.stack import Member, Stack
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, InstallError, SifmodError
@@ -70,7 +67,7 @@ class Planned(NamedTuple):
     options: InstallOptions  # of the command line, without those that decide what is installed
     lock: Lock | None = None  # to which all of it must come
     anew: bool = False  # everything is decided again, though a receipt says that nothing has changed
-    jobs: int = 1  # how many are installed at the same time, each with its share of processors and memory
+    jobs: int = 1  # how many are installed at the same time
 
 
 def plan_stack(planned: Planned) -> StackPlan:
@@ -78,7 +75,7 @@ def plan_stack(planned: Planned) -> StackPlan:
 
     Raises ConfigError where two members give one module.
     """
-    around, sites = Surroundings(os.environ), Sites(partial(_shared, jobs=planned.jobs))
+    around, sites = Surroundings(os.environ), Sites()
     steps: list[Step] = []
     for member in planned.stack.members:
         try:
@@ -96,15 +93,6 @@ def plan_stack(planned: Planned) -> StackPlan:
     gone = (module for module in (before.modules if before else ()) if module not in named)
     unnamed = tuple(module for module in gone if live_number(planned.layout, module) is not None)
     return StackPlan(planned.stack, planned.layout, tuple(steps), unnamed)
-
-
-def _shared(site: Site, jobs: int) -> Site:
-    """The site of one of so many that convert images at the same time."""
-    if jobs == 1:
-        return site
-    settings = fetch_settings(site)
-    share = None if settings.memory is None else settings.memory // jobs
-    return replace(site, processors=max(1, settings.processors // jobs), memory=share)
 
 
 def _given(member: Member, planned: Planned) -> dict[str, str]:
