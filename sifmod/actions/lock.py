@@ -46,6 +46,7 @@ class LockedModule(NamedTuple):
     inputs: Mapping[str, str]  # digests of the files that it was made from
     image: LockedImage | None  # None: a view
     files: Mapping[str, str]  # digests of the generated files
+    layers: Mapping[str, str]  # digests of the packages that the site has put over it, by the layers' names
 
     @property
     def digest(self) -> str:
@@ -60,7 +61,9 @@ class Lock(NamedTuple):
     modules: Mapping[ModuleName, LockedModule]
 
 
-def locked_module(installation: Installation, plan: Plan, inputs: Mapping[str, str]) -> LockedModule:
+def locked_module(
+    installation: Installation, plan: Plan, inputs: Mapping[str, str], layers: Mapping[str, str]
+) -> LockedModule:
     """What a lock says of a module that is installed as this plan says, from inputs as `spelled_inputs` gives them."""
     image = installation.image
     return LockedModule(
@@ -72,6 +75,7 @@ def locked_module(installation: Installation, plan: Plan, inputs: Mapping[str, s
         inputs,
         LockedImage(image.sha256, image.size, image.source, image.arch, image.origin) if image else None,
         {file.path: file.sha256 for file in installation.files},
+        layers,
     )
 
 
@@ -172,6 +176,7 @@ def _module(row: dict[str, Any]) -> LockedModule:
     parts, image = row["module"].split("/"), row["image"]
     texts = (row["sifmod"], row["words"], *((image["source"], image["arch"], image["sha256"]) if image else ()))
     texts += (*row["inputs"].keys(), *row["inputs"].values(), *row["files"].keys(), *row["files"].values())
+    texts += (*row["layers"].keys(), *row["layers"].values())
     if len(parts) != 2 or not all(map(is_part, parts)) or not all(isinstance(text, str) for text in texts):
         raise ValueError("a text that is none")
     if type(row["generation"]) is not int or (image and type(image["size"]) is not int):

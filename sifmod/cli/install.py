@@ -220,7 +220,7 @@ def _install(given: Given) -> Callable[[Asked], Done]:
 
 def _installed(asked: Asked, given: Given) -> "tuple[Installation, bool]":
     request = _request(asked, given)
-    from sifmod.actions.install.install import install
+    from sifmod.actions.install.install import install_with_layers
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import typed
     from sifmod.cli.output import ask, quiet, say
@@ -232,7 +232,7 @@ def _installed(asked: Asked, given: Given) -> "tuple[Installation, bool]":
         speak(note)
     speak(f"{request.plan.module}: installing from {request.loaded.path}")
     with progress(show) as update:
-        installation, changed = install(request, Reporter(speak, update, ask, typed()))
+        installation, changed = install_with_layers(request, Reporter(speak, update, ask, typed()))
     if given["keep_blobs"] and not update.used:
         speak(NOTHING_KEPT)
     return installation, changed

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping
-from functools import partial
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -53,10 +53,8 @@ def reapply(given: Given) -> int:
     if refusal:
         speak("nothing was changed, as you chose")
     elif not only_shown:
-        reporter = Reporter(speak, command=typed())
         requests = {one.module: one.request for one in changing if one.request}
-        apply = partial(_apply, requests, reporter)
-        ended = list(run_batch(tuple(requests), apply, fail_fast=bool(given["fail_fast"])))
+        ended = _apply(requests, Reporter(speak, command=typed()), fail_fast=bool(given["fail_fast"]))
     failed = worst([end for _, end in ended])
     if failed:
         for line in summary(ended):
@@ -97,10 +95,22 @@ def _agreed(given: Given) -> bool:
     return click.confirm("Change them", default=True, err=True)
 
 
-def _apply(requests: "Mapping[ModuleName, Request]", reporter: "Reporter", module: "ModuleName") -> Done:
-    from sifmod.actions.install.install import install
+def _apply(
+    requests: "Mapping[ModuleName, Request]", reporter: "Reporter", *, fail_fast: bool
+) -> "list[tuple[ModuleName, Ended]]":
+    """What became of each, told in their order; with `fail_fast` none is begun before the one before it is done."""
+    from sifmod.actions.fetch_settings import fetch_settings
+    from sifmod.actions.stack.ahead import Ahead
 
-    installation, changed = install(requests[module], reporter)
-    state = "installed" if changed else "another run has changed it meanwhile"
-    reporter.say(f"{module}: {state}, generation {installation.generation}")
-    return Done(f"{state}, generation {installation.generation}", {})
+    modules = tuple(requests)
+    jobs = 1 if fail_fast or not modules else fetch_settings(requests[modules[0]].site.site).processors
+
+    def done(number: int) -> Done:
+        became = ahead.became(number, reporter)
+        state = "installed" if became.changed else "another run has changed it meanwhile"
+        reporter.say(f"{modules[number]}: {state}, generation {became.generation}")
+        return Done(f"{state}, generation {became.generation}", {})
+
+    with closing(Ahead(tuple(requests.values()), reporter.command, jobs)) as ahead:
+        found = run_batch(range(len(modules)), done, fail_fast=fail_fast)
+        return [(modules[number], ended) for number, ended in found]

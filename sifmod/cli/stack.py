@@ -1,5 +1,6 @@
 """`sifmod stack`."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -106,6 +107,8 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
         file, given, locked = *_unbundled(bundled, given, quiet=quiet), True
     assert file is not None  # noqa: S101 (for mypy: one of them is given)
     planned, site = planned_stack(load_stack(file), given)
+    if bundled:  # its layers lie beside the stack
+        planned = planned._replace(options=replace(planned.options, stores=(file.parent,)))
     if locked:
         planned = planned._replace(lock=read_lock(file.absolute().with_suffix(".lock")))
     speak = silent if quiet else say

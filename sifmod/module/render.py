@@ -1,7 +1,7 @@
 """A plan to the files of a generation and to the stub in the module tree: pure text, the same for the same plan."""
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from jinja2 import Environment, Template
@@ -27,6 +27,7 @@ class Literal(str):
     """Text that is spelled in the language of the file already."""
 
 
+@lru_cache(maxsize=2)  # of a module that is installed the receipt's digest is asked for more than once
 def render(plan: Plan, number: int) -> tuple[File, ...]:
     """Every file of the generation of this number: modulefiles, what they share, and scripts.
 
@@ -65,8 +66,13 @@ def _modulefiles(plan: Plan, number: int) -> tuple[File, ...]:
         text = _templates(syntax).get_template(f"modulefile.{syntax}.j2").render(_values(plan, number, syntax))
         files.append(File(f"modulefile.{syntax}", text))
         shared = (f"share/module.{syntax}", f"share/environment.{syntax}")
-        files.extend(File(path, (_TEMPLATES / path).read_text("utf-8")) for path in shared)
+        files.extend(File(path, _constant(path)) for path in shared)
     return tuple(files)
+
+
+@cache
+def _constant(path: str) -> str:
+    return (_TEMPLATES / path).read_text("utf-8")
 
 
 def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:

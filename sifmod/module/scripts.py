@@ -1,6 +1,8 @@
 """A plan to the scripts of its generation: the wrappers in bin/, what they share, and the runscripts."""
 
 import re
+from collections.abc import Hashable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ _MASKS = {("slurm", "rocm"): "ROCR_VISIBLE_DEVICES", ("localid", "rocm"): "ROCR_
     ("localid", "cuda"): "CUDA_VISIBLE_DEVICES"
 }
 _PATHS = {ROOT: '"$sifmod_root"', PREFIX: '"$sifmod_prefix"'}
+_CACHE_KEY = "\0cache key"  # in the text that all modules share
 _VENDORS = {"rocm": "amd", "cuda": "nvidia", "none": "any"}
 
 
@@ -45,11 +48,18 @@ def _here(text: str) -> str:
 def environment(**more: Any) -> Environment:
     """The templates of this package; nothing is escaped, for they are no HTML."""
     loader = FileSystemLoader(Path(__file__).with_name("templates"))
-    return Environment(loader=loader, undefined=StrictUndefined, autoescape=False, trim_blocks=True, **more)  # noqa: S701
+    options = {"undefined": StrictUndefined, "trim_blocks": True, "auto_reload": False, **more}
+    return Environment(loader=loader, autoescape=False, **options)  # noqa: S701
 
 
 TEMPLATES = environment(lstrip_blocks=True, keep_trailing_newline=True)  # shell: every value goes through its filter
 TEMPLATES.filters |= {"shell": shell, "here": _here}
+
+
+@lru_cache(maxsize=256)
+def rendered(template: str, **values: Hashable) -> str:
+    """The text of a template of TEMPLATES; most are the same for every module of a tree."""
+    return TEMPLATES.get_template(template).render(values)
 
 
 def scripts(plan: Plan, number: int) -> tuple[File, ...]:
@@ -71,9 +81,7 @@ def scripts(plan: Plan, number: int) -> tuple[File, ...]:
 
 def _wrapper(plan: Plan, name: str, command: tuple[str, ...]) -> File:
     words = plan.activation.activated(command)
-    text = TEMPLATES.get_template("scripts/wrapper").render(
-        launcher=LAUNCHER, command=words, installs=name in _INSTALLERS
-    )
+    text = rendered("scripts/wrapper", launcher=LAUNCHER, command=words, installs=name in _INSTALLERS)
     return File(f"bin/{name}", text, executable=True)
 
 
@@ -121,7 +129,8 @@ def _launcher(plan: Plan, number: int) -> str:
 
 
 def _runscript(plan: Plan, number: int, name: str) -> str:
-    return TEMPLATES.get_template(f"runscripts/{name}").render(
+    text = rendered(
+        f"runscripts/{name}",
         python=plan.activation.activated(("python",)),
         torchrun=plan.activation.activated(("python", "-m", "torch.distributed.run")),
         bash=plan.activation.activated(("bash",)),
@@ -130,9 +139,10 @@ def _runscript(plan: Plan, number: int, name: str) -> str:
         gpu_mask=_MASKS.get((plan.gpu_selection, plan.accelerator), ""),
         vendors=_VENDORS[plan.accelerator],
         cache_directory=plan.cache_directory,
-        cache_key=_cache_key(plan, number),
+        cache_key=_CACHE_KEY,
         caches=(*_CACHES["any"], *_CACHES[plan.accelerator]),
     )
+    return text.replace(_CACHE_KEY, _cache_key(plan, number))
 
 
 def _cache_key(plan: Plan, number: int) -> str:

@@ -91,10 +91,10 @@ def make_directory(path: Path, top: Path) -> None:
 def _descend(top: Path, names: Sequence[str], *, make: bool) -> int:
     here = os.open(top, _WAY if names else DIRECTORY)
     for number, name in enumerate(names, 1):
-        place = top.joinpath(*names[:number])
         try:
             below = _below(here, name, _WAY if number < len(names) else DIRECTORY, make=make)
         except OSError as error:
+            place = top.joinpath(*names[:number])
             if error.errno in (errno.ENOTDIR, errno.ELOOP) and place.is_symlink():
                 raise OSError(f"{place} is a symlink, and inside a prefix none is followed") from error
             error.filename = str(place)
@@ -151,22 +151,40 @@ def _naming(path: Path | str) -> Iterator[None]:
 def write(path: Path, data: bytes, top: Path, mode: int = 0o666) -> None:
     """Write a new file, durably; it must not exist, and its directory must. `mode` is subject to the umask."""
     with opened(path.parent, top) as directory:
-        descriptor = os.open(path.name, _NEW, mode, dir_fd=directory)
-    with _naming(path), open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123 (a descriptor)
-        view = memoryview(data)
-        while view:
-            view = view[file.write(view) :]
+        descriptor = new_file(directory, path, data, mode)
+    try:
+        sync(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def new_file(directory: int, path: Path, data: bytes, mode: int) -> int:
+    """A descriptor of the new file `path`, which lies in the open `directory`, with this content; not durable yet."""
+    descriptor = os.open(path.name, _NEW, mode, dir_fd=directory)
+    try:
+        with _naming(path):
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def sync(descriptor: int, path: Path) -> None:
+    """Make what is in an open file durable."""
+    with _naming(path):
         os.fsync(descriptor)
 
 
 def sync_file(path: Path) -> None:
     """Make what is in a file durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    with _naming(path):
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    try:
+        sync(descriptor, path)
+    finally:
+        os.close(descriptor)
 
 
 def sync_directory(path: Path | int) -> None:

@@ -29,7 +29,7 @@ TREE = "tree"
 LOCK = "pylock.toml"
 LIVE = "live"
 MODULE = "module"
-_RECEIPT = "layer.json"
+RECEIPT = "layer.json"
 _FORMAT = 1
 _KEY = re.compile("[0-9a-f]{16}")
 
@@ -105,7 +105,7 @@ def _live(place: Path) -> Layer | None:
     if not (number := live_generation(place)):
         return None
     try:
-        return _layer(place / number, json.loads(read(place / number / _RECEIPT)))
+        return _layer(place / number, json.loads(read(place / number / RECEIPT)))
     except OSError as error:
         if not is_refused(error):
             raise
@@ -138,12 +138,12 @@ def _list(value: object) -> list[tuple[object, object]]:
     return value
 
 
-def all_layers(top: Path) -> Iterator[Layer]:
-    """Every live layer in a directory of layers, sorted by module, name and image.
+def all_layers(top: Path, module: ModuleName | None = None) -> Iterator[Layer]:
+    """Every live layer in a directory of layers, or those of one module, sorted by module, name and image.
 
     Of one whose receipt cannot be read, which is used all the same, only its place is known: `image` is "" then.
     """
-    for place in places(top):
+    for place in places(top, module):
         if found := _live(place):
             yield found
         elif (place / LIVE / LOCK).exists():  # what wrappers ask
@@ -153,10 +153,10 @@ def all_layers(top: Path) -> Iterator[Layer]:
             yield Layer(module, place.parts[-2], "", 0, "", "", none, none, none, none, none, packed, root=str(root))
 
 
-def places(top: Path) -> Iterator[Path]:
-    """Where the generations of each layer are, in a directory of layers."""
-    for name in _parts(top):
-        for version in _parts(top / name):
+def places(top: Path, only: ModuleName | None = None) -> Iterator[Path]:
+    """Where the generations of each layer are, in a directory of layers; `only`: of one module."""
+    for name in (only.name,) if only else _parts(top):
+        for version in (only.version,) if only else _parts(top / name):
             for layer in _parts(top / name / version):
                 for key in _parts(top / name / version / layer):
                     if _KEY.fullmatch(key):
@@ -194,7 +194,7 @@ def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> 
         del fields[told_by_place]
     with held.changing(f"cannot publish the layer {layer.name} of {layer.module}"):
         text = json.dumps(fields, ensure_ascii=False, indent=1) + "\n"
-        write(directory / _RECEIPT, text.encode(), layers.prefix)
+        write(directory / RECEIPT, text.encode(), layers.prefix)
         (directory / MODULE).symlink_to(
             switch if switch.is_absolute() else os.path.relpath(layers.prefix / switch, root)
         )

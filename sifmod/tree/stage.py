@@ -2,13 +2,16 @@
 
 import os
 from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
 from sifmod.errors import InstallError
-from sifmod.tree.disk import READ_ONLY, READ_ONLY_EXECUTABLE, move, sync_directory, write
+from sifmod.tree.disk import READ_ONLY, READ_ONLY_EXECUTABLE, move, new_file, opened, sync, sync_directory, write
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held
 from sifmod.tree.provenance import Provenance
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 STUBS = "share/modules"  # a generation's copy of its stubs, so that it can be published again
 PLACED = ".placed"  # `N.placed` in the holder's directory: generation N was placed, perhaps not published
+_AT_ONCE = 100  # files that are open at the same time
 USER_SOFTWARE = ("user-software", "user-software.squashfs")
 
 
@@ -47,27 +51,30 @@ class Stage:
         self._links: list[LinkRecord] = []
         self._stubs: list[FileRecord] = []
         self._directories = {""}
+        self._claimed: set[str] = set()
         with held.changing(f"cannot stage {module}"):
             self.directory.mkdir()
 
     def write(self, files: Iterable["File"]) -> None:
         """Write files, read-only; two of one path, or a path that leads out of the generation, is an InstallError."""
-        for file in files:
-            self._write(file.path, file.text, executable=file.executable)
+        self._files += self._write(files)
 
     def write_stubs(self, files: Iterable["File"]) -> None:
         """Keep the module's stubs (paths relative to `<prefix>/modules`) for `publish`."""
-        for file in files:
-            record = self._write(f"{STUBS}/{file.path}", file.text, executable=False)
-            self._stubs.append(FileRecord(file.path, record.sha256, 0o644))
+        records = self._write([replace(file, path=f"{STUBS}/{file.path}") for file in files])
+        self._files += records
+        self._stubs += [FileRecord(path.removeprefix(f"{STUBS}/"), sha256, 0o644) for path, sha256, _ in records]
 
     def link(self, path: str, target: Path) -> None:
         """Make a symlink to the absolute path `target`; relative when that is inside the prefix."""
         inside = target.is_relative_to(self._layout.prefix)
         here = Path(self.root, path).parent
         text = os.path.relpath(target, here) if inside else str(target)
+        target = self.directory / path
+        self._claim(path)
         with self._held.changing(f"cannot stage {self.module}"):
-            self._new(path).symlink_to(text)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(text)
         self._links.append(LinkRecord(path, text))
 
     def unlink(self, path: str) -> None:
@@ -127,24 +134,40 @@ class Stage:
             move(self.directory, final, self._layout.prefix)
         self.directory = final
 
-    def _write(self, path: str, text: str, *, executable: bool) -> FileRecord:
-        data = text.encode()
+    def _write(self, files: Iterable["File"]) -> list[FileRecord]:
+        """All are written before the first is waited for, so that the disk need not turn to each by itself."""
+        new = tuple(files)
+        for file in new:
+            self._claim(file.path)
+        records: dict[str, FileRecord] = {}
         with self._held.changing(f"cannot stage {self.module}"):
-            target = self._new(path)
-            write(target, data, self._layout.prefix, READ_ONLY_EXECUTABLE if executable else READ_ONLY)
-            record = FileRecord(path, sha256_bytes(data), target.stat().st_mode & 0o777)
-        self._files.append(record)
-        return record
+            for start in range(0, len(new), _AT_ONCE):
+                with ExitStack() as opened_files:
+                    for parent, together in groupby(sorted(new[start : start + _AT_ONCE], key=_parent), key=_parent):
+                        with opened(self.directory / parent, self._layout.prefix, make=True) as directory:
+                            for file in together:
+                                records[file.path] = self._new(directory, file, opened_files)
+        return [records[file.path] for file in new]
 
-    def _new(self, path: str) -> Path:
+    def _new(self, directory: int, file: "File", opened_files: ExitStack) -> FileRecord:
+        """Write a file, and sync it when `opened_files` are closed."""
+        path, data = self.directory / file.path, file.text.encode()
+        descriptor = new_file(directory, path, data, READ_ONLY_EXECUTABLE if file.executable else READ_ONLY)
+        opened_files.callback(os.close, descriptor)
+        opened_files.push(lambda kind, *_: None if kind else sync(descriptor, path))
+        return FileRecord(file.path, sha256_bytes(data), os.fstat(descriptor).st_mode & 0o777)
+
+    def _claim(self, path: str) -> None:
         pure = PurePosixPath(path)
         parts = pure.parts
         if pure.is_absolute() or ".." in parts or not parts or str(pure) != path or path == RECEIPT:
             raise InstallError(f"{path!r} is not a path inside a generation")
         for parent in list(pure.parents)[:-1]:
             self._directories.add(str(parent))
-        target = self.directory / path
-        if os.path.lexists(target):
+        if path in self._claimed:
             raise InstallError(f"two files of {self.module} have the path {path}")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        return target
+        self._claimed.add(path)
+
+
+def _parent(file: "File") -> str:
+    return file.path.rpartition("/")[0]

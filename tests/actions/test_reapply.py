@@ -190,6 +190,22 @@ def test_one_that_fails_leaves_the_others_only_with_fail_fast(
     assert generations(prefix) == ["1", "1" if fail_fast else "2"]
 
 
+def test_what_was_done_ahead_is_told_in_order(prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with (tmp_path / "ec/One/One-1.0.yaml").open("a") as file:
+        file.write("sanity_check: {commands: [sleep 1]}\n")
+    write(tmp_path / "etc-sifmod.d/own.yaml", "env: {FROM_SITE: new}\n")
+    capfd.readouterr()
+    assert again() == 0
+    told = capfd.readouterr().err
+    assert 0 < told.index("One/1.0: installed, generation 2") < told.index("Two/1.0: installed, generation 2")
+    done = [[json.loads(line)["time"] for line in log.read_text().splitlines()][-1] for log in logs(prefix)]
+    assert done[1] < done[0] or len(os.sched_getaffinity(0)) == 1
+
+
+def logs(prefix: Path) -> list[Path]:
+    return [prefix / "log/modules" / name / "1.0.log" for name in ("One", "Two")]
+
+
 def test_an_easyconfig_that_gives_another_module_now(
     prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,7 +56,7 @@ def test_a_caller_that_stops_leaves_no_worker() -> None:
     events = run_workers(_chatter, deque(range(4)), 2)
     next(events)
     assert len(_children() - before) == 2
-    events.close()  # type: ignore[attr-defined]
+    events.close()
     assert not _children() - before
 
 

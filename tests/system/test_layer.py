@@ -246,3 +246,28 @@ def test_a_module_of_somebody_else_and_a_layer_of_a_project(
 def test_a_killed_change_leaves_the_old_layer_or_the_new_one(machine: Machine) -> None:
     """Some random instants; tests/fuzz/layer_kills.py takes as many as one likes."""
     old_or_new(machine, 6, seed=20261122)
+
+
+def test_the_layers_of_a_stack_are_locked_and_brought_along(machine: Machine) -> None:
+    """To another tree by --from, and by a bundle: the same bytes, without an index; a damaged one is refused."""
+    stack, syntax = machine.top / "stack.yaml", ("--module-syntax", "both")
+    machine.add("demo").ok()
+    machine.sifmod("stack", "init", str(stack)).ok()
+    machine.sifmod("stack", "lock", str(stack), *syntax).ok()
+    (locked,) = json.loads(stack.with_suffix(".lock").read_text())["modules"]
+    assert list(locked["layers"]) == ["default"]
+    machine.sifmod("stack", "bundle", str(stack), "-o", "it.tar", "--no-wheels", *syntax).ok()
+    apply = ("stack", "apply", "--skip-sanity-check", "--offline", *syntax, "--prefix")
+    first, second, third = (machine.top / name for name in ("first", "second", "third"))
+    machine.sifmod(*apply, str(first), str(stack), "--locked", "--from", str(machine.prefix)).ok()
+    machine.sifmod(*apply, str(second), "--bundle", "it.tar").ok()
+    made = [next(tree.glob("layers/Python/*/default/*/1/layer.squashfs")) for tree in (first, second)]
+    assert {path.read_bytes() == (machine.live() / "layer.squashfs").read_bytes() for path in made} == {True}
+    command = (second / f"software/{NAME}/bin/python", "-c", "import demo; print(demo.__version__)")
+    assert run(command, env={**machine.env(), "SIFMOD_PREFIX": str(second)}).ok().stdout == "1.0\n"
+    data = made[0].read_bytes()
+    made[0].unlink()
+    made[0].write_bytes(data[:-1])
+    refused = machine.sifmod(*apply, str(third), str(stack), "--locked", "--from", str(first))
+    assert refused.code == 18
+    assert "the layer default of Python/3.11 is not as the lock says, and no tree has it" in refused.stderr

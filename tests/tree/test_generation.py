@@ -1,4 +1,5 @@
 import os
+import resource
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held
 from sifmod.tree.receipt import live, live_number, numbers
 from sifmod.tree.remove import remove_tree
-from sifmod.tree.state import missing
+from sifmod.tree.state import edited, missing
 from sifmod.tree.store import Store
 from support.disk_state import State, disk_state
 from support.identity import call_as
@@ -212,6 +213,20 @@ def test_two_files_of_one_path_are_refused(layout: Layout, held: Held) -> None:
         stage.write((File("bin/x", "1"), File("bin/x", "2")))
     assert caught.value.message == "two files of Tiny/1.0 have the path bin/x"
     assert not layout.software.exists()
+
+
+def test_more_files_than_a_process_may_have_open(layout: Layout, held: Held) -> None:
+    files = [File(f"{'bin' if number % 2 else 'share/deep'}/{number}", str(number)) for number in range(350)]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        with staged_generation(layout, MODULE, held) as stage:
+            stage.write(files)
+            installation = fill(stage, Store(layout, held, nobody), "a")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [file.path for file in installation.files[:350]] == [file.path for file in files]
+    assert edited(installation) == ()
 
 
 def test_links_are_relative_inside_the_prefix_only(layout: Layout, held: Held, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ def difference(installation: Installation, plan: Plan) -> str:
     before = {path: _text(root / path) for path in ours if path not in ("easyconfig.yaml", "share/image")}
     lines: list[str] = []
     for path in sorted(before.keys() | after.keys()):
+        if before.get(path) == after.get(path):
+            continue
         name = f"{installation.module}/{path}"
         old, new = (texts.get(path, "").splitlines() for texts in (before, after))
         ends = (name if path in before else "/dev/null", name if path in after else "/dev/null")

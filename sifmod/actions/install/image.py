@@ -106,12 +106,11 @@ def released(installation: Installation, plan: Plan) -> bool:
 
 def _passes(path: Path, record: ImageRecord, request: Request, store: Store, reporter: Reporter) -> bool:
     """Check the kept image against the site's signature policy, which may have changed. False where it is damaged."""
-    settings = fetch_settings(request.site.site)
-    if settings.policy == "off":
+    site, name = request.site.site, request.plan.own_image.filename
+    if site.signatures.policy == "off":
         return True
-    name = request.plan.own_image.filename
     try:
-        notes = check_policy(path, name, read_sif(path, name), settings)
+        notes = check_policy(path, name, read_sif(path, name), fetch_settings(site))
     except ImageError:
         if request.options.module_only or record.link == "reference" or not store.damaged(record.sha256):
             raise

@@ -60,6 +60,16 @@ def install(request: Request, reporter: Reporter) -> tuple[Installation, bool]:
             return _new_generation(layout, before, request, held, reporter)
 
 
+def install_with_layers(request: Request, reporter: Reporter) -> tuple[Installation, bool]:
+    """As `install`, and the layers that the request's lock names. Raises what `bring_layers` raises too."""
+    installation, changed = install(request, reporter)
+    if (locked := request.options.locked) and locked.layers:
+        from sifmod.actions.layer.bring import bring_layers
+
+        bring_layers(installation, dict(locked.layers), request.options.stores, request.site.site, reporter)
+    return installation, changed
+
+
 def _restored(layout: Layout, before: Installation, request: Request, held: Held, reporter: Reporter) -> bool:
     """Whether only links and stubs were missing, which are there again; what was changed needs a new generation."""
     if request.options.rebuild or not is_current(before, request):
@@ -89,7 +99,8 @@ def _new_generation(
     request = with_image(request, image.artifact)
     plan, image, found = with_found_wrappers(request.plan, before, image)
     plan, image, mpi = with_found_mpi(plan, before, image)
-    if options.if_different and before and before.provenance.site == site.name and not difference(before, plan):
+    another = options.if_different and before and before.generation != options.if_different
+    if another and before and before.provenance.site == site.name and not difference(before, plan):
         return before, False  # another run has done it while we waited
     for told in (*(f"quirk {quirk}" for quirk in request.loaded.quirks), found, f"MPI: {mpi}" if mpi else ""):
         if told:

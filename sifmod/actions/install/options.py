@@ -32,7 +32,7 @@ class InstallOptions:
     variant: str | None = None
     source: str | None = None
     rebuild: bool = False  # a new generation even where nothing has changed
-    if_different: bool = False  # with rebuild: not where what is installed has the same files
+    if_different: int | None = None  # with rebuild: another generation than this one stays where it has the same files
     force: bool = False  # as rebuild, which is set too, and the image is fetched again
     module_only: bool = False  # render again, with the image that is there
     offline: bool = False

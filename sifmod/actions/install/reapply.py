@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sifmod.actions.author.site import detect
@@ -12,11 +12,11 @@ from sifmod.actions.install.image import ChosenImage, recorded_image, released
 from sifmod.actions.install.mpi import with_found_mpi
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.request import Request, decide, with_image
+from sifmod.actions.install.sites import Sites
 from sifmod.actions.install.wrappers import with_found_wrappers
 from sifmod.config.detect import KEPT
-from sifmod.config.load_site import Kept, LoadedSite, load_site
+from sifmod.config.load_site import Kept, LoadedSite
 from sifmod.config.name import ModuleName
-from sifmod.config.prefix import OPTION_KEYS
 from sifmod.config.site import Site
 from sifmod.errors import EasyconfigNotFoundError, InstallError, ModuleError, SifmodError
 from sifmod.module.plan import Plan
@@ -73,6 +73,7 @@ class _Asked:
     given: Options
     sanity: bool
     detected: str  # the name of the site that this machine looks like; "" where that cannot be told
+    sites: Sites = field(default_factory=Sites)
 
 
 def _detected() -> str:
@@ -114,8 +115,8 @@ def _request(installation: Installation, asked: _Asked) -> Request:
             f"{installation.module}: its easyconfig {path} is gone",
             f"bring it back from the copy in the module: {shlex.join(('mkdir', '-p', str(path.parent)))} && {copy}",
         )
-    given, options = _options(made, asked)
-    site = load_site(given, os.environ, _kept(made))
+    given, options = _options(installation, asked)
+    site = asked.sites.of(given, _kept(made))
     request = decide(str(path), site, options)
     if request.plan.image:
         artifact = recorded_image(installation)
@@ -133,8 +134,9 @@ def _request(installation: Installation, asked: _Asked) -> Request:
     return request
 
 
-def _options(made: Provenance, asked: _Asked) -> tuple[dict[str, str], InstallOptions]:
-    """Those of the site, by its keys, and of the install: its own, and those given in their place."""
+def _options(installation: Installation, asked: _Asked) -> tuple[dict[str, str], InstallOptions]:
+    """Those of the site among others, and of the install: its own, and those given in their place."""
+    made = installation.provenance
     recorded = {name[2:].replace("-", "_"): value for name, value in made.asked.options}
     texts = {**recorded, **{key: value for key, value in asked.given.items() if key != "prefix"}}
     named = tuple((f"--{key.replace('_', '-')}", value) for key, value in texts.items())
@@ -142,11 +144,11 @@ def _options(made: Provenance, asked: _Asked) -> tuple[dict[str, str], InstallOp
         variant=made.variant,
         source=recorded.get("source"),
         rebuild=True,
-        if_different=True,
+        if_different=installation.generation,
         module_only=True,
         asked=Asked(options=named, checked=asked.sanity and made.asked.checked),
     )
-    return {key: value for key, value in {**texts, **asked.given}.items() if key in OPTION_KEYS}, options
+    return {**texts, **asked.given}, options
 
 
 def _kept(made: Provenance) -> Kept:

@@ -15,6 +15,7 @@ from sifmod.config.lint import lint_binds
 from sifmod.config.load_easyconfig import LoadedEasyconfig, Overrides, load_easyconfig, variants_for, with_digests
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.mpi import wanted_mpi
+from sifmod.config.quirk import applicable
 from sifmod.config.wanted import wanted_easyconfig
 from sifmod.errors import InstallError
 from sifmod.image.artifact import Artifact
@@ -22,7 +23,7 @@ from sifmod.module.decide import Choices, make_plan
 from sifmod.module.origin import ImageOrigin
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import live
+from sifmod.tree.receipt import Installation, live
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Reques
     layout = Layout(site.site.prefix)  # a prefix that cannot be one is refused before anything is done
     before = live(layout, loaded.easyconfig.module)
     if before is not None and before.image:  # most likely the image that it will be
-        loaded = with_digests(loaded, site, _digests(before.image.sha256, before.image.origin), os.environ)
-    return _request(loaded, site, options)
+        loaded = _with_digests(loaded, site, _digests(before.image.sha256, before.image.origin))
+    return _request(loaded, site, options, before)
 
 
 def held_to(request: Request, lock: Lock) -> Request:
@@ -89,25 +90,35 @@ def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:
 def with_image(request: Request, artifact: Artifact) -> Request:
     """The request for this image: quirks may be for its digest, which is known only now."""
     digests = _digests(artifact.sha256, artifact.origin)
-    loaded = with_digests(request.loaded, request.site, digests, os.environ)
-    return request if loaded.quirks == request.loaded.quirks else _request(loaded, request.site, request.options)
+    loaded = _with_digests(request.loaded, request.site, digests)
+    if loaded is request.loaded:
+        return request
+    before = live(Layout(Path(request.plan.prefix)), request.plan.module)
+    return _request(loaded, request.site, request.options, before)
+
+
+def _with_digests(loaded: LoadedEasyconfig, site: LoadedSite, digests: tuple[str, ...]) -> LoadedEasyconfig:
+    """The same where these digests call for no other quirks, because to merge its layers again takes long."""
+    quirks = applicable(site.quirks, loaded.easyconfig, site.site.name, digests)
+    return loaded if quirks == loaded.quirks else with_digests(loaded, site, digests, os.environ)
 
 
 def _digests(sha256: str, origin: ImageOrigin) -> tuple[str, ...]:
     return tuple(digest for digest in (f"sha256:{sha256}", origin.manifest, origin.index) if digest)
 
 
-def _request(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> Request:
+def _request(
+    loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions, before: Installation | None
+) -> Request:
     choices = Choices(_again(loaded, site, options), site.site.link, options.offline)
     plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks)
-    syntaxes, named = _syntaxes(Layout(site.site.prefix), plan), "--prefix" in dict(options.asked.options)
+    syntaxes, named = _syntaxes(plan, before), "--prefix" in dict(options.asked.options)
     mpi, inputs = wanted_mpi(loaded.easyconfig, site.site, os.environ)
     return Request(replace(plan, syntaxes=syntaxes, prefix_named=named, mpi=mpi), loaded, site, options, inputs)
 
 
-def _syntaxes(layout: Layout, plan: Plan) -> tuple[Syntax, ...]:
+def _syntaxes(plan: Plan, before: Installation | None) -> tuple[Syntax, ...]:
     """The plan's syntaxes and those installed already, so that a shell can unload after a reinstall what it loaded."""
-    before = live(layout, plan.module)
     there = {syntax_of(stub.path) for stub in before.stubs} if before else set()
     return tuple(syntax for syntax in SYNTAXES if syntax in there or syntax in plan.syntaxes)
 

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import site_umask
+from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.image import image_request
-from sifmod.actions.install.install import install
+from sifmod.actions.install.install import install_with_layers
+from sifmod.actions.install.request import Request
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.plan import StackPlan, Step
 from sifmod.actions.stack.workers import Event, Finished, Progressed, Tell, Told, run_workers
+from sifmod.config.load_site import LoadedSite
 from sifmod.config.site import Site
 from sifmod.config.stack import Stack
 from sifmod.digest import sha256_bytes
@@ -58,12 +61,14 @@ class Applying:
         self._views = deque(number for number in todo if self._is_view(number))
         self._waiting = [number for number in todo if not self._is_view(number) and self._leads(number)]
         self._fetching: set[str] = set()
+        self._at_once = 1  # images that are fetched at the same time, at most
         self.became: dict[int, Became] = {}
         self.failed = {number: step.error for number, step in enumerate(plan.steps) if step.error}
         self.all = len(todo) + len(self.failed)
 
     def run(self, jobs: int) -> Iterator[Event]:
         """Install what is to be installed; `became` and `failed` are complete at the end."""
+        self._at_once = max(1, min(jobs, len(self._wanting)))
         if self._shared:
             with reported(f"cannot make {self._blobs}"):
                 open_partial(self._blobs, self.plan.layout.prefix)
@@ -144,14 +149,33 @@ class Applying:
         if digests := self._shared.get(self._key(number)):
             shared = SharedBlobs(self._blobs, digests)
             request = replace(request, options=replace(request.options, shared=shared))
-        reporter = Reporter(
-            lambda text: tell(Told(number, text)),
-            lambda what, done, total: tell(Progressed(number, what, done, total)),
-            lambda about, question: None,  # noqa: ARG005
-            self._command,
-        )
-        installation, changed = install(request, reporter)
-        return Became(installation.generation, changed)
+        if self._key(number):
+            request = replace(request, site=_shared(request.site, self._at_once))
+        return install_in_worker(request, reporter_in_worker(number, tell, self._command))
+
+
+def _shared(loaded: LoadedSite, images: int) -> LoadedSite:
+    """The site of one of so many runs that convert images at the same time: each has its share of the machine."""
+    settings = fetch_settings(loaded.site)
+    share = None if settings.memory is None else settings.memory // images
+    processors = max(1, settings.processors // images)
+    return replace(loaded, site=replace(loaded.site, processors=processors, memory=share)) if images > 1 else loaded
+
+
+def reporter_in_worker(number: int, tell: Tell, command: str) -> Reporter:
+    """It tells the parent what the task of this number would tell the user of `command`."""
+    return Reporter(
+        lambda text: tell(Told(number, text)),
+        lambda what, done, total: tell(Progressed(number, what, done, total)),
+        lambda about, question: None,  # noqa: ARG005
+        command,
+    )
+
+
+def install_in_worker(request: Request, reporter: Reporter) -> Became:
+    """The install, of which as much is kept as goes through a pipe."""
+    installation, changed = install_with_layers(request, reporter)
+    return Became(installation.generation, changed)
 
 
 def told(error: SifmodError) -> str:

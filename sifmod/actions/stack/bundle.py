@@ -21,13 +21,16 @@ from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple
 
 from sifmod import __version__
-from sifmod.actions.lock import files_of, read_lock
+from sifmod.actions.lock import LockedModule, files_of, read_lock
 from sifmod.config.site import Site
 from sifmod.config.stack import Stack
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError, InstallError, OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import writing
+from sifmod.tree.layer import IMAGE as LAYER
+from sifmod.tree.layer import LOCK as LAYER_LOCK
+from sifmod.tree.layer import RECEIPT, all_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.stored_image import has_its_size, read_stored
 
@@ -70,6 +73,8 @@ def items(stack: Stack, site: Site, wheels: Path | None, there: str) -> Iterator
             yield Item(name.replace("robot:", "robot/").replace("settings:", "settings/"), path)
     if wheels:
         yield from (Item(f"wheels/{path.name}", path) for path in sorted(wheels.glob("*.whl")))
+    for module in lock.modules.values():
+        yield from _layers(layout, module)
     known = set(_DIGEST.findall(there))
     for sha256 in sorted({one.image.sha256 for one in lock.modules.values() if one.image} - known):
         stored = read_stored(layout, sha256)
@@ -78,6 +83,16 @@ def items(stack: Stack, site: Site, wheels: Path | None, there: str) -> Iterator
                 f"the image {sha256[:12]}… of the lock is not in {layout.images}", "apply the stack first"
             )
         yield Item(f"{IMAGES}/{sha256}.sif", stored.path)
+
+
+def _layers(layout: Layout, locked: LockedModule) -> Iterator[Item]:
+    """The layers that the lock names of a module, in the places that they have in a tree."""
+    for layer in all_layers(layout.prefix / "layers", locked.module):
+        if locked.layers.get(layer.name) != layer.digest or not locked.image or layer.image != locked.image.sha256:
+            continue
+        root = Path(layer.root)
+        files = [root / name for name in (RECEIPT, LAYER_LOCK)] + sorted((root / "bin").iterdir()) + [root / LAYER]
+        yield from (Item(str(path.relative_to(layout.prefix)), path) for path in files)
 
 
 def _beside(path: Path, directory: Path) -> str:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from sifmod.actions.layer.bring import own_layers
 from sifmod.actions.lock import LockedModule, locked_module, spelled_inputs
 from sifmod.actions.stack.plan import Planned, plan_stack
 from sifmod.errors import InstallError
@@ -21,5 +22,6 @@ def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
             raise InstallError(f"{step} is not installed as {step.member.easyconfig} says{why}", "install it first")
         request = step.request
         inputs = spelled_inputs(request.inputs, path.parent, request.site.site.robot_paths)
-        modules.append(locked_module(step.installation, request.plan, inputs))
+        layers = own_layers(planned.layout, step.installation)
+        modules.append(locked_module(step.installation, request.plan, inputs, layers))
     return tuple(sorted(modules))

@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from sifmod import __version__
-from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.current import is_complete, noted
 from sifmod.actions.install.image import image_request
 from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.options import InstallOptions, deciding
 from sifmod.actions.install.request import Request, decide, held_to, variants_here
+from sifmod.actions.install.sites import Sites
 from sifmod.actions.install.unchanged import find_unchanged
+from sifmod.actions.layer.bring import own_layers
 from sifmod.actions.lock import Lock
 from sifmod.config.input import Surroundings
-from sifmod.config.load_site import LoadedSite, load_site
 from sifmod.config.name import ModuleName
-from sifmod.config.prefix import OPTION_KEYS
-from sifmod.config.site import Site
 from sifmod.config.stack import Member, Stack
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, InstallError, SifmodError
@@ -69,7 +67,7 @@ class Planned(NamedTuple):
     options: InstallOptions  # of the command line, without those that decide what is installed
     lock: Lock | None = None  # to which all of it must come
     anew: bool = False  # everything is decided again, though a receipt says that nothing has changed
-    jobs: int = 1  # how many are installed at the same time, each with its share of processors and memory
+    jobs: int = 1  # how many are installed at the same time
 
 
 def plan_stack(planned: Planned) -> StackPlan:
@@ -77,11 +75,11 @@ def plan_stack(planned: Planned) -> StackPlan:
 
     Raises ConfigError where two members give one module.
     """
-    around, sites = Surroundings(os.environ), _Sites(planned)
+    around, sites = Surroundings(os.environ), Sites()
     steps: list[Step] = []
     for member in planned.stack.members:
         try:
-            variants = _variants(member, sites)
+            variants = _variants(member, planned, sites)
         except (SifmodError, OSError) as error:
             steps.append(Step(member, None, "!", error=_told(error)))
             continue
@@ -95,32 +93,6 @@ def plan_stack(planned: Planned) -> StackPlan:
     gone = (module for module in (before.modules if before else ()) if module not in named)
     unnamed = tuple(module for module in gone if live_number(planned.layout, module) is not None)
     return StackPlan(planned.stack, planned.layout, tuple(steps), unnamed)
-
-
-class _Sites:
-    """The sites of a stack's members, each loaded once."""
-
-    def __init__(self, planned: Planned) -> None:
-        self._planned = planned
-        self._loaded: dict[tuple[tuple[str, str], ...], LoadedSite] = {}
-
-    def of(self, member: Member) -> LoadedSite:
-        """Raises ConfigError, OptionError."""
-        given = {key: value for key, value in _given(member, self._planned).items() if key in OPTION_KEYS}
-        key = tuple(given.items())
-        if key not in self._loaded:
-            loaded = load_site(given, os.environ)
-            self._loaded[key] = replace(loaded, site=_shared(loaded.site, self._planned.jobs))
-        return self._loaded[key]
-
-
-def _shared(site: Site, jobs: int) -> Site:
-    """The site of one of so many that convert images at the same time."""
-    if jobs == 1:
-        return site
-    settings = fetch_settings(site)
-    share = None if settings.memory is None else settings.memory // jobs
-    return replace(site, processors=max(1, settings.processors // jobs), memory=share)
 
 
 def _given(member: Member, planned: Planned) -> dict[str, str]:
@@ -139,12 +111,14 @@ def _given(member: Member, planned: Planned) -> dict[str, str]:
     return given
 
 
-def _variants(member: Member, sites: _Sites) -> tuple[str | None, ...]:
+def _variants(member: Member, planned: Planned, sites: Sites) -> tuple[str | None, ...]:
     wanted = member.entry.variants
-    return variants_here(member.easyconfig, sites.of(member)) if wanted == "all" else tuple(wanted) or (None,)
+    if wanted == "all":
+        return variants_here(member.easyconfig, sites.of(_given(member, planned)))
+    return tuple(wanted) or (None,)
 
 
-def _step(member: Member, variant: str | None, planned: Planned, around: Surroundings, sites: _Sites) -> Step:
+def _step(member: Member, variant: str | None, planned: Planned, around: Surroundings, sites: Sites) -> Step:
     given, layout = _given(member, planned), planned.layout
     asked = Asked(options=deciding({**given, "variant": variant}), checked=planned.options.asked.checked)
     options = replace(planned.options, variant=variant, source=given.get("source"), asked=asked)
@@ -153,7 +127,7 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
     try:
         if not anew and (found := find_unchanged(layout, member.easyconfig, options, around)):
             return Step(member, variant, "x", found.module, installation=found)
-        request = decide(member.easyconfig, sites.of(member), options)
+        request = decide(member.easyconfig, sites.of(given), options)
         module = request.plan.module
         request = held_to(request, planned.lock) if planned.lock else request
         before = live(layout, module)
@@ -162,7 +136,9 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
         if not is_complete(layout, before, request):
             return Step(member, variant, "R", module, tuple(_why(layout, before, request, around)), request, before)
         check_locked(before, request)
-        todo = request if planned.anew or noted(before, request) else None
+        layers = locked.layers if (locked := request.options.locked) else {}
+        lacks = any(own_layers(layout, before).get(name) != digest for name, digest in layers.items())
+        todo = request if planned.anew or lacks or noted(before, request) else None
         return Step(member, variant, "x", module, request=todo, installation=before)
     except (SifmodError, OSError) as error:
         return Step(member, variant, "!", module, error=_told(error))

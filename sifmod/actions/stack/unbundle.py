@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix
-from sifmod.actions.lock import Lock, read_lock
+from sifmod.actions.lock import read_lock
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.bundle import FORMAT, HEAD, IMAGE, IMAGES, LOCK, copy_checked
@@ -18,7 +18,9 @@ from sifmod.errors import OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import writing
 from sifmod.tree.change import Change
-from sifmod.tree.disk import read
+from sifmod.tree.disk import move, read
+from sifmod.tree.layer import IMAGE as LAYER
+from sifmod.tree.layer import LIVE, RECEIPT
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock as locked
 from sifmod.tree.store import Store
@@ -44,8 +46,13 @@ def unbundle(bundle: "Bundle", site: Site, reporter: Reporter) -> Path:
                 change.file(place / name, text)
         with held.changing(f"cannot write {place}"):
             change.apply()
+        for name in bundle.files:
+            root = place / name
+            if name.startswith("layers/") and root.name == RECEIPT:
+                (root.parent.parent / LIVE).unlink(missing_ok=True)
+                (root.parent.parent / LIVE).symlink_to(root.parent.name)
         store = Store(layout, held, reporter.waiting("the store"))
-        _take_in(bundle, read_lock(place / LOCK), store, reporter.progress)
+        _take_in(bundle, place, store, reporter.progress)
         record_fetched(layout, store, site.lock_lease, reporter)
     return place
 
@@ -69,7 +76,7 @@ def read_bundle(path: Path) -> Bundle:
     """The files of a bundle but images and wheels. Raises OptionError for what is none."""
     content: dict[str, bytes] = {}
     for name, size, opened in _members(path):
-        if name.startswith(("images/", "wheels/")):
+        if name.startswith(("images/", "wheels/")) or name.endswith(f"/{LAYER}"):
             if name.startswith("images/"):
                 break  # they are the last
             continue
@@ -89,13 +96,19 @@ def read_bundle(path: Path) -> Bundle:
     return Bundle(path, head["stack"], files)
 
 
-def _take_in(bundle: Bundle, lock: Lock, store: Store, progress: Progress) -> None:
-    """Put the images that the lock names into the store, as far as it has not.
+def _take_in(bundle: Bundle, place: Path, store: Store, progress: Progress) -> None:
+    """Put the images that the lock names into the store, and the layers beside the stack, as far as they are lacking.
 
-    Each is read once, and compared with its digest. Raises ImageError for one that is damaged, NoSpaceError.
+    Each is read once, and compared with its digest; a layer when it is brought into its own place. Raises ImageError
+    for one that is damaged, NoSpaceError.
     """
-    wanted = {one.image.sha256: one.image for one in lock.modules.values() if one.image}
+    wanted = {one.image.sha256: one.image for one in read_lock(place / LOCK).modules.values() if one.image}
     for name, size, opened in _members(bundle.path):
+        if name.endswith(f"/{LAYER}") and not (place / name).is_file():
+            with store.incoming() as incoming, writing(incoming), opened() as source:
+                with incoming.open("wb") as file:
+                    copy_checked(source, file, name, size, progress)
+                move(incoming, place / name, place.parents[1])
         found = IMAGE.fullmatch(name)
         image = wanted.get(found[1]) if found else None
         if image is None or store.find(image.sha256):

@@ -4,9 +4,10 @@ Processes and not threads: half of an install is Python, and the umask is a proc
 been decided already needs no copy; so no thread may run when they start.
 """
 
+import gc
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection, wait
@@ -48,7 +49,7 @@ Tell = Callable[[Told | Progressed], None]
 Do = Callable[[int, Tell], object]  # raises SifmodError, OSError; its result goes through a pipe
 
 
-def run_workers(do: Do, tasks: deque[int], jobs: int) -> Iterator[Event]:
+def run_workers(do: Do, tasks: deque[int], jobs: int) -> Generator[Event, None, None]:
     """Do each of the tasks, to which the caller may add, in so many processes, and give what they tell.
 
     A worker that dies fails its task, and another takes its place. At the end, or when the caller closes this, no
@@ -94,6 +95,7 @@ def _work(do: Do, connection: Connection, others: tuple[Connection, ...]) -> Non
     """Take tasks until there are no more; a signal to end, or a parent that is gone, ends what is being done."""
     for other in others:  # of the parent: while one is open here, another worker does not see that the parent is gone
         other.close()
+    gc.freeze()  # what the parent has decided is shared memory until the collector marks it
     # ^C reaches the whole group, and the parent then asks each worker to end
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
