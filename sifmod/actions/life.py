@@ -144,7 +144,7 @@ def _tell(layout: Layout, name: str, done: Written, reporter: Reporter) -> None:
         module = ModuleName(name, version)
         if (life.deprecated or life.retired) and (number := live_number(layout, module)) is not None:
             shared = Path(layout.generation(module, number), "share")
-            if not any("/life/" in file.read_text("utf-8") for file in shared.glob("module.*")):
+            if not any("life" in file.read_text("utf-8") for file in shared.glob("module.*")):
                 reporter.warn_once(
                     str(module),
                     f"{module} was installed by an earlier sifmod, so that a load of it says nothing;"

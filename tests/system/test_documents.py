@@ -18,7 +18,7 @@ from support.registry import Registry
 from support.wheels import wheel
 
 PAGES = sorted(path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
-HOWTO = sorted(ROOT.glob("docs/howto/*.md"))  # run by test_howto.py
+HOWTO = sorted(ROOT.glob("docs/howto/*.md"))  # run by test_howto.py and test_publish.py
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 
 
