@@ -120,7 +120,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     needed = fetches(made, planned.jobs) if todo else None
     decided = None if given["only"] else lives(made)
     for line in (*lines(made, decided), *counts(made), *(room(needed, site) if needed else ())):
-        speak(line)
+        speak(line.strip())
     applying = Applying(made, needed.shared if needed else {}, typed())
     ran = None
     if asked:
