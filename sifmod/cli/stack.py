@@ -18,10 +18,6 @@ def command() -> None:
     """Publish many modules from one file."""
 
 
-for inner in (init, outdated, lock, bundle, catalogue):
-    command.add_command(inner)
-
-
 @command.command("plan")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @stack_options
@@ -54,7 +50,7 @@ def plan(file: Path, as_json: bool, **given: Value) -> int:
 
 
 @command.command("apply")
-@click.argument("file", metavar="FILE", required=False, type=click.Path(path_type=Path))
+@click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--bundle",
     "bundled",
@@ -158,3 +154,7 @@ def _unbundled(bundled: Path, given: dict[str, Value], *, quiet: bool) -> tuple[
     if (robot := place / "robot").is_dir():
         given["robot_paths"] = ":".join(filter(None, (str(robot), str(given.get("robot_paths") or ""))))
     return place / "stack.yaml", given
+
+
+for inner in (lock, outdated, bundle, init, catalogue):
+    command.add_command(inner)
