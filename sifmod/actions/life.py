@@ -1,5 +1,6 @@
 """default, hide, deprecate, retire: what staff decide about a module that is installed."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,8 @@ from sifmod.tree.log import Done
 from sifmod.tree.modulerc import commands
 from sifmod.tree.receipt import live_number
 from sifmod.tree.write_life import Written, life_lock, write_life, written
+
+_HEEDS = re.compile('"life"|/life/')  # in what a modulefile shares, where its load reads the notices
 
 
 class Decided(NamedTuple):
@@ -144,7 +147,7 @@ def _tell(layout: Layout, name: str, done: Written, reporter: Reporter) -> None:
         module = ModuleName(name, version)
         if (life.deprecated or life.retired) and (number := live_number(layout, module)) is not None:
             shared = Path(layout.generation(module, number), "share")
-            if not any("life" in file.read_text("utf-8") for file in shared.glob("module.*")):
+            if not any(_HEEDS.search(file.read_text("utf-8")) for file in shared.glob("module.*")):
                 reporter.warn_once(
                     str(module),
                     f"{module} was installed by an earlier sifmod, so that a load of it says nothing;"

@@ -18,10 +18,6 @@ def command() -> None:
     """Publish many modules from one file."""
 
 
-for inner in (init, outdated, lock, bundle, catalogue):
-    command.add_command(inner)
-
-
 @command.command("plan")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @stack_options
@@ -54,7 +50,7 @@ def plan(file: Path, as_json: bool, **given: Value) -> int:
 
 
 @command.command("apply")
-@click.argument("file", metavar="FILE", required=False, type=click.Path(path_type=Path))
+@click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--bundle",
     "bundled",
@@ -121,7 +117,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     needed = fetches(made, planned.jobs) if todo else None
     decided = None if given["only"] else lives(made)
     for line in (*lines(made, decided), *counts(made), *(room(needed, site) if needed else ())):
-        speak(line)
+        speak(line.strip())
     applying = Applying(made, needed.shared if needed else {}, typed())
     ran = None
     if asked:
@@ -159,3 +155,7 @@ def _unbundled(bundled: Path, given: dict[str, Value], *, quiet: bool) -> tuple[
     if (robot := place / "robot").is_dir():
         given["robot_paths"] = ":".join(filter(None, (str(robot), str(given.get("robot_paths") or ""))))
     return place / "stack.yaml", given
+
+
+for inner in (lock, outdated, bundle, init, catalogue):
+    command.add_command(inner)

@@ -63,7 +63,9 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
 
 
 def _ask(request: Request, store: Store) -> _Asked:
-    plan, settings = request.plan, fetch_settings(request.site.site)
+    plan, settings, locked = request.plan, fetch_settings(request.site.site), request.options.locked
+    if locked and locked.image and store.find(locked.image.sha256):
+        return _Asked(0, {})
     try:
         size = announced_size(plan.own_image, plan.runtime, store, settings)
         reference = next(iter(references(plan.own_image)), None)
