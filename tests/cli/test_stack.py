@@ -117,6 +117,21 @@ def test_it_goes_on_after_a_failure_and_says_so(here: Path, capfd: pytest.Captur
     assert "  Own/3: failed (10): no source of the image Own-3.sif worked" in err
 
 
+def test_its_logs_are_as_open_as_the_prefix(here: Path) -> None:
+    """Whatever the umask: another of the group writes into the same ones."""
+    prefix = here / "prefix"
+    prefix.mkdir()
+    prefix.chmod(0o2775)
+    before = os.umask(0o077)
+    try:
+        assert run(["stack", "apply", "stack.yaml", "--only", "Good/1", SKIP, "-q"]) == 0
+    finally:
+        os.umask(before)
+    logs = prefix / "log" / "stacks" / "our-cluster"
+    modes = [path.stat().st_mode & 0o777 for path in (logs, logs / "Good@1.log")]
+    assert modes == [0o775, 0o664]
+
+
 def test_every_problem_of_a_stack_is_told_at_once(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write(here / "common.yaml", "include: [stack.yaml]\neasyconfigs: [{easyconfig: x, variant: [a]}]\n")
     write(
