@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -179,6 +180,9 @@ def _module(row: dict[str, Any]) -> LockedModule:
     texts += (*row["layers"].keys(), *row["layers"].values())
     if len(parts) != 2 or not all(map(is_part, parts)) or not all(isinstance(text, str) for text in texts):
         raise ValueError("a text that is none")
+    digests = (*row["inputs"].values(), *row["files"].values(), *((image["sha256"],) if image else ()))
+    if not all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests):
+        raise ValueError("a digest that is none")
     if type(row["generation"]) is not int or (image and type(image["size"]) is not int):
         raise ValueError("a number that is none")
     locked = image and LockedImage(**{**image, "origin": from_fields(image["origin"])})

@@ -20,7 +20,7 @@ def lines(made: "StackPlan", decided: "Lives | None", *, all_of_them: bool = Fal
 
     for step in made.steps:
         if step.mark != "x" or all_of_them:
-            reasons = (step.error.message.partition("\n")[0],) if step.error else step.why
+            reasons = (step.error.message.partition("; looked in")[0].partition("\n")[0],) if step.error else step.why
             yield one_line(f" [{step.mark}] {step}{': ' if reasons else ''}{'; '.join(reasons)}")
     for module, what in decided.news if decided else ():
         yield one_line(f" [D] {module}: {what}")
@@ -30,11 +30,13 @@ def lines(made: "StackPlan", decided: "Lives | None", *, all_of_them: bool = Fal
 
 def counts(made: "StackPlan") -> Iterable[str]:
     """How many of each."""
+    from sifmod.cli.output import counted
+
     words = {" ": "new", "R": "made anew", "x": "there", "!": "cannot be installed"}
     counts = {mark: sum(step.mark == mark for step in made.steps) for mark in words}
     told = [f"{counts[mark]} {words[mark]}" for mark in words if counts[mark]]
     gone = [f"{len(made.unnamed)} not named any more"] if made.unnamed else []
-    yield f"{made.stack.name}, {len(made.steps)} modules: {', '.join((*told, *gone)) or 'none'}"
+    yield f"{made.stack.name}, {counted(len(made.steps), 'module')}: {', '.join((*told, *gone)) or 'none'}"
 
 
 def room(needed: "Fetches", site: "LoadedSite") -> Iterable[str]:

@@ -97,6 +97,12 @@ class Entry(Model):
     deprecated: DeprecatedKeys | None = None
     retired: RetiredKeys | None = None
 
+    @model_validator(mode="after")
+    def _listed(self) -> "Entry":
+        if self.default and (self.hidden or self.retired):
+            raise PydanticCustomError("combination", "the default cannot be hidden or retired")
+        return self
+
 
 class StackFile(Model):
     """What a stack's file may hold."""

@@ -19,7 +19,7 @@ from sifmod.tree.layout import Layout
 from support.config import Configuration
 
 CONVERTED = Converted(Path("x.eb"), "Tiny/1.0-a", "text: ä\n")
-HINT = "give another name: -o FILE, or -o - to see it"
+HINT = "give another name, or - to see it"
 
 
 @pytest.fixture

@@ -441,3 +441,59 @@ easyconfigs:
     write(here / "again/Good-2.yaml", (here / "Good-1.yaml").read_text().replace("'1'", "'2'"))
     assert run(apply) == 5
     assert "Good/2 and Good/1 cannot both be the default" in capfd.readouterr().err
+
+
+def test_an_error_in_an_easyconfig_ends_no_module_that_it_has_made(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = (here / "stack.yaml").read_text().replace("[a, b]", "all\n    default: a")
+    write(here / "stack.yaml", text + "  - {easyconfig: own/Own-1.yaml, default: true}\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    before = disk_state(here / "prefix/modules"), (here / "prefix/stacks/our-cluster.json").read_text()
+    for name in ("Many-1.yaml", "own/Own-1.yaml"):
+        (here / name).write_text("wrong: [\n")
+    capfd.readouterr()
+    assert run(["stack", "plan", "stack.yaml"]) == 5
+    out = capfd.readouterr().out
+    assert [line.partition(":")[0] for line in out.splitlines()] == [
+        " [x] Good/1",
+        " [!] Many/1-a",
+        " [!] Many/1-b",
+        " [x] Own/2",
+        " [!] Own/1",
+    ]
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 5
+    assert (disk_state(here / "prefix/modules"), (here / "prefix/stacks/our-cluster.json").read_text()) == before
+
+
+def test_a_default_is_listed(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(here / "stack.yaml", "easyconfigs: [{easyconfig: Good-1.yaml, default: true, hidden: true}]\n")
+    assert run(["check", "stack.yaml"]) == 5
+    assert "stack.yaml:1:15: easyconfigs[0]: the default cannot be hidden or retired" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("digest", ["../../../../etc/passwd", "A" * 64, ""])
+def test_a_lock_with_a_digest_that_is_none_is_refused(
+    here: Path, capfd: pytest.CaptureFixture[str], digest: str
+) -> None:
+    image = {"sha256": digest, "size": 1, "source": "x", "arch": "amd64", "origin": {"layers": []}}
+    row = {"module": "Good/1", "sifmod": "1", "words": "", "prefix_named": False, "generation": 1}
+    row |= {"inputs": {}, "files": {}, "layers": {}, "image": image}
+    write(here / "stack.lock", json.dumps({"format": 1, "modules": [row]}))
+    assert run(["stack", "apply", "stack.yaml", "--locked"]) == 2
+    assert "stack.lock is no lock that can be read: a digest that is none" in capfd.readouterr().err
+    assert not (here / "prefix").exists()
+
+
+def test_a_bundle_that_ends_too_soon_is_told(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "stack.tar"]) == 0
+    whole = (here / "stack.tar").read_bytes()
+    (here / "stack.tar").write_bytes(whole[:-200_000])  # in the image
+    capfd.readouterr()
+    assert run(["stack", "apply", "--bundle", "stack.tar", "--prefix", str(here / "other")]) == 2
+    assert "stack.tar cannot be read: unexpected end of data" in capfd.readouterr().err
+    assert not [*(here / "other").glob("images/**/*.sif"), *(here / "other").glob("software/*")]
+    (here / "stack.tar").write_bytes(whole)
+    assert run(["stack", "apply", "--bundle", "stack.tar", "--prefix", str(here / "other"), SKIP]) == 0

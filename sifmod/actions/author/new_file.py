@@ -46,9 +46,7 @@ def check_target(target: Path) -> None:
     """Raise OptionError where `target` exists, or cannot because its directory does not."""
     check_directory(target)
     if os.path.lexists(target):
-        raise OptionError(
-            f"{target} exists already, and is left as it is", "give another name: -o FILE, or -o - to see it"
-        )
+        raise OptionError(f"{target} exists already, and is left as it is", "give another name, or - to see it")
 
 
 def check_replaceable(target: Path) -> None:

@@ -31,9 +31,9 @@ def find_unchanged(
     """
     if options.rebuild:
         return None
-    for installation in _candidates(layout, easyconfig):
+    for installation in made_by(layout, easyconfig):
         made = installation.provenance
-        if not _same_easyconfig(made, easyconfig) or made.asked.options != options.asked.options or made.image.kept:
+        if made.asked.options != options.asked.options or made.image.kept:
             continue
         if (
             made.sifmod == __version__
@@ -46,6 +46,11 @@ def find_unchanged(
         ):
             return installation
     return None
+
+
+def made_by(layout: Layout, easyconfig: str) -> Iterator[Installation]:
+    """The live installations of this easyconfig, whatever it says by now."""
+    return (one for one in _candidates(layout, easyconfig) if _same_easyconfig(one.provenance, easyconfig))
 
 
 def _same_easyconfig(made: Provenance, asked: str) -> bool:

@@ -13,9 +13,10 @@ from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.options import InstallOptions, deciding
 from sifmod.actions.install.request import Request, decide, held_to, variants_here
 from sifmod.actions.install.sites import Sites
-from sifmod.actions.install.unchanged import find_unchanged
+from sifmod.actions.install.unchanged import find_unchanged, made_by
 from sifmod.actions.layer.bring import own_layers
 from sifmod.actions.lock import Lock
+from sifmod.config.easyconfig import Pairs
 from sifmod.config.input import Surroundings
 from sifmod.config.name import ModuleName
 from sifmod.config.stack import Member, Stack
@@ -81,14 +82,15 @@ def plan_stack(planned: Planned) -> StackPlan:
         try:
             variants = _variants(member, planned, sites)
         except (SifmodError, OSError) as error:
-            steps.append(Step(member, None, "!", error=_told(error)))
+            steps += _made_before(Step(member, None, "!", error=_told(error)), planned.layout, None)
             continue
         steps += [_step(member, variant, planned, around, sites) for variant in variants]
     _refuse_twice(steps)
     named = {step.module for step in steps}
     if planned.lock and (more := sorted(set(planned.lock.modules) - named)):
+        unknown = next((step.error for step in steps if step.error and not step.module), None)
         hint = "`sifmod stack lock` writes it anew"
-        raise InstallError(f"the lock {planned.lock.path} names {more[0]}, which the stack does not", hint)
+        raise unknown or InstallError(f"the lock {planned.lock.path} names {more[0]}, which the stack does not", hint)
     before = read_applied(planned.layout, planned.stack.name)
     gone = (module for module in (before.modules if before else ()) if module not in named)
     unnamed = tuple(module for module in gone if live_number(planned.layout, module) is not None)
@@ -141,7 +143,17 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
         todo = request if planned.anew or lacks or noted(before, request) else None
         return Step(member, variant, "x", module, request=todo, installation=before)
     except (SifmodError, OSError) as error:
-        return Step(member, variant, "!", module, error=_told(error))
+        step = Step(member, variant, "!", module, error=_told(error))
+        return step if module else _made_before(step, layout, asked.options)[0]
+
+
+def _made_before(failed: Step, layout: Layout, options: Pairs | None) -> list[Step]:
+    """A step of each module that the easyconfig has made, with these options if any: an error ends none of them."""
+    made = sorted(made_by(layout, failed.member.easyconfig), key=lambda one: one.module)
+    there = [one for one in made if options is None or one.provenance.asked.options == options]
+    variants = [dict(one.provenance.asked.options).get("--variant") for one in there]
+    pairs = zip(there, variants, strict=True)
+    return [failed._replace(module=one.module, installation=one, variant=variant) for one, variant in pairs] or [failed]
 
 
 def _why(layout: Layout, before: Installation, request: Request, around: Surroundings) -> Iterator[str]:
@@ -183,7 +195,7 @@ def _refuse_twice(steps: list[Step]) -> None:
     first: dict[ModuleName, Step] = {}
     problems = []
     for step in steps:
-        if step.module is None:
+        if step.module is None or step.error:
             continue
         other = first.setdefault(step.module, step)
         if other is not step:

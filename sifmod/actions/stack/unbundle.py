@@ -4,6 +4,7 @@ import json
 import re
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
@@ -52,7 +53,8 @@ def unbundle(bundle: "Bundle", site: Site, reporter: Reporter) -> Path:
                 (root.parent.parent / LIVE).unlink(missing_ok=True)
                 (root.parent.parent / LIVE).symlink_to(root.parent.name)
         store = Store(layout, held, reporter.waiting("the store"))
-        _take_in(bundle, place, store, reporter.progress)
+        with _readable(bundle.path):
+            _take_in(bundle, place, store, reporter.progress)
         record_fetched(layout, store, site.lock_lease, reporter)
     return place
 
@@ -82,7 +84,7 @@ def read_bundle(path: Path) -> Bundle:
             continue
         if size > _LARGEST:
             raise OptionError(f"{path} is no bundle: {name} has {size} bytes")
-        with opened() as file:
+        with _readable(path), opened() as file:
             content[name] = file.read()
     try:
         files = {name: data.decode() for name, data in content.items()}
@@ -117,6 +119,15 @@ def _take_in(bundle: Bundle, place: Path, store: Store, progress: Progress) -> N
             with incoming.open("wb") as file:
                 copy_checked(source, file, name, size, progress)
             store.add(incoming, image.sha256, image.origin, image.source)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Raise OptionError for an archive that ends too soon."""
+    try:
+        yield
+    except tarfile.TarError as error:
+        raise OptionError(f"{path} cannot be read: {error}", "copy it here again") from error
 
 
 def _extracted(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
