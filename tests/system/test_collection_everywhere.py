@@ -65,7 +65,9 @@ def shape(plan: Plan) -> Plan:
     image = replace(
         plan.own_image, filename="any.sif", sources=("/any.sif",), sha256=None, available="", conversion=None
     )
-    about = replace(plan.help, description="any", homepage="", docurls=(), whatis=(), contents=(), origin="any")
+    about = replace(
+        plan.help, description="any", homepage="", docurls=(), whatis=(), contents=(), extensions=None, origin="any"
+    )
     module = ModuleName(plan.module.name, "1")
     made = replace(plan, module=module, version="1", easyconfig="Any.yaml", image=image)
     return replace(made, help=about)
