@@ -16,14 +16,13 @@ from sifmod.actions.install.sites import Sites
 from sifmod.actions.install.unchanged import find_unchanged, made_by
 from sifmod.actions.layer.bring import own_layers
 from sifmod.actions.lock import Lock
-from sifmod.config.easyconfig import Pairs
 from sifmod.config.input import Surroundings
 from sifmod.config.name import ModuleName
 from sifmod.config.stack import Member, Stack
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, InstallError, SifmodError
 from sifmod.tree.layout import Layout
-from sifmod.tree.provenance import Asked
+from sifmod.tree.provenance import Asked, Pairs
 from sifmod.tree.receipt import Installation, live, live_number
 from sifmod.tree.stack import read_applied
 from sifmod.tree.state import edited, edited_stubs, missing
