@@ -185,10 +185,13 @@ def test_what_was_tested_is_what_is_published(
     assert disk_state(other) == there
 
 
-def test_a_bundle_brings_it_all_without_a_network(here: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundle_brings_it_all_without_a_network(
+    here: Path, images: Images, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """With an easyconfig of another directory and a site of one's own; as a tar file that was cut, and a directory."""
     registry = Registry(here / "registry")
     registry.start()
+    request.addfinalizer(registry.stop)
     tagged = registry.push_layout(images.tiny_layout("bundled"), "bundled:1")
     good = here / "Good-1.yaml"
     write(here / "robot/Good/Good-1.yaml", good.read_text().replace(str(images.tiny_sif), tagged))
@@ -369,6 +372,17 @@ def test_a_stack_is_checked_with_its_easyconfigs(here: Path, capfd: pytest.Captu
     out = capfd.readouterr().out
     assert f"{here}/own/Own-2.yaml:2:10: version: expected text" in out
     assert f"{here}/stack.yaml:8:5: easyconfigs: no easyconfig is called 'nope'" in out
+    twice = "easyconfigs:\n  - {easyconfig: Good-1.yaml, default: true}\n  - {easyconfig: again.yaml, default: true}\n"
+    write(here / "twice.yaml", twice)
+    write(here / "again.yaml", (here / "Good-1.yaml").read_text())
+    assert run(["check", "twice.yaml"]) == 5
+    first = f"as {here}/Good-1.yaml does ({here}/twice.yaml:2)"
+    assert capfd.readouterr().out.splitlines()[:2] == [
+        f"{here}/twice.yaml:3:5: easyconfigs: gives Good/1, {first}",
+        f"{here}/twice.yaml:3:5: easyconfigs: gives the default of Good, {first}",
+    ]
+    (here / "twice.yaml").unlink()
+    (here / "again.yaml").unlink()
     assert run(["schema", "--stack"]) == 0
     assert "deprecated" in json.loads(capfd.readouterr().out)["$defs"]["Entry"]["properties"]
     assert disk_state(here) == before

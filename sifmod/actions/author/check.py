@@ -1,6 +1,7 @@
 """check: validate easyconfigs and render what they would install, without installing anything."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from sifmod.config.find import SUFFIXES
 from sifmod.config.lint import lint_binds
 from sifmod.config.load_easyconfig import all_variants, load_easyconfig
 from sifmod.config.load_site import LoadedSite
-from sifmod.config.stack import load_stack
+from sifmod.config.stack import Member, load_stack
 from sifmod.config.wanted import wanted_easyconfig
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, Problem, SifmodError
@@ -71,10 +72,13 @@ def check_stack(path: Path, site: LoadedSite) -> int:
     """
     members = load_stack(path).members
     problems: dict[Problem, None] = {}
+    given: dict[str, Member] = {}  # the module, or the name of a default, and who gives it
     for member in members:
         wanted = member.entry.variants
         try:
-            check(wanted_easyconfig(member.easyconfig, site.site), site, ("all",) if wanted == "all" else tuple(wanted))
+            easyconfig = wanted_easyconfig(member.easyconfig, site.site)
+            checked = check(easyconfig, site, ("all",) if wanted == "all" else tuple(wanted))
+            problems |= dict.fromkeys(_given_twice(member, checked, given))
         except ConfigError as error:
             problems |= dict.fromkeys(error.problems)
         except SifmodError as error:
@@ -82,6 +86,17 @@ def check_stack(path: Path, site: LoadedSite) -> int:
     if problems:
         raise ConfigError(tuple(problems))
     return len(members)
+
+
+def _given_twice(member: Member, checked: tuple[Checked, ...], given: dict[str, Member]) -> Iterator[Problem]:
+    """What another member of the stack gives too; where the site chooses a variant that cannot be told here."""
+    for one in checked if member.entry.variants or checked[0].variant is None else ():
+        names = [one.module]
+        if member.entry.default and member.entry.default in (True, one.variant):
+            names.append(f"the default of {one.module.partition('/')[0]}")
+        for name in names:
+            if (other := given.setdefault(name, member)) is not member:
+                yield problem_at(member.mark, "easyconfigs", f"gives {name}, as {other.easyconfig} does ({other.mark})")
 
 
 def _rendered(plan: Plan) -> int:
