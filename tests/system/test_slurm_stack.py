@@ -101,7 +101,8 @@ def test_a_node_that_dies_loses_nothing(
         assert run([*APPLY]) == 0
         told = "== job [0-9]+, 1 element to install 2 modules: submitted before, and not over yet"
         assert re.search(told, capfd.readouterr().err)
-        cluster.kill(nodes(cluster)["1_1"])
+        (node,) = nodes(cluster).values()
+        cluster.kill(node)
         wait_until(lambda: not nodes(cluster))
     finally:
         registry.stop()  # so nothing of it can be fetched again
