@@ -47,7 +47,7 @@ class Supply:
         """All verbs."""
 
         def install(*words: str) -> Callable[[random.Random], Command]:
-            return lambda dice: self.install(dice.choice(PASSING), dice.choice(TAGS), *words)
+            return lambda dice: self.install(dice.choice(STEADY + PASSING), dice.choice(TAGS), *words)
 
         def fixed(*words: str) -> Callable[[random.Random], Command]:
             return lambda _: words
@@ -64,7 +64,7 @@ class Supply:
             Verb("install --rebuild", 8, install("--rebuild")),
             Verb("install --module-only", 4, install("--module-only"), (0, 24)),
             Verb("fetch", 6, lambda dice: ("fetch", dice.choice(self.sources))),
-            Verb("rollback", 8, of("rollback", PASSING), (0, 24)),
+            Verb("rollback", 8, of("rollback", STEADY + PASSING), (0, 24)),
             Verb("uninstall", 4, of("uninstall", PASSING), (0, 24)),
             Verb("uninstall --purge", 4, of("uninstall", PASSING, "--purge", "--ignore-jobs"), (0, 24)),
             Verb("gc --yes", 2, fixed(*gc)),
@@ -93,11 +93,11 @@ def make_supply(directory: Path, images: Images, registry: OneImage) -> Supply:
         (directory / tag).mkdir()
         (directory / f"{tag}.sif").write_bytes(images.tiny(f"crash-{tag}").read_bytes())
         source = registry.source if tag == "c" else str(directory / f"{tag}.sif")
-        for module in PASSING:
+        for module in STEADY + PASSING:
             name, version = module.split("/")
             text = EASYCONFIG.format(tag=tag, source=source)
             text = text.replace("Tiny", name).replace("'1.0'", f"'{version}'")
             supply.easyconfig(module, tag).write_text(text)
-        names = ", ".join(supply.easyconfig(module, tag).name for module in PASSING)
+        names = ", ".join(supply.easyconfig(module, tag).name for module in STEADY + PASSING)
         supply.stack(tag).write_text(f"name: storm\neasyconfigs: [{names}]\n")
     return supply
