@@ -50,13 +50,7 @@ def here(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def test_of_what_is_installed_and_of_what_can_be(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (made,) = answer(capfd, ("list",))
-    (one,) = answer(
-        capfd,
-        (
-            "stack",
-            "catalogue",
-        ),
-    )["entries"]
+    (one,) = answer(capfd, ("stack", "catalogue"))["entries"]
     modules = f"module use {here}/prefix/modules"
     expected: dict[str, object] = {
         "module": "Tiny/1.0",
@@ -163,7 +157,7 @@ def test_what_cannot_be_written(
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Page, Path]]:
     if not CHROMIUM:
-        pytest.skip("no Chromium is here")
+        pytest.skip("the page is tried in a browser: chromium is not installed")
     directory = tmp_path_factory.mktemp("catalogue")
     write_catalogue(catalogue("Modules of hilltop", ALL), directory)
     with browser(directory / "profile") as found:

@@ -170,7 +170,7 @@ def _installable(loaded: LoadedEasyconfig, site: LoadedSite, environ: Mapping[st
 
 
 def _for_anyone(directory: Path, environ: Mapping[str, str]) -> str:
-    """A directory as a shell spells it; one below the home directory for whoever types it."""
+    """A directory as a shell spells it; one below the home directory by `$HOME`."""
     home = environ.get("HOME", "")
     below = os.path.relpath(directory, home) if home.startswith("/") else ".."
     plain = re.fullmatch(r"(?!\.\.)[A-Za-z0-9._+/-]+", below)
