@@ -19,13 +19,18 @@ _MARK = "{} sifmod wrote this file; edited by hand it is kept. What follows has 
 _OURS = re.compile(rb"(?:#%Module1\.0\n)?(?:--|#) sifmod wrote this file; .* the SHA-256 ([0-9a-f]{64})\n")
 
 
-def modulercs(name: str, life: NameLife, syntaxes: Collection[Syntax] = SYNTAXES) -> dict[str, str]:
-    """The text of each file, by its name; empty where there is nothing to say, or no modulefile of its syntax."""
+def modulercs(
+    name: str, life: NameLife, syntaxes: Collection[Syntax] = SYNTAXES, there: Collection[str] = ()
+) -> dict[str, str]:
+    """The text of each file, by its name; empty where there is nothing to say, or no modulefile of its syntax.
+
+    A file that is `there` stays, without a command: Lmod fails a load when one goes while it reads the directory.
+    """
     texts = {LUA: "", TCL: ""}
     if "lua" in syntaxes:
-        texts[LUA] = _marked("", "--", _lua(name, life))
+        texts[LUA] = _marked("", "--", _lua(name, life), stays=LUA in there)
     if "tcl" in syntaxes:
-        texts[TCL] = _marked("#%Module1.0\n", "#", _tcl(name, life))
+        texts[TCL] = _marked("#%Module1.0\n", "#", _tcl(name, life), stays=TCL in there)
     return texts
 
 
@@ -40,9 +45,9 @@ def commands(text: str) -> tuple[str, ...]:
     return tuple(line for line in text.splitlines() if not line.startswith(("#", "--")))
 
 
-def _marked(head: str, comment: str, lines: tuple[str, ...]) -> str:
+def _marked(head: str, comment: str, lines: tuple[str, ...], *, stays: bool) -> str:
     body = "".join(f"{line}\n" for line in lines)
-    return f"{head}{_MARK.format(comment, sha256_bytes(body.encode()))}{body}" if body else ""
+    return f"{head}{_MARK.format(comment, sha256_bytes(body.encode()))}{body}" if body or stays else ""
 
 
 def _lua(name: str, life: NameLife) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from sifmod.tree.disk import is_refused, opened, read
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import NameLife, notices, read_life, to_json
 from sifmod.tree.lock import Held, lock
-from sifmod.tree.modulerc import is_ours, modulercs
+from sifmod.tree.modulerc import LUA, TCL, is_ours, modulercs
 from sifmod.tree.remove import prune
 
 _PLAIN = re.compile(r"[A-Za-z0-9/._+@%=-]+")  # a path that a shell takes as one word
@@ -82,7 +82,7 @@ def write_life(layout: Layout, name: str, change: Callable[[NameLife], NameLife]
 
 def renew_life(layout: Layout, name: str, lease: float) -> None:
     """Write what follows from modulefiles that came or went; one look where nothing is decided about this name."""
-    if os.path.lexists(layout.life(name)):
+    if any(map(os.path.lexists, (layout.life(name), layout.modules / name / LUA, layout.modules / name / TCL))):
         complete_life(layout, name, lease, lambda _who: None)
 
 
@@ -112,8 +112,10 @@ def _files(layout: Layout, name: str, life: NameLife) -> Iterator[_File]:
     told = dict(notices(name, life))
     for version in sorted(told.keys() | _names(layout.lives(name), layout)):
         yield _File(layout.lives(name) / version, told.get(version, ""), _any)
-    for file, text in modulercs(name, life, _syntaxes(layout, name)).items():
-        yield _File(layout.modules / name / file, text, is_ours)
+    places = {file: layout.modules / name / file for file in (LUA, TCL)}
+    there = [file for file, path in places.items() if is_ours(_content(path, layout.prefix) or b"")]
+    for file, text in modulercs(name, life, _syntaxes(layout, name), there).items():
+        yield _File(places[file], text, is_ours)
 
 
 def _syntaxes(layout: Layout, name: str) -> tuple[Syntax, ...]:

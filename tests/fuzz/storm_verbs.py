@@ -73,11 +73,11 @@ class Supply:
             Verb("stack apply", 6, apply()),
             Verb("stack apply --locked", 6, apply("--locked")),
             Verb("default", 2, of("default", STEADY), (0, 2)),  # 2: another user has hidden it
-            # nothing is undone for what is loaded all the time: Lmod fails a load during which a .modulerc.lua goes
-            Verb("hide", 2, of("hide", PASSING), (0, 2, 24)),  # 2: it is the default
-            Verb("hide --undo", 2, of("hide", PASSING, "--undo"), (0, 24)),
-            Verb("deprecate", 2, of("deprecate", PASSING, "--message", "old"), (0, 24)),
-            Verb("deprecate --undo", 2, of("deprecate", PASSING, "--undo"), (0, 24)),
+            Verb("default --none", 2, fixed("default", "--none", "Steady")),
+            Verb("hide", 2, of("hide", STEADY + PASSING), (0, 2, 24)),  # 2: it is the default
+            Verb("hide --undo", 2, of("hide", STEADY + PASSING, "--undo"), (0, 24)),
+            Verb("deprecate", 2, of("deprecate", STEADY + PASSING, "--message", "old"), (0, 24)),
+            Verb("deprecate --undo", 2, of("deprecate", STEADY + PASSING, "--undo"), (0, 24)),
             Verb("retire", 3, of("retire", PASSING), (0, 24)),
             Verb("retire --undo", 1, of("retire", PASSING, "--undo"), (0, 24)),
             Verb("list", 1, fixed("list")),
