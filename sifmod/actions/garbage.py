@@ -187,9 +187,10 @@ def _holds_others_files(layout: Layout, installation: Installation, retired: boo
     try:
         added = only_in(installation, None if retired else live(layout, installation.module))
         changed = changes(installation)
+        closed = not removable(Path(installation.root))
     except OSError as error:
         return f"it cannot be looked through: {error}"
-    if not removable(Path(installation.root)):
+    if closed:
         return "another user's directories in it are closed to you"
     if added:
         return f"it holds files that sifmod did not put there: {', '.join(added[:5])}"
