@@ -16,37 +16,37 @@ from sifmod.errors import SifmodError
 VERBS = {
     "install": ("install", "Install the modules of one or more easyconfigs."),
     "fetch": ("fetch", "Fetch an image by its reference, verified, into the store or a file."),
-    "new": ("new", "Write a first easyconfig for an image."),
-    "import": ("import_easyconfig", "Turn EasyBuild, singularity-hpc and NGC files into easyconfigs."),
-    "add": ("add", "Add Python packages to a module, in a layer over its image."),
-    "remove": ("remove", "Take packages out of a module's layer."),
+    "new": ("author", "Write a first easyconfig for an image."),
+    "import": ("author", "Turn EasyBuild, singularity-hpc and NGC files into easyconfigs."),
+    "add": ("layers", "Add Python packages to a module, in a layer over its image."),
+    "remove": ("layers", "Take packages out of a module's layer."),
     "layers": ("layers", "List the layers of packages."),
-    "sync": ("sync", "Make a layer as a lock says, the same bytes everywhere."),
+    "sync": ("layers", "Make a layer as a lock says, the same bytes everywhere."),
     "stack": ("stack", "Publish many modules from one file."),
     "lock": ("lock", "Write down what is installed, to install exactly that elsewhere."),
-    "jobscript": ("jobscript", "Print a Slurm job script for a module, right for this site."),
-    "jupyter": ("jupyter", "Make a module a kernel of Jupyter, or start JupyterLab in it."),
-    "list": ("list", "List the installed modules."),
+    "jobscript": ("use", "Print a Slurm job script for a module, right for this site."),
+    "jupyter": ("use", "Make a module a kernel of Jupyter, or start JupyterLab in it."),
+    "list": ("installed", "List the installed modules."),
     "show": ("show", "Show an installed module, an easyconfig as it would be installed, or an image."),
     "search": ("search", "Search the easyconfigs on the easyconfig path."),
     "verify": ("verify", "Compare installed images and files with their receipts, or check signatures."),
-    "sbom": ("sbom", "Print the packages of a module or an image as a CycloneDX document."),
-    "diff": ("diff", "Show what changed between two modules, generations or images."),
-    "test": ("test", "Show whether an installed module works here."),
-    "uninstall": ("uninstall", "Remove modules; what the user added stays."),
-    "rollback": ("rollback", "Switch a module back to its previous generation."),
-    "default": ("default", "Make a module the one that its name alone loads."),
-    "hide": ("hide", "Leave modules out of `module avail`."),
-    "deprecate": ("deprecate", "Have modules say at each load that they go, and until when."),
-    "retire": ("retire", "End modules: hidden, and not loadable."),
-    "log": ("log", "Show what was changed, when, by whom and on which host."),
-    "gc": ("gc", "Remove old generations and unused images (shows them unless --yes)."),
-    "check": ("check", "Validate easyconfigs and render what they would install."),
-    "schema": ("schema", "Print the JSON Schema of an easyconfig."),
-    "config": ("config", "Show the configuration and where each value came from."),
-    "site": ("site", "Name, show or write the facts of this machine."),
-    "doctor": ("doctor", "Look at this machine: runtime, module tool, GPUs, Slurm, space."),
-    "init": ("init", "Print the shell lines that make modules and completion available."),
+    "sbom": ("subject", "Print the packages of a module or an image as a CycloneDX document."),
+    "diff": ("subject", "Show what changed between two modules, generations or images."),
+    "test": ("use", "Show whether an installed module works here."),
+    "uninstall": ("installed", "Remove modules; what the user added stays."),
+    "rollback": ("installed", "Switch a module back to its previous generation."),
+    "default": ("life", "Make a module the one that its name alone loads."),
+    "hide": ("life", "Leave modules out of `module avail`."),
+    "deprecate": ("life", "Have modules say at each load that they go, and until when."),
+    "retire": ("life", "End modules: hidden, and not loadable."),
+    "log": ("installed", "Show what was changed, when, by whom and on which host."),
+    "gc": ("installed", "Remove old generations and unused images (shows them unless --yes)."),
+    "check": ("author", "Validate easyconfigs and render what they would install."),
+    "schema": ("author", "Print the JSON Schema of an easyconfig."),
+    "config": ("machine", "Show the configuration and where each value came from."),
+    "site": ("machine", "Name, show or write the facts of this machine."),
+    "doctor": ("machine", "Look at this machine: runtime, module tool, GPUs, Slurm, space."),
+    "init": ("machine", "Print the shell lines that make modules and completion available."),
 }
 ANEW = frozenset({"test"})  # verbs that keep nothing of a run that was broken off
 BUG = 70
@@ -88,7 +88,8 @@ class Verbs(Helped, click.Group):
         """Import one verb; None when there is no such verb."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = importlib.import_module(f"sifmod.cli.{VERBS[cmd_name][0]}").command
+        there = vars(importlib.import_module(f"sifmod.cli.{VERBS[cmd_name][0]}")).values()
+        command = next(each for each in there if isinstance(each, click.Command) and each.name == cmd_name)
         if ctx.resilient_parsing:
             from sifmod.cli.complete import completing
 

@@ -12,7 +12,7 @@ import click
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from sifmod.cli.log import _row, _told
+from sifmod.cli.installed import _row, _told
 from sifmod.cli.main import VERBS, CommandLine, cli, run, show_error
 from sifmod.cli.outputs import words
 from sifmod.cli.progress import bar_line, figures
