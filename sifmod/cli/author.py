@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.cli.context import load_context, load_facts, typed
 from sifmod.cli.options import conversion_options, json_option, site_options, yes_option
-from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem, SifmodError
+from sifmod.cli.output import ask, counted, echo, error_data, print_json, problems_data, quiet, say, show_error, write
+from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError, Problem, SifmodError
 from sifmod.system import one_line
 
 if TYPE_CHECKING:
@@ -37,8 +39,6 @@ def check_command(files: Words, variants: Words, as_json: bool, **site: str | No
     use is told once, at the end.
     """
     from sifmod.actions.author.check import files_below
-    from sifmod.cli.context import load_context
-    from sifmod.cli.output import counted, echo, print_json, say
 
     context = load_context(site)
     only = tuple(dict.fromkeys(variants))
@@ -77,7 +77,6 @@ class Found:
 def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
     from sifmod.actions.author.check import check, check_stack
     from sifmod.actions.author.check_settings import check_settings, settings_kind
-    from sifmod.cli.output import counted, error_data
     from sifmod.config.wanted import wanted_easyconfig
 
     path = Path(word)
@@ -107,7 +106,6 @@ def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
 
 
 def _fine(path: Path, warnings: Iterable[Problem], modules: list[dict[str, object]], lines: list[str]) -> Found:
-    from sifmod.cli.output import problems_data
 
     own, elsewhere = _places(path, warnings, " (warning)")
     told = {"modules": modules, "problems": [], "warnings": problems_data(warnings)}
@@ -143,8 +141,6 @@ def new_command(reference: str, **given: str | bool | None) -> None:
     from sifmod.actions.author.new import NewOptions, make_draft
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.reporter import Reporter
-    from sifmod.cli.context import load_facts, typed
-    from sifmod.cli.output import ask, echo, print_json, quiet, say
     from sifmod.cli.progress import progress
 
     texts = {name: value for name, value in given.items() if isinstance(value, str)}
@@ -217,13 +213,8 @@ def import_command(
     easyconfig that `sifmod check` accepts is refused with the reason; the others are written, and the exit code is 5.
     """
     from sifmod.actions.author.import_easyconfig import convert, find_sources, write
-    from sifmod.cli.context import load_facts
-    from sifmod.cli.main import show_error
-    from sifmod.cli.output import counted, echo, error_data, print_json, say
-    from sifmod.errors import OptionError
     from sifmod.imports.budget import CannotImportError
     from sifmod.imports.modulefile_name import Naming
-    from sifmod.system import one_line
 
     directory = Path(output)
     if directory.exists() and not directory.is_dir():
@@ -283,8 +274,6 @@ def import_command(
 def schema_command(verb: str | None, stack: bool) -> None:
     """Print the JSON Schema of an easyconfig, of a stack, or of what a verb prints with --json."""
     import json
-
-    from sifmod.cli.output import write
 
     if verb is None:
         from sifmod.config.schema import easyconfig_schema, stack_schema

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import click
 
+from sifmod.cli.output import echo, error_data, explained, show_error
 from sifmod.errors import SifmodError
 
 Thing = TypeVar("Thing")
@@ -29,8 +30,6 @@ class Failed:
     @property
     def data(self) -> Mapping[str, object]:
         """As `--json` prints it."""
-        from sifmod.cli.output import error_data
-
         return error_data(self.error)
 
     @property
@@ -60,8 +59,6 @@ def run_batch(
 
     The first error ends the batch with `fail_fast`, an interruption always; the others are then given as not tried.
     """
-    from sifmod.cli.main import show_error
-
     told: set[str] = set()
     last: Failed | None = None
     for thing in things:
@@ -100,7 +97,6 @@ def _failed(problem: BaseException) -> Failed:
     import traceback
 
     from sifmod.cli.main import BUG, BUG_REPORT
-    from sifmod.cli.output import echo, explained
 
     if isinstance(problem, SifmodError):
         return Failed(problem)

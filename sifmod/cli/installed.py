@@ -6,7 +6,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.cli.context import layout_for, load_facts, resolve, typed
 from sifmod.cli.options import json_option, prefix_option
+from sifmod.cli.output import (
+    counted,
+    echo,
+    error_data,
+    print_json,
+    print_rows,
+    problems_data,
+    receipt_data,
+    say,
+    show_error,
+)
+from sifmod.errors import Problem, SifmodError
+from sifmod.system import one_line, size_text
 
 if TYPE_CHECKING:
     from sifmod.actions.garbage import GcPlan
@@ -24,11 +38,7 @@ if TYPE_CHECKING:
 def list_command(pattern: str, prefix: str | None, as_json: bool) -> None:
     """List the installed modules whose name holds PATTERN."""
     from sifmod.actions.list import list_modules
-    from sifmod.cli.context import layout_for
     from sifmod.cli.life import life_data
-    from sifmod.cli.output import echo, print_json, print_rows, problems_data, receipt_data
-    from sifmod.errors import Problem
-    from sifmod.system import size_text
     from sifmod.tree.life import in_words, today
 
     def _size(installation: "Installation | None") -> str:
@@ -78,8 +88,6 @@ def log_command(modules: tuple[str, ...], prefix: str | None, as_json: bool) -> 
     still. Without MODULE the images and downloads that were fetched by themselves or removed are shown too.
     """
     from sifmod.actions.log import changes
-    from sifmod.cli.context import layout_for
-    from sifmod.cli.output import echo, print_json, print_rows, say
 
     log = changes(layout_for(prefix), modules)
     for problem in log.problems:
@@ -118,7 +126,6 @@ def _log_row(entry: "Entry") -> tuple[str, ...]:
 
 
 def _told(done: "Done") -> str:
-    from sifmod.system import size_text
 
     if done.module is None:
         size = size_text(done.size or 0)
@@ -139,8 +146,6 @@ def rollback_command(name: str, to: int | None, prefix: str | None, as_json: boo
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.reporter import Reporter
     from sifmod.actions.rollback import rollback
-    from sifmod.cli.context import load_facts, resolve, typed
-    from sifmod.cli.output import print_json, receipt_data, say
     from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules
 
@@ -167,11 +172,6 @@ def uninstall_command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, pr
     from sifmod.actions.reporter import Reporter
     from sifmod.actions.uninstall import purge as free
     from sifmod.actions.uninstall import uninstall
-    from sifmod.cli.context import load_facts, resolve, typed
-    from sifmod.cli.main import show_error
-    from sifmod.cli.output import counted, error_data, print_json, say
-    from sifmod.errors import SifmodError
-    from sifmod.system import size_text
     from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules
 
@@ -213,7 +213,6 @@ def uninstall_command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, pr
 
 
 def _report(done: "Uninstalled", *, purge: bool) -> None:
-    from sifmod.cli.output import say
 
     module = done.module
     later = "" if purge else f"; `sifmod rollback {module}` brings it back, `sifmod gc` frees its space"
@@ -262,9 +261,6 @@ def gc_command(
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.gc import apply_gc, plan_gc
     from sifmod.actions.reporter import Reporter
-    from sifmod.cli.context import load_facts, typed
-    from sifmod.cli.output import counted, echo, print_json, say
-    from sifmod.system import one_line, size_text
     from sifmod.tree.layout import Layout
 
     if not days >= 0:
@@ -338,7 +334,6 @@ def _collected(
 
 
 def _what(row: "Collected") -> str:
-    from sifmod.system import size_text
 
     if row["module"]:
         return f"{row['module']} generation {row['generation']}"

@@ -1,16 +1,21 @@
 """`sifmod layers`, `add`, `remove` and `sync`."""
 
+import os
 from typing import TYPE_CHECKING, Literal
 
 import click
 
+from sifmod.cli.context import layout_for, load_facts, resolve, typed
 from sifmod.cli.options import json_option, layer_options, places_options, prefix_option
+from sifmod.cli.output import echo, print_json, print_rows, say
+from sifmod.errors import ModuleError, OptionError
+from sifmod.system import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.cli.outputs.layers import LayerData
+    from sifmod.cli.outputs.use import LayerData
     from sifmod.config.name import ModuleName
     from sifmod.tree.layer import Layer
 
@@ -27,12 +32,7 @@ _ABOUT = {
 @json_option
 def layers_command(module: str, prefix: str | None, as_json: bool) -> None:
     """List the layers of packages: of which module, how large, what for, and whether its image is still used."""
-    import os
-
     from sifmod.actions.layer.places import after_retired, found_layers, is_stale, known, layouts
-    from sifmod.cli.context import layout_for
-    from sifmod.cli.output import echo, print_json, print_rows
-    from sifmod.system import size_text
 
     trees = layouts(layout_for(prefix).prefix, os.environ)
     modules = known(trees)
@@ -86,17 +86,11 @@ def changed(
     name: str, change: "LayerChange", directory: str | None, prefix: str | None, *, as_json: bool, of: str | None = None
 ) -> None:
     """Change a layer of the module called `name`, and say what came of it; `of`: whose layer it is to be like."""
-    import os
-
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.add import change_layer, check, like
     from sifmod.actions.layer.places import after_retired, found_layers, hidden, installed, known, layers_for, layouts
     from sifmod.actions.reporter import Reporter
-    from sifmod.cli.context import load_facts, resolve, typed
-    from sifmod.cli.output import print_json, say
     from sifmod.config.name import ModuleName
-    from sifmod.errors import ModuleError
-    from sifmod.system import size_text
     from sifmod.tree.layout import Layout
 
     site = load_facts({"prefix": prefix}).site
@@ -137,15 +131,11 @@ def changed(
 
 def removed_stale(name: str, layer: str, directory: str | None, prefix: str | None, *, as_json: bool) -> None:
     """Take the layers of a module, which need not be installed, out of use that were made for other images."""
-    import os
     from pathlib import Path
 
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.places import found_layers, is_stale, known, layouts, withdrawn
     from sifmod.actions.reporter import Reporter
-    from sifmod.cli.context import load_facts, resolve, typed
-    from sifmod.cli.output import print_json, say
-    from sifmod.errors import ModuleError
 
     site = load_facts({"prefix": prefix}).site
     trees = layouts(site.prefix, os.environ)
@@ -168,8 +158,6 @@ def removed_stale(name: str, layer: str, directory: str | None, prefix: str | No
 
 def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> "Iterator[str]":
     """What this shell, which has loaded the module, has to do; nothing for one that has not."""
-    import os
-
     from sifmod.module.variables import state_key
 
     key = state_key(module)
@@ -227,7 +215,6 @@ def add_command(
     from sifmod.actions.layer.add import LayerChange
     from sifmod.actions.layer.wanted import Wanted, read_requirements, words_of
     from sifmod.actions.layer.wanted import directory as directory_of
-    from sifmod.errors import OptionError
 
     asked = (*requirements, *(line for file in files for line in read_requirements(Path(file))))
     if not (asked or editable or onto or upgrade):
@@ -262,7 +249,6 @@ def remove_command(
     """Take packages out of a module's layer, and what only they needed; what the image holds is there again."""
     from sifmod.actions.layer.add import LayerChange
     from sifmod.actions.layer.wanted import Wanted, words_of
-    from sifmod.errors import OptionError
 
     if stale:
         if names or everything:

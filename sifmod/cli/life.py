@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.cli.context import layout_for, load_facts, resolve, tree, typed
 from sifmod.cli.options import Decorated, json_option, prefix_option
+from sifmod.cli.output import print_json, say
+from sifmod.errors import OptionError
 
 if TYPE_CHECKING:
     from datetime import date
 
-    from sifmod.cli.outputs.life import DeprecatedData, LifeData, RetiredData
+    from sifmod.cli.outputs.installed import DeprecatedData, LifeData, RetiredData
     from sifmod.config.name import ModuleName
     from sifmod.tree.life import NameLife
     from sifmod.tree.receipt import Installation
@@ -27,8 +30,6 @@ def changed(names: tuple[str, ...], change: "Change", prefix: str | None, *, as_
     from sifmod.actions.life import update_life
     from sifmod.actions.reporter import Reporter
     from sifmod.actions.spider_cache import refresh_spider_cache
-    from sifmod.cli.context import load_facts, resolve, tree, typed
-    from sifmod.cli.output import print_json, say
     from sifmod.tree.receipt import live_modules
 
     site = load_facts({"prefix": prefix}).site
@@ -124,7 +125,6 @@ def default_command(module: str, none: bool, prefix: str | None, as_json: bool) 
 
 def _any_of(name: str, prefix: str | None) -> str:
     """A module that is called so without its version; the name itself where there is none."""
-    from sifmod.cli.context import layout_for
     from sifmod.tree.life import read_life
     from sifmod.tree.receipt import live_modules
 
@@ -169,7 +169,6 @@ def deprecate_command(
     """Have modules say at each load on a terminal that they go, until when, and what to use instead."""
     from dataclasses import replace
 
-    from sifmod.errors import OptionError
     from sifmod.tree.life import Deprecated, today
 
     if undo and (since or until or message):
@@ -207,8 +206,6 @@ def retire_command(
     """
     from dataclasses import replace
 
-    from sifmod.cli.context import layout_for, resolve
-    from sifmod.errors import OptionError
     from sifmod.tree.life import Retired, today
     from sifmod.tree.receipt import live_modules
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from sifmod.cli.options import json_option, site_options
+from sifmod.cli.output import print_json
 from sifmod.cli.stack_options import Value
 
 
@@ -21,7 +22,6 @@ def command(
 
     The lock of FILE.yaml is FILE.lock beside it; that of a NAME is in this directory.
     """
-    from sifmod.cli.output import print_json
     from sifmod.cli.stack_files import write_lock
     from sifmod.config.stack import stack_of
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.cli.context import layout_for, load_context, load_facts
 from sifmod.cli.options import json_option, site_options
+from sifmod.cli.output import echo, origins_data, print_json, print_rows, problems_data, say, write
 
 if TYPE_CHECKING:
     from sifmod.config.load_site import LoadedSite
@@ -36,9 +38,6 @@ def config_show(as_json: bool, **site: str | None) -> None:
     Precedence: command line > SIFMOD_* variables > ~/.config/sifmod/config.yaml > /etc/sifmod.d/*.yaml > the site >
     defaults.
     """
-    from sifmod.cli.context import load_facts
-    from sifmod.cli.output import print_json, print_rows
-
     loaded = load_facts(site)
     origins = tuple(_every(loaded))
     if as_json:
@@ -92,7 +91,6 @@ def site_command() -> None:
 def site_detect(as_json: bool) -> None:
     """Print which site this machine is, by the paths and devices that it has; runs no program."""
     from sifmod.actions.author.site import detect as look
-    from sifmod.cli.output import echo, print_json, problems_data, say
 
     found = look(os.environ)
     if as_json:
@@ -111,8 +109,6 @@ def site_detect(as_json: bool) -> None:
 def site_show(name: str | None, as_json: bool, **site: str | None) -> None:
     """Print what is true of a site (default: the one in force), where each value came from, and what is odd."""
     from sifmod.actions.author.site import origins
-    from sifmod.cli.context import load_facts
-    from sifmod.cli.output import origins_data, print_json, print_rows, problems_data
     from sifmod.config.lint import lint_binds
 
     loaded = load_facts({**site, "site": name} if name else site)
@@ -134,7 +130,6 @@ def site_new(name: str, output: str | None, as_json: bool) -> None:
     By default it goes to ~/.config/sifmod/sites/NAME.yaml, where --site NAME finds it; none is ever overwritten.
     """
     from sifmod.actions.author.site import shadowed_by, site_text, write_site
-    from sifmod.cli.output import echo, print_json, say
 
     path, hidden = None, None
     if output == "-":
@@ -155,7 +150,6 @@ def site_new(name: str, output: str | None, as_json: bool) -> None:
 
 def warn(loaded: "LoadedSite") -> None:
     """Say what is odd about the binds of a site."""
-    from sifmod.cli.output import say
     from sifmod.config.lint import lint_binds
 
     for problem in lint_binds(loaded.tree):
@@ -170,8 +164,6 @@ def doctor_command(as_json: bool, **site: str | None) -> int:
     from dataclasses import asdict
 
     from sifmod.actions.doctor import diagnose, diagnose_settings
-    from sifmod.cli.context import load_context
-    from sifmod.cli.output import echo, print_json
 
     loaded = load_context(site)
     findings = (*diagnose(loaded.site, os.environ), *diagnose_settings(os.environ))
@@ -205,8 +197,6 @@ def init_command(shell: str, prefix: str | None) -> None:
 
         eval "$(sifmod init bash)"
     """
-    from sifmod.cli.context import layout_for
-    from sifmod.cli.output import write
     from sifmod.module.quote import shell as quoted
 
     modules = quoted(str(layout_for(prefix).modules))

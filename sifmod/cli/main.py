@@ -9,7 +9,8 @@ from types import FrameType
 
 import click
 
-from sifmod.cli.verb import Helped, explained, write_examples
+from sifmod.cli.output import echo, error_data, explained, json_text, lost_output, show_error, write
+from sifmod.cli.verb import Helped, with_help, write_examples
 from sifmod.errors import SifmodError
 
 # verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
@@ -94,7 +95,7 @@ class Verbs(Helped, click.Group):
             from sifmod.cli.complete import completing
 
             return completing(command, cmd_name)
-        return explained(command)
+        return with_help(command)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """What sifmod is, and what to begin with."""
@@ -129,7 +130,6 @@ class Verbs(Helped, click.Group):
 def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
         from sifmod import __version__
-        from sifmod.cli.output import echo
 
         echo(f"sifmod {__version__}")
         ctx.exit()
@@ -158,8 +158,6 @@ def run(arguments: list[str]) -> int:
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, _terminated)
     code = _run(arguments, CommandLine(tuple(arguments)))
-    from sifmod.cli.output import lost_output
-
     if lost := lost_output():
         show_error(lost.text, lost.hint)
         return code or lost.exit_code
@@ -175,8 +173,6 @@ def _run(arguments: list[str], typed: CommandLine) -> int:
         _failed(_error(f"terminated{typed.again}", "", int(str(end.code))), typed)
         raise
     except click.ClickException as problem:
-        from sifmod.cli.output import echo
-
         error = _likely(problem)
         usage = io.StringIO()
         error.show(usage)
@@ -188,8 +184,6 @@ def _run(arguments: list[str], typed: CommandLine) -> int:
         return _failed(error, typed)
     except Exception as error:
         import traceback
-
-        from sifmod.cli.output import echo, explained
 
         if isinstance(error, OSError) and (known := explained(error)):
             return _failed(known, typed, file=error.filename)
@@ -225,22 +219,9 @@ def _likely(error: click.ClickException) -> click.ClickException:
 def _answer(error: SifmodError, typed: CommandLine, file: object = None) -> int:
     """With `--json` print the error on standard output, unless the verb has printed its data; gives its exit code."""
     if typed.wants_json and not typed.answered:
-        from sifmod.cli.output import error_data, json_text, write
-
         found = {"file": str(file)} if file is not None else {}
         write(json_text({**error_data(error), **found}))
     return error.exit_code
-
-
-def show_error(message: str, hint: str = "") -> None:
-    """Print a message, and after a blank line its hint, to standard error; coloured on a terminal (NO_COLOR: not)."""
-    from sifmod.cli.output import write
-    from sifmod.system import harmless
-
-    color = False if os.environ.get("NO_COLOR") else None
-    write(f"{click.style('error:', fg='red', bold=True)} {harmless(message)}", err=True, color=color)
-    if hint:
-        write(f"\n{click.style('hint:', fg='cyan')} {harmless(hint)}", err=True, color=color)
 
 
 def _open_standard_streams() -> None:

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from sifmod.cli.context import load_facts
 from sifmod.cli.options import json_option, site_options
+from sifmod.cli.output import echo, print_json, problems_data, say
+from sifmod.errors import SifmodError
+from sifmod.system import one_line
 
 if TYPE_CHECKING:
     from sifmod.actions.search import Found
@@ -52,14 +56,11 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> None:
     """
     from sifmod.actions.query import ask
     from sifmod.actions.search import find_all
-    from sifmod.cli.output import print_json, say
     from sifmod.config.find import quick_robot_paths
     from sifmod.config.shown import shown
-    from sifmod.errors import SifmodError
 
     @cache
     def load() -> "LoadedSite":
-        from sifmod.cli.context import load_facts
 
         return load_facts(site)
 
@@ -82,8 +83,6 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> None:
 
 def _as_json(found: "Found") -> dict[str, object]:
     """A file's path and those of its variants that match; `problems` only where it has some."""
-    from sifmod.cli.output import problems_data
-
     variants = [
         {
             **{key: getattr(each, key) for key in _AS_THEY_ARE},
@@ -102,9 +101,7 @@ def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...], given: Map
     `given` are the options that an install needs too, to find the same.
     """
     from sifmod.actions.query import order
-    from sifmod.cli.output import echo, say
     from sifmod.config.find import name_of
-    from sifmod.system import one_line
 
     modules = sorted(
         ((each, found.path) for found in answers for each in found.variants), key=lambda one: order(one[0])

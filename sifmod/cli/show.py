@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.cli.context import layout_for, load_context, resolve
 from sifmod.cli.options import json_option, site_options
+from sifmod.cli.output import echo, origins_data, print_json, print_rows, receipt_data
+from sifmod.errors import OptionError
+from sifmod.system import one_line, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,13 +39,9 @@ def show(name: str, origins: bool, variant: str | None, arch: str | None, as_jso
     itself is read without starting it and without fetching its layers.
     """
     from sifmod.actions.verify import installed
-    from sifmod.cli.context import layout_for, resolve
-    from sifmod.cli.output import print_json, print_rows, receipt_data
     from sifmod.tree.receipt import live_modules
 
     if not origins and variant is None and names_image(name):
-        from sifmod.cli.context import load_context
-
         show_image(name, load_context(site).site, arch, as_json)
         return
     layout = layout_for(site["prefix"])
@@ -65,8 +65,6 @@ def show(name: str, origins: bool, variant: str | None, arch: str | None, as_jso
 
 def _of_a_module(found: "Installation", option: str) -> Exception:
     """The error for an option of easyconfigs that is given with an installed module."""
-    from sifmod.errors import OptionError
-
     made = found.provenance
     variant = f" --variant {made.variant}" if made.variant else ""
     return OptionError(
@@ -76,7 +74,6 @@ def _of_a_module(found: "Installation", option: str) -> Exception:
 
 
 def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str]]:
-    from sifmod.system import size_text
 
     made, image = installation.provenance, installation.image
     of_image = [("loads", " ".join(installation.modules))]
@@ -102,11 +99,8 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
 
 
 def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None], as_json: bool, origins: bool) -> None:
-    from sifmod.cli.context import load_context
-    from sifmod.cli.output import echo, origins_data, print_json, print_rows
     from sifmod.config.load_easyconfig import load_easyconfig
     from sifmod.config.wanted import wanted_easyconfig
-    from sifmod.system import one_line
 
     context = load_context(site)
     loaded = load_easyconfig(wanted_easyconfig(name, context.site), context, variant, {}, os.environ)
@@ -153,7 +147,6 @@ def names_image(text: str) -> bool:
 def show_image(text: str, site: "Site", arch: str | None, as_json: bool) -> None:
     """Print what the image that `text` names says about itself."""
     from sifmod.actions.show_image import describe
-    from sifmod.cli.output import echo, print_json, print_rows
 
     described = describe(text, site, arch or site.arch)
     if as_json:
@@ -172,7 +165,6 @@ def show_image(text: str, site: "Site", arch: str | None, as_json: bool) -> None
 
 
 def _image_rows(described: "ImageDescription") -> "Iterator[tuple[str, str]]":
-    from sifmod.system import size_text
 
     config, parts = described.config, described.parts
     of_a_sif = described.kind == "SIF"
@@ -200,7 +192,6 @@ def _image_rows(described: "ImageDescription") -> "Iterator[tuple[str, str]]":
 
 
 def _words(words: tuple[str, ...]) -> str:
-    import shlex
 
     return shlex.join(words)
 

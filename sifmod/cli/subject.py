@@ -1,11 +1,16 @@
 """`sifmod sbom` and `diff`: what is in a module or an image, and what changed."""
 
+import os
 import re
 from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.cli.context import layout_for, resolve
 from sifmod.cli.options import json_option, prefix_option
+from sifmod.cli.output import counted, echo, print_json, say
+from sifmod.errors import OptionError
+from sifmod.system import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -13,17 +18,14 @@ if TYPE_CHECKING:
     from sifmod.actions.diff import Change, Difference, PackageChange
     from sifmod.actions.sbom import Format
     from sifmod.actions.subject import Subject
-    from sifmod.cli.outputs.provenance import DiffData
+    from sifmod.cli.outputs.use import DiffData
     from sifmod.tree.layout import Layout
 
 
 def subject(text: str, layout: "Layout") -> "Subject":
     """The module or the image that `text` names; raises ModuleError or FetchError where there is none."""
-    import os
-
     from sifmod.actions.layer.places import known, layouts
     from sifmod.actions.subject import is_digest, of_generation, of_image
-    from sifmod.cli.context import resolve
     from sifmod.cli.show import names_image
     from sifmod.tree.receipt import known_modules
 
@@ -50,14 +52,11 @@ def sbom_command(name: str, form: "Format", output: str | None, prefix: str | No
     NAME@NUMBER is a generation of a module. FILE is a SIF; an image of the store can be named by its digest too, or by
     the reference that gave it. Your layers over a module are in it, each as a component of its own.
     """
-    import os
     from pathlib import Path
 
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.layer.places import found_layers, layouts
     from sifmod.actions.sbom import sbom
-    from sifmod.cli.context import layout_for
-    from sifmod.cli.output import counted, echo, print_json, say
 
     target = Path(output) if output not in (None, "-") else None
     if target:
@@ -109,9 +108,6 @@ def diff_command(before: str, after: str | None, prefix: str | None, as_json: bo
     """
     from sifmod.actions.diff import diff
     from sifmod.actions.subject import before as generation_before
-    from sifmod.cli.context import layout_for
-    from sifmod.cli.output import echo, print_json, say
-    from sifmod.errors import OptionError
     from sifmod.tree.layout import Layout
 
     layout = layout_for(prefix)
@@ -135,8 +131,6 @@ def diff_command(before: str, after: str | None, prefix: str | None, as_json: bo
 
 def _lines(found: "Difference") -> "Iterator[str]":
     """For each part its name and how much of it changed, then what."""
-    from sifmod.system import one_line
-
     parts: tuple[tuple[str, Sequence[Change]], ...] = (
         ("made from", found.sources),
         ("variables", found.host),

@@ -1,19 +1,22 @@
 """`sifmod test`, `jobscript` and `jupyter`: what an installed module is used for."""
 
+import os
 from typing import TYPE_CHECKING, Any
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import click
 
+from sifmod.cli.context import layout_for, load_facts, resolve, typed
 from sifmod.cli.options import json_option, prefix_option
+from sifmod.cli.output import echo, print_json, print_rows, say
+from sifmod.errors import ModuleError, OptionError
+from sifmod.system import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
     from typing import Literal
 
     from sifmod.actions.test.outcome import Tested
-    from sifmod.cli.outputs.jupyter import KernelData
-    from sifmod.cli.outputs.test import TestData
+    from sifmod.cli.outputs.use import KernelData, TestData
     from sifmod.config.name import ModuleName
     from sifmod.module.job import Style
     from sifmod.tree.kernelspec import Kernelspec
@@ -64,14 +67,10 @@ def test_command(
 
     Exit code 22 where a step fails.
     """
-    import os
     from pathlib import Path
 
     from sifmod.actions.author.new_file import check_replaceable, write_text
     from sifmod.actions.layer.places import installed, known, layouts
-    from sifmod.cli.context import load_facts, resolve
-    from sifmod.cli.output import print_json, say
-    from sifmod.errors import OptionError
 
     if (account or partition) and not job:
         raise OptionError("--account and --partition are for --job", "add --job, which submits the test as a job")
@@ -102,7 +101,6 @@ def test_command(
         from sifmod.actions.test.record import record_test
         from sifmod.actions.test.start import nodes_of
         from sifmod.actions.test.test import Wanted, test
-        from sifmod.cli.context import typed
 
         tested = test(installation, site, Wanted(nodes_of(nodes), network, minimum, timeout), say)
         record_test(installation, site, Reporter(say, command=typed()), passed=tested.passed)
@@ -127,7 +125,6 @@ def test_data(tested: "Tested") -> "TestData":
 
 
 def _print(data: "TestData") -> None:
-    from sifmod.cli.output import echo, print_rows
 
     steps = data["steps"]
     print_rows([(step["outcome"], step["name"], f"{step['seconds']:.1f} s", step["text"]) for step in steps])
@@ -140,6 +137,8 @@ def _print(data: "TestData") -> None:
 
 def junit_xml(data: "TestData") -> str:
     """One suite, with a case for each step."""
+    from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
     steps = data["steps"]
     counts = {word: sum(step["outcome"] == word for step in steps) for word in ("failed", "skipped")}
     numbers = {"tests": len(steps), "failures": counts["failed"], "errors": 0, "skipped": counts["skipped"]}
@@ -164,8 +163,6 @@ def junit_xml(data: "TestData") -> str:
 
 def _written(text: str) -> str:
     """A text of characters that XML 1.0 has."""
-    from sifmod.system import harmless
-
     return harmless(text).translate({0xFFFE: "?", 0xFFFF: "?"})
 
 
@@ -218,14 +215,11 @@ def jobscript_command(
     srun: each task is a process, one for each GPU. torchrun: started once on each node. lightning: as srun, for a
     script with a Trainer. nccl-tests: all_reduce_perf of the image, which measures the network.
     """
-    import os
     from pathlib import Path
 
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.jobscript import jobscript
     from sifmod.actions.layer.places import installed, known, layouts
-    from sifmod.cli.context import layout_for, resolve
-    from sifmod.cli.output import echo, print_json, say
     from sifmod.module.job import JobOptions
     from sifmod.module.quote import shell
 
@@ -261,14 +255,9 @@ def jupyter_command(module: str, layer: str, *, lab: bool, remove: bool, prefix:
 
     The kernel needs ipykernel, and --lab jupyterlab, in the image or in a layer: `sifmod add MODULE ipykernel`.
     """
-    import os
-
     from sifmod.actions.jupyter import install_kernel
     from sifmod.actions.layer.add import check
     from sifmod.actions.layer.places import installed, known, layouts
-    from sifmod.cli.context import layout_for
-    from sifmod.cli.output import print_json, say
-    from sifmod.errors import ModuleError, OptionError
     from sifmod.tree.kernelspec import Kernelspec, kernels_directory, our_kernelspecs, remove_kernelspec
 
     if lab and remove:
@@ -301,9 +290,6 @@ def _module(name: str, modules: "Set[ModuleName]", kernels: "Sequence[Kernelspec
     """The module called so; of several the one that has a kernel."""
     from contextlib import suppress
 
-    from sifmod.cli.context import resolve
-    from sifmod.errors import ModuleError
-
     try:
         return resolve(name, modules | {one.module for one in kernels})
     except ModuleError:
@@ -326,11 +312,8 @@ def _kernel_data(spec: "Kernelspec", path: str, state: "Literal['made', 'unchang
 
 def _start(installation: "Installation", layer: str, *, as_json: bool) -> None:
     """Say how JupyterLab is reached, and become it: ^C, the signals of a job and the exit code are then its own."""
-    import os
-
     from sifmod.actions.jupyter import lab
-    from sifmod.cli.output import echo, print_json, say
-    from sifmod.cli.outputs.jupyter import LabData
+    from sifmod.cli.outputs.use import LabData
 
     found = lab(installation, layer, os.environ)
     if as_json:

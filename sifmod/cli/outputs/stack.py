@@ -5,8 +5,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from sifmod.cli.outputs.error import Error
-from sifmod.cli.outputs.words import Easyconfig, ModuleName, Notes, Number, Path, Size, Variant
+from sifmod.cli.outputs.words import Easyconfig, Error, ModuleName, Notes, Number, Path, Size, Variant
 
 
 class StackModule(TypedDict):
