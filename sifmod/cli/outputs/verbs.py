@@ -6,7 +6,7 @@ from pydantic import TypeAdapter
 
 from sifmod.cli.outputs import catalogue, easyconfig, installed, stack, tree, use, words
 
-# what each verb prints where it succeeds; where it fails as a whole, an words.Error
+# what each verb prints where it succeeds; where it fails as a whole, an Error
 OUTPUTS: dict[str, Any] = {
     "install": (
         list[installed.InstallDone | installed.EasyconfigError]
