@@ -214,7 +214,7 @@ def import_command(
     """
     from sifmod.actions.author.import_easyconfig import convert, find_sources, write
     from sifmod.imports.budget import CannotImportError
-    from sifmod.imports.modulefile_name import Naming
+    from sifmod.imports.modulefile import Naming
 
     directory = Path(output)
     if directory.exists() and not directory.is_dir():

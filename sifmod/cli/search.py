@@ -54,8 +54,7 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> None:
     A line is the module, what it is, its accelerator, and where its image comes from. "not public" is an image without
     a source on a network. On a terminal the lines fit its width; in a pipe nothing is shortened.
     """
-    from sifmod.actions.query import ask
-    from sifmod.actions.search import find_all
+    from sifmod.actions.search import ask, find_all
     from sifmod.config.find import quick_robot_paths
     from sifmod.config.shown import shown
 
@@ -100,7 +99,7 @@ def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...], given: Map
 
     `given` are the options that an install needs too, to find the same.
     """
-    from sifmod.actions.query import order
+    from sifmod.actions.search import order
     from sifmod.config.find import name_of
 
     modules = sorted(

@@ -30,6 +30,10 @@ class BaseSite:
     how: str  # `named by …`, `recognised by …`
     left_out: tuple[Problem, ...] = ()  # of files that cannot be read, of which one may be this machine's
 
+    @property
+    def name(self) -> str:
+        return self.node.entries["name"].text
+
 
 def site_directories(*config_directories: Path) -> tuple[Path, ...]:
     """Where site files are looked up: `sites/` of the user's and the machine's settings, then the shipped ones."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from sifmod.config.bind import expand
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.config.input import Input, read_input
-from sifmod.config.layers import Layers, read_layers
+from sifmod.config.layers import Layers, checked_view, is_view, read_layers, view_defaults
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.offered import Offered
 from sifmod.config.option import easyconfig_layer
@@ -16,7 +16,6 @@ from sifmod.config.origin import Origin, of_tree
 from sifmod.config.quirk import Quirk, applicable
 from sifmod.config.site import Site
 from sifmod.config.variables import settle_path, settle_sources, variables_read
-from sifmod.config.view import checked_view, is_view, view_defaults
 from sifmod.config.yaml.check import build, did_you_mean
 from sifmod.config.yaml.node import Mark, Node, merge, problem_at, tree
 from sifmod.errors import ConfigError, Problem, VariantError

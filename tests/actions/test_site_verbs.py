@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.author.draft_site import FABRIC, Survey, draft_site, survey
+from sifmod.actions.author.site import FABRIC, Survey, draft_site, survey
 from sifmod.cli.main import run
 from sifmod.config.easyconfig import EasyconfigFile
 from sifmod.config.lint import lint_binds

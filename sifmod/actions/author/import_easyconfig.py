@@ -21,8 +21,7 @@ from sifmod.image.inspect.host_commands import HOST_COMMANDS
 from sifmod.image.printable import line
 from sifmod.imports.budget import CannotImportError, Imported, Value
 from sifmod.imports.easybuild import read_easybuild
-from sifmod.imports.modulefile import read_modulefile
-from sifmod.imports.modulefile_name import Naming
+from sifmod.imports.modulefile import Naming, read_modulefile
 from sifmod.imports.shpc import read_shpc
 from sifmod.tree.disk import sync_directory
 
