@@ -137,7 +137,7 @@ def _verify_signatures(
     names: tuple[str, ...], keys: tuple[str, ...], site: dict[str, str | None], layout: "Layout", as_json: bool
 ) -> int:
     """Say of each image who signed it, or what is wrong."""
-    from sifmod.actions.signatures import check_image
+    from sifmod.actions.verify import check_image
 
     known = (*map(Path, load_context(site).site.signatures.keys), *map(Path, keys))
     worst = 0
@@ -163,8 +163,7 @@ def _verify_signatures(
 
 def _images(names: tuple[str, ...], layout: "Layout") -> "Iterator[tuple[str | None, Path]]":
     """The SIFs that the names mean: files, or the images of modules (all by default), each with its module."""
-    from sifmod.actions.signatures import image_of
-    from sifmod.actions.verify import installed
+    from sifmod.actions.verify import image_of, installed
     from sifmod.tree.receipt import live_modules
 
     known = [module for module, _ in live_modules(layout)]
