@@ -1,4 +1,4 @@
-"""`sifmod check`, `new`, `import` and `schema`: what authors of easyconfigs use."""
+"""`sifmod check`, `new`, `import`, `schema` and `lock`: what authors of easyconfigs use."""
 
 import os
 from collections.abc import Iterable
@@ -11,6 +11,7 @@ import click
 from sifmod.cli.context import load_context, load_facts, typed
 from sifmod.cli.options import conversion_options, json_option, site_options, yes_option
 from sifmod.cli.output import ask, counted, echo, error_data, print_json, problems_data, quiet, say, show_error, write
+from sifmod.cli.stack_options import Value
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError, Problem, SifmodError
 from sifmod.system import one_line
 
@@ -286,3 +287,29 @@ def schema_command(verb: str | None, stack: bool) -> None:
         raise click.BadParameter(f"expected one of {', '.join(OUTPUTS)}, got {verb!r}", param_hint="--output")
     found = output_schema(verb) if verb else {name: output_schema(name) for name in OUTPUTS}
     write(json.dumps(found, indent=2))
+
+
+@click.command("lock")
+@click.argument("easyconfigs", nargs=-1, required=True, metavar="FILE|NAME...")
+@click.option("--variant", "variants", metavar="NAME|all", multiple=True, help="Which variants; may be repeated.")
+@click.option("-o", "--output", metavar="LOCK", type=click.Path(path_type=Path), help="One lock of them all.")
+@site_options
+@json_option
+def lock_command(
+    easyconfigs: tuple[str, ...], variants: tuple[str, ...], output: Path | None, as_json: bool, **given: Value
+) -> None:
+    """Write down what is installed of easyconfigs: `install --locked` gives exactly that elsewhere, or fails.
+
+    The lock of FILE.yaml is FILE.lock beside it; that of a NAME is in this directory.
+    """
+    from sifmod.cli.stack_files import write_lock
+    from sifmod.config.stack import stack_of
+
+    stacks = (easyconfigs,) if output else tuple((word,) for word in easyconfigs)
+    written: list[dict[str, object]] = []
+    for words in stacks:
+        beside = Path(words[0])
+        path = output or beside.with_name(f"{beside.stem}.lock")
+        written.append(write_lock(stack_of(words, variants), path, given, as_json=as_json))
+    if as_json:
+        print_json(written[0] if len(written) == 1 else written)

@@ -105,10 +105,14 @@ def _sites(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG00
         yield from sorted(path.stem for path in (directory / "sites").glob("*.yaml"))
 
 
+# parameter, or verb and parameter → what finds its words
 _WORDS: dict[str, _Find] = {
     "site": _sites,
     "variant": _variants,
     "variants": _variants,
+    "module": _live,
+    "modules": _live,
+    "log modules": _known,
     "install easyconfigs": _easyconfigs,
     "check files": _easyconfigs,
     "catalogue easyconfigs": _easyconfigs,
@@ -116,25 +120,13 @@ _WORDS: dict[str, _Find] = {
     "show name": _live_or_easyconfigs,
     "list pattern": _live,
     "verify names": _live,
-    "test module": _live,
     "uninstall names": _live,
-    "add module": _live,
     "add onto": _live,
-    "remove module": _live,
-    "sync module": _live,
-    "jobscript module": _live,
-    "layers module": _live,
-    "jupyter module": _live,
     "sbom name": _live,
     "diff before": _live,
     "diff after": _live,
     "rollback name": _known,
-    "default module": _live,
-    "hide modules": _live,
-    "deprecate modules": _live,
-    "retire modules": _live,
     "retire successor": _live,
-    "log modules": _known,
 }
 
 

@@ -109,7 +109,7 @@ def site_detect(as_json: bool) -> None:
 def site_show(name: str | None, as_json: bool, **site: str | None) -> None:
     """Print what is true of a site (default: the one in force), where each value came from, and what is odd."""
     from sifmod.actions.author.site import origins
-    from sifmod.config.lint import lint_binds
+    from sifmod.config.bind import lint_binds
 
     loaded = load_facts({**site, "site": name} if name else site)
     rows = origins(loaded)
@@ -150,7 +150,7 @@ def site_new(name: str, output: str | None, as_json: bool) -> None:
 
 def warn(loaded: "LoadedSite") -> None:
     """Say what is odd about the binds of a site."""
-    from sifmod.config.lint import lint_binds
+    from sifmod.config.bind import lint_binds
 
     for problem in lint_binds(loaded.tree):
         say(f"warning: {problem}")

@@ -24,7 +24,7 @@ VERBS = {
     "layers": ("layers", "List the layers of packages."),
     "sync": ("layers", "Make a layer as a lock says, the same bytes everywhere."),
     "stack": ("stack", "Publish many modules from one file."),
-    "lock": ("lock", "Write down what is installed, to install exactly that elsewhere."),
+    "lock": ("author", "Write down what is installed, to install exactly that elsewhere."),
     "jobscript": ("use", "Print a Slurm job script for a module, right for this site."),
     "jupyter": ("use", "Make a module a kernel of Jupyter, or start JupyterLab in it."),
     "list": ("installed", "List the installed modules."),

@@ -12,7 +12,7 @@ from sifmod.config.easyconfig import variable_problem
 from sifmod.imports.budget import CannotImportError, Imported, Value, read_text
 from sifmod.imports.container import MOST, NAME, Found, is_for_a_shell, options, vendor, without_arguments, wrapper
 from sifmod.imports.lua import read_lua
-from sifmod.imports.lua_value import HOLE, MAYBE, SOMEWHERE, Default, Made, Read, text_of
+from sifmod.imports.lua_syntax import HOLE, MAYBE, SOMEWHERE, Default, Made, Read, text_of
 
 SOURCE = re.compile(r"(?:docker|oras|library|https?|oci|shub|file):.+|[^\s]+\.(?:sif|simg)")
 _RUNTIME = re.compile(rf"(?:\S*/)?(?:singularity|apptainer)|{HOLE}")

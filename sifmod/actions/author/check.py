@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.actions.sources import check_sources
+from sifmod.config.bind import lint_binds
 from sifmod.config.find import SUFFIXES
-from sifmod.config.lint import lint_binds
 from sifmod.config.load_easyconfig import all_variants, load_easyconfig
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.stack import Member, load_stack

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from sifmod.config.bind import lint_binds
 from sifmod.config.detect import read_site_file, site_directories, site_names
 from sifmod.config.easyconfig import EasyconfigFile
-from sifmod.config.lint import lint_binds
 from sifmod.config.mpi import profile_of
 from sifmod.config.prefix import settings_directories
 from sifmod.config.quirk import QuirkFile, read_quirk

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.actions.author.check import check
-from sifmod.actions.author.draft_easyconfig import quoted
-from sifmod.actions.author.new_file import write_text
+from sifmod.actions.author.new_file import quoted, write_text
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.shown import shown
 from sifmod.config.yaml.node import base_key, join_key

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sifmod.actions.author.draft_easyconfig import quoted
-from sifmod.actions.author.new_file import check_target, write_text
+from sifmod.actions.author.new_file import check_target, quoted, write_text
+from sifmod.config.bind import bind_items, ends
 from sifmod.config.bind_paths import matches
 from sifmod.config.detect import BaseSite, detected_site, site_directories
-from sifmod.config.lint import bind_items, ends
 from sifmod.config.load_site import LoadedSite, load_site
 from sifmod.config.option import refuse_unknown
 from sifmod.config.origin import Origin

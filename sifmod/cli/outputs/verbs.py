@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from sifmod.cli.outputs import catalogue, easyconfig, installed, stack, tree, use, words
+from sifmod.cli.outputs import easyconfig, installed, stack, tree, use, words
 
 # what each verb prints where it succeeds; where it fails as a whole, an Error
 OUTPUTS: dict[str, Any] = {
@@ -21,7 +21,7 @@ OUTPUTS: dict[str, Any] = {
     "list": list[installed.Listed],
     "show": installed.Installed | easyconfig.ShownEasyconfig | list[easyconfig.OriginOfKey] | installed.ShownImage,
     "search": list[easyconfig.Found],
-    "stack catalogue": catalogue.Catalogue,
+    "stack catalogue": stack.Catalogue,
     "add": use.LayerData,
     "remove": use.LayerData | list[use.LayerData],
     "layers": list[use.LayerData],
