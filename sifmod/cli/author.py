@@ -90,7 +90,7 @@ def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
             number = check_stack(path, context)
             return _fine(path, (), [], [f"{one_line(str(path))}: ok: a stack of {counted(number, 'easyconfig')}"])
         if kind:
-            warnings = check_settings(path, kind, os.environ).warnings
+            warnings = check_settings(path, kind, os.environ)
             return _fine(path, warnings, [], [f"{one_line(str(path))}: ok: a {kind}"])
         checked = check(path, context, variants)
     except SifmodError as error:

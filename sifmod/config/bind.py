@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from posixpath import normpath
 from typing import Annotated, Any
@@ -90,16 +89,8 @@ BindItem = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Expanded:
-    """Bind paths without patterns or links to follow, and what was looked at."""
-
-    binds: tuple[BindSpec, ...]
-    inputs: tuple[Input, ...]
-
-
-def expand(binds: tuple[BindSpec, ...], environ: Mapping[str, str]) -> Expanded:
-    """Look at this machine once, as it is now.
+def expand(binds: tuple[BindSpec, ...], environ: Mapping[str, str]) -> tuple[tuple[BindSpec, ...], tuple[Input, ...]]:
+    """Bind paths without patterns or links to follow, as this machine is now; and what was looked at.
 
     What a pattern gives is optional, since another node may have other matches; a required pattern without any stays
     as it is, a missing source. With a target of its own the matches go into that. Where links lead is bound behind
@@ -120,7 +111,7 @@ def expand(binds: tuple[BindSpec, ...], environ: Mapping[str, str]) -> Expanded:
     bound = tuple(bind.source for bind in spelled if bind.source == bind.target)
     wanted = sorted({top for top in tops if can_be_bound(top) and not within(top, bound)})
     linked = [BindSpec(source=top, target=top, optional=True) for top in wanted]
-    return Expanded((*spelled, *linked), tuple(inputs))
+    return (*spelled, *linked), tuple(inputs)
 
 
 def _matching(bind: BindSpec) -> tuple[BindSpec, ...]:

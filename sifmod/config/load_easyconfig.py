@@ -1,7 +1,7 @@
 """An easyconfig with its preset, what it extends, its variant and the command line merged in."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -107,35 +107,28 @@ class _Surroundings:
     digests: tuple[str, ...] = ()  # of the image
 
 
-@dataclass(frozen=True)
-class _Merged:
-    """An easyconfig merged of layers: its value, as it is and as it was written, and the notes about its sources."""
-
-    easyconfig: Easyconfig
-    complete: Node
-    written: Node
-    notes: tuple[str, ...]
-
-
 def _load(path: Path, layers: Layers, variant: str | None, around: _Surroundings) -> LoadedEasyconfig:
-    made = _merged(path, layers.of(variant), around.environ)
-    quirks = applicable(around.site.quirks, made.easyconfig, around.site.site.name, around.digests)
+    easyconfig, complete, written, notes = _merged(path, layers.of(variant), around.environ)
+    quirks = applicable(around.site.quirks, easyconfig, around.site.site.name, around.digests)
     if quirks:
         upper = replace(layers, last=(*(quirk.layer for quirk in quirks), *layers.last))
-        made = _merged(path, upper.of(variant), around.environ)
-    easyconfig, binds = made.easyconfig, expand(made.easyconfig.binds, around.environ)
-    image = made.written.entries["image"].entries if easyconfig.image else {}
+        easyconfig, complete, written, notes = _merged(path, upper.of(variant), around.environ)
+    binds, looked_at = expand(easyconfig.binds, around.environ)
+    image = written.entries["image"].entries if easyconfig.image else {}
     read = variables_read([node for key in ("sources", "build") if (node := image.get(key))], around.environ)
     if easyconfig.image and easyconfig.image.build is not None:
         read = (*read, read_input(easyconfig.image.build, around.environ))
-    origins = [origin for key, node in made.complete.entries.items() for origin in of_tree(node, key)]
+    origins = [origin for key, node in complete.entries.items() for origin in of_tree(node, key)]
     origins += [origin for quirk in quirks for origin in quirk.origins]
-    inputs = tuple(dict.fromkeys((*layers.inputs, *read, *binds.inputs)))
-    easyconfig = easyconfig.model_copy(update={"binds": binds.binds})
-    return LoadedEasyconfig(easyconfig, variant, path, inputs, tuple(origins), made.notes, layers, quirks, made.written)
+    inputs = tuple(dict.fromkeys((*layers.inputs, *read, *looked_at)))
+    easyconfig = easyconfig.model_copy(update={"binds": binds})
+    return LoadedEasyconfig(easyconfig, variant, path, inputs, tuple(origins), notes, layers, quirks, written)
 
 
-def _merged(path: Path, layers: tuple[Node, ...], environ: Mapping[str, str]) -> _Merged:
+def _merged(
+    path: Path, layers: tuple[Node, ...], environ: Mapping[str, str]
+) -> tuple[Easyconfig, Node, Node, tuple[str, ...]]:
+    """The easyconfig, its merged layers complete and as they were written, and the notes about its sources."""
     start = Mark(str(path), 1, 1)
     merged = merge(layers, start)
     notes: tuple[str, ...] = ()
@@ -152,7 +145,7 @@ def _merged(path: Path, layers: tuple[Node, ...], environ: Mapping[str, str]) ->
         found = (*(easyconfig if isinstance(easyconfig, tuple) else ()), *wrong)
         placed = (problem if problem.line else problem_at(start, problem.key, problem.message) for problem in found)
         raise ConfigError(tuple(sorted(placed)))
-    return _Merged(easyconfig, complete, merged, notes)
+    return easyconfig, complete, merged, notes
 
 
 def _settled(merged: Node, environ: Mapping[str, str]) -> tuple[Node, tuple[str, ...]]:
@@ -161,11 +154,10 @@ def _settled(merged: Node, environ: Mapping[str, str]) -> tuple[Node, tuple[str,
     entries = {"filename": filename(merged), **image.entries}
     notes: tuple[str, ...] = ()
     if written := entries.get("sources"):
-        settled = settle_sources(written.items, environ)
-        notes = settled.notes
-        if notes and not settled.nodes:
+        sources, notes = settle_sources(written.items, environ)
+        if notes and not sources:
             raise ConfigError((problem_at(written.mark, "image.sources", "; ".join(notes)),))
-        entries["sources"] = replace(written, value=settled.nodes)
+        entries["sources"] = replace(written, value=sources)
     if build_from := entries.get("build"):
         entries["build"] = settle_path(build_from, environ)
     return replace(image, value=entries), notes
@@ -225,22 +217,19 @@ def variants_for(path: Path, site: Site) -> tuple[str | None, ...]:
     return fit or (None,)
 
 
-def outlines(path: Path, site: Site) -> tuple[Offered, ...]:
+def outlines(path: Path, site: Site) -> Iterator[Offered]:
     """The variants of an easyconfig, in their order, by name and machine alone, and without a check of the rest.
 
     The easyconfig itself where it has none. Raises ConfigError.
     """
     layers = _layers(path, site, {})
-    return tuple(_outline(layers, variant) for variant in layers.variants or (None,))
-
-
-def _outline(layers: Layers, variant: str | None) -> Offered:
-    entries = merge(layers.of(variant), _MARK).entries
-    name, version, suffix = (
-        entries[key].text if key in entries else "" for key in ("name", "version", "versionsuffix")
-    )
-    accelerator, arch = _target(layers, variant)
-    return Offered(variant, name, version, suffix, accelerator, "", (), {}, (), "", arch)
+    for variant in layers.variants or (None,):
+        entries = merge(layers.of(variant), _MARK).entries
+        name, version, suffix = (
+            entries[key].text if key in entries else "" for key in ("name", "version", "versionsuffix")
+        )
+        accelerator, arch = _target(layers, variant)
+        yield Offered(variant, name, version, suffix, accelerator, "", (), {}, (), "", arch)
 
 
 def _target(layers: Layers, variant: str | None) -> tuple[str, str]:

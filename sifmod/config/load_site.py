@@ -152,8 +152,7 @@ def _settings_files(environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple
 
 
 def _base_site(layers: tuple[Node, ...], environ: Mapping[str, str], kept: Kept | None) -> BaseSite:
-    machine, user = settings_directories(environ)
-    directories = site_directories(user, machine)
+    directories = site_directories(environ)
     if (named := _names_site(layers)) is not None:
         return named_site(str(named.value), str(named.mark), directories, environ)
     return detected_site(directories, environ) if kept is None else kept_site(kept.site, directories, environ)

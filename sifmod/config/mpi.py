@@ -143,6 +143,6 @@ def profile_of(path: Path, environ: Mapping[str, str]) -> tuple[Profile, tuple[I
         BindSpec(source=source, target=HOST_MPI if "*" in source else f"{HOST_MPI}/{Path(source).name}", optional=True)
         for source in file.libraries
     ]
-    expanded = expand((*own, *beside, *file.binds), environ)
-    profile = Profile(path.stem, file, expanded.binds)
-    return profile, (document.input, *expanded.inputs, read_input(f"?{file.library}", environ))
+    binds, inputs = expand((*own, *beside, *file.binds), environ)
+    profile = Profile(path.stem, file, binds)
+    return profile, (document.input, *inputs, read_input(f"?{file.library}", environ))

@@ -119,8 +119,7 @@ def detect(environ: Mapping[str, str]) -> BaseSite:
     Site files that cannot be read are left out. Raises OptionError for an unknown SIFMOD_* variable.
     """
     refuse_unknown(environ)
-    machine, user = settings_directories(environ)
-    return detected_site(site_directories(user, machine), environ)
+    return detected_site(site_directories(environ), environ)
 
 
 def origins(loaded: LoadedSite) -> tuple[Origin, ...]:
@@ -151,8 +150,7 @@ def write_site(name: str, target: Path | None, environ: Mapping[str, str]) -> tu
 
 def shadowed_by(path: Path, environ: Mapping[str, str]) -> Path | None:
     """The site file that the one at `path` stands in front of, as the name of both is looked up; None: none."""
-    machine, user = settings_directories(environ)
-    directories = site_directories(user, machine)
+    directories = site_directories(environ)
     if path.parent not in directories:
         return None
     behind = (directory / path.name for directory in directories[directories.index(path.parent) + 1 :])
