@@ -152,7 +152,6 @@ def _image(root: str, image: ImageRecord) -> list[Finding]:
 class Outcome:
     """What came of one image: who signed it, or what is wrong and what to do about it."""
 
-    path: Path
     signers: tuple[str, ...] = ()  # fingerprint and name
     problem: str = ""
     hint: str = ""
@@ -175,8 +174,8 @@ def check_image(path: Path, keys: tuple[Path, ...]) -> Outcome:
             )
         signed = check(path, read_sif(path), keys)
     except (FetchError, PermissionsError) as error:  # SignatureError among them
-        return Outcome(path, problem=error.message, hint=error.hint)
-    return Outcome(path, tuple(f"{signer.fingerprint} {line(signer.name, 200)}".rstrip() for signer in signed.signers))
+        return Outcome(problem=error.message, hint=error.hint)
+    return Outcome(tuple(f"{signer.fingerprint} {line(signer.name, 200)}".rstrip() for signer in signed.signers))
 
 
 def image_of(installation: Installation) -> Path:

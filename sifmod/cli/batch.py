@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import click
 
-from sifmod.cli.output import echo, error_data, explained, show_error
+from sifmod.cli.output import echo, error_data, explained, show_error, with_code
 from sifmod.errors import SifmodError
 
 Thing = TypeVar("Thing")
@@ -63,9 +63,7 @@ def run_batch(
     last: Failed | None = None
     for thing in things:
         if last and (last.ends or fail_fast):
-            error = SifmodError(f"not tried: {last.error.message}", last.error.hint)
-            error.exit_code = last.error.exit_code
-            yield thing, NotTried(error)
+            yield thing, NotTried(with_code(f"not tried: {last.error.message}", last.error.hint, last.error.exit_code))
             continue
         try:
             ended: Ended = do(thing)
@@ -98,19 +96,14 @@ def _failed(problem: BaseException) -> Failed:
 
     from sifmod.cli.main import BUG, BUG_REPORT
 
+    again = "; repeat the command to go on where it stopped"
     if isinstance(problem, SifmodError):
         return Failed(problem)
     if isinstance(problem, KeyboardInterrupt | click.Abort):
-        return _with_code("interrupted; repeat the command to go on where it stopped", 130, ends=True)
+        return Failed(with_code(f"interrupted{again}", "", 130), ends=True)
     if isinstance(problem, SystemExit):
-        return _with_code("terminated; repeat the command to go on where it stopped", int(str(problem.code)), ends=True)
+        return Failed(with_code(f"terminated{again}", "", int(str(problem.code))), ends=True)
     if isinstance(problem, OSError) and (known := explained(problem)):
         return Failed(known)
     echo("".join(traceback.format_exception(problem)), nl=False, err=True)
-    return _with_code(BUG_REPORT, BUG)
-
-
-def _with_code(message: str, code: int, *, ends: bool = False) -> Failed:
-    error = SifmodError(message)
-    error.exit_code = code
-    return Failed(error, ends)
+    return Failed(with_code(BUG_REPORT, "", BUG))

@@ -259,7 +259,8 @@ def gc_command(
     A line for each old generation, image and download says why it stays.
     """
     from sifmod.actions.changing_prefix import changing_prefix
-    from sifmod.actions.gc import apply_gc, plan_gc
+    from sifmod.actions.garbage import plan_gc
+    from sifmod.actions.gc import apply_gc
     from sifmod.actions.reporter import Reporter
     from sifmod.tree.layout import Layout
 

@@ -9,7 +9,7 @@ from types import FrameType
 
 import click
 
-from sifmod.cli.output import echo, error_data, explained, json_text, lost_output, show_error, write
+from sifmod.cli.output import echo, error_data, explained, json_text, lost_output, show_error, with_code, write
 from sifmod.cli.verb import Helped, with_help, write_examples
 from sifmod.errors import SifmodError
 
@@ -168,9 +168,9 @@ def _run(arguments: list[str], typed: CommandLine) -> int:
     try:
         result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False, obj=typed)
     except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
-        return _failed(_error(f"interrupted{typed.again}", "", 130), typed)
+        return _failed(with_code(f"interrupted{typed.again}", "", 130), typed)
     except Terminated as end:
-        _failed(_error(f"terminated{typed.again}", "", int(str(end.code))), typed)
+        _failed(with_code(f"terminated{typed.again}", "", int(str(end.code))), typed)
         raise
     except click.ClickException as problem:
         error = _likely(problem)
@@ -179,7 +179,7 @@ def _run(arguments: list[str], typed: CommandLine) -> int:
         echo(usage.getvalue(), nl=False, err=True)
         context = error.ctx if isinstance(error, click.UsageError) else None
         help_of = f"`{context.command_path} --help` explains it" if context else ""
-        return _answer(_error(error.format_message(), help_of, error.exit_code), typed)
+        return _answer(with_code(error.format_message(), help_of, error.exit_code), typed)
     except SifmodError as error:
         return _failed(error, typed)
     except Exception as error:
@@ -189,14 +189,8 @@ def _run(arguments: list[str], typed: CommandLine) -> int:
             return _failed(known, typed, file=error.filename)
         echo(traceback.format_exc(), nl=False, err=True)
         show_error(BUG_REPORT)
-        return _answer(_error(f"{type(error).__name__}: {error}", BUG_REPORT, BUG), typed)
+        return _answer(with_code(f"{type(error).__name__}: {error}", BUG_REPORT, BUG), typed)
     return result if isinstance(result, int) else 0
-
-
-def _error(message: str, hint: str, exit_code: int) -> SifmodError:
-    error = SifmodError(message, hint)
-    error.exit_code = exit_code
-    return error
 
 
 def _failed(error: SifmodError, typed: CommandLine, file: object = None) -> int:

@@ -216,6 +216,13 @@ def explained(error: OSError) -> SifmodError | None:
     return InstallError(f"{place}{reason(error)}", "fix this, then run the command again") if error.filename else None
 
 
+def with_code(message: str, hint: str, exit_code: int) -> SifmodError:
+    """An error of no family, with its exit code."""
+    error = SifmodError(message, hint)
+    error.exit_code = exit_code
+    return error
+
+
 def show_error(message: str, hint: str = "") -> None:
     """Print a message, and after a blank line its hint, to standard error; coloured on a terminal (NO_COLOR: not)."""
     color = False if os.environ.get("NO_COLOR") else None

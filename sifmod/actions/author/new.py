@@ -169,7 +169,6 @@ class Draft:
 
     text: str
     loaded: LoadedEasyconfig
-    guess: Guess
     image: Path  # the SIF that was looked at
 
     @property
@@ -201,27 +200,22 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Repor
     with open_rootfs(path, read_sif(path)) as rootfs:
         guess = make_guess(reference, described, rootfs)
     named = (options.name or guess.named.name, options.version or guess.named.version)
-    drafted = _drafted(draft(guess, source, text, named), site, options, (guess, path))
+    drafted = _drafted(draft(guess, source, text, named), path, site, options)
     if options.own_name:
         check_target(Path(drafted.filename))
     if not is_local:
         return drafted
     source = replace(source, sha256=_hashed(path, site, reporter))  # last, for it may take minutes
-    return _drafted(draft(guess, source, text, named), site, options, (guess, path))
+    return _drafted(draft(guess, source, text, named), path, site, options)
 
 
-def _drafted(text: str, site: LoadedSite, options: NewOptions, of: tuple[Guess, Path]) -> Draft:
-    guess, image = of
-    return Draft(text, _loaded(text, site, options), guess, image)
-
-
-def _loaded(text: str, site: LoadedSite, options: NewOptions) -> LoadedEasyconfig:
-    """What the text means. OptionError for a name or a version of the command line that cannot be one."""
+def _drafted(text: str, image: Path, site: LoadedSite, options: NewOptions) -> Draft:
+    """Load the text. Raises OptionError for a name or a version of the command line that cannot be one."""
     with tempfile.TemporaryDirectory(prefix="sifmod-") as directory:
         path = Path(directory) / "new.yaml"
         path.write_text(text, encoding="utf-8")
         try:
-            return load_easyconfig(path, site, None, {}, os.environ)
+            return Draft(text, load_easyconfig(path, site, None, {}, os.environ), image)
         except ConfigError as error:
             given = {"name": options.name, "version": options.version}
             for problem in error.problems:
