@@ -200,7 +200,6 @@ def _begins(word: str, text: str) -> bool:
 
 
 def _versions(module: Offered, term: Term) -> tuple[str, ...]:
-    """The versions that a term may be about."""
     if term.of == "module":
         return (module.version,)
     stated = tuple(version for name, version in module.components if term.of == "anything" or name == term.word)

@@ -135,7 +135,6 @@ def _prefix(ctx: click.Context) -> Path:
 
 
 def _robot_paths(ctx: click.Context) -> tuple[Path, ...]:
-    """Where easyconfigs are looked for."""
     said = ctx.params.get("robot_paths") or os.environ.get("SIFMOD_ROBOT_PATHS") or ""
     texts = (*(part for part in said.split(":") if part), *_settings(ctx, "robot_paths"))
     return (*map(Path, texts), shipped())

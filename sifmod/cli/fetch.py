@@ -80,7 +80,6 @@ def command(references: tuple[str, ...], **given: str | bool | Path | None) -> i
 def _fetched(
     reference: str, site: "Site", options: "FetchOptions", speak: Callable[[str], None], *, as_json: bool
 ) -> Done:
-    """Fetch one image, say how, and print its path."""
     from sifmod.actions.fetch import fetch
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.progress import NOTHING_KEPT, progress

@@ -230,7 +230,6 @@ def _installed(asked: Asked, given: Given) -> "tuple[Installation, bool]":
 
 
 def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
-    """Say what is installed and print the commands that load it."""
     from sifmod.actions.install.how_to_load import commands_to_load, hidden_by
     from sifmod.cli.life import decided
 

@@ -299,7 +299,6 @@ def _module(name: str, modules: "Set[ModuleName]", kernels: "Sequence[Kernelspec
 
 
 def _kernel_data(spec: "Kernelspec", path: str, state: "Literal['made', 'unchanged', 'removed']") -> "KernelData":
-    """As `--json` prints it."""
     return {
         "module": str(spec.module),
         "layer": spec.layer or None,

@@ -136,7 +136,6 @@ def _verify_modes(site: dict[str, str | None], *, repair: bool, as_json: bool) -
 def _verify_signatures(
     names: tuple[str, ...], keys: tuple[str, ...], site: dict[str, str | None], layout: "Layout", as_json: bool
 ) -> int:
-    """Say of each image who signed it, or what is wrong."""
     from sifmod.actions.verify import check_image
 
     known = (*map(Path, load_context(site).site.signatures.keys), *map(Path, keys))

@@ -100,8 +100,6 @@ def _layers(path: Path, site: Site, overrides: Overrides) -> Layers:
 
 @dataclass(frozen=True)
 class _Surroundings:
-    """What an easyconfig is loaded for."""
-
     site: LoadedSite
     environ: Mapping[str, str]
     digests: tuple[str, ...] = ()  # of the image

@@ -285,7 +285,6 @@ def _no(what: str) -> NoReturn:
 
 
 def _bound(node: ast.stmt) -> Iterator[str]:
-    """The names that a statement binds or changes."""
     for inner in ast.walk(node):
         match inner:
             case ast.Name(id=name, ctx=ast.Store()):

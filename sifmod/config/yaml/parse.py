@@ -29,8 +29,6 @@ _TRUE = ("yes", "true", "on")
 
 @dataclass
 class _Open:
-    """A list or map that is not complete yet."""
-
     event: yaml.CollectionStartEvent
     mark: Mark
     is_map: bool
