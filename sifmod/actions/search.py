@@ -124,13 +124,14 @@ def ask(everything: Sequence[Found], words: Iterable[str]) -> Answer:
     if found := _answering(everything, terms):
         return Answer(found)
     versions = " and ".join(term.version for term in terms if term.version)
+    typed = " and ".join(str(term) if term.word else f"the version {term}" for term in terms if term.version)
     looser: tuple[tuple[Literal["module", "anything"], str], ...] = (
         ("module", f"are of version {versions}"),
         ("anything", f"have {versions} as another version"),
     )
     for of, have in looser:
         if found := _answering(everything, tuple(replace(term, of=of) if term.version else term for term in terms)):
-            return Answer(found, f"no module has {_listed(terms)} as typed; these {have}")
+            return Answer(found, f"no module has {typed} as typed; these {have}")
     return Answer((), hint=_nearest(everything, terms))
 
 
@@ -254,7 +255,3 @@ def _around(version: str, known: Iterable[str]) -> list[str]:
     versions = sorted(known, key=version_key)
     older = [each for each in versions if version_key(each) < version_key(version)]
     return [*older[-2:], *versions[len(older) :][:2]]
-
-
-def _listed(terms: tuple[Term, ...]) -> str:
-    return " and ".join(str(term) if term.word else f"the version {term}" for term in terms if term.version)

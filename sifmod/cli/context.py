@@ -21,13 +21,11 @@ if TYPE_CHECKING:
 
 def typed() -> str:
     """The command line as it was typed, for the log: without the passwords and signatures of sources."""
-    words: tuple[str, ...] = click.get_current_context().obj.words
-    return shlex.join(("sifmod", *map(_shown, words)))
-
-
-def _shown(word: str) -> str:
-    option, sign, value = word.partition("=")
-    return f"{option}={shown(value)}" if sign and option.startswith("--") else shown(word)
+    words = ["sifmod"]
+    for word in click.get_current_context().obj.words:
+        option, sign, value = word.partition("=")
+        words.append(f"{option}={shown(value)}" if sign and option.startswith("--") else shown(word))
+    return shlex.join(words)
 
 
 def load_context(options: Mapping[str, str | None]) -> "LoadedSite":

@@ -150,12 +150,9 @@ def _request(asked: Asked, given: Given) -> "Request":
     if asked.variant == "all":  # could not be answered before
         variants_here(asked.easyconfig, site)
     request = decide(asked.easyconfig, site, _options(given, asked.variant))
-    return held_to(request, read_lock(_lock_of(asked))) if given["locked"] else request
-
-
-def _lock_of(asked: Asked) -> Path:
-    path = Path(asked.easyconfig)
-    return Path.cwd() / path.with_name(f"{path.stem}.lock")
+    beside = Path(asked.easyconfig)
+    lock = Path.cwd() / beside.with_name(f"{beside.stem}.lock")
+    return held_to(request, read_lock(lock)) if given["locked"] else request
 
 
 def _fetch(given: Given) -> Callable[[Asked], Done]:

@@ -218,7 +218,9 @@ def about_this_prefix(levels: Sequence[Sequence[Node]]) -> tuple[tuple[Node, ...
     for level, node in zip(levels, named, strict=True):
         before = node.text if node else before
         foreign = before not in ("", last) and any("sharing" in layer.entries for layer in level)
-        kept += [_without_sharing(layer) if foreign else layer for layer in level]
+        for layer in level:
+            rest = {key: node for key, node in layer.entries.items() if not (foreign and key in _SHARING)}
+            kept.append(replace(layer, value=rest))
     others = (node for node in named if node and node.text != last)
     return tuple(kept), {
         node.text: str(node.mark) for node in others if node.text.startswith("/") and "$" not in node.text
@@ -228,7 +230,3 @@ def about_this_prefix(levels: Sequence[Sequence[Node]]) -> tuple[tuple[Node, ...
 def _prefix(level: Sequence[Node]) -> Node | None:
     nodes = (layer.entries.get("prefix") for layer in reversed(level))
     return next((node for node in nodes if node is not None and node.text), None)
-
-
-def _without_sharing(layer: Node) -> Node:
-    return replace(layer, value={key: node for key, node in layer.entries.items() if key not in _SHARING})

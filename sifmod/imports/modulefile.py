@@ -232,7 +232,9 @@ def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
     place = Place(path, naming)
     read = read_lua(text, place.full_name, place.version)
     module = _taken(read)
-    if not module.sources and (directories := _directories(read)):
+    asked = (one for left in read.untaken if left.names for one in left.asked)
+    directories = frozenset(one.name for one in asked if one.name)  # variables that may name one of images
+    if not module.sources and directories:
         there = read_lua(text, place.full_name, place.version, directories)  # as where the site's image is
         if (found := _taken(there)).sources:
             read, module = there, found
@@ -266,20 +268,11 @@ def _taken(read: Read) -> Module:
         where = f"line {left.line}: " if left.line else ""
         if functions:
             module.note(f"{where}{', '.join(functions)[:80]} is not carried over: {why}")
-        names = [name for name in left.names if not _holds_an_image(read, name)]
+        values = {name: read.variables.get(name) for name in left.names}
+        names = [name for name, value in values.items() if value != "" and not SOURCE.fullmatch(text_of(value))]
         if names:
             module.note(f"{where}another value of {', '.join(names)[:80]} is not carried over: {why}")
     return module
-
-
-def _holds_an_image(read: Read, name: str) -> bool:
-    return bool(SOURCE.fullmatch(text_of(read.variables.get(name)))) or read.variables.get(name) == ""
-
-
-def _directories(read: Read) -> frozenset[str]:
-    """The variables of the environment that name a directory of images, as far as conditions can tell."""
-    asked = (one for left in read.untaken if left.names for one in left.asked)
-    return frozenset(one.name for one in asked if one.name)
 
 
 def _sources(module: Module, read: Read) -> tuple[str, ...]:
