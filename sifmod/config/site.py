@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sifmod.config.bind import BindItem, BindSpec
-from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, Pairs, RunscriptEnv
+from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, RunscriptEnv
 from sifmod.config.hook import Hook, HookKeys
 from sifmod.config.kinds import RUNTIMES, MpiUse, RuntimeKind, Syntax
 from sifmod.config.text import (
@@ -18,6 +18,7 @@ from sifmod.config.text import (
     Line,
     Name,
     Package,
+    Pairs,
     SearchDirectory,
     Text,
     expecting,
