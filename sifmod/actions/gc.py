@@ -9,7 +9,7 @@ from sifmod.actions.log import record, record_beside
 from sifmod.actions.reference import release
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
-from sifmod.tree.disk import take
+from sifmod.tree.disk import prune, remove_tree, take
 from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
@@ -17,7 +17,6 @@ from sifmod.tree.log import Done
 from sifmod.tree.mark import forget
 from sifmod.tree.partial import Partial, discard_partial, lock_name
 from sifmod.tree.receipt import live_number, numbers, read_receipt
-from sifmod.tree.remove import prune, remove_tree
 from sifmod.tree.store import GC, discard, entries
 from sifmod.tree.stored_image import StoredImage
 

@@ -9,9 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import is_there, move, read, take, write
+from sifmod.tree.disk import is_there, move, prune, read, take, write
 from sifmod.tree.lock import Held
-from sifmod.tree.remove import prune
 
 
 class _Step(NamedTuple):

@@ -11,7 +11,18 @@ from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, SifmodError
 from sifmod.tree.change import Change
-from sifmod.tree.disk import READ_ONLY, is_directory, is_there, make_directory, read, take, write
+from sifmod.tree.disk import (
+    READ_ONLY,
+    is_directory,
+    is_there,
+    make_directory,
+    prune,
+    read,
+    removable,
+    remove_tree,
+    take,
+    write,
+)
 from sifmod.tree.history import read_history, recorded, with_event
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held, left_over, lock
@@ -26,7 +37,6 @@ from sifmod.tree.receipt import (
     read_receipt,
     to_json,
 )
-from sifmod.tree.remove import prune, removable, remove_tree
 from sifmod.tree.stage import PLACED, STUBS, USER_SOFTWARE, Stage
 from sifmod.tree.state import missing as missing
 from sifmod.tree.write_life import LOCK, complete_life, renew_life

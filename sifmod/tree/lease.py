@@ -14,8 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import make_directory, read
-from sifmod.tree.remove import remove_tree
+from sifmod.tree.disk import make_directory, read, remove_tree
 
 _FREE = b"free"
 _DIGITS = 18  # of a lease's number

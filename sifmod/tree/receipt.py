@@ -13,7 +13,7 @@ from sifmod.config.name import ModuleName, is_part
 from sifmod.errors import ViewError
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
 from sifmod.tree import provenance as provenances
-from sifmod.tree.disk import is_refused, read
+from sifmod.tree.disk import is_refused, parsed, read
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.provenance import Provenance
 
@@ -202,14 +202,7 @@ def read_receipt(generation: Path) -> Installation | None:
 
 def _receipt(generation: Path) -> Installation | None:
     """As `read_receipt`, and OSError where a failing disk does not give it."""
-    try:
-        return from_json(read(f"{generation}/{RECEIPT}"), str(generation))
-    except OSError as error:
-        if is_refused(error):
-            return None
-        raise
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
+    return parsed(f"{generation}/{RECEIPT}", lambda text: from_json(text, str(generation)))
 
 
 def live_number(layout: Layout, module: ModuleName) -> int | None:
@@ -281,3 +274,28 @@ def _number(switch: str, version: str) -> int | None:
         return None
     directory, _, number = target.rpartition("/")
     return int(number) if directory == f".generations/{version}" and is_number(number) else None
+
+
+_NO_VIEW = b'"modules":[]'  # in a receipt; most are not parsed
+
+
+def views_of(layout: Layout, module: ModuleName) -> tuple[ModuleName, ...]:
+    """The installed views that load this module, and have no other one of the prefix to load in its place."""
+    here = [str(one) for one, _ in live_modules(layout) if one != module]
+    found = []
+    for view, number in live_modules(layout):
+        root = layout.generation(view, number)
+        with suppress(OSError):
+            if _NO_VIEW in read(root / RECEIPT):
+                continue
+        installation = read_receipt(root)
+        wanted = [one for one in (installation.modules if installation else ()) if meant(one, str(module))]
+        if any(not any(meant(one, other) for other in here) for one in wanted):
+            found.append(view)
+    return tuple(found)
+
+
+def meant(wanted: str, module: str) -> bool:
+    """Whether a module system may load `module` where `wanted` is typed: its name, all of it, or a beginning."""
+    end = "[-_.+]" if "/" in wanted else "/"
+    return module == wanted or re.match(re.escape(wanted) + end, module) is not None

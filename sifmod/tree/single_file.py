@@ -8,10 +8,9 @@ from pathlib import Path
 from sifmod.errors import FetchError, PermissionsError
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree.disk import sync_directory, sync_file
-from sifmod.tree.incoming import Incoming
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lock import Held, forget_locks, lock
-from sifmod.tree.partial import open_partial, own_key
+from sifmod.tree.partial import Incoming, open_partial, own_key
 
 
 @contextmanager

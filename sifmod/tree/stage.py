@@ -23,7 +23,7 @@ from sifmod.tree.receipt import (
     live,
     to_json,
 )
-from sifmod.tree.user_files import Carried, carry_over
+from sifmod.tree.state import Carried, carry_over
 
 if TYPE_CHECKING:
     from sifmod.module.plan import File

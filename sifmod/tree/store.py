@@ -18,17 +18,23 @@ from sifmod.digest import sha256_file
 from sifmod.errors import InstallError, PermissionsError
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree import lease as leases
-from sifmod.tree.disk import is_there, move, sync_directory, take, write
-from sifmod.tree.incoming import Incoming
-from sifmod.tree.kept_inventory import discard_kept
+from sifmod.tree.disk import is_there, move, prune, sync_directory, take, write
 from sifmod.tree.layout import Layout
 from sifmod.tree.lenders import Lenders
 from sifmod.tree.lock import FENCED, Held, left_over, lock
 from sifmod.tree.mark import in_force
-from sifmod.tree.partial import lock_name, open_partial, own_key
+from sifmod.tree.partial import Incoming, lock_name, open_partial, own_key
 from sifmod.tree.receipt import known_modules, numbers
-from sifmod.tree.remove import prune
-from sifmod.tree.stored_image import Given, StoredImage, given_by, has_its_size, is_whole, origin_for, read_stored
+from sifmod.tree.stored_image import (
+    Given,
+    StoredImage,
+    discard_kept,
+    given_by,
+    has_its_size,
+    is_whole,
+    origin_for,
+    read_stored,
+)
 from sifmod.tree.stored_image import entries as entries
 
 GC = "gc"  # the lock under which images are discarded

@@ -2,14 +2,16 @@
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from sifmod.digest import sha256_file
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
-from sifmod.tree.disk import is_refused, read
+from sifmod.tree.disk import READ_ONLY, content, is_there, move, parsed, take, write
 from sifmod.tree.layout import Layout
+from sifmod.tree.lock import Held
 
 
 @dataclass(frozen=True)
@@ -39,19 +41,16 @@ def read_stored(layout: Layout, sha256: str) -> StoredImage | None:
     """
     path = layout.image(sha256)
     record = path.with_suffix(".json")
-    try:
-        fields = json.loads(read(record))
+
+    def image(data: bytes) -> StoredImage | None:
+        fields = json.loads(data)
         if fields["sha256"] != sha256 or type(fields["size"]) is not int:
             return None
         origin = from_fields(fields["origin"]) if "origin" in fields else NO_ORIGIN
         given = tuple(Given(**{key: str(value) for key, value in one.items()}) for one in fields.get("given", ()))
-        return StoredImage(fields["sha256"], fields["size"], record.stat().st_mtime, path, origin, given)
-    except OSError as error:
-        if is_refused(error):
-            return None
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
+        return StoredImage(sha256, fields["size"], record.stat().st_mtime, path, origin, given)
+
+    return parsed(record, image)
 
 
 def given_by(image: StoredImage, origin: ImageOrigin, source: str) -> StoredImage:
@@ -99,3 +98,28 @@ def is_whole(image: StoredImage) -> bool:
         return has_its_size(image) and sha256_file(image.path) == image.path.stem
     except OSError:
         return False
+
+
+def read_kept(layout: Layout, sha256: str) -> bytes | None:
+    """The inventory of an image; None where none is kept that can be read. Raises OSError where the disk fails."""
+    return content(layout.inventory(sha256))
+
+
+def keep(layout: Layout, sha256: str, text: bytes, held: Held) -> None:
+    """Put it beside its image, as open as the image is; nothing where that has been removed meanwhile.
+
+    `held`: the lock under which images are discarded.
+    """
+    image, place = layout.image(sha256), layout.inventory(sha256)
+    with held.changing(f"cannot write {place}"):
+        if is_there(image):
+            unfinished = held.path("inventory")
+            write(unfinished, text, layout.prefix)
+            os.chmod(unfinished, image.stat().st_mode & READ_ONLY)  # noqa: PTH101
+            move(unfinished, place, layout.prefix)
+
+
+def discard_kept(layout: Layout, sha256: str, held: Held) -> None:
+    """Take it away, before its image; nothing where there is none."""
+    with suppress(FileNotFoundError):
+        take(layout.inventory(sha256), held.path("discarded"), layout.prefix)

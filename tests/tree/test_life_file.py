@@ -9,7 +9,7 @@ import pytest
 from sifmod.errors import InstallError
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Deprecated, Life, NameLife, Retired, all_lives, from_json, notices, read_life, to_json
-from sifmod.tree.modulerc import LUA, TCL, is_ours, modulercs
+from sifmod.tree.write_life import LUA, TCL, is_ours, modulercs
 
 DAY, LAST = date(2026, 10, 1), date(2027, 3, 31)
 LIFE = NameLife(

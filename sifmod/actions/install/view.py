@@ -10,8 +10,7 @@ from sifmod.errors import ModuleError
 from sifmod.module.plan import Plan
 from sifmod.module.quote import shell
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import live_modules
-from sifmod.tree.views import meant
+from sifmod.tree.receipt import live_modules, meant
 
 _SHOWN = 3  # commands
 
