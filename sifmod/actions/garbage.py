@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.actions.layer.garbage import OldLayer, old_layers
+from sifmod.actions.layer.places import OldLayer, old_layers
 from sifmod.config.name import ModuleName
 from sifmod.config.site import MARK_DAYS
 from sifmod.errors import InstallError

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from sifmod.actions.garbage import GcPlan, OldGeneration, old_generations
 from sifmod.actions.garbage import plan_gc as plan_gc
-from sifmod.actions.layer.garbage import OldLayer, remove_layers
+from sifmod.actions.layer.places import OldLayer, remove_layers
 from sifmod.actions.log import record, record_beside
 from sifmod.actions.reference import release
 from sifmod.actions.reporter import Reporter

@@ -90,9 +90,8 @@ def command(
         data: TestData = run_job(asked, words, say)  # type: ignore[assignment]
     else:
         from sifmod.actions.reporter import Reporter
-        from sifmod.actions.test.record import record_test
-        from sifmod.actions.test.start import nodes_of
-        from sifmod.actions.test.test import Wanted, test
+        from sifmod.actions.test.collective import nodes_of
+        from sifmod.actions.test.test import Wanted, record_test, test
         from sifmod.cli.context import typed
 
         tested = test(installation, site, Wanted(nodes_of(nodes), network, minimum, timeout), say)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.layer.garbage import old_layers, remove_layers
-from sifmod.actions.layer.places import found_layers, hidden, is_stale, withdrawn
+from sifmod.actions.layer.places import found_layers, hidden, is_stale, old_layers, remove_layers, withdrawn
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.verify import verify_layer
 from sifmod.cli.main import run as sifmod

@@ -1,20 +1,34 @@
 """catalogue: the files of a catalogue, and where they are written."""
 
+import base64
+import hashlib
 import json
 import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
 from sifmod.actions.author.new_file import write_text
-from sifmod.actions.catalogue.document import document
-from sifmod.actions.catalogue.entry import Entry, compared
-from sifmod.actions.catalogue.html import GENERATOR, INDEX, page
-from sifmod.actions.catalogue.markdown import PAGES, pages
+from sifmod.actions.catalogue.entry import Entry, Pairs, compared
+from sifmod.actions.catalogue.markdown import (
+    ACCELERATORS,
+    PAGES,
+    facts,
+    more,
+    pages,
+    rest,
+    status,
+    summary,
+    web_address,
+)
 from sifmod.config.name import is_part
 from sifmod.errors import OptionError
 from sifmod.image.disk import writing
 from sifmod.module.plan import File
+from sifmod.system import harmless
 
 DATA = "catalogue.json"
 _HEAD = 1000  # bytes of a page, among which is what made it
@@ -81,3 +95,129 @@ def _remove(directory: Path, names: set[str]) -> None:
             (directory / name).unlink(missing_ok=True)
         with suppress(OSError):
             (directory / name).parent.rmdir()
+
+
+SCHEMA_VERSION = 1  # another number where a field means something else, or is gone
+
+
+def document(title: str, entries: Iterable[Entry]) -> dict[str, object]:
+    """The catalogue as what JSON can say; the schema is in cli/outputs/catalogue.py."""
+    entries = tuple(entries)
+    images = {one.image.sha256: one.packages for one in entries if one.image and one.packages}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "title": title,
+        "entries": [_module(entry) for entry in entries],
+        "inventories": [
+            {"sha256": sha256, "all_packages": [{"name": name, "version": version} for name, version in packages]}
+            for sha256, packages in sorted(images.items())
+        ],
+    }
+
+
+def _module(entry: Entry) -> dict[str, object]:
+    about, image, ending, changes = entry.about, entry.image, entry.ending, entry.changes
+    return {
+        "module": str(entry.module),
+        "version": entry.version,
+        "status": entry.status,
+        "default": entry.default,
+        "until": ending.until or None if ending else None,
+        "message": ending.message if ending else "",
+        "successor": ending.successor or None if ending else None,
+        "labels": dict(entry.labels),
+        "accelerator": entry.accelerator,
+        "arch": entry.arch,
+        "site": entry.site or None,
+        "description": about.description.strip(),
+        "homepage": about.homepage or None,
+        "docurls": list(about.docurls),
+        "license": entry.license or None,
+        "keywords": list(entry.keywords),
+        "contents": dict(about.contents),
+        "load": list(entry.load),
+        "install": entry.install or None,
+        "add": entry.add or None,
+        "job_script": entry.job or None,
+        "source": entry.source,
+        "sha256": image.sha256 if image else None,
+        "size": image.size if image else None,
+        "installed_at": image.since or None if image else None,
+        "last_test": entry.test._asdict() if entry.test else None,
+        "changes": {
+            "since": str(changes.since),
+            "differences": [one._asdict() for one in changes.packages],
+            "others": changes.others,
+        }
+        if changes
+        else None,
+    }
+
+
+INDEX = "index.html"
+GENERATOR = "sifmod stack catalogue"
+_TEMPLATES = Path(__file__).with_name("templates")
+
+
+def page(title: str, entries: tuple[Entry, ...]) -> File:
+    """The file. Texts of others are text in it: each is escaped, and only this page's own script may run."""
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        undefined=StrictUndefined,
+        autoescape=True,
+        finalize=lambda value: harmless(value) if type(value) is str else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        one.__name__: one for one in (facts, labels, more, rest, status, statuses, summary, web_address)
+    }
+    style, script = ((_TEMPLATES / name).read_text("utf-8") for name in ("page.css", "page.js"))
+    choices = (
+        ("site", "Site", _values((entry.site,) for entry in entries)),
+        ("status", "Status", _values(map(statuses, entries), least=2)),
+        ("label", "Label", _values(map(labels, entries))),
+    )
+    packages = tuple(dict.fromkeys(entry.packages for entry in entries if entry.packages))
+    text = environment.get_template("page.html.j2").render(
+        title=title,
+        generator=GENERATOR,
+        entries=entries,
+        accelerators=[(key, name) for key, name in ACCELERATORS.items() if key in {one.accelerator for one in entries}],
+        names=ACCELERATORS,
+        choices=[(key, label, values) for key, label, values in choices if values],
+        told=any(key == "status" and values for key, _, values in choices),
+        sets={packages_of: number for number, packages_of in enumerate(packages)},
+        packages=_data(packages),
+        style=Markup(style),  # noqa: S704 (ours)
+        script=Markup(script),  # noqa: S704 (ours)
+        hashes={"style": _hash(style), "script": _hash(script)},
+    )
+    return File(INDEX, text)
+
+
+def statuses(entry: Entry) -> tuple[str, ...]:
+    """By which it is filtered."""
+    return (entry.status, "default") if entry.default else (entry.status,)
+
+
+def labels(entry: Entry) -> tuple[str, ...]:
+    """By which it is filtered."""
+    return tuple(f"{name}: {value}" for name, value in entry.labels)
+
+
+def _values(texts: Iterable[tuple[str, ...]], least: int = 1) -> list[str]:
+    """What a filter offers; nothing where there is too little to choose from."""
+    found = sorted({text for several in texts for text in several if text})
+    return found if len(found) >= least else []
+
+
+def _data(packages: tuple[Pairs, ...]) -> Markup:
+    """What images hold, once each: many modules share one. No `<`, so that it cannot end its element."""
+    lines = [[harmless(f"{name} {version}".strip()) for name, version in one] for one in packages]
+    text = json.dumps(lines, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return Markup(text)  # noqa: S704 (JSON without a `<`)
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

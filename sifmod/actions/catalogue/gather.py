@@ -3,14 +3,15 @@
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
-from sifmod.actions.catalogue.entry import Entry, LastTest, Stored
-from sifmod.actions.catalogue.known import Packages, with_life
+from sifmod.actions.catalogue.entry import Ending, Entry, LastTest, Pairs, Stored
 from sifmod.actions.install.how_to_load import commands_to_load
+from sifmod.actions.inventory import image_path, inventory_at
 from sifmod.actions.jobscript import jobscript
 from sifmod.actions.search import offered as described
 from sifmod.actions.sources import check_sources
@@ -19,7 +20,7 @@ from sifmod.config.find import is_path, name_of, own_path
 from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.yaml.parse import load_yaml
-from sifmod.errors import ConfigError, ModuleError
+from sifmod.errors import ConfigError, ModuleError, SifmodError
 from sifmod.module.about import from_json
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.job import JOB, JobOptions, job_of, job_script
@@ -29,6 +30,7 @@ from sifmod.module.variables import image_variables, state_key
 from sifmod.tree.disk import read
 from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
+from sifmod.tree.life import Life, NameLife, read_life
 from sifmod.tree.log import TEST_FAILED, TEST_PASSED, read_log
 from sifmod.tree.receipt import Installation, live_modules, read_receipt
 
@@ -175,3 +177,46 @@ def _for_anyone(directory: Path, environ: Mapping[str, str]) -> str:
     below = os.path.relpath(directory, home) if home.startswith("/") else ".."
     plain = re.fullmatch(r"(?!\.\.)[A-Za-z0-9._+/-]+", below)
     return f'"$HOME/{below}"' if plain else shell(str(directory))
+
+
+class Packages:
+    """The packages of images; each image is asked once, whichever modules have it."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        """`say` is told what cannot be read."""
+        self._say = say
+        self._found: dict[str, Pairs] = {}
+
+    def of(self, installation: Installation) -> Pairs:
+        """Name and version of all that is known to be in its image, by whichever packager; sorted."""
+        if installation.image is None:
+            return ()
+        sha256 = installation.image.sha256
+        if sha256 not in self._found:
+            try:
+                packages = inventory_at(image_path(installation)).packages
+            except (SifmodError, OSError) as error:
+                self._say(f"warning: what is in the image of {installation.module} is not known: {error}")
+                packages = ()
+            self._found[sha256] = tuple(sorted({(one.name, one.version) for one in packages}))
+        return self._found[sha256]
+
+
+def with_life(layout: Layout, entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The entries that are not hidden, each with what is decided about it. Raises InstallError for a damaged file."""
+    life_of = cache(lambda name: read_life(layout, name))
+    for entry in entries:
+        of_name: NameLife = life_of(entry.module.name)
+        life = of_name.of(entry.module.version)
+        if not life.hidden:
+            default = of_name.default == entry.module.version
+            yield replace(_decided(entry, life), default=default, labels=life.labels)
+
+
+def _decided(entry: Entry, life: Life) -> Entry:
+    said = life.retired or life.deprecated
+    if said is None:
+        return entry
+    until = str(life.refused_from - timedelta(days=1)) if life.refused_from else ""
+    ending = Ending(until, said.message, life.retired.successor if life.retired else "")
+    return replace(entry, status="retired" if life.retired else "deprecated", ending=ending)

@@ -3,6 +3,8 @@
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from difflib import unified_diff
+from pathlib import Path
 
 from sifmod import __version__
 from sifmod.actions import sharing
@@ -16,6 +18,7 @@ from sifmod.module.render import render, render_stub
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import ImageChoice, Provenance
 from sifmod.tree.receipt import Installation
+from sifmod.tree.stage import STUBS
 from sifmod.tree.state import edited, edited_stubs, missing
 
 
@@ -88,3 +91,27 @@ def _nearer_places(request: Request) -> tuple[Input, ...]:
     """The files that the name it was asked by would have meant rather than this easyconfig."""
     places = places_before(request.loaded.path, request.options.asked.name, request.site.site.robot_paths)
     return tuple(read_input(str(place), os.environ) for place in places)
+
+
+def difference(installation: Installation, plan: Plan) -> str:
+    """What would change if the files were written again in their place; "" where nothing does."""
+    root = Path(installation.root)
+    after = {file.path: file.text for file in render(plan, installation.generation)}
+    ours = [file.path for file in installation.files if not file.path.startswith(f"{STUBS}/")]
+    before = {path: _text(root / path) for path in ours if path not in ("easyconfig.yaml", "share/image")}
+    lines: list[str] = []
+    for path in sorted(before.keys() | after.keys()):
+        if before.get(path) == after.get(path):
+            continue
+        name = f"{installation.module}/{path}"
+        old, new = (texts.get(path, "").splitlines() for texts in (before, after))
+        ends = (name if path in before else "/dev/null", name if path in after else "/dev/null")
+        lines += unified_diff(old, new, *ends, lineterm="")
+    return "\n".join(lines)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""  # it comes back

@@ -1,24 +1,27 @@
 """install: make the disk match one easyconfig."""
 
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.hooks import run_hooks
-from sifmod.actions.install.current import is_complete, is_current, noted, oddities, provenance
-from sifmod.actions.install.file_diff import difference
+from sifmod.actions.install.current import difference, is_complete, is_current, noted, oddities, provenance
 from sifmod.actions.install.image import fetched_image, image_record, image_request, kept_image, released
 from sifmod.actions.install.mpi import with_found_mpi, with_recorded_mpi
-from sifmod.actions.install.request import Request, with_image
+from sifmod.actions.install.request import Request, of_install, with_image
 from sifmod.actions.install.sanity import sanity_check
-from sifmod.actions.install.told import of_install
-from sifmod.actions.install.view import check_modules
 from sifmod.actions.install.wrappers import with_found_wrappers, with_recorded_wrappers
 from sifmod.actions.lock import check_files
 from sifmod.actions.log import record
 from sifmod.actions.reference import referring, renew
 from sifmod.actions.reporter import Reporter
+from sifmod.actions.search import find_all
+from sifmod.config.find import name_of
+from sifmod.config.load_site import LoadedSite
+from sifmod.errors import ModuleError
 from sifmod.module.plan import File, Plan
+from sifmod.module.quote import shell
 from sifmod.module.render import render, render_stub
 from sifmod.tree.generation import module_lock, note, publish, restore, staged_generation, tidy
 from sifmod.tree.layer import image_key
@@ -27,7 +30,7 @@ from sifmod.tree.lock import Held
 from sifmod.tree.log import Done
 from sifmod.tree.mark import LINK
 from sifmod.tree.provenance import ImageChoice
-from sifmod.tree.receipt import Installation, live, live_number
+from sifmod.tree.receipt import Installation, live, live_modules, live_number, meant
 from sifmod.tree.stage import Stage
 from sifmod.tree.state import edited, edited_stubs, missing
 from sifmod.tree.store import Store
@@ -194,3 +197,54 @@ def _carry_over(stage: Stage, reporter: Reporter) -> None:
 
 def _done(what: str, installation: Installation, before: int | None) -> Done:
     return Done(what, installation.module, before, installation.generation, installation.digest or None)
+
+
+_SHOWN = 3  # commands
+
+
+def check_modules(layout: Layout, plan: Plan, site: LoadedSite, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """A warning for each module of a view that is neither in the prefix nor on MODULEPATH, and may be elsewhere.
+
+    Raises ModuleError for those that are in the prefix in another version, or that an easyconfig here can install.
+    """
+    here = [str(module) for module, _ in live_modules(layout)]
+    problems: list[str] = []
+    hints: list[str] = []
+    doubts: list[str] = []
+    for wanted in plan.modules:
+        if any(meant(wanted, module) for module in here) or _is_on_path(wanted, environ):
+            continue
+        name = wanted.partition("/")[0]
+        others = [module for module in here if module.startswith(f"{name}/")]
+        commands = list(_commands(wanted, site, environ))
+        if commands or others:
+            problems.append(f"{wanted} is not installed" + (f" ({', '.join(others)} is)" if others else ""))
+            hints += commands[:_SHOWN]
+        else:
+            doubts.append(f"warning: {wanted}, which {plan.module} loads, is not in {layout.prefix} or on MODULEPATH")
+    if problems:
+        hint = "; ".join(hints) or "correct `modules`; `sifmod list` shows what is installed"
+        raise ModuleError(f"{plan.module} cannot be installed: {'; '.join(problems)}", hint)
+    return tuple(doubts)
+
+
+def _is_on_path(wanted: str, environ: Mapping[str, str]) -> bool:
+    """Whether a directory of MODULEPATH has it, in this version or in one that begins so."""
+    name, _, version = wanted.rpartition("/")
+    for directory in filter(None, environ.get("MODULEPATH", "").split(":")):
+        try:
+            names = os.listdir(f"{directory}/{name}")  # noqa: PTH208 (plain names)
+        except OSError:
+            continue
+        if any(meant(f"/{version}", f"/{file.removesuffix('.lua')}") for file in names):
+            return True
+    return False
+
+
+def _commands(wanted: str, site: LoadedSite, environ: Mapping[str, str]) -> Iterator[str]:
+    """What installs such a module here."""
+    for found in find_all(site.site.robot_paths, lambda: site, environ):
+        for offered in found.variants:
+            if meant(wanted, offered.module) and offered.fits(site.site.accelerator, site.site.arch):
+                variant = f" --variant {shell(offered.variant)}" if offered.variant else ""
+                yield f"sifmod install {shell(name_of(found.path, site.site.robot_paths))}{variant}"

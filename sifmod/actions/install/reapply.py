@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sifmod.actions.author.site import detect
-from sifmod.actions.install.file_diff import difference
+from sifmod.actions.install.current import difference
 from sifmod.actions.install.image import ChosenImage, recorded_image, released
 from sifmod.actions.install.mpi import with_found_mpi
 from sifmod.actions.install.options import InstallOptions

@@ -5,6 +5,7 @@ import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sifmod.actions.hooks import of_image
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.lock import Lock, differing_inputs
 from sifmod.actions.sources import check_sources
@@ -135,3 +136,25 @@ def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) 
     for name, value in given.items():
         words += [name, value] if value and name != "--prefix" else []
     return shlex.join(words)
+
+
+def of_install(request: Request, found: Artifact | None = None, done: Installation | None = None) -> dict[str, object]:
+    """The plan of an install; with the image that was found, or the generation that came of it."""
+    plan = request.plan
+    return {
+        "module": str(plan.module),
+        "easyconfig": str(request.loaded.path.absolute()),
+        "variant": request.loaded.variant,
+        "accelerator": plan.accelerator,
+        "module_only": request.options.module_only,
+        "loads": list(plan.modules),
+        "image": plan.image and of_image(plan.image, found or (done.image if done else None)),
+        "wrappers": [wrapper.name for wrapper in plan.wrappers],
+        "binds": [str(bind) for bind in plan.binds],
+        "env": dict(plan.env),
+        "host_env": dict(plan.host_env),
+        "license": request.loaded.easyconfig.license,
+        "contents": dict(plan.help.contents),
+        "generation": done and done.generation,
+        "path": done and done.root,
+    }

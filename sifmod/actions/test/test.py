@@ -1,20 +1,26 @@
 """test: the steps that show whether an installed module works here."""
 
+import os
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.install.reapply import planned
 from sifmod.actions.install.sanity import sanity_check
-from sifmod.actions.test.collective import Found, look, measured, run_collective, run_perf
+from sifmod.actions.log import record
+from sifmod.actions.reporter import Reporter
+from sifmod.actions.test.collective import Found, Place, check_ended, look, measured, run_collective, run_perf
 from sifmod.actions.test.nccl_log import Network, read_log
 from sifmod.actions.test.outcome import Bandwidth, Step, Tested
-from sifmod.actions.test.start import Place, check_ended
 from sifmod.config.site import Site
 from sifmod.errors import SanityCheckError, SifmodError
 from sifmod.image.child import Ended
+from sifmod.tree.generation import module_lock
+from sifmod.tree.layout import Layout
+from sifmod.tree.log import TEST_FAILED, TEST_PASSED, Done
 from sifmod.tree.receipt import Installation
 
 _LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV"}
@@ -181,3 +187,16 @@ def fabric_of(site: Site) -> str:
     """The fabric of a site: what it sets NCCL_NET to, unless that is TCP; "" for one without."""
     named = dict((*site.host_env, *site.env, *site.runscript_env)).get("NCCL_NET", "")
     return "" if named == "Socket" else named
+
+
+def record_test(installation: Installation, site: Site, reporter: Reporter, *, passed: bool) -> None:
+    """Say in the log of the module what became of a test. A reader of the tree writes nothing; a test is none less."""
+    layout = Layout(Path(installation.root).parents[4])
+    if not os.access(layout.prefix, os.W_OK):
+        return
+    module, number, what = installation.module, installation.generation, TEST_PASSED if passed else TEST_FAILED
+    try:
+        with site_umask(site), module_lock(layout, module, site.lock_lease, reporter.waiting(module)) as held:
+            record(layout, Done(what, module, number, number, installation.digest or None), held, reporter)
+    except SifmodError as error:
+        reporter.warn_once("the log", f"the test is not in the log: {error.message}")
