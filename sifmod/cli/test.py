@@ -7,7 +7,7 @@ import click
 from sifmod.cli.options import json_option, prefix_option
 
 if TYPE_CHECKING:
-    from sifmod.actions.test.outcome import Tested
+    from sifmod.actions.test.test import Tested
     from sifmod.cli.outputs.test import TestData
 
 
@@ -73,7 +73,7 @@ def command(
     installation = installed(resolve(module, known(trees)), trees)
     if job:
         from sifmod.actions.slurm import Resources
-        from sifmod.actions.test.job import run_job
+        from sifmod.actions.test.test import run_job
 
         gpus = 0 if installation.provenance.accelerator == "none" else site.gpus_per_node
         words = [

@@ -9,10 +9,19 @@ from jinja2 import Environment, Template
 from sifmod.config.kinds import Syntax, stub_path
 from sifmod.errors import ModuleError
 from sifmod.module import quote
-from sifmod.module.job import JOB, Job, JobOptions, job_of, job_script, to_json
-from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, File, Plan
+from sifmod.module.job import JOB, JobOptions, job_of, job_script, to_json
+from sifmod.module.plan import (
+    LAYER_TARGET,
+    MODULES,
+    PREFIX,
+    ROOT,
+    File,
+    Plan,
+    host_variables,
+    image_variables,
+    record_key,
+)
 from sifmod.module.scripts import environment, scripts
-from sifmod.module.variables import host_variables, image_variables, record_key, state_key
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
 _PATHS = {  # as the modulefiles spell them; see plan.ROOT
@@ -35,7 +44,7 @@ def render(plan: Plan, number: int) -> tuple[File, ...]:
     variable can have.
     """
     made = _modulefiles(plan, number)
-    return (*made, *scripts(plan, number), File(JOB, to_json(_job(plan), plan.help))) if plan.image else made
+    return (*made, *scripts(plan, number), File(JOB, to_json(job_of(plan), plan.help))) if plan.image else made
 
 
 def render_stub(plan: Plan) -> tuple[File, ...]:
@@ -126,7 +135,7 @@ def _help(plan: Plan) -> str:
         description=plan.help.description.strip(),
         commands=", ".join(wrapper.name for wrapper in plan.wrappers),
         start=f"{plan.runtime.kind} {plan.verb}",
-        job=job_script(_job(plan), JobOptions(), MODULES) if plan.image else "",
+        job=job_script(job_of(plan), JobOptions(), MODULES) if plan.image else "",
         modules=", ".join(plan.modules),
         bind_variable=f"{plan.runtime.prefixes[-1]}_BIND",
         user_software=plan.user_software,
@@ -137,10 +146,6 @@ def _help(plan: Plan) -> str:
         reinstall=plan.reinstall(PREFIX),
         urls=tuple(url for url in (plan.help.homepage, *plan.help.docurls) if url),
     )
-
-
-def _job(plan: Plan) -> Job:
-    return job_of(plan, state_key(plan.module), image_variables(plan.module))
 
 
 def _text(text: str, syntax: Syntax) -> str:

@@ -21,12 +21,10 @@ from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.yaml.parse import load_yaml
 from sifmod.errors import ConfigError, ModuleError, SifmodError
-from sifmod.module.about import from_json
 from sifmod.module.decide import Choices, make_plan
-from sifmod.module.job import JOB, JobOptions, job_of, job_script
+from sifmod.module.job import JOB, JobOptions, about_from_json, job_of, job_script
 from sifmod.module.plan import Help
 from sifmod.module.quote import shell
-from sifmod.module.variables import image_variables, state_key
 from sifmod.tree.disk import read
 from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
@@ -58,7 +56,7 @@ def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
     if image is None:
         return _view(installation, say)
     try:
-        about = from_json(read(Path(installation.root, JOB)))
+        about = about_from_json(read(Path(installation.root, JOB)))
         job = jobscript(installation, JobOptions(), (layout,))
     except (OSError, ValueError, KeyError, TypeError, RecursionError, ModuleError):
         about, job = _NOTHING, ""
@@ -154,7 +152,7 @@ def _installable(loaded: LoadedEasyconfig, site: LoadedSite, environ: Mapping[st
     words += ["--variant", loaded.variant] if loaded.variant else []
     plan = make_plan(loaded.easyconfig, site.site, Choices(path.stem, site.site.link), loaded.quirks)
     modules = _for_anyone(Layout(site.site.prefix).modules, environ)
-    job = job_of(plan, state_key(plan.module), image_variables(plan.module)) if plan.image else None
+    job = job_of(plan) if plan.image else None
     return Entry(
         module=plan.module,
         version=plan.version,

@@ -67,7 +67,7 @@ def install_with_layers(request: Request, reporter: Reporter) -> tuple[Installat
     """As `install`, and the layers that the request's lock names. Raises what `bring_layers` raises too."""
     installation, changed = install(request, reporter)
     if (locked := request.options.locked) and locked.layers:
-        from sifmod.actions.layer.bring import bring_layers
+        from sifmod.actions.layer.places import bring_layers
 
         bring_layers(installation, dict(locked.layers), request.options.stores, request.site.site, reporter)
     return installation, changed

@@ -11,8 +11,7 @@ from sifmod.actions.install.current import difference
 from sifmod.actions.install.image import ChosenImage, recorded_image, released
 from sifmod.actions.install.mpi import with_found_mpi
 from sifmod.actions.install.options import InstallOptions
-from sifmod.actions.install.request import Request, decide, with_image
-from sifmod.actions.install.sites import Sites
+from sifmod.actions.install.request import Request, Sites, decide, with_image
 from sifmod.actions.install.wrappers import with_found_wrappers
 from sifmod.config.detect import KEPT
 from sifmod.config.load_site import Kept, LoadedSite

@@ -1,18 +1,24 @@
 """Where layers are: which installation a name means, where its layer is made, and which layers there are."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from sifmod.actions.changing_prefix import changing_prefix, for_layers
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
+from sifmod.actions.verify import verify_layer
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import default_prefix, quick_prefix
+from sifmod.config.site import Site
 from sifmod.errors import InstallError, ModuleError, ViewError
 from sifmod.module.quote import shell
 from sifmod.tree.layer import (
+    IMAGE,
     LIVE,
     LOCK,
     Layer,
@@ -21,7 +27,10 @@ from sifmod.tree.layer import (
     generations,
     image_key,
     live_generation,
+    live_layer,
+    next_number,
     places,
+    publish_layer,
     remove_generation,
     withdraw_layer,
 )
@@ -175,3 +184,62 @@ def remove_layers(
 
 def _size(root: Path) -> int:
     return sum(os.lstat(os.path.join(top, name)).st_size for top, _, names in os.walk(root) for name in names)  # noqa: PTH118
+
+
+def own_layers(layout: Layout, installation: Installation) -> dict[str, str]:
+    """The packed layers of a module in its own tree, by name, with their digests."""
+    return {layer.name: layer.digest for layer in _layers_of(installation, layout.prefix / "layers") if layer.digest}
+
+
+def _layers_of(installation: Installation, top: Path) -> Iterator[Layer]:
+    here = (layer for layer in all_layers(top, installation.module) if layer.image == installation.digest)
+    return here if installation.image else iter(())
+
+
+def bring_layers(
+    installation: Installation, wanted: dict[str, str], trees: tuple[Path, ...], site: Site, reporter: Reporter
+) -> None:
+    """Make the layers of a module in its own tree those that are wanted, from the same module in the `trees`.
+
+    Raises InstallError for one that none of them has, and what publishing a layer raises.
+    """
+    layout = Layout(site.prefix)
+    layers, module, key = Layers(layout.prefix / "layers", layout.prefix), installation.module, installation.digest
+    for name, digest in wanted.items():
+        if own_layers(layout, installation).get(name) == digest:
+            continue
+        there = (layer for tree in trees for layer in _layers_of(installation, tree / "layers") if layer.name == name)
+        source = next((layer for layer in there if layer.digest == digest and not verify_layer(layer)), None)
+        if source is None:
+            raise InstallError(
+                f"the layer {name} of {module} is not as the lock says, and no tree has it",
+                "`--from PREFIX` names the tree where it was made; `sifmod sync` makes it of its own lock",
+            )
+        with (
+            changing_prefix(for_layers(site, layers.prefix)),
+            lock(layers, str(module), site.lock_lease, reporter.waiting(f"the layers of {module}")) as held,
+        ):
+            before, directory = live_layer(layers, module, name, image_key(key)), held.path("layer")
+            with held.changing(f"cannot bring the layer {name} of {module}"):
+                _copy(Path(source.root), directory)
+            made = replace(source, number=next_number(layers, module, name, image_key(key)))
+            made = publish_layer(layers, made, directory, held)
+            record_layer(layers, made, before, site.lock_lease, reporter)
+
+
+def _copy(source: Path, directory: Path) -> None:
+    """The files of a layer but those that say where it is; the large one shares its bytes where that can be."""
+    directory.mkdir()
+    shutil.copyfile(source / LOCK, directory / LOCK)
+    linked = False
+    with suppress(OSError):
+        os.link(source / IMAGE, directory / IMAGE)
+        linked = True
+    if not linked:
+        shutil.copyfile(source / IMAGE, directory / IMAGE)
+    (directory / "bin").mkdir()
+    for command in (source / "bin").iterdir():
+        place = directory / "bin" / command.name
+        shutil.copyfile(command, place)
+        mode = place.stat().st_mode
+        place.chmod(mode | (mode & 0o444) >> 2)  # for who may read it

@@ -10,7 +10,6 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from sifmod.actions.test.outcome import Bandwidth
 from sifmod.errors import OptionError, SanityCheckError
 from sifmod.image.child import LATE, Ended, run_child
 
@@ -137,6 +136,17 @@ dist.destroy_process_group()
 """
 _SIZES = {"nccl": 1 << 28, "gloo": 1 << 24}  # bytes
 _PERF_ROW = re.compile(r"\s*(\d+)(?:\s+\S+){4}\s+[\d.]+\s+([\d.]+)\s+([\d.]+)\s")  # size, …, time, algbw, busbw
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """Of an all-reduce, in GB/s (10⁹ bytes)."""
+
+    tool: str  # all_reduce_perf or torch
+    ranks: int
+    size: int  # bytes that are reduced
+    algorithm: float  # size by time
+    bus: float  # what each link carries: algorithm · 2(n-1)/n
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,33 @@
 """test: the steps that show whether an installed module works here."""
 
+import json
 import os
+import shlex
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.install.reapply import planned
 from sifmod.actions.install.sanity import sanity_check
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.test.collective import Found, Place, check_ended, look, measured, run_collective, run_perf
+from sifmod.actions.slurm import LAG, SIFMOD, Resources, cancel, states, submit
+from sifmod.actions.test.collective import (
+    Bandwidth,
+    Found,
+    Place,
+    check_ended,
+    look,
+    measured,
+    run_collective,
+    run_perf,
+)
 from sifmod.actions.test.nccl_log import Network, read_log
-from sifmod.actions.test.outcome import Bandwidth, Step, Tested
+from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import SanityCheckError, SifmodError
 from sifmod.image.child import Ended
@@ -24,6 +37,35 @@ from sifmod.tree.log import TEST_FAILED, TEST_PASSED, Done
 from sifmod.tree.receipt import Installation
 
 _LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that was tried."""
+
+    name: str
+    outcome: Literal["passed", "failed", "skipped"]
+    text: str  # one line
+    seconds: float
+    said: tuple[str, ...] = ()  # the last that a program said that failed
+    hint: str | None = None
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A module, and what became of it here."""
+
+    module: ModuleName
+    root: str  # of the generation
+    nodes: tuple[str, ...]  # as they call themselves
+    steps: tuple[Step, ...]
+    bandwidth: Bandwidth | None
+    network: Network | None
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing failed; what was skipped says why."""
+        return all(step.outcome != "failed" for step in self.steps)
 
 
 @dataclass(frozen=True)
@@ -200,3 +242,64 @@ def record_test(installation: Installation, site: Site, reporter: Reporter, *, p
             record(layout, Done(what, module, number, number, installation.digest or None), held, reporter)
     except SifmodError as error:
         reporter.warn_once("the log", f"the test is not in the log: {error.message}")
+
+
+_POLL = 3.0  # seconds
+
+
+def run_job(resources: Resources, test: Sequence[str], say: Callable[[str], None]) -> dict[str, Any]:
+    """Submit `sifmod test …` and wait: what it prints with `--json`. Where the wait is broken off the job is cancelled.
+
+    The job's files are beside its user, as those of sbatch are; its log stays where the test did not pass. Raises
+    OptionError where the job is refused, SanityCheckError where it ends without an answer.
+    """
+    wrap = shlex.join((*SIFMOD, "test", *test, "--json"))
+    files = ("--output=sifmod-test-%j.json", "--error=sifmod-test-%j.log")
+    number = submit("--job-name=sifmod-test", *resources.words, *files, f"--wrap=exec {wrap}")
+    file = Path(f"sifmod-test-{number}.json")
+    try:
+        _wait(number, say)
+    except BaseException:
+        cancel(number)
+        until = time.monotonic() + LAG  # a job that has just begun makes its files all the same
+        while _state(number) and time.monotonic() < until:
+            time.sleep(0.2)
+        file.unlink(missing_ok=True)
+        raise
+    return _answer(file, file.with_suffix(".log"), number)
+
+
+def _wait(number: str, say: Callable[[str], None]) -> None:
+    before = ""
+    while state := _state(number):
+        if state != before:
+            say(f"job {number}: {state}")
+        before = state
+        time.sleep(_POLL)
+
+
+def _state(number: str) -> str:
+    """What Slurm says of a job; "" for one that has ended."""
+    if (known := states((number,))) is None:
+        return "squeue does not answer"
+    state = known.get(number)
+    return "" if state is None or state.over else str(state)
+
+
+def _answer(file: Path, log: Path, number: str) -> dict[str, Any]:
+    until = time.monotonic() + LAG
+    while not (file.exists() and file.stat().st_size) and time.monotonic() < until:
+        time.sleep(0.2)
+    try:
+        data: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        lines = log.read_text(errors="replace").splitlines()[-20:] if log.exists() else []
+        why = f"job {number} ended without an answer; {log.absolute()} is its log"
+        raise SanityCheckError("\n".join((why, *lines))) from error
+    finally:
+        file.unlink(missing_ok=True)
+    if "error" in data:
+        raise SanityCheckError(f"job {number}: {data['error']}", data["hint"] or "")
+    if data["passed"]:
+        log.unlink(missing_ok=True)
+    return data
