@@ -21,8 +21,7 @@ from sifmod.tree.mark import in_force
 from sifmod.tree.partial import Partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
 from sifmod.tree.state import changes, only_in
-from sifmod.tree.store import entries, foreign_files, in_work, used_images
-from sifmod.tree.stored_image import StoredImage
+from sifmod.tree.store import StoredImage, entries, foreign_files, in_work, used_images
 
 DAYS = 14.0
 _DAY = 86400.0

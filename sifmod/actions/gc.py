@@ -17,8 +17,7 @@ from sifmod.tree.log import Done
 from sifmod.tree.mark import forget
 from sifmod.tree.partial import Partial, discard_partial, lock_name
 from sifmod.tree.receipt import live_number, numbers, read_receipt
-from sifmod.tree.store import GC, discard, entries
-from sifmod.tree.stored_image import StoredImage
+from sifmod.tree.store import GC, StoredImage, discard, entries
 
 
 class Collected(NamedTuple):

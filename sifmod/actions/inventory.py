@@ -18,8 +18,7 @@ from sifmod.module.quote import shell
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import is_held, lock
 from sifmod.tree.receipt import Installation
-from sifmod.tree.store import GC
-from sifmod.tree.stored_image import keep, read_kept, read_stored
+from sifmod.tree.store import GC, keep, read_kept, read_stored
 
 FORMAT = 1
 _LEASE = 30.0  # seconds

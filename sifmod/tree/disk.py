@@ -232,7 +232,7 @@ def move(source: Path, target: Path, top: Path) -> None:
                 os.rename(source.name, target.name, src_dir_fd=start, dst_dir_fd=end)
             except FileNotFoundError:
                 # A run for another module may have removed the directory between the two calls, because it was empty.
-                if attempt + 1 == _ATTEMPTS or not _is_in(start, source.name):
+                if attempt + 1 == _ATTEMPTS or not is_there(source):
                     raise
             else:
                 sync_directory(end)
@@ -247,14 +247,6 @@ def take(source: Path, target: Path, top: Path) -> None:
     with opened(source.parent, top) as start, opened(target.parent, top) as end:
         os.rename(source.name, target.name, src_dir_fd=start, dst_dir_fd=end)
         sync_directory(start)
-
-
-def _is_in(directory: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def is_there(path: Path) -> bool:
@@ -276,10 +268,9 @@ def is_refused(error: OSError) -> bool:
 
 def is_directory(path: Path) -> bool:
     """Tell whether `path` is a directory itself, not a symlink to one."""
-    try:
+    with suppress(OSError):
         return stat.S_ISDIR(path.lstat().st_mode)
-    except OSError:
-        return False
+    return False
 
 
 _DEEP = 50  # directories in each other, each of which takes a descriptor

@@ -59,10 +59,9 @@ class Lease(NamedTuple):
     @property
     def holder(self) -> Holder | None:
         """Who holds the lock, or held it last; None when the text makes no sense."""
-        try:
+        with suppress(ValueError, TypeError, KeyError, RecursionError):
             return _holder(json.loads(self.text))
-        except (ValueError, TypeError, KeyError, RecursionError):
-            return None
+        return None
 
 
 def _holder(fields: Mapping[str, object]) -> Holder:
@@ -105,7 +104,12 @@ def newest(directory: Path) -> Lease:
             return Lease(0, "", b"")
         # A later holder may have removed it between the look and the read; then there is a newer one.
         with suppress(FileNotFoundError):
-            return Lease(number, _text(_path(directory, number)), _read_beat(directory, number))
+            # Without a beat, or with one that is none or closed to this user, the holder counts as silent: the fence
+            # is what makes it safe to take the lock over.
+            text, beat = _text(_path(directory, number)), b""
+            with suppress(OSError):
+                beat = read(_beat_path(directory, number), _BEAT)
+            return Lease(number, text, beat)
 
 
 def claim(directory: Path, seen: Lease, holder: Holder) -> bool:
@@ -197,14 +201,6 @@ def _numbers(directory: Path) -> Iterator[int]:
         stem, _, kind = name.partition(".")
         if kind == "lease" and stem.isdecimal() and len(stem) <= _DIGITS:
             yield int(stem)
-
-
-def _read_beat(directory: Path, number: int) -> bytes:
-    # Without one, or with one that is none or closed to this user, the holder counts as silent: the fence is what
-    # makes it safe to take the lock over.
-    with suppress(OSError):
-        return read(_beat_path(directory, number), _BEAT)
-    return b""
 
 
 def _overwrite(path: Path, data: bytes) -> None:
