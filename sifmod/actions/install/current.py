@@ -8,10 +8,9 @@ from pathlib import Path
 
 from sifmod import __version__
 from sifmod.actions import sharing
+from sifmod.actions.install.found_in_image import recorded_commands, with_recorded
 from sifmod.actions.install.image import image_request
-from sifmod.actions.install.mpi import with_recorded_mpi
 from sifmod.actions.install.request import Request
-from sifmod.actions.install.wrappers import with_recorded_wrappers
 from sifmod.config.find import own_path, places_before
 from sifmod.config.input import Input, read_input
 from sifmod.config.shown import shown
@@ -160,8 +159,9 @@ def _image(plan: Plan) -> tuple[str, ...]:
 
 def _wrappers(plan: Plan, before: Installation | None) -> str:
     """Their names; those that `auto` finds as they were found in the image that is installed."""
-    known = with_recorded_wrappers(plan, before)
-    later = ("(auto: those found in the image)",) if plan.wrappers_auto and known is plan else ()
+    known = with_recorded(plan, before)
+    open_yet = plan.wrappers_auto and not (before and recorded_commands(plan, before, before.digest))
+    later = ("(auto: those found in the image)",) if open_yet else ()
     return " ".join((*(wrapper.name for wrapper in known.wrappers), *later, *known.packers))
 
 
@@ -172,7 +172,7 @@ def texts(request: Request) -> tuple[tuple[str, str], ...]:
     """
     layout = Layout(Path(request.plan.prefix))
     before = live(layout, request.plan.module)
-    plan = with_recorded_mpi(with_recorded_wrappers(request.plan, before), before)
+    plan = with_recorded(request.plan, before)
     used = {event.generation or 0 for event in read_history(layout, plan.module)}
     number = 1 + max((*used, *numbers(layout, plan.module)), default=0)
     root = layout.generation(plan.module, number)

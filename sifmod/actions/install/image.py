@@ -28,7 +28,7 @@ from sifmod.module.quote import shell
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
-from sifmod.tree.provenance import FileState, FoundCommands, ImageChoice, file_state
+from sifmod.tree.provenance import FileState, ImageChoice, file_state
 from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.store import Store
 
@@ -38,10 +38,6 @@ class ChosenImage(NamedTuple):
 
     artifact: Artifact
     choice: ImageChoice
-
-    def with_commands(self, found: FoundCommands | None) -> "ChosenImage":
-        """The same with what `wrappers: auto` found in it."""
-        return self._replace(choice=self.choice._replace(commands=found))
 
 
 def image_request(plan: Plan) -> str:

@@ -7,11 +7,10 @@ from pathlib import Path
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.hooks import run_hooks
 from sifmod.actions.install.current import difference, is_complete, is_current, noted, oddities, provenance
-from sifmod.actions.install.image import fetched_image, image_record, image_request, kept_image, released
-from sifmod.actions.install.mpi import with_found_mpi, with_recorded_mpi
+from sifmod.actions.install.found_in_image import with_found, with_recorded
+from sifmod.actions.install.image import ChosenImage, fetched_image, image_record, image_request, kept_image, released
 from sifmod.actions.install.request import Request, of_install, with_image
 from sifmod.actions.install.sanity import sanity_check
-from sifmod.actions.install.wrappers import with_found_wrappers, with_recorded_wrappers
 from sifmod.actions.lock import check_files
 from sifmod.actions.log import record
 from sifmod.actions.reference import referring, renew
@@ -91,60 +90,45 @@ def _restored(layout: Layout, before: Installation, request: Request, held: Held
 def _new_generation(
     layout: Layout, before: Installation | None, request: Request, held: Held, reporter: Reporter
 ) -> tuple[Installation, bool]:
-    run_hooks(request.site.site, "before_install", of_install(request), reporter.say)
-    if request.plan.image is None:
-        return _new_view(layout, before, request, held, reporter)
-    options, site = request.options, request.site.site
-    store = Store(
-        layout, held, reporter.waiting(request.plan.own_image.filename), others=(*options.stores, *site.stores)
-    )
-    image = kept_image(before, request, store, reporter) or fetched_image(request, layout, store, reporter)
-    request = with_image(request, image.artifact)
-    plan, image, found = with_found_wrappers(request.plan, before, image)
-    plan, image, mpi = with_found_mpi(plan, before, image)
+    options, site, plan = request.options, request.site.site, request.plan
+    run_hooks(site, "before_install", of_install(request), reporter.say)
+    waiting = reporter.waiting(plan.image.filename if plan.image else plan.module)
+    store = Store(layout, held, waiting, others=(*options.stores, *site.stores))
+    image: ChosenImage | None = None
+    if plan.image:
+        image = kept_image(before, request, store, reporter) or fetched_image(request, layout, store, reporter)
+        request = with_image(request, image.artifact)
+        plan, image, found = with_found(request.plan, before, image)
+        notes = (*(f"quirk {quirk}" for quirk in request.loaded.quirks), *found)
+    else:
+        notes = check_modules(layout, plan, request.site, os.environ)
     another = options.if_different and before and before.generation != options.if_different
     if another and before and before.provenance.site == site.name and not difference(before, plan):
         return before, False  # another run has done it while we waited
-    for told in (*(f"quirk {quirk}" for quirk in request.loaded.quirks), found, f"MPI: {mpi}" if mpi else ""):
-        if told:
-            reporter.say(told)
-    own = own_files(plan, request, image.artifact.sha256)
+    for told in notes:
+        reporter.say(told)
+    own = own_files(plan, request, image.artifact.sha256 if image else "")
     if options.locked:
         check_files(options.locked, plan, own)
     # where its user released the image (see image.kept_image) the site's copy stays in use
-    has_own = image.artifact.path.is_file() and not (options.module_only and before and released(before, plan))
-    with referring(layout, plan.module, image.artifact.path if has_own else None, reporter) as mark:
+    gone = image and options.module_only and before and released(before, plan)
+    path = image.artifact.path if image and image.artifact.path.is_file() and not gone else None
+    with referring(layout, plan.module, path, reporter) as mark:
         with staged_generation(layout, plan.module, held) as stage:
-            _fill(stage, plan, image.artifact.path, own, mark)
+            stage.write((*render(plan, stage.number), *own))
+            stage.write_stubs(render_stub(plan))
+            if image:
+                _link(stage, plan.own_image.filename, image, mark)
             _carry_over(stage, reporter)
             # its digest is of the request's plan, without the wrappers that were found in the image
-            installation = stage.record(provenance(request, image.choice), image_record(plan, image.artifact))
-            if not has_own:
+            made = provenance(request, image.choice if image else ImageChoice(image_request(plan)))
+            installation = stage.record(made, image_record(plan, image.artifact) if image else None, plan.modules)
+            if image and not path:
                 stage.unlink(plan.own_image.filename)
-        if options.asked.checked and has_own:
+        if options.asked.checked and path:
             with store.workspace() as workspace:
                 sanity_check(installation, plan, workspace, reporter.say)
         return _published(layout, installation, request, held, reporter), True
-
-
-def _new_view(
-    layout: Layout, before: Installation | None, request: Request, held: Held, reporter: Reporter
-) -> tuple[Installation, bool]:
-    plan = request.plan
-    for doubt in check_modules(layout, plan, request.site, os.environ):
-        reporter.say(doubt)
-    site = request.site.site
-    if request.options.if_different and before and before.provenance.site == site.name and not difference(before, plan):
-        return before, False
-    own = own_files(plan, request, "")
-    if request.options.locked:
-        check_files(request.options.locked, plan, own)
-    with staged_generation(layout, plan.module, held) as stage:
-        stage.write((*render(plan, stage.number), *own))
-        stage.write_stubs(render_stub(plan))
-        _carry_over(stage, reporter)
-        installation = stage.record(provenance(request, ImageChoice(image_request(plan))), None, plan.modules)
-    return _published(layout, installation, request, held, reporter), True
 
 
 def _published(
@@ -160,10 +144,8 @@ def _published(
     return installation
 
 
-def _fill(stage: Stage, plan: Plan, image: Path, own: tuple[File, ...], mark: Path | None) -> None:
-    stage.write((*render(plan, stage.number), *own))
-    stage.write_stubs(render_stub(plan))
-    stage.link(plan.own_image.filename, image)
+def _link(stage: Stage, filename: str, image: ChosenImage, mark: Path | None) -> None:
+    stage.link(filename, image.artifact.path)
     if mark:
         stage.link(LINK, mark)
     stage.link_user_software()
@@ -182,7 +164,7 @@ def own_files(plan: Plan, request: Request, sha256: str) -> tuple[File, ...]:
 
 def check_locked(before: Installation, request: Request) -> None:
     """Raise InstallError unless what is installed as the request says is what its lock says."""
-    plan = with_recorded_mpi(with_recorded_wrappers(request.plan, before), before)
+    plan = with_recorded(request.plan, before)
     if locked := request.options.locked:
         check_files(locked, plan, own_files(plan, request, before.digest))
 

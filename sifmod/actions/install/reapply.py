@@ -8,11 +8,10 @@ from pathlib import Path
 
 from sifmod.actions.author.site import detect
 from sifmod.actions.install.current import difference
+from sifmod.actions.install.found_in_image import with_found
 from sifmod.actions.install.image import ChosenImage, recorded_image, released
-from sifmod.actions.install.mpi import with_found_mpi
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.request import Request, Sites, decide, with_image
-from sifmod.actions.install.wrappers import with_found_wrappers
 from sifmod.config.detect import KEPT
 from sifmod.config.load_site import Kept, LoadedSite
 from sifmod.config.name import ModuleName
@@ -61,7 +60,7 @@ def planned(installation: Installation) -> tuple[Plan, Site]:
     prefix = str(Path(installation.root).parents[4])
     request = _request(installation, _Asked({"prefix": prefix}, sanity=True, detected=""))
     image = ChosenImage(recorded_image(installation), ImageChoice(""))
-    plan, _, _ = with_found_wrappers(request.plan, installation, image)
+    plan, _, _ = with_found(request.plan, installation, image)
     return plan, request.site.site
 
 
@@ -95,8 +94,7 @@ def _reapplication(layout: Layout, module: ModuleName, number: int, asked: _Aske
         plan = request.plan
         if plan.image:
             image = ChosenImage(recorded_image(installation), ImageChoice(""))
-            plan, image, _ = with_found_wrappers(plan, installation, image)
-            plan, _, _ = with_found_mpi(plan, installation, image)
+            plan, _, _ = with_found(plan, installation, image)
     except SifmodError as error:
         return Reapplication(module, None, False, "", "", error)
     made, diff = installation.provenance, difference(installation, plan)
