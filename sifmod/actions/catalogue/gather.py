@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -39,16 +39,45 @@ _AGAIN = "`sifmod install --module-only --installed` renders it again"
 
 
 def installed(layout: Layout, say: Say) -> tuple[Entry, ...]:
-    """The modules that are live in a tree and not hidden; what cannot be read of one is said, and left out."""
+    """The modules that are live in a tree and not hidden; what cannot be read of one is said, and left out.
+
+    Raises InstallError where what is decided about a name is damaged.
+    """
     found: list[Entry] = []
-    packages = Packages(say)
+    packages: dict[str, Pairs] = {"": ()}  # of images, by digest: each is asked once, whichever modules have it
+    life_of = cache(lambda name: read_life(layout, name))
     for module, number in live_modules(layout):
+        of_name: NameLife = life_of(module.name)
+        life = of_name.of(module.version)
         installation = read_receipt(layout.generation(module, number))
         if installation is None:
             say(f"warning: {module} is left out: its receipt cannot be read")
-        else:
-            found.append(replace(_installed(layout, installation, say), packages=packages.of(installation)))
-    return tuple(with_life(layout, found))
+        elif not life.hidden:
+            if installation.digest not in packages:
+                packages[installation.digest] = _packages(installation, say)
+            entry = replace(_installed(layout, installation, say), packages=packages[installation.digest])
+            entry = replace(entry, default=of_name.default == module.version, labels=life.labels)
+            found.append(_ending(entry, life))
+    return tuple(found)
+
+
+def _packages(installation: Installation, say: Say) -> Pairs:
+    """Name and version of all that is known to be in its image, by whichever packager; sorted."""
+    try:
+        packages = inventory_at(image_path(installation)).packages
+    except (SifmodError, OSError) as error:
+        say(f"warning: what is in the image of {installation.module} is not known: {error}")
+        return ()
+    return tuple(sorted({(one.name, one.version) for one in packages}))
+
+
+def _ending(entry: Entry, life: Life) -> Entry:
+    said = life.retired or life.deprecated
+    if said is None:
+        return entry
+    until = str(life.refused_from - timedelta(days=1)) if life.refused_from else ""
+    ending = Ending(until, said.message, life.retired.successor if life.retired else "")
+    return replace(entry, status="retired" if life.retired else "deprecated", ending=ending)
 
 
 def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
@@ -87,13 +116,11 @@ def _view(installation: Installation, say: Say) -> Entry:
         description = node.entries["description"].text if "description" in node.entries else ""
     except ConfigError as error:
         say(f"warning: {module} says nothing of itself: {error.message}")
-    about = replace(_NOTHING, description="\n\n".join(filter(None, (description, f"Loads {_listed(installation)}."))))
+    about = replace(
+        _NOTHING, description="\n\n".join(filter(None, (description, f"Loads {', '.join(installation.modules)}.")))
+    )
     load = commands_to_load(installation, {})
     return Entry(module, made.version, made.accelerator, arch="", site=made.site, about=about, source="", load=load)
-
-
-def _listed(installation: Installation) -> str:
-    return ", ".join(map(str, installation.modules))
 
 
 def _last_test(layout: Layout, installation: Installation) -> LastTest | None:
@@ -175,46 +202,3 @@ def _for_anyone(directory: Path, environ: Mapping[str, str]) -> str:
     below = os.path.relpath(directory, home) if home.startswith("/") else ".."
     plain = re.fullmatch(r"(?!\.\.)[A-Za-z0-9._+/-]+", below)
     return f'"$HOME/{below}"' if plain else shell(str(directory))
-
-
-class Packages:
-    """The packages of images; each image is asked once, whichever modules have it."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        """`say` is told what cannot be read."""
-        self._say = say
-        self._found: dict[str, Pairs] = {}
-
-    def of(self, installation: Installation) -> Pairs:
-        """Name and version of all that is known to be in its image, by whichever packager; sorted."""
-        if installation.image is None:
-            return ()
-        sha256 = installation.image.sha256
-        if sha256 not in self._found:
-            try:
-                packages = inventory_at(image_path(installation)).packages
-            except (SifmodError, OSError) as error:
-                self._say(f"warning: what is in the image of {installation.module} is not known: {error}")
-                packages = ()
-            self._found[sha256] = tuple(sorted({(one.name, one.version) for one in packages}))
-        return self._found[sha256]
-
-
-def with_life(layout: Layout, entries: Iterable[Entry]) -> Iterator[Entry]:
-    """The entries that are not hidden, each with what is decided about it. Raises InstallError for a damaged file."""
-    life_of = cache(lambda name: read_life(layout, name))
-    for entry in entries:
-        of_name: NameLife = life_of(entry.module.name)
-        life = of_name.of(entry.module.version)
-        if not life.hidden:
-            default = of_name.default == entry.module.version
-            yield replace(_decided(entry, life), default=default, labels=life.labels)
-
-
-def _decided(entry: Entry, life: Life) -> Entry:
-    said = life.retired or life.deprecated
-    if said is None:
-        return entry
-    until = str(life.refused_from - timedelta(days=1)) if life.refused_from else ""
-    ending = Ending(until, said.message, life.retired.successor if life.retired else "")
-    return replace(entry, status="retired" if life.retired else "deprecated", ending=ending)
