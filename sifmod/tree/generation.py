@@ -38,7 +38,6 @@ from sifmod.tree.receipt import (
     to_json,
 )
 from sifmod.tree.stage import PLACED, STUBS, USER_SOFTWARE, Stage
-from sifmod.tree.state import missing as missing
 from sifmod.tree.write_life import LOCK, complete_life, renew_life
 
 _GOING = "going"  # `N.going` in the holder's directory: the module is being taken out of sight
@@ -122,7 +121,8 @@ def _publication(layout: Layout, installation: Installation, held: Held) -> Chan
     for path in stale:
         change.remove(layout.modules / path)
     if live_number(layout, module) != installation.generation:
-        change.link(layout.switch(module), layout.switch_target(module, installation.generation))
+        # relative, so that a tree can be moved as a whole
+        change.link(layout.switch(module), f".generations/{module.version}/{installation.generation}")
     for stub in installation.stubs:
         if not _is(layout.modules / stub.path, stub.sha256):
             change.file(layout.modules / stub.path, _stub_text(layout, installation, stub))

@@ -36,7 +36,8 @@ def read_history(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
     now = live_number(layout, module)
     if now == (events[-1].generation if events else None):
         return events
-    return (*events, Event(now, _since(layout, module)))
+    switch = layout.switch(module)
+    return (*events, Event(now, switch.lstat().st_mtime if os.path.lexists(switch) else time.time()))
 
 
 def recorded(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
@@ -82,8 +83,3 @@ def previous(events: tuple[Event, ...], on_disk: Collection[int]) -> int | None:
     """The generation, of those on disk, that was live before the present state; None when there is none."""
     now = events[-1].generation if events else None
     return next((e.generation for e in reversed(events) if e.generation != now and e.generation in on_disk), None)
-
-
-def _since(layout: Layout, module: ModuleName) -> float:
-    switch = layout.switch(module)
-    return switch.lstat().st_mtime if os.path.lexists(switch) else time.time()

@@ -12,7 +12,7 @@ from sifmod.config.name import ModuleName, is_part
 from sifmod.config.prefix import data_home
 from sifmod.errors import InstallError
 from sifmod.system import meaning
-from sifmod.tree.disk import explain, is_refused, is_there, make_directory, move, read, write
+from sifmod.tree.disk import content, explain, is_there, make_directory, move, parsed, write
 
 START = "python"
 _SPEC = "kernel.json"
@@ -70,7 +70,7 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
         "metadata": {"debugger": True, "sifmod": asdict(spec) | {"module": str(spec.module)}},
     }
     files = {START: start.encode(), _SPEC: (json.dumps(kernel, ensure_ascii=False, indent=1) + "\n").encode()}
-    if all(_content(place / name) == data for name, data in files.items()) and os.access(place / START, os.X_OK):
+    if all(content(place / name) == data for name, data in files.items()) and os.access(place / START, os.X_OK):
         return False
     with _reported(f"cannot write the kernelspec {place}"):
         make_directory(place, kernels)
@@ -116,19 +116,11 @@ def _check_way(place: Path, spec: Kernelspec) -> None:
 
 def _owner(place: Path) -> Kernelspec | None:
     """Whose kernelspec lies there; None for one that sifmod has not written."""
-    with suppress(ValueError, KeyError, TypeError, RecursionError):
-        said = json.loads(_content(place / _SPEC) or b"null")["metadata"]["sifmod"]
-        name, _, version = said["module"].partition("/")
-        found = Kernelspec(ModuleName(name, version), str(said["layer"]))
-        if all(map(is_part, (name, version, found.layer or "default"))) and found.name == place.name:
-            return found
-    return None
 
+    def owner(data: bytes) -> Kernelspec | None:
+        said = json.loads(data)["metadata"]["sifmod"]
+        found = Kernelspec(ModuleName(*said["module"].split("/")), str(said["layer"]))
+        parts = (found.module.name, found.module.version, found.layer or "default")
+        return found if all(map(is_part, parts)) and found.name == place.name else None
 
-def _content(path: Path) -> bytes | None:
-    try:
-        return read(path)
-    except OSError as error:
-        if not is_refused(error):
-            raise
-    return None
+    return parsed(place / _SPEC, owner)

@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 
 from sifmod.module.plan import LAYER_TARGET
-from sifmod.tree.disk import is_refused, read
+from sifmod.tree.disk import content
 
 _WORD = r"""(?:[^\s'"\\;]|'[^']*'|"[^"]*"|\\.)+"""
 _INSIDE = re.compile(rf"^  sifmod_set ENV_(\w+) ({_WORD})(?: ({_WORD}))?$", re.MULTILINE)
@@ -65,12 +65,7 @@ class Launcher:
         return found[-1] if found else ""
 
     def _script(self, path: str) -> str:
-        try:
-            return read(Path(self._root, path)).decode("utf-8", "replace")
-        except OSError as error:
-            if not is_refused(error):
-                raise
-            return ""
+        return (content(Path(self._root, path)) or b"").decode("utf-8", "replace")
 
 
 def _plain(word: str) -> str:

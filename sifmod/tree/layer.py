@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.tree.change import Change
-from sifmod.tree.disk import is_directory, is_refused, move, read, sync_directory, sync_file, write
+from sifmod.tree.disk import is_directory, is_refused, move, parsed, read, sync_directory, sync_file, write
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lock import Held
 from sifmod.tree.receipt import is_number
@@ -94,48 +94,27 @@ def live_generation(place: Path) -> str:
     """The number of the layer in use, "" where there is none. Raises OSError of a failing disk."""
     try:
         number = os.readlink(place / LIVE)  # noqa: PTH115 (a number)
+        return number if is_number(number) else ""
     except OSError as error:
         if not is_refused(error):
             raise
         return ""
-    return number if is_number(number) else ""
 
 
 def _live(place: Path) -> Layer | None:
-    if not (number := live_generation(place)):
-        return None
-    try:
-        return _layer(place / number, json.loads(read(place / number / RECEIPT)))
-    except OSError as error:
-        if not is_refused(error):
-            raise
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    return None
+    number = live_generation(place)
+    return parsed(place / number / RECEIPT, lambda data: _layer(place / number, data)) if number else None
 
 
-def _layer(root: Path, fields: dict[str, object]) -> Layer:
+def _layer(root: Path, data: bytes) -> Layer:
     """Of a receipt, which others may have written: what its place says is taken from there, the rest has its type."""
-    module, name, key = ModuleName(*root.parts[-5:-3]), root.parts[-3], root.parts[-2]
-    image, files, size = fields["image"], fields["files"], fields["size"]
-    if fields["format"] != _FORMAT or not isinstance(image, str) or image_key(image) != key:
+    from pydantic import TypeAdapter
+
+    fields = json.loads(data)
+    if fields["format"] != _FORMAT or image_key(fields["image"]) != root.parts[-2]:
         raise ValueError("the receipt of another layer")
-    if type(files) is not int or type(size) is not int or type(fields["packed"]) is not bool:
-        raise TypeError("no number")
-    pairs = {name: tuple((str(a), str(b)) for a, b in _list(fields[name])) for name in ("added", "kept")}
-    texts = {name: tuple(map(str, _list(fields[name]))) for name in ("requirements", "editable", "places")}
-    python, version = str(fields["python"]), str(fields["version"])
-    return Layer(
-        module, name, image, int(root.name), python, version,
-        texts["requirements"], texts["editable"], texts["places"],
-        pairs["added"], pairs["kept"], fields["packed"], files, size, str(fields.get("digest", "")), str(root),
-    )  # fmt: skip
-
-
-def _list(value: object) -> list[tuple[object, object]]:
-    if not isinstance(value, list):
-        raise TypeError("no list")
-    return value
+    place = {"module": ModuleName(*root.parts[-5:-3]), "name": root.parts[-3], "number": root.name, "root": str(root)}
+    return TypeAdapter(Layer).validate_python(fields | place)
 
 
 def all_layers(top: Path, module: ModuleName | None = None) -> Iterator[Layer]:
@@ -165,7 +144,11 @@ def places(top: Path, only: ModuleName | None = None) -> Iterator[Path]:
 
 def generations(place: Path) -> list[Path]:
     """Every generation of a layer, live or not."""
-    return [place / number for number in _parts(place) if is_number(number)]
+    return [place / str(number) for number in _numbers(place)]
+
+
+def _numbers(place: Path) -> list[int]:
+    return sorted(int(name) for name in _parts(place) if is_number(name))
 
 
 def _parts(directory: Path) -> list[str]:
@@ -177,8 +160,7 @@ def _parts(directory: Path) -> list[str]:
 
 def next_number(layers: Layers, module: ModuleName, name: str, key: str) -> int:
     """The number of a new generation."""
-    place = layers.place(module, name, key)
-    return 1 + max((int(one) for one in _parts(place) if is_number(one)), default=0)
+    return 1 + max(_numbers(layers.place(module, name, key)), default=0)
 
 
 def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> Layer:
@@ -231,7 +213,6 @@ def remove_generation(layers: Layers, root: Path, held: Held) -> None:
 def remove_old(layers: Layers, layer: Layer, keep: int, held: Held) -> None:
     """Remove the generations of a layer but the `keep` newest and the live one. What cannot be removed stays."""
     place = layers.place(layer.module, layer.name, image_key(layer.image))
-    numbers = sorted((int(one) for one in _parts(place) if is_number(one)), reverse=True)
-    for number in numbers[keep:]:
-        if number != layer.number:
-            remove_generation(layers, place / str(number), held)
+    for root in generations(place)[:-keep]:
+        if root.name != str(layer.number):
+            remove_generation(layers, root, held)

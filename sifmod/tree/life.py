@@ -104,12 +104,6 @@ def read_life(layout: Layout, name: str) -> NameLife:
         ) from error
 
 
-def all_lives(layout: Layout) -> dict[str, NameLife]:
-    """The same of every name that has any, sorted by name."""
-    found = {name: read_life(layout, name) for name in sorted(decided_names(layout))}
-    return {name: life for name, life in found.items() if life != NameLife()}
-
-
 def decided_names(layout: Layout) -> set[str]:
     """The names about whose modules something may be decided: one look for the whole tree."""
     try:

@@ -134,8 +134,9 @@ def logged_modules(layout: Layout) -> tuple[tuple[ModuleName, ...], tuple[str, .
     """Every module that has a log, sorted by name, and what could not be looked at; it may be uninstalled, and gone."""
     found: list[ModuleName] = []
     problems: list[str] = []
-    for name in filter(is_part, _names(layout.module_logs, layout.prefix, problems)):
-        for file in _names(layout.module_logs / name, layout.prefix, problems):
+    directory = layout.logs / "modules"
+    for name in filter(is_part, _names(directory, layout.prefix, problems)):
+        for file in _names(directory / name, layout.prefix, problems):
             version = file.removesuffix(LOG)
             if file != version and is_part(version):
                 found.append(ModuleName(name, version))

@@ -20,25 +20,7 @@ class Incoming:
     @contextmanager
     def incoming(self) -> Iterator[Path]:
         """A fresh path on the store's file system; what is left there at exit is removed."""
-        with self._temporary("incoming") as path:
-            yield path
-
-    @contextmanager
-    def workspace(self) -> Iterator[Path]:
-        """A fresh directory for the runtime's cache and temporary files, removed at exit."""
-        with self._temporary("workspace") as path:
-            with self._held.changing("cannot make a workspace"):
-                path.mkdir()
-            yield path
-
-    def finished(self, partial: Path) -> None:
-        """Remove what `partial` gave; what cannot be removed is `gc`'s."""
-        with suppress(OSError):
-            remove_tree(partial, self._held.top)
-
-    @contextmanager
-    def _temporary(self, kind: str) -> Iterator[Path]:
-        path = self._held.path(kind)
+        path = self._held.path("incoming")
         try:
             yield path
         except Exception:
@@ -48,8 +30,20 @@ class Incoming:
             with suppress(OSError):  # else it goes with the holder's directory
                 remove_tree(path, self._held.top)
 
+    @contextmanager
+    def workspace(self) -> Iterator[Path]:
+        """A fresh directory for the runtime's cache and temporary files, removed at exit."""
+        with self.incoming() as path:
+            with self._held.changing("cannot make a workspace"):
+                path.mkdir()
+            yield path
 
-_LOCK = "partial-"
+    def finished(self, partial: Path) -> None:
+        """Remove what `partial` gave; what cannot be removed is `gc`'s."""
+        with suppress(OSError):
+            remove_tree(partial, self._held.top)
+
+
 _ATTEMPTS = 100
 
 
@@ -64,7 +58,7 @@ class Partial(NamedTuple):
 
 def lock_name(key: str) -> str:
     """The name of the lock under which the partial of `key` is written or removed."""
-    return spelled(_LOCK + key)
+    return spelled(f"partial-{key}")
 
 
 def partials(layout: Layout) -> tuple[Partial, ...]:

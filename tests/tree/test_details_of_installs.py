@@ -213,8 +213,8 @@ def test_a_module_whose_run_died_is_whole_or_gone_and_another_ones_is_left(
 def test_only_logs_of_modules_are_logs(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     for name in ("Tiny/1.0.log", "Tiny/2.0", "Tiny/.log", "Tiny/a b.log", "a b/1.0.log", "Big/3.log/x"):
-        (layout.module_logs / name).parent.mkdir(parents=True, exist_ok=True)
-        (layout.module_logs / name).touch()
+        (layout.logs / "modules" / name).parent.mkdir(parents=True, exist_ok=True)
+        (layout.logs / "modules" / name).touch()
     found, problems = logged_modules(layout)
     assert ([str(module) for module in found], problems) == (["Big/3", "Tiny/1.0"], ())
 

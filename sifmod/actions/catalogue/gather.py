@@ -116,9 +116,8 @@ def _view(installation: Installation, say: Say) -> Entry:
         description = node.entries["description"].text if "description" in node.entries else ""
     except ConfigError as error:
         say(f"warning: {module} says nothing of itself: {error.message}")
-    about = replace(
-        _NOTHING, description="\n\n".join(filter(None, (description, f"Loads {', '.join(installation.modules)}.")))
-    )
+    description = f"{description}\n\nLoads {', '.join(installation.modules)}.".strip()
+    about = replace(_NOTHING, description=description)
     load = commands_to_load(installation, {})
     return Entry(module, made.version, made.accelerator, arch="", site=made.site, about=about, source="", load=load)
 
