@@ -5,7 +5,7 @@ character for character. The literals are for people too: plain text stays reada
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from sifmod.config.kinds import Syntax
 from sifmod.errors import ModuleError
@@ -13,24 +13,6 @@ from sifmod.errors import ModuleError
 _LUA_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 _TCL_ESCAPES = {"\n": "\\n", "\t": "\\t"} | {sign: f"\\{sign}" for sign in '\\"$[]{}'}
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:+@%,=-]+")
-
-
-def of(syntax: Syntax) -> Callable[[str], str]:
-    """What spells a text in a modulefile of this syntax."""
-    match syntax:
-        case "lua":
-            return lua
-        case "tcl":
-            return tcl
-
-
-def between(syntax: Syntax) -> str:
-    """What stands between two literals of a list."""
-    match syntax:
-        case "lua":
-            return ", "
-        case "tcl":
-            return " "
 
 
 def lua(text: str) -> str:
@@ -89,3 +71,7 @@ def _balanced(text: str) -> bool:
 def _refuse_nul(text: str) -> None:
     if "\0" in text:
         raise ModuleError(f"a text holds a NUL character, which no variable or script can hold: {text!r}")
+
+
+SPELLED: Mapping[Syntax, Callable[[str], str]] = {"lua": lua, "tcl": tcl}  # a text in a modulefile of this syntax
+BETWEEN: Mapping[Syntax, str] = {"lua": ", ", "tcl": " "}  # two literals of a list

@@ -43,8 +43,16 @@ def render(plan: Plan, number: int) -> tuple[File, ...]:
     They say nothing of the prefix, and find it from where they are. Raises ModuleError for a name or a value that no
     variable can have.
     """
-    made = _modulefiles(plan, number)
-    return (*made, *scripts(plan, number), File(JOB, to_json(job_of(plan), plan.help))) if plan.image else made
+    _check(plan)
+    files: list[File] = []
+    for syntax in plan.syntaxes:
+        text = _templates(syntax).get_template(f"modulefile.{syntax}.j2").render(_values(plan, number, syntax))
+        files.append(File(f"modulefile.{syntax}", text))
+        shared = (f"share/module.{syntax}", f"share/environment.{syntax}")
+        files.extend(File(path, _constant(path)) for path in shared)
+    if plan.image:
+        files += [*scripts(plan, number), File(JOB, to_json(job_of(plan), plan.help))]
+    return tuple(files)
 
 
 def render_stub(plan: Plan) -> tuple[File, ...]:
@@ -68,24 +76,12 @@ def render_stub(plan: Plan) -> tuple[File, ...]:
     )
 
 
-def _modulefiles(plan: Plan, number: int) -> tuple[File, ...]:
-    _check(plan)
-    files: list[File] = []
-    for syntax in plan.syntaxes:
-        text = _templates(syntax).get_template(f"modulefile.{syntax}.j2").render(_values(plan, number, syntax))
-        files.append(File(f"modulefile.{syntax}", text))
-        shared = (f"share/module.{syntax}", f"share/environment.{syntax}")
-        files.extend(File(path, _constant(path)) for path in shared)
-    return tuple(files)
-
-
 @cache
 def _constant(path: str) -> str:
     return (_TEMPLATES / path).read_text("utf-8")
 
 
 def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
-    """Everything the templates print."""
     # Environment Modules loads two versions of one module unless each conflicts with its own name
     conflict = (plan.module.name, *plan.conflict) if syntax == "tcl" else plan.conflict
     return {
@@ -179,7 +175,7 @@ def _help_template() -> Template:
 def _templates(syntax: Syntax) -> Environment:
     """Templates that print nothing but literals of the language: a value without a filter is an error."""
     templates = environment(finalize=_only_literals, keep_trailing_newline=True)
-    literal, comma = quote.of(syntax), quote.between(syntax)
+    literal, comma = quote.SPELLED[syntax], quote.BETWEEN[syntax]
 
     def quote_all(texts: tuple[str, ...]) -> Literal:
         return Literal(comma.join(map(literal, texts)))
@@ -213,7 +209,7 @@ def _here(text: str, syntax: Syntax) -> str:
     """A text with paths of this place, as one word of the language; see plan.ROOT."""
     paths = _PATHS[syntax]
     parts = [part for part in re.split(f"({'|'.join(paths)})", text) if part]
-    literal = quote.of(syntax)
+    literal = quote.SPELLED[syntax]
     words = [paths[part] if part in paths else literal(part) for part in parts] or [literal("")]
     match syntax:
         case "lua":

@@ -18,6 +18,7 @@ from sifmod.module.plan import (
     VENVS,
     File,
     Plan,
+    Wrapper,
     host_variables,
     image_variables,
     own_variables,
@@ -81,7 +82,7 @@ def scripts(plan: Plan, number: int) -> tuple[File, ...]:
     _check_names(plan)
     runscripts = dict.fromkeys((*plan.runscripts, *(_NEEDS[name] for name in plan.runscripts if name in _NEEDS)))
     return (
-        *(_wrapper(plan, wrapper.name, wrapper.command) for wrapper in plan.wrappers),
+        *(_wrapper(plan, wrapper) for wrapper in plan.wrappers),
         *(_packer(plan, name) for name in plan.packers),
         File(LAUNCHER, _launcher(plan, number)),
         *(() if plan.protected is None else (File(PROTECTED, "".join(f"{name}\n" for name in plan.protected)),)),
@@ -90,10 +91,10 @@ def scripts(plan: Plan, number: int) -> tuple[File, ...]:
     )
 
 
-def _wrapper(plan: Plan, name: str, command: tuple[str, ...]) -> File:
-    words = plan.activation.activated(command)
-    text = rendered("scripts/wrapper", launcher=LAUNCHER, command=words, installs=name in _INSTALLERS)
-    return File(f"bin/{name}", text, executable=True)
+def _wrapper(plan: Plan, wrapper: Wrapper) -> File:
+    words, installs = plan.activation.activated(wrapper.command), wrapper.name in _INSTALLERS
+    text = rendered("scripts/wrapper", launcher=LAUNCHER, command=words, installs=installs)
+    return File(f"bin/{wrapper.name}", text, executable=True)
 
 
 def _packer(plan: Plan, name: str) -> File:
@@ -153,13 +154,10 @@ def _runscript(plan: Plan, number: int, name: str) -> str:
         cache_key=_CACHE_KEY,
         caches=(*_CACHES["any"], *_CACHES[plan.accelerator]),
     )
-    return text.replace(_CACHE_KEY, _cache_key(plan, number))
-
-
-def _cache_key(plan: Plan, number: int) -> str:
-    """What tells the caches of one image from those of another: a digest of the generation and of what it asks for."""
+    # it tells the caches of one image from those of another
     image = plan.own_image
-    return sha256_bytes(repr((str(plan.module), number, image.sha256, image.sources, image.build)).encode())[:12]
+    key = repr((str(plan.module), number, image.sha256, image.sources, image.build))
+    return text.replace(_CACHE_KEY, sha256_bytes(key.encode())[:12])
 
 
 def _check_names(plan: Plan) -> None:

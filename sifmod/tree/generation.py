@@ -27,16 +27,7 @@ from sifmod.tree.history import read_history, recorded, with_event
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held, left_over, lock
 from sifmod.tree.provenance import Provenance
-from sifmod.tree.receipt import (
-    FileRecord,
-    Installation,
-    is_number,
-    live,
-    live_number,
-    numbers,
-    read_receipt,
-    to_json,
-)
+from sifmod.tree.receipt import FileRecord, Installation, is_number, live, live_number, numbers, read_receipt, to_json
 from sifmod.tree.stage import PLACED, STUBS, USER_SOFTWARE, Stage
 from sifmod.tree.write_life import LOCK, complete_life, renew_life
 

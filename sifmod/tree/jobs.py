@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _TIMEOUT = 20  # seconds
+_NO_SOURCE = "Could not establish a configuration source"
 
 
 class Jobs(NamedTuple):
@@ -33,17 +34,13 @@ def ask_slurm(prefix: Path) -> Jobs:
     except (OSError, subprocess.TimeoutExpired) as error:
         return Jobs(None, f"squeue did not answer: {error}")
     if answer.returncode != 0:
-        if _not_configured(answer.stderr):
+        # its programs are here, and no cluster: no file, no server that is named, none that DNS knows of
+        named = any(name in os.environ for name in ("SLURM_CONF", "SLURM_CONF_SERVER"))
+        if not named and all(text in answer.stderr for text in (_NO_SOURCE, "Unknown host")):
             return NO_JOBS
         why = answer.stderr.strip().partition("\n")[0] or f"exit code {answer.returncode}"
         return Jobs(None, f"squeue failed: {why}")
     return _read(answer.stdout)
-
-
-def _not_configured(stderr: str) -> bool:
-    """Slurm's programs are here, and no cluster: no file, no server that is named, none that DNS knows of."""
-    named = any(name in os.environ for name in ("SLURM_CONF", "SLURM_CONF_SERVER"))
-    return not named and "Could not establish a configuration source" in stderr and "Unknown host" in stderr
 
 
 def _read(output: str) -> Jobs:

@@ -33,12 +33,10 @@ class Kernelspec:
 
     @property
     def display_name(self) -> str:
-        """As people choose it."""
         return f"{self.module.name} {self.module.version}{f', layer {self.layer}' if self.layer else ''}"
 
     @property
     def removal(self) -> str:
-        """The command that takes it away."""
         return f"sifmod jupyter {self.module}{f' --layer {self.layer}' if self.layer else ''} --remove"
 
 
@@ -49,7 +47,6 @@ def kernels_directory(environ: Mapping[str, str]) -> Path:
 
 
 def our_kernelspecs(kernels: Path) -> Iterator[Kernelspec]:
-    """Those that sifmod has written."""
     with suppress(FileNotFoundError, NotADirectoryError):
         yield from filter(None, (_owner(kernels / name) for name in sorted(os.listdir(kernels))))  # noqa: PTH208
 

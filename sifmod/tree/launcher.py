@@ -34,7 +34,6 @@ class Launcher:
 
     @property
     def there(self) -> bool:
-        """Whether there is a launcher."""
         return bool(self._text)
 
     @property

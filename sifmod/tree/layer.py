@@ -46,7 +46,6 @@ class Layers(Workplace):
     tree: Path
 
     def place(self, module: ModuleName, layer: str, key: str) -> Path:
-        """Where the generations of a layer for one image are."""
         return self.prefix / module.name / module.version / layer / key
 
     def switch(self, module: ModuleName) -> Path:
@@ -143,7 +142,6 @@ def places(top: Path, only: ModuleName | None = None) -> Iterator[Path]:
 
 
 def generations(place: Path) -> list[Path]:
-    """Every generation of a layer, live or not."""
     return [place / str(number) for number in _numbers(place)]
 
 
@@ -159,7 +157,6 @@ def _parts(directory: Path) -> list[str]:
 
 
 def next_number(layers: Layers, module: ModuleName, name: str, key: str) -> int:
-    """The number of a new generation."""
     return 1 + max(_numbers(layers.place(module, name, key)), default=0)
 
 

@@ -87,11 +87,9 @@ class Layout(Workplace):
 
     @property
     def images(self) -> Path:
-        """The store."""
         return self.prefix / "images" / "sha256"
 
     def image(self, sha256: str) -> Path:
-        """The stored image of one digest."""
         return self.images / f"{sha256}.sif"
 
     def lives(self, name: str) -> Path:
@@ -103,7 +101,6 @@ class Layout(Workplace):
         return self.lives(name) / LIFE
 
     def inventory(self, sha256: str) -> Path:
-        """The packages of a stored image, as they were read from it."""
         return self.images / f"{sha256}.inventory.json"
 
     @property

@@ -47,7 +47,6 @@ class Lease(NamedTuple):
 
     @property
     def free(self) -> bool:
-        """No process holds the lock."""
         return self.number == 0 or self.beat == _FREE
 
     @property
@@ -77,7 +76,6 @@ def _holder(fields: Mapping[str, object]) -> Holder:
 
 
 def this_process(seconds: float) -> Holder:
-    """A holder for a new attempt of this process."""
     pid = os.getpid()
     return Holder(os.urandom(8).hex(), os.uname().nodename, _boot(), pid, _status(pid)[1], seconds)
 
@@ -97,7 +95,6 @@ def dead(holder: Holder) -> bool:
 
 
 def newest(directory: Path) -> Lease:
-    """The lease that counts."""
     while True:
         number = max(_numbers(directory), default=0)
         if not number:
@@ -152,7 +149,6 @@ def beat(directory: Path, number: int, count: int) -> None:
 
 
 def free(directory: Path, number: int) -> None:
-    """Give the lock up."""
     _overwrite(_beat_path(directory, number), _FREE)
 
 

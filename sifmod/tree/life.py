@@ -73,11 +73,9 @@ class NameLife:
     versions: Mapping[str, Life] = field(default_factory=dict)
 
     def of(self, version: str) -> Life:
-        """What is decided about this version."""
         return self.versions.get(version, Life())
 
     def with_life(self, version: str, life: Life) -> "NameLife":
-        """The same with another life for one version."""
         return NameLife(self.default, {**self.versions, version: life})
 
     def without(self, version: str) -> "NameLife":

@@ -54,7 +54,6 @@ class NodeLock:
             return self._try()
 
     def release(self) -> None:
-        """Let the next one in."""
         with suppress(OSError):  # the lease is what counts, and the system lets go when the process ends
             self._lock.release()
 

@@ -48,8 +48,6 @@ class Done(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One line of the log."""
-
     time: str  # UTC, as ISO 8601 has it: 2026-11-22T07:36:29.412Z
     user: str
     uid: int
@@ -174,7 +172,6 @@ def _lines(path: Path, top: Path) -> tuple[list[bytes], bool]:
 
 
 def _entry(line: bytes, module: ModuleName | None) -> Entry | None:
-    """The entry of a line in the file of `module`; None for what is none."""
     try:
         return _checked(json.loads(line), module) if len(line) < LONGEST else None
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -214,7 +211,6 @@ def _unread(path: Path, error: OSError) -> str:
 
 
 def _user(uid: int) -> str:
-    """The name of a user; the number of one that this machine does not know."""
     try:
         return _printable(pwd.getpwuid(uid).pw_name)[:_NAME]
     except KeyError:

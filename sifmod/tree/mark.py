@@ -99,7 +99,6 @@ def forget(layout: Layout, stored: Container[str]) -> None:
 
 
 def is_name(name: str) -> bool:
-    """Whether a mark can be called so."""
     return _NAME.fullmatch(name) is not None
 
 

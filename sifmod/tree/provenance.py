@@ -21,8 +21,6 @@ _FOUND = "commands found in "
 
 
 class Asked(NamedTuple):
-    """What the command line asked for."""
-
     name: str = ""  # the bare name by which the easyconfig was found; "" for a path
     options: Pairs = ()  # those that decide what is installed, as typed (`--site`), with absolute paths
     checked: bool = True  # whether the sanity check was wanted, which changes no file
@@ -36,7 +34,6 @@ class FileState(NamedTuple):
 
 
 def file_state(path: str) -> FileState:
-    """The state of a file that need not be there."""
     try:
         status = Path(path).stat()
     except OSError:
@@ -71,8 +68,6 @@ class ImageChoice(NamedTuple):
 
 
 class Provenance(NamedTuple):
-    """What an installation was made from."""
-
     sifmod: str  # version
     easyconfig: str  # absolute path
     version: str  # of the easyconfig, without its versionsuffix
@@ -87,7 +82,6 @@ class Provenance(NamedTuple):
 
 
 def as_data(made: Provenance) -> dict[str, Any]:
-    """As what JSON can say."""
     inputs = [(seen.path, seen.sha256) for seen in made.inputs]
     return made._asdict() | {"inputs": inputs, "asked": made.asked._asdict(), "image": made.image._asdict()}
 

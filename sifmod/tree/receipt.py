@@ -41,8 +41,6 @@ class LinkRecord(NamedTuple):
 
 
 class ImageRecord(NamedTuple):
-    """The image that a generation uses."""
-
     sha256: str
     size: int  # bytes
     source: str  # the source that gave it, without a query

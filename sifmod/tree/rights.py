@@ -34,7 +34,6 @@ class Rights(NamedTuple):
         return (owner | owner >> 3 | owner >> 6) & ~self.umask
 
     def fits(self, status: os.stat_result) -> bool:
-        """Whether it has that mode, and the group."""
         return self.mode(status.st_mode) == stat.S_IMODE(status.st_mode) and self.gid in (None, status.st_gid)
 
 

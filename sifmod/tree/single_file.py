@@ -37,7 +37,7 @@ def beside(target: Path, lease: float, on_wait: Callable[[str], None], *, replac
 
 
 class Beside(Incoming):
-    """The store that `beside` gives."""
+    """The store that `beside` gives: nothing is kept in it, and no other store is looked into."""
 
     def __init__(self, target: Path, workplace: Workplace, held: Held, *, replace: bool) -> None:
         super().__init__(held)
@@ -46,23 +46,18 @@ class Beside(Incoming):
         self._replace = replace
 
     def find(self, sha256: str) -> Path | None:  # noqa: ARG002
-        """None: nothing is kept here."""
         return None
 
     def damaged(self, sha256: str) -> bool:  # noqa: ARG002
-        """False: nothing is kept here."""
         return False
 
     def lent(self, sha256: str) -> tuple[Path, ImageOrigin] | None:  # noqa: ARG002
-        """None: no other store is looked into."""
         return None
 
     def lends(self, path: Path) -> bool:  # noqa: ARG002
-        """False: no other store is looked into."""
         return False
 
     def find_made(self, source: str, digest: str) -> tuple[tuple[Path, ImageOrigin], ...]:  # noqa: ARG002
-        """None: nothing is kept here."""
         return ()
 
     def gave(self, path: Path, origin: ImageOrigin, source: str) -> None:

@@ -32,7 +32,6 @@ class Submission(NamedTuple):
     elements: tuple[tuple[ModuleName, ...], ...]
 
     def log(self, stack: str, element: int) -> Path:
-        """The file that an element leaves where it fails."""
         return Path(self.logs, f"sifmod-{stack}-{self.job}_{element}.log")
 
 

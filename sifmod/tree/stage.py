@@ -15,14 +15,7 @@ from sifmod.tree.disk import READ_ONLY, READ_ONLY_EXECUTABLE, move, new_file, op
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held
 from sifmod.tree.provenance import Provenance
-from sifmod.tree.receipt import (
-    FileRecord,
-    ImageRecord,
-    Installation,
-    LinkRecord,
-    live,
-    to_json,
-)
+from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, LinkRecord, live, to_json
 from sifmod.tree.state import Carried, carry_over
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
-from sifmod.tree.disk import is_there, read, sync_directory, sync_file
+from sifmod.tree.disk import read, sync_directory, sync_file
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import FileRecord, Installation, LinkRecord, live_number
+from sifmod.tree.receipt import FileRecord, Installation, live_number
 
 
 def missing(layout: Layout, installation: Installation) -> tuple[str, ...]:
@@ -93,11 +93,10 @@ def additions(installation: Installation) -> tuple[str, ...]:
 
 
 def changes(installation: Installation) -> tuple[str, ...]:
-    """Files of the receipt that are there and are not as sifmod wrote them, sorted; missing ones are not counted."""
-    root = Path(installation.root)
-    files = (record.path for record in installation.files if _changed_file(root / record.path, record))
-    links = (record.path for record in installation.links if _changed_link(root / record.path, record))
-    return tuple(sorted((*files, *links)))
+    """Files and links of the receipt that are there and are not as sifmod made them, relative and sorted."""
+    root = f"{installation.root}/"
+    there = (path for path in edited(installation) if path.startswith(root) and os.path.lexists(path))
+    return tuple(sorted(path.removeprefix(root) for path in there))
 
 
 def carry_over(installation: Installation, target: Path) -> Carried:
@@ -131,18 +130,6 @@ def _walk(directory: Path, inside: str) -> Iterator[str]:
                 yield path
 
 
-def _changed_file(path: Path, record: FileRecord) -> bool:
-    if not is_there(path):
-        return False
-    return path.is_symlink() or not path.is_file() or sha256_file(path) != record.sha256
-
-
-def _changed_link(path: Path, record: LinkRecord) -> bool:
-    if not is_there(path):
-        return False
-    return not path.is_symlink() or os.readlink(path) != record.target  # noqa: PTH115 (compared as text)
-
-
 def _copy(source: Path, target: Path) -> bool:
     mode = source.lstat().st_mode
     if os.path.lexists(target) or not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
@@ -162,7 +149,6 @@ def _copy(source: Path, target: Path) -> bool:
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Tell whether both are one file, or links or files with the same content."""
     if not os.path.lexists(other):
         return False
     first, second = one.lstat(), other.lstat()

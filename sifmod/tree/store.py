@@ -267,7 +267,11 @@ class Store(Incoming):
                 incoming.unlink()
                 self.gave(path, origin, source)
                 return path
-            self._check_way(path, sha256)
+            if is_there(path) and known is None and sha256_file(path) != sha256:
+                raise InstallError(
+                    f"{path} was not put there by sifmod and is not what its name says, so it is not replaced",
+                    "move it away, then repeat the command",
+                )
             there = known or self._lent(sha256)
             image = StoredImage(sha256, _seal(incoming), 0, path, given=there.given if there else ())
             self._record(given_by(image, origin, source))
@@ -300,13 +304,6 @@ class Store(Incoming):
         if not leases.newest(self._layout.locks / GC).vacant:
             with lock(self._layout, GC, self._held.lease, self._on_wait):
                 pass
-
-    def _check_way(self, path: Path, sha256: str) -> None:
-        if is_there(path) and read_stored(self._layout, sha256) is None and sha256_file(path) != sha256:
-            raise InstallError(
-                f"{path} was not put there by sifmod and is not what its name says, so it is not replaced",
-                "move it away, then repeat the command",
-            )
 
 
 def discard(layout: Layout, image: StoredImage, held: Held, mark_days: float = 0.0) -> bool:

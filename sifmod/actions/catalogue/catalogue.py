@@ -202,7 +202,6 @@ def statuses(entry: Entry) -> tuple[str, ...]:
 
 
 def labels(entry: Entry) -> tuple[str, ...]:
-    """By which it is filtered."""
     return tuple(f"{name}: {value}" for name, value in entry.labels)
 
 

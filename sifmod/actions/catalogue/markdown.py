@@ -28,7 +28,6 @@ def pages(title: str, entries: tuple[Entry, ...]) -> Iterator[File]:
 
 
 def status(entry: Entry) -> str:
-    """In a few words."""
     until = f" until {entry.ending.until}" if entry.ending and entry.ending.until else ""
     return f"{entry.status}{until}{', the default' if entry.default else ''}"
 
@@ -77,7 +76,6 @@ def _page(entry: Entry) -> str:
 
 
 def facts(entry: Entry) -> Iterator[tuple[str, str]]:
-    """What is known of it, each with its name."""
     about, image, test = entry.about, entry.image, entry.test
     yield from entry.labels
     texts = (

@@ -12,7 +12,7 @@ from sifmod.actions.install.found_in_image import recorded_commands, with_record
 from sifmod.actions.install.image import image_request
 from sifmod.actions.install.request import Request
 from sifmod.config.find import own_path, places_before
-from sifmod.config.input import Input, read_input
+from sifmod.config.input import read_input
 from sifmod.config.shown import shown
 from sifmod.digest import sha256_bytes
 from sifmod.module.plan import Plan
@@ -53,7 +53,9 @@ def is_complete(layout: Layout, before: Installation, request: Request) -> bool:
 def provenance(request: Request, choice: ImageChoice) -> Provenance:
     """What the receipt of an installation made now says."""
     plan, site, loaded = request.plan, request.site, request.loaded
-    inputs = (*request.inputs, *_nearer_places(request))
+    # the files that the name it was asked by would have meant rather than this easyconfig
+    nearer = places_before(loaded.path, request.options.asked.name, site.site.robot_paths)
+    inputs = (*request.inputs, *(read_input(str(place), os.environ) for place in nearer))
     return Provenance(
         sifmod=__version__,
         easyconfig=own_path(loaded.path),
@@ -88,12 +90,6 @@ def oddities(before: Installation | None, request: Request) -> Iterator[str]:
         yield f"another easyconfig has given {plan.module} before: {before.provenance.easyconfig}"
     if not plan.runtime.path:
         yield f"neither apptainer nor singularity is here: {plan.module} can be installed and loaded, but not used here"
-
-
-def _nearer_places(request: Request) -> tuple[Input, ...]:
-    """The files that the name it was asked by would have meant rather than this easyconfig."""
-    places = places_before(request.loaded.path, request.options.asked.name, request.site.site.robot_paths)
-    return tuple(read_input(str(place), os.environ) for place in places)
 
 
 def difference(installation: Installation, plan: Plan) -> str:

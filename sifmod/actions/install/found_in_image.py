@@ -45,7 +45,8 @@ def with_found(plan: Plan, before: Installation | None, image: ChosenImage) -> t
         commands = recorded_commands(plan, before, artifact.sha256)
         if commands is None:
             found = _search_commands(plan, artifact)
-            commands = FoundCommands(_commands_question(plan, artifact.sha256), _spelled(found))
+            spelled = " ".join(f"{name}={path}" if path else name for name, path in found.commands)
+            commands = FoundCommands(_commands_question(plan, artifact.sha256), spelled)
             notes.append(_note(found))
         plan = _with_commands(plan, commands)
     mpi = _recorded_mpi(plan, before, artifact.sha256) or _search_mpi(plan, artifact)
@@ -108,11 +109,6 @@ def _search_commands(plan: Plan, artifact: Artifact) -> Found:
     except ImageError as error:
         hint = error.hint or "name the commands in `wrappers`, instead of auto"
         raise ImageError(f"wrappers: auto: {error.message}", hint) from error
-
-
-def _spelled(found: Found) -> str:
-    """As the receipt keeps it: names, each with `=` and its path where PATH does not lead there."""
-    return " ".join(f"{name}={path}" if path else name for name, path in found.commands)
 
 
 def _with_commands(plan: Plan, found: FoundCommands) -> Plan:

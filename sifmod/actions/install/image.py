@@ -87,7 +87,6 @@ def kept_image(before: Installation | None, request: Request, store: Store, repo
 
 
 def recorded_image(installation: Installation) -> Artifact:
-    """The image of an installation, from its receipt."""
     record = installation.own_image
     return Artifact(Path(record.path), record.sha256, record.size, record.source, record.arch, (), record.origin)
 

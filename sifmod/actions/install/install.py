@@ -224,7 +224,6 @@ def _is_on_path(wanted: str, environ: Mapping[str, str]) -> bool:
 
 
 def _commands(wanted: str, site: LoadedSite, environ: Mapping[str, str]) -> Iterator[str]:
-    """What installs such a module here."""
     for found in find_all(site.site.robot_paths, lambda: site, environ):
         for offered in found.variants:
             if meant(wanted, offered.module) and offered.fits(site.site.accelerator, site.site.arch):

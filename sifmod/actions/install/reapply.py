@@ -66,8 +66,6 @@ def planned(installation: Installation) -> tuple[Plan, Site]:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What holds for all modules."""
-
     given: Options
     sanity: bool
     detected: str  # the name of the site that this machine looks like; "" where that cannot be told

@@ -41,7 +41,6 @@ class Request:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What was looked at to decide it."""
         return (*self.site.inputs, *self.site.quirk_inputs, *self.loaded.inputs, *self.mpi_inputs)
 
     @property

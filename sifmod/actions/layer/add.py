@@ -78,7 +78,9 @@ def change_layer(
                 earlier = "" if before is None or change.upgrade else before.lock
                 resolved = resolve(python, wanted, earlier, inside)
             _tell(python, resolved, reporter)
-            program = ask(_runtime(installation) or site.runtime_path)
+            # that of the module's commands, which need not be that of this user's settings
+            named = Path(installation.root, "share", "image").read_text().splitlines()[1:]
+            program = ask("".join(named[:1]) or site.runtime_path)
             binds = not (program and any(limit.subject == "image bind" for limit in limits(program)))
             kept = tuple((one.name, one.version) for one in python.protected.values())
             layer = Layer(
@@ -117,11 +119,6 @@ def protected(root: Path) -> tuple[str, ...] | None:
     """What the easyconfig of the generation at `root` says of what stays as it is; None where it says nothing."""
     said = root / PROTECTED
     return tuple(said.read_text().split()) if said.is_file() else None
-
-
-def _runtime(installation: Installation) -> str:
-    """The path of the runtime that the module's commands start, which need not be that of this user's settings."""
-    return next(iter(Path(installation.root, "share", "image").read_text().splitlines()[1:]), "")
 
 
 def _wanted(before: Layer | None, change: LayerChange) -> Wanted:

@@ -74,7 +74,6 @@ class ImagePython:
         return ".".join(map(str, self.version[:2]))
 
     def is_named(self, key: str) -> bool:
-        """Whether a normalized name is one of those that stay."""
         return any(key.startswith(one[:-1]) if one.endswith("*") else key == one for one in self.names)
 
     @cached_property
@@ -138,7 +137,6 @@ def _distribution(fields: list[Any]) -> Distribution:
 
 
 def _is_named(name: Any, version: Any) -> bool:
-    """Whether the name and the version are such: those of an image can be anything."""
     try:
         return bool(_NAME.fullmatch(str(name)) and Version(str(version)))
     except InvalidVersion:

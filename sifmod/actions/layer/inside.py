@@ -38,11 +38,9 @@ class Inside:
     target = LAYER_TARGET
 
     def python(self, *words: str) -> Ended:
-        """Run the image's Python."""
         return run_child((str(self.wrapper), *words), cwd=self.directory, env=self._environment())
 
     def uv(self, *words: str) -> Ended:
-        """Run uv with the image's Python."""
         return self.python("-I", "-c", _EXEC, f"{self.target}/work/uv", *words, "--color", "never", "--no-progress")
 
     def look(self, names: tuple[str, ...]) -> ImagePython:

@@ -120,16 +120,13 @@ def _check_hides_nothing(lib: Path, python: ImagePython) -> None:
         is_module = (place / "__init__.py").exists() or place.suffix in (".py", ".so")
         if held and is_module and not place.name.endswith("-info"):
             begin = (f"{place.name}/", f"{place.name},")
-            found = (one.parent.name for one in lib.glob("*/RECORD") if _begins(one, begin))
+            records = ((one.parent.name, one.read_text("utf-8").splitlines()) for one in lib.glob("*/RECORD"))
+            found = (name for name, lines in records if any(line.startswith(begin) for line in lines))
             who = " ".join(next(found, "one of them").removesuffix(".dist-info").split("-")[:2])
             raise OptionError(
                 f"{who} brings a {name} of its own; the image has {held.name} {held.version}, which stays",
                 f"look for a form of it that takes the {name} that is there",
             )
-
-
-def _begins(record: Path, begin: tuple[str, ...]) -> bool:
-    return any(line.startswith(begin) for line in record.read_text("utf-8").splitlines())
 
 
 def _forget(left: Path) -> None:

@@ -89,7 +89,6 @@ def _take(path: Path, found: list[str], depth: int) -> None:
 
 
 def read_lock(path: Path) -> str:
-    """The text of a lock."""
     return _read(path)
 
 

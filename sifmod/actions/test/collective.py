@@ -39,14 +39,12 @@ class Place:
         It runs in `/`, which each node has: Python would import what is in the user's directory.
         """
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
-        launch = (*self._srun(tasks), "/bin/sh", "-c", _LAUNCH, "sh", f"{self.root}/bin", *words)
+        srun: tuple[str, ...] = ()
+        if self.nodes is not None:
+            count = (f"--nodes={self.nodes}", f"--ntasks={self.nodes * tasks}", f"--ntasks-per-node={tasks}")
+            srun = (which("srun") or "srun", "--quiet", "--overlap", "--overcommit", "--kill-on-bad-exit=1", *count)
+        launch = (*srun, "/bin/sh", "-c", _LAUNCH, "sh", f"{self.root}/bin", *words)
         return run_child(launch, cwd=Path("/"), env={**environment, **(env or {})}, limit=self.limit, kept=_KEPT)
-
-    def _srun(self, tasks: int) -> tuple[str, ...]:
-        if self.nodes is None:
-            return ()
-        count = (f"--nodes={self.nodes}", f"--ntasks={self.nodes * tasks}", f"--ntasks-per-node={tasks}")
-        return (which("srun") or "srun", "--quiet", "--overlap", "--overcommit", "--kill-on-bad-exit=1", *count)
 
 
 def nodes_of(wanted: int | None) -> int | None:

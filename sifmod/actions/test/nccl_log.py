@@ -49,7 +49,6 @@ class Network:
 
     @property
     def text(self) -> str:
-        """All of it in one line."""
         said = [f"{self.transport} ({self.name})" if self.name != self.transport else self.name]
         said += [", ".join(self.devices[:8])] if self.devices else []
         said += [f"{self.library} {self.version}".strip()] if self.library else []

@@ -41,8 +41,6 @@ _LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV"}
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that was tried."""
-
     name: str
     outcome: Literal["passed", "failed", "skipped"]
     text: str  # one line
@@ -70,8 +68,6 @@ class Tested:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked of a test."""
-
     nodes: int | None = None  # of the allocation that this runs in; None: this node, without srun
     network: bool = False
     minimum: float | None = None  # GB/s that the bus must reach
@@ -121,7 +117,6 @@ class _Run:
         self.backend = "gloo" if self.accelerator == "none" else "nccl"
 
     def step(self, name: str, do: Callable[[], str]) -> None:
-        """Take one step."""
         self.say(f"{name} …")
         began = time.monotonic()
         try:
@@ -279,7 +274,6 @@ def _wait(number: str, say: Callable[[str], None]) -> None:
 
 
 def _state(number: str) -> str:
-    """What Slurm says of a job; "" for one that has ended."""
     if (known := states((number,))) is None:
         return "squeue does not answer"
     state = known.get(number)
