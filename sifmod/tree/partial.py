@@ -1,4 +1,4 @@
-"""A Partial: what an interrupted fetch has received, from which the next one resumes."""
+"""A store on its way: the file that a run is writing, and a Partial, which an interrupted fetch has left to resume."""
 
 import os
 from collections.abc import Iterator

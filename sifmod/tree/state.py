@@ -1,6 +1,7 @@
-"""Whether a live installation is complete and unchanged: cheap enough to ask of every module on every run.
+"""What of a live installation is as sifmod made it, and what its user has added: never removed, never hidden.
 
-Paths are plain texts here: with three hundred modules, making Path objects would take most of the time.
+The first is cheap enough to ask of every module on every run. Paths are plain texts there: with three hundred modules,
+making Path objects would take most of the time.
 """
 # ruff: noqa: PTH110, PTH113, PTH208
 

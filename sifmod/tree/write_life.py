@@ -1,4 +1,10 @@
-"""Writing the life of modules: the file that keeps it, then all that is made of it."""
+"""Writing the life of modules: the file that keeps it, then all that is made of it.
+
+`.modulerc.lua` is for Lmod, `.modulerc` for Environment Modules. Lmod 8.6 knows defaults and hidden modules. Later ones
+also know `forbid`, and Environment Modules knows all three. Days are compared when the file is read, so that nothing
+has to run on the day that a module retires. Lmod reads `.modulerc` too, by a process of Tcl for each, and stops at one
+below a path that a shell would take apart.
+"""
 
 import os
 import re
@@ -13,7 +19,7 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import SifmodError
 from sifmod.module import quote
 from sifmod.tree.change import Change
-from sifmod.tree.disk import is_refused, opened, prune, read
+from sifmod.tree.disk import content, is_there, opened, prune
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import NameLife, begins, notices, read_life, retirement, to_json
 from sifmod.tree.lock import Held, lock
@@ -103,8 +109,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9/._+@%=-]+")  # a path that a shell takes as one
 LOCK = "life."  # and the name: the lock under which these files are written
 
 
-class Kept(NamedTuple):
-    """A file of a modulerc that sifmod did not write, or that was changed since; `text` is what it would have had."""
+class LifeFile(NamedTuple):
+    """A file that follows from a life; an empty `text`: it is not to be there."""
 
     path: Path
     text: str
@@ -115,14 +121,8 @@ class Written(NamedTuple):
 
     before: NameLife
     after: NameLife
-    kept: tuple[Kept, ...]
+    kept: tuple[LifeFile, ...]  # of a modulerc, which sifmod did not write, or which were changed since
     changed: bool  # any file
-
-
-class _File(NamedTuple):
-    path: Path
-    text: str  # empty: no such file
-    replaced: Callable[[bytes], bool]  # whether a file with this content is replaced
 
 
 def life_lock(layout: Layout, name: str, lease: float, on_wait: Callable[[str], None]) -> AbstractContextManager[Held]:
@@ -173,30 +173,30 @@ def complete_life(layout: Layout, name: str, lease: float, on_wait: Callable[[st
         write_life(layout, name, lambda life: life, held)
 
 
-def _compared(layout: Layout, name: str, life: NameLife) -> tuple[list[_File], tuple[Kept, ...]]:
+def _compared(layout: Layout, name: str, life: NameLife) -> tuple[list[LifeFile], tuple[LifeFile, ...]]:
     """The files that are not as this life says, and those of others that stay so."""
     wrong, kept = [], []
     for file in _files(layout, name, life):
         there = _content(file.path, layout.prefix)
         if there == (file.text.encode() or None):
             continue
-        if there is None or file.replaced(there):
+        if there is None or file.path.name not in (LUA, TCL) or is_ours(there):
             wrong.append(file)
         elif file.text:
-            kept.append(Kept(file.path, file.text))
+            kept.append(file)
     return wrong, tuple(kept)
 
 
-def _files(layout: Layout, name: str, life: NameLife) -> Iterator[_File]:
+def _files(layout: Layout, name: str, life: NameLife) -> Iterator[LifeFile]:
     """Every file that there is to be, or was to be before, the one that the others are made of first."""
-    yield _File(layout.life(name), to_json(life), _any)
+    yield LifeFile(layout.life(name), to_json(life))
     told = dict(notices(name, life))
     for version in sorted(told.keys() | _names(layout.lives(name), layout)):
-        yield _File(layout.lives(name) / version, told.get(version, ""), _any)
+        yield LifeFile(layout.lives(name) / version, told.get(version, ""))
     places = {file: layout.modules / name / file for file in (LUA, TCL)}
     there = [file for file, path in places.items() if is_ours(_content(path, layout.prefix) or b"")]
     for file, text in modulercs(name, life, _syntaxes(layout, name), there).items():
-        yield _File(places[file], text, is_ours)
+        yield LifeFile(places[file], text)
 
 
 def _syntaxes(layout: Layout, name: str) -> tuple[Syntax, ...]:
@@ -217,17 +217,7 @@ def _names(directory: Path, layout: Layout) -> set[str]:
         return set()
 
 
-def _any(_data: bytes) -> bool:
-    return True
-
-
 def _content(path: Path, top: Path) -> bytes | None:
     """What is in a file; None where there is none, and nothing of sifmod's for what is no file."""
-    try:
-        return read(path, top=top)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        if is_refused(error):
-            return b"\0"
-        raise
+    data = content(path, top=top)
+    return b"\0" if data is None and is_there(path) else data

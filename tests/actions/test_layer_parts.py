@@ -16,8 +16,7 @@ import pytest
 
 from plans import plan
 from sifmod.actions.layer.add import protected
-from sifmod.actions.layer.image_python import Distribution, ImagePython, image_python
-from sifmod.actions.layer.inside import Inside
+from sifmod.actions.layer.inside import Distribution, ImagePython, Inside, image_python
 from sifmod.actions.layer.make import COMPILE, start_file
 from sifmod.actions.layer.resolve import followed, pinned, versions_of
 from sifmod.actions.layer.wanted import name_of, read_requirements

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from plans import plan
+from sifmod.actions import slurm
 from sifmod.actions.author.draft_site import Survey, draft_site, survey
 from sifmod.actions.install.request import _digests
 from sifmod.cli.main import run
 from sifmod.module.origin import NO_ORIGIN
 from sifmod.module.render import render
-from sifmod.tree import jobs
 from sifmod.tree.change import Change
 from sifmod.tree.disk import move, prune, take, write
 from sifmod.tree.generation import module_lock
@@ -174,8 +174,8 @@ def test_a_squeue_that_does_not_answer_keeps_everything(tmp_path: Path, monkeypa
     squeue.write_text("#!/bin/sh\nexec sleep 60\n")
     squeue.chmod(0o755)
     monkeypatch.setenv("PATH", f"{squeue.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(jobs, "_TIMEOUT", 0.2)
-    assert jobs.ask_slurm(tmp_path).unknown.startswith("squeue did not answer: ")
+    monkeypatch.setattr(slurm, "_TIMEOUT", 0.2)
+    assert slurm.ask_slurm(tmp_path).unknown.startswith("squeue did not answer: ")
 
 
 def test_doctor_says_who_chose_the_prefix(

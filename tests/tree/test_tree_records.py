@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.actions.slurm import Jobs, ask_slurm
 from sifmod.config.input import Input
 from sifmod.config.name import ModuleName
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree.history import Event, previous, read_history, recorded, superseded, with_event
-from sifmod.tree.jobs import Jobs, ask_slurm
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import Asked, FileState, FoundCommands, ImageChoice, Provenance
 from sifmod.tree.receipt import (

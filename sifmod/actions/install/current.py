@@ -1,4 +1,4 @@
-"""Whether what is installed is what a request asks for, and what its receipt says of that."""
+"""Whether what is installed is what a request asks for, what its receipt says of that, and what an install would do."""
 
 import os
 from collections.abc import Iterator

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from sifmod.actions.layer.image_python import ImagePython
-from sifmod.actions.layer.inside import inside_of
+from sifmod.actions.layer.inside import ImagePython, inside_of
 from sifmod.actions.layer.make import make
 from sifmod.actions.layer.resolve import Resolved, followed, resolve
 from sifmod.actions.layer.wanted import Wanted, name_of, words_of

@@ -9,8 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from sifmod.actions.layer.image_python import ImagePython
-from sifmod.actions.layer.inside import Inside, uv_cache
+from sifmod.actions.layer.inside import ImagePython, Inside, uv_cache
 from sifmod.actions.layer.resolve import pinned
 from sifmod.actions.layer.wanted import Wanted
 from sifmod.config.site import Site
@@ -213,6 +212,8 @@ def command(name: str, layer: str) -> str:
     return _COMMAND.format(layer=shell(layer), path=shell(f"{LAYER_TARGET}/bin/{name}"))
 
 
+# Compiling takes longer than everything else that makes a layer. So it is kept, beside what uv keeps, by top-level name: a
+# zip for each, under the digest of its files.
 _KEPT = "sifmod-bytecode"
 # Run inside. Arguments: directory, cache, the file that is to name what of the cache is used, processes.
 # Bytecode is as PEP 552 has it, never held against its source.

@@ -1,4 +1,4 @@
-"""Where layers are: which installation a name means, where its layer is made, and which layers there are."""
+"""Where layers are: found, made, brought from another tree by their digests, taken out of use, and left for a gc."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""test: the steps that show whether an installed module works here."""
+"""test: the steps that show whether an installed module works here, in this process or in a job of Slurm."""
 
 import json
 import os
