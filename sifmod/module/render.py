@@ -85,8 +85,7 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
     # Environment Modules loads two versions of one module unless each conflicts with its own name
     conflict = (plan.module.name, *plan.conflict) if syntax == "tcl" else plan.conflict
     return {
-        "module": str(plan.module),
-        "easyconfig": plan.easyconfig,
+        "plan": plan,
         "generation": plan.place_of(number),
         "help": _text(_help(plan), syntax),
         "whatis": tuple(_text(" ".join(line.split()), syntax) for line in _whatis(plan)),
@@ -96,23 +95,15 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
             if _EXTENSION.fullmatch(name) and _EXTENSION.fullmatch(version)
         ),
         "conflicts": tuple(conflict[i : i + CONFLICTS_A_CALL] for i in range(0, len(conflict), CONFLICTS_A_CALL)),
-        "family": plan.family,
-        "depends_on": plan.depends_on,
         "key": record_key(plan),
-        "runtime": plan.runtime.kind,
         "reinstall": plan.reinstall(PREFIX),
         "image_variables": image_variables(plan.module) if plan.image else (),
         "images": plan.images_of(ROOT),
         "binds": plan.binds_of(ROOT),
         "user_software": plan.user_software_of(ROOT),
-        "layers": plan.layers,
         "layer_target": LAYER_TARGET,
-        "warn_without_version": plan.warn_without_version,
         "flags": tuple(flag.upper() for flag in plan.gpu_flags),
-        "path_inside": plan.prepend_path,
-        "env_inside": plan.container_env,
         "env": host_variables(plan, ROOT),
-        "default_env": plan.default_env,
     }
 
 
@@ -128,17 +119,14 @@ def _whatis(plan: Plan) -> tuple[str, ...]:
 def _help(plan: Plan) -> str:
     """What the module says about itself to a person; see plan.ROOT for the paths in it."""
     return _help_template().render(
+        plan=plan,
         description=plan.help.description.strip(),
         commands=", ".join(wrapper.name for wrapper in plan.wrappers),
         start=f"{plan.runtime.kind} {plan.verb}",
         job=job_script(job_of(plan), JobOptions(), MODULES) if plan.image else "",
         modules=", ".join(plan.modules),
         bind_variable=f"{plan.runtime.prefixes[-1]}_BIND",
-        user_software=plan.user_software,
         contents=", ".join(f"{name} {version}" for name, version in plan.help.contents),
-        mpi=plan.help.mpi,
-        origin=plan.help.origin,
-        quirks=plan.help.quirks,
         reinstall=plan.reinstall(PREFIX),
         urls=tuple(url for url in (plan.help.homepage, *plan.help.docurls) if url),
     )

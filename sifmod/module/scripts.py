@@ -117,15 +117,12 @@ def _launcher(plan: Plan, number: int) -> str:
     own = own_variables(plan, ROOT)
     others = {**dict(plan.default_env), **dict(host_variables(plan, ROOT))}
     return TEMPLATES.get_template("scripts/launch.sh").render(
-        module=str(plan.module),
+        plan=plan,
         generation=plan.place_of(number),
-        switch=plan.switch,
         images=plan.images_of(ROOT),
         reinstall=_reinstall(plan),
-        runtimes=plan.runtime.candidates,
         binds=plan.binds_of(ROOT),
         user_software=plan.user_software_of(ROOT),
-        verb=plan.verb,
         path=":".join(plan.prepend_path),
         plain_path=":".join(plan.path),
         kept_out=tuple(name for name in _KEPT_OUT if name in plain),
@@ -134,7 +131,6 @@ def _launcher(plan: Plan, number: int) -> str:
         image_variables=image_variables(plan.module),
         own=own,
         others=tuple((name, value) for name, value in others.items() if name not in own),
-        layers=plan.layers,
         layer_target=LAYER_TARGET,
         gpus=tuple((flag.upper(), _DEVICES[flag]) for flag in plan.gpu_flags),
     )

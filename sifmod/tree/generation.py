@@ -10,7 +10,7 @@ from sifmod.config.kinds import SYNTAXES, stub_path
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, SifmodError
-from sifmod.tree.change import Change
+from sifmod.tree.change import Change, change
 from sifmod.tree.disk import (
     READ_ONLY,
     is_directory,
@@ -20,7 +20,6 @@ from sifmod.tree.disk import (
     read,
     removable,
     remove_tree,
-    take,
     write,
 )
 from sifmod.tree.history import read_history, recorded, with_event
@@ -91,11 +90,11 @@ def publish(layout: Layout, installation: Installation, held: Held) -> None:
     module = installation.module
     place = layout.user_software(module) / USER_SOFTWARE[0]
     with held.changing(f"cannot publish {module}"):
-        change = _publication(layout, installation, held)
+        steps = _publication(layout, installation, held)
         made = not place.exists()
         try:
             make_directory(place, layout.prefix)
-            change.apply()
+            steps.apply()
         except BaseException:
             if made:
                 prune(place, layout.prefix)
@@ -108,18 +107,18 @@ def _publication(layout: Layout, installation: Installation, held: Held) -> Chan
     wanted = {stub.path for stub in installation.stubs}
     _check_switch(layout, module)
     stale = [stub for stub in _stubs_in_place(layout, module, wanted) if stub not in wanted]
-    change = Change(held, layout.prefix)
+    steps = Change(held)
     for path in stale:
-        change.remove(layout.modules / path)
+        steps.remove(layout.modules / path)
     if live_number(layout, module) != installation.generation:
         # relative, so that a tree can be moved as a whole
-        change.link(layout.switch(module), f".generations/{module.version}/{installation.generation}")
+        steps.link(layout.switch(module), f".generations/{module.version}/{installation.generation}")
     for stub in installation.stubs:
         if not _is(layout.modules / stub.path, stub.sha256):
-            change.file(layout.modules / stub.path, _stub_text(layout, installation, stub))
+            steps.file(layout.modules / stub.path, _stub_text(layout, installation, stub))
     events = read_history(layout, module)
-    change.file(layout.history(module), with_event(events, installation.generation))
-    return change
+    steps.file(layout.history(module), with_event(events, installation.generation))
+    return steps
 
 
 def _stub_text(layout: Layout, installation: Installation, stub: FileRecord) -> str:
@@ -141,38 +140,32 @@ def restore(layout: Layout, installation: Installation, held: Held) -> None:
     root = Path(installation.root)
     image = installation.image
     gone = image.filename if image and not Path(image.path).exists() else None
-    with held.changing(f"cannot restore {installation.module}"):
-        change = Change(held, layout.prefix)
+    with change(held, f"cannot restore {installation.module}") as steps:
         for link in installation.links:
             if link.path != gone and not os.path.lexists(root / link.path):
-                change.link(root / link.path, link.target)
-        change.apply()
+                steps.link(root / link.path, link.target)
     publish(layout, installation, held)
 
 
-def note(layout: Layout, installation: Installation, provenance: Provenance, held: Held) -> None:
+def note(installation: Installation, provenance: Provenance, held: Held) -> None:
     """Say in the receipt that the same installation comes of this too, so that the next run sees it at once."""
-    with held.changing(f"cannot write the receipt of {installation.module}"):
-        change = Change(held, layout.prefix)
+    with change(held, f"cannot write the receipt of {installation.module}") as steps:
         receipt = to_json(replace(installation, provenance=provenance))
-        change.file(Path(installation.root, RECEIPT), receipt, READ_ONLY)
-        change.apply()
+        steps.file(Path(installation.root, RECEIPT), receipt, READ_ONLY)
 
 
 def unpublish(layout: Layout, module: ModuleName, held: Held) -> None:
     """Take the module out of sight: its stubs, the switch; the generations stay for `rollback` and `gc`. Idempotent."""
-    with held.changing(f"cannot uninstall {module}"):
+    with change(held, f"cannot uninstall {module}") as steps:
         _check_switch(layout, module)
-        change = Change(held, layout.prefix)
         for path in _stubs_in_place(layout, module, set()):
-            change.remove(layout.modules / path)
-        change.remove(layout.switch(module))
+            steps.remove(layout.modules / path)
+        steps.remove(layout.switch(module))
         if is_directory(layout.generations(module)):
-            change.file(layout.history(module), with_event(read_history(layout, module), None))
+            steps.file(layout.history(module), with_event(read_history(layout, module), None))
         write(held.path(_GOING), b"", layout.prefix)
-        change.apply()
-        prune(layout.modules / module.name, layout.modules)
-        prune(layout.user_software(module) / USER_SOFTWARE[0], layout.prefix)
+    prune(layout.modules / module.name, layout.modules)
+    prune(layout.user_software(module) / USER_SOFTWARE[0], layout.prefix)
     renew_life(layout, module.name, held.lease)
 
 
@@ -185,9 +178,7 @@ def _withdraw(layout: Layout, module: ModuleName, directory: Path, held: Held) -
         number = int(stem)
         root = layout.generation(module, number)
         if number not in published and is_directory(root) and removable(root):  # else another user's, and harmless
-            gone = held.path("withdrawn")
-            take(root, gone, layout.prefix)
-            remove_tree(gone, layout.prefix)
+            held.discard(root)
             prune(root.parent, layout.prefix)
 
 
@@ -207,10 +198,8 @@ def _catch_up(layout: Layout, module: ModuleName, held: Held) -> None:
     number = live_number(layout, module)
     events = read_history(layout, module)
     if number is not None and events != recorded(layout, module):
-        with held.changing(f"cannot write the history of {module}"):
-            change = Change(held, layout.prefix)
-            change.file(layout.history(module), with_event(events, number))
-            change.apply()
+        with change(held, f"cannot write the history of {module}") as steps:
+            steps.file(layout.history(module), with_event(events, number))
 
 
 def _check_switch(layout: Layout, module: ModuleName) -> None:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from sifmod.config.name import ModuleName, is_part
-from sifmod.tree.change import Change
+from sifmod.tree.change import Change, change
 from sifmod.tree.disk import is_directory, is_refused, move, parsed, read, sync_directory, sync_file, write
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lock import Held
@@ -182,19 +182,17 @@ def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> 
         sync_directory(directory)
         held.check()
         move(directory, root, layers.prefix)
-        change = Change(held, layers.prefix)
-        change.link(place / LIVE, str(layer.number))
-        change.apply()
+        steps = Change(held)
+        steps.link(place / LIVE, str(layer.number))
+        steps.apply()
     return replace(layer, root=str(root))
 
 
 def withdraw_layer(layers: Layers, layer: Layer, held: Held) -> None:
     """Take a layer out of use; its generations stay for what still runs, until `gc`."""
     place = layers.place(layer.module, layer.name, image_key(layer.image))
-    with held.changing(f"cannot remove the layer {layer.name} of {layer.module}"):
-        change = Change(held, layers.prefix)
-        change.remove(place / LIVE)
-        change.apply()
+    with change(held, f"cannot remove the layer {layer.name} of {layer.module}") as steps:
+        steps.remove(place / LIVE)
 
 
 def remove_generation(layers: Layers, root: Path, held: Held) -> None:

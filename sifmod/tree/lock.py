@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sifmod.config.name import is_part
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
-from sifmod.tree.disk import explain, make_directory, removable, remove_tree, reported
+from sifmod.tree.disk import explain, make_directory, removable, remove_tree, reported, take
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lease import Holder, Lease
 
@@ -136,6 +136,12 @@ class Held:
         except OSError as error:
             self.check()
             raise explain(error, doing) from error
+
+    def discard(self, path: Path) -> None:
+        """Remove what is at `path` in the tree, out of reach in one step. Raises OSError."""
+        gone = self.path("gone")
+        take(path, gone, self.top)
+        remove_tree(gone, self.top)
 
     def path(self, kind: str) -> Path:
         """A fresh path in the holder's directory."""

@@ -69,18 +69,10 @@ def entry(done: Done, command: str) -> Entry:
     """What this process has just done."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     uid, login = os.geteuid(), _login()
-    user = _user(uid)
-    shown = command if len(command) <= _COMMAND else f"{command[: _COMMAND - 1]}…"
-    return Entry(
-        now,
-        user,
-        uid,
-        _user(login) if login not in (None, uid) else None,
-        _printable(os.uname().nodename)[:_NAME],
-        __version__,
-        _printable(shown),
-        done,
-    )
+    by = _user(login) if login not in (None, uid) else None
+    host = _printable(os.uname().nodename)[:_NAME]
+    shown = _printable(command if len(command) <= _COMMAND else f"{command[: _COMMAND - 1]}…")
+    return Entry(now, _user(uid), uid, by, host, __version__, shown, done)
 
 
 def append(layout: Layout, made: Entry) -> None:

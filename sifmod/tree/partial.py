@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import opened, prune, remove_tree, take
+from sifmod.tree.disk import opened, prune, remove_tree
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, spelled
 
@@ -101,9 +101,7 @@ def discard_partial(layout: Layout, partial: Partial, held: Held) -> bool:
     if now is None or now.changed > partial.changed:
         return False
     with held.changing(f"cannot remove {partial.path}"):
-        gone = held.path("collected")
-        take(partial.path, gone, layout.prefix)
-        remove_tree(gone, layout.prefix)
+        held.discard(partial.path)
         prune(layout.partials, layout.prefix)
     return True
 

@@ -11,11 +11,8 @@ from sifmod.config.input import Input
 
 Pairs = tuple[tuple[str, str], ...]
 
-# 0.1.0 keeps these as named pairs in `options`; they are fields now
+# 0.1.0 keeps what are fields now as named pairs in `options`
 _SKIPPED = "--skip-sanity-check"
-_KEPT = "image"
-_REQUEST = "image request"
-_DIRECTORIES = "image directories"
 _STATE = "state of "
 _FOUND = "commands found in "
 
@@ -135,10 +132,10 @@ def _of_0_1_0(options: Any) -> dict[str, Any]:
     asked = {"name": "", "options": typed, "checked": _SKIPPED not in words}
     found = [(name.removeprefix(_FOUND), text) for name, text in pairs if name.startswith(_FOUND)]
     image = {
-        "request": words.get(_REQUEST, ""),
-        "kept": _KEPT in words,
+        "request": words.get("image request", ""),
+        "kept": "image" in words,
         "states": [(name.removeprefix(_STATE), state) for name, state in pairs if name.startswith(_STATE)],
-        "directories": [directory for directory in words.get(_DIRECTORIES, "").split(":") if directory],
+        "directories": [directory for directory in words.get("image directories", "").split(":") if directory],
         "commands": found[0] if found else None,
     }
     return {"asked": asked, "image": image}

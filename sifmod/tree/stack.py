@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from sifmod.config.name import ModuleName, is_part
-from sifmod.tree.change import Change
+from sifmod.tree.change import change
 from sifmod.tree.disk import parsed
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held
@@ -50,7 +50,7 @@ def write_applied(layout: Layout, applied: Applied, held: Held) -> None:
     """Keep it, where it has changed. Raises InstallError, LockError."""
     if read_applied(layout, applied.name) != applied:
         fields = {"file": applied.file, "modules": [*map(str, applied.modules)], "decided": applied.decided}
-        _write(layout, _applied(layout, applied.name), fields, held)
+        _write(_applied(layout, applied.name), fields, held)
 
 
 def read_submissions(layout: Layout, stack: str) -> tuple[Submission, ...]:
@@ -67,7 +67,7 @@ def write_submissions(layout: Layout, stack: str, submissions: Iterable[Submissi
         {**one._asdict(), "elements": [[str(module) for module in element] for element in one.elements]}
         for one in submissions
     ]
-    _write(layout, _jobs(layout, stack), {"jobs": jobs}, held)
+    _write(_jobs(layout, stack), {"jobs": jobs}, held)
 
 
 def _checked(data: bytes) -> Any:
@@ -77,11 +77,9 @@ def _checked(data: bytes) -> Any:
     return fields
 
 
-def _write(layout: Layout, path: Path, fields: Mapping[str, object], held: Held) -> None:
-    with held.changing(f"cannot write the record {path}"):
-        change = Change(held, layout.prefix)
-        change.file(path, json.dumps({"format": _FORMAT, **fields}, indent=1) + "\n")
-        change.apply()
+def _write(path: Path, fields: Mapping[str, object], held: Held) -> None:
+    with change(held, f"cannot write the record {path}") as steps:
+        steps.file(path, json.dumps({"format": _FORMAT, **fields}, indent=1) + "\n")
 
 
 def _submission(fields: dict[str, object]) -> Submission:

@@ -90,17 +90,8 @@ class Stage:
 
     def record(self, provenance: Provenance, image: ImageRecord | None, modules: tuple[str, ...] = ()) -> Installation:
         """Write the receipt, the last file of a generation; `modules` are those of a view, which has no image."""
-        installation = Installation(
-            self.module,
-            self.number,
-            self.root,
-            provenance,
-            image,
-            tuple(self._files),
-            tuple(self._links),
-            tuple(self._stubs),
-            modules=modules,
-        )
+        ours = (tuple(self._files), tuple(self._links), tuple(self._stubs))
+        installation = Installation(self.module, self.number, self.root, provenance, image, *ours, modules=modules)
         with self._held.changing(f"cannot stage {self.module}"):
             write(self.directory / RECEIPT, to_json(installation).encode(), self._layout.prefix, READ_ONLY)
         return installation

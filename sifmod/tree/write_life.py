@@ -18,7 +18,7 @@ from sifmod.config.name import ModuleName, is_part
 from sifmod.digest import sha256_bytes
 from sifmod.errors import SifmodError
 from sifmod.module import quote
-from sifmod.tree.change import Change
+from sifmod.tree.change import change as changed
 from sifmod.tree.disk import content, is_there, opened, prune
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import NameLife, begins, notices, read_life, retirement, to_json
@@ -146,18 +146,16 @@ def write_life(layout: Layout, name: str, change: Callable[[NameLife], NameLife]
     Killed on the way, the first file has it, and the next run writes the others. On an error all is as before.
     Raises InstallError, PermissionsError or LockError, and what `change` raises.
     """
-    with held.changing(f"cannot write what is decided about {name}"):
+    with changed(held, f"cannot write what is decided about {name}") as steps:
         before = read_life(layout, name)
         after = change(before)
         wrong, kept = _compared(layout, name, after)
-        steps = Change(held, layout.prefix)
         for file in wrong:
             if file.text:
                 steps.file(file.path, file.text)
             else:
                 steps.remove(file.path)
-        steps.apply()
-        prune(layout.lives(name), layout.prefix)
+    prune(layout.lives(name), layout.prefix)
     return Written(before, after, kept, changed=bool(wrong))
 
 

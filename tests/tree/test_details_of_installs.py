@@ -73,7 +73,7 @@ def test_a_change_that_fails_half_way_gives_everything_back(tmp_path: Path) -> N
     (place / "full" / "of").write_text("something")
     layout = Layout(tmp_path / "prefix")
     with lock(layout, "x", 60, lambda _who: None) as held:
-        change = Change(held, layout.prefix)
+        change = Change(held)
         change.file(place / "file", "new")
         change.link(place / "link", "elsewhere")
         change.file(place / "new", "new")

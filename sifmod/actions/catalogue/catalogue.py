@@ -1,4 +1,4 @@
-"""The catalogue as data and as one page for a browser, which asks for nothing from elsewhere, and where it is written."""
+"""The catalogue as data and as one page for a browser, which loads nothing from elsewhere, and where it is written."""
 
 import base64
 import hashlib

@@ -176,17 +176,9 @@ def _pinned(source: str, digest: str) -> str:
     return f"{reference.kind.name}://{reference.location}@{digest}" if in_registry else source
 
 
-def image_record(plan: Plan, artifact: Artifact) -> ImageRecord:
-    return ImageRecord(
-        sha256=artifact.sha256,
-        size=artifact.size,
-        source=artifact.source,
-        arch=artifact.arch,
-        link=plan.own_image.link,
-        filename=plan.own_image.filename,
-        path=str(artifact.path),
-        origin=artifact.origin,
-    )
+def image_record(plan: Plan, made: Artifact) -> ImageRecord:
+    link, name, path = plan.own_image.link, plan.own_image.filename, str(made.path)
+    return ImageRecord(made.sha256, made.size, made.source, made.arch, link, name, path, made.origin)
 
 
 def fetch_only(request: Request, reporter: Reporter) -> Artifact:

@@ -55,7 +55,7 @@ def install(request: Request, reporter: Reporter) -> tuple[Installation, bool]:
             before = live(layout, plan.module)  # another run may have done it while we waited
             if before and is_complete(layout, before, request):
                 if made := noted(before, request):
-                    note(layout, before, made, held)
+                    note(before, made, held)
                 return before, False
             if before and _restored(layout, before, request, held, reporter):
                 return before, True

@@ -1,4 +1,4 @@
-"""Inside: a module's own Python, what it holds, and uv beside it, with a directory in the place that a layer will have."""
+"""Inside: a module's own Python, what it holds, and uv beside it, with a directory in the place of a layer."""
 
 import json
 import os

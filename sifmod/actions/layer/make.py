@@ -212,8 +212,8 @@ def command(name: str, layer: str) -> str:
     return _COMMAND.format(layer=shell(layer), path=shell(f"{LAYER_TARGET}/bin/{name}"))
 
 
-# Compiling takes longer than everything else that makes a layer. So it is kept, beside what uv keeps, by top-level name: a
-# zip for each, under the digest of its files.
+# Compiling takes longer than everything else that makes a layer. So it is kept, beside what uv keeps, by top-level
+# name: a zip for each, under the digest of its files.
 _KEPT = "sifmod-bytecode"
 # Run inside. Arguments: directory, cache, the file that is to name what of the cache is used, processes.
 # Bytecode is as PEP 552 has it, never held against its source.

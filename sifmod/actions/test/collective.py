@@ -1,4 +1,4 @@
-"""A collective: PyTorch sums over all ranks of one node or of several, checks the sum, and measures how fast that goes."""
+"""A collective: PyTorch sums over all ranks of a node or of several, checks the sum, and measures how fast that is."""
 
 import json
 import os
