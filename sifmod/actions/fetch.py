@@ -20,7 +20,7 @@ from sifmod.module.plan import ImagePlan, Runtime
 from sifmod.tree.generation import tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
-from sifmod.tree.single_file import beside
+from sifmod.tree.partial import beside
 from sifmod.tree.store import Store
 
 

@@ -46,8 +46,8 @@ def command(
     from pathlib import Path
 
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.actions.layer.wanted import Wanted, read_requirements, words_of
-    from sifmod.actions.layer.wanted import directory as directory_of
+    from sifmod.actions.layer.inside import Wanted, read_requirements, words_of
+    from sifmod.actions.layer.inside import directory as directory_of
     from sifmod.cli.layers import changed
     from sifmod.errors import OptionError
 

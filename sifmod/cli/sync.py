@@ -28,7 +28,7 @@ def command(
     from pathlib import Path
 
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.actions.layer.wanted import Wanted, read_lock, words_of
+    from sifmod.actions.layer.inside import Wanted, read_lock, words_of
     from sifmod.cli.layers import changed
 
     words = words_of(find_links, no_index=no_index)

@@ -261,6 +261,16 @@ def is_there(path: Path) -> bool:
     return True
 
 
+def names(directory: Path, top: Path | None = None) -> list[str]:
+    """What is in a directory, sorted; nothing where there is none. As `read` it follows no symlink below `top`."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        if top is None:
+            return sorted(os.listdir(directory))  # noqa: PTH208 (plain names)
+        with opened(directory, top) as place:
+            return sorted(os.listdir(place))  # noqa: PTH208 (a descriptor)
+    return []
+
+
 def is_refused(error: OSError) -> bool:
     """Whether the file is not there, closed, or none of ours, rather than that the disk does not give it."""
     return error.errno in _REFUSED

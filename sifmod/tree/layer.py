@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.tree.change import Change, change
-from sifmod.tree.disk import is_directory, is_refused, move, parsed, read, sync_directory, sync_file, write
+from sifmod.tree.disk import is_directory, is_refused, move, names, parsed, read, sync_directory, sync_file, write
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lock import Held
 from sifmod.tree.receipt import is_number
@@ -150,10 +150,7 @@ def _numbers(place: Path) -> list[int]:
 
 
 def _parts(directory: Path) -> list[str]:
-    try:
-        return sorted(name for name in os.listdir(directory) if is_part(name) and is_directory(directory / name))  # noqa: PTH208
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    return [name for name in names(directory) if is_part(name) and is_directory(directory / name)]
 
 
 def next_number(layers: Layers, module: ModuleName, name: str, key: str) -> int:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import make_directory, read, remove_tree
+from sifmod.tree.disk import make_directory, names, read, remove_tree
 
 _FREE = b"free"
 _DIGITS = 18  # of a lease's number
@@ -189,11 +189,7 @@ def _text(link: Path) -> str:
 
 
 def _numbers(directory: Path) -> Iterator[int]:
-    try:
-        names = os.listdir(directory)  # noqa: PTH208 (plain names)
-    except FileNotFoundError:
-        return
-    for name in names:
+    for name in names(directory):
         stem, _, kind = name.partition(".")
         if kind == "lease" and stem.isdecimal() and len(stem) <= _DIGITS:
             yield int(stem)

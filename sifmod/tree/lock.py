@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sifmod.config.name import is_part
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
-from sifmod.tree.disk import explain, make_directory, removable, remove_tree, reported, take
+from sifmod.tree.disk import explain, make_directory, names, removable, remove_tree, reported, take
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lease import Holder, Lease
 
@@ -262,11 +262,7 @@ class _Entry(NamedTuple):
 
 
 def _entries(staging: Path) -> Iterator[_Entry]:
-    try:
-        names = os.listdir(staging)  # noqa: PTH208 (plain names)
-    except FileNotFoundError:
-        return
-    for name in names:
+    for name in names(staging):
         if found := _DIRECTORY.fullmatch(name):  # others may have made anything in there
             owner, number, fenced = found.groups()
             if all(map(is_part, owner.split("@"))):

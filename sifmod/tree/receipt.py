@@ -13,7 +13,7 @@ from sifmod.config.name import ModuleName, is_part
 from sifmod.errors import ViewError
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
 from sifmod.tree import provenance as provenances
-from sifmod.tree.disk import is_refused, parsed, read
+from sifmod.tree.disk import is_refused, names, parsed, read
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.provenance import Provenance
 
@@ -223,8 +223,8 @@ def live(layout: Layout, module: ModuleName) -> Installation | None:
 def live_modules(layout: Layout) -> tuple[tuple[ModuleName, int], ...]:
     """Every module that has a live generation, and its number, sorted by name; no receipt is read."""
     found = []
-    for name in _names(layout.software):
-        for version in _names(layout.software / name):
+    for name in filter(is_part, names(layout.software)):
+        for version in filter(is_part, names(layout.software / name)):
             module = ModuleName(name, version)
             if (number := live_number(layout, module)) is not None:
                 found.append((module, number))
@@ -240,27 +240,20 @@ def installations(layout: Layout) -> tuple[Installation, ...]:
 def known_modules(layout: Layout) -> tuple[ModuleName, ...]:
     """Every module of which any generation is on disk, live or not, sorted by name."""
     found = []
-    for name in _names(layout.software):
-        for version in _names(layout.software / name / ".generations"):
+    for name in filter(is_part, names(layout.software)):
+        for version in filter(is_part, names(layout.software / name / ".generations")):
             found.append(ModuleName(name, version))  # noqa: PERF401 (two loops read better)
     return tuple(found)
 
 
 def numbers(layout: Layout, module: ModuleName) -> tuple[int, ...]:
     """The numbers of all generations on disk, oldest first."""
-    return tuple(sorted(int(name) for name in _names(layout.generations(module)) if is_number(name)))
+    return tuple(sorted(int(name) for name in names(layout.generations(module)) if is_number(name)))
 
 
 def is_number(text: str) -> bool:
     """Whether `text` is how a generation's directory is called."""
     return _NUMBER.fullmatch(text) is not None
-
-
-def _names(directory: Path) -> list[str]:
-    try:
-        return sorted(filter(is_part, os.listdir(directory)))  # noqa: PTH208 (plain names)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
 
 
 def _number(switch: str, version: str) -> int | None:

@@ -19,7 +19,7 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import SifmodError
 from sifmod.module import quote
 from sifmod.tree.change import change as changed
-from sifmod.tree.disk import content, is_there, opened, prune
+from sifmod.tree.disk import content, is_there, names, prune
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import NameLife, begins, notices, read_life, retirement, to_json
 from sifmod.tree.lock import Held, lock
@@ -189,7 +189,7 @@ def _files(layout: Layout, name: str, life: NameLife) -> Iterator[LifeFile]:
     """Every file that there is to be, or was to be before, the one that the others are made of first."""
     yield LifeFile(layout.life(name), to_json(life))
     told = dict(notices(name, life))
-    for version in sorted(told.keys() | _names(layout.lives(name), layout)):
+    for version in sorted({*told, *filter(is_part, names(layout.lives(name), layout.prefix))}):
         yield LifeFile(layout.lives(name) / version, told.get(version, ""))
     places = {file: layout.modules / name / file for file in (LUA, TCL)}
     there = [file for file, path in places.items() if is_ours(_content(path, layout.prefix) or b"")]
@@ -199,20 +199,11 @@ def _files(layout: Layout, name: str, life: NameLife) -> Iterator[LifeFile]:
 
 def _syntaxes(layout: Layout, name: str) -> tuple[Syntax, ...]:
     """Those of the modulefiles that are there; Lua alone where Lmod could not read what is for the others."""
-    files = _names(layout.modules / name, layout)
+    files = [*filter(is_part, names(layout.modules / name, layout.prefix))]
     if any(file.endswith(".lua") for file in files):
         only_lua = all(file.endswith(".lua") for file in files) or not _PLAIN.fullmatch(str(layout.prefix))
         return ("lua",) if only_lua else SYNTAXES
     return ("tcl",) if files else ()
-
-
-def _names(directory: Path, layout: Layout) -> set[str]:
-    """The files that are named as versions are."""
-    try:
-        with opened(directory, layout.prefix) as place:
-            return set(filter(is_part, os.listdir(place)))  # noqa: PTH208 (a descriptor)
-    except FileNotFoundError:
-        return set()
 
 
 def _content(path: Path, top: Path) -> bytes | None:

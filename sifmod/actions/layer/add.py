@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from sifmod.actions.layer.inside import ImagePython, inside_of
+from sifmod.actions.layer.inside import ImagePython, Wanted, inside_of, name_of, words_of
 from sifmod.actions.layer.make import make
 from sifmod.actions.layer.resolve import Resolved, followed, resolve
-from sifmod.actions.layer.wanted import Wanted, name_of, words_of
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.verify import verify_layer

@@ -9,9 +9,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from sifmod.actions.layer.inside import ImagePython, Inside, uv_cache
+from sifmod.actions.layer.inside import ImagePython, Inside, Wanted, uv_cache
 from sifmod.actions.layer.resolve import pinned
-from sifmod.actions.layer.wanted import Wanted
 from sifmod.config.site import Site
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError, OptionError

@@ -95,7 +95,7 @@ def searched(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> tuple[Pat
 def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
     """Whether a layer was made for an image with which none of these modules is installed."""
     there = live(modules[layer.module], layer.module) if layer.module in modules else None
-    return bool(layer.image) and (there is None or there.image is None or there.image.sha256 != layer.image)
+    return bool(layer.image) and (there is None or there.digest != layer.image)
 
 
 def after_retired(module: ModuleName, trees: tuple[Layout, ...]) -> tuple[str, str]:
@@ -159,15 +159,13 @@ def old_layers(layout: Layout, too_young: Callable[[float], str]) -> Iterator[Ol
     """
     for place in places(layout.prefix / "layers"):
         module, now = ModuleName(*place.parts[-4:-2]), live_generation(place)
-        there = live(layout, module)
-        image = there.image if there else None
-        fits = image is not None and image_key(image.sha256) == place.name
-        since = place.stat().st_mtime
+        there, since = live(layout, module), place.stat().st_mtime
+        fits = there is not None and image_key(there.digest) == place.name
         for root in generations(place):
-            if root.name != now:
-                yield OldLayer(module, root, _size(root), too_young(since))
-            elif not fits:
-                yield OldLayer(module, root, _size(root), _STALE.format(module))
+            if root.name != now or not fits:
+                keep = too_young(since) if root.name != now else _STALE.format(module)
+                size = sum(path.lstat().st_size for path in root.rglob("*") if not path.is_dir())
+                yield OldLayer(module, root, size, keep)
 
 
 def remove_layers(
@@ -180,10 +178,6 @@ def remove_layers(
             if live_generation(old.root.parent) != old.root.name:
                 remove_generation(layers, old.root, held)
     return [old for old in going if not os.path.lexists(old.root)]
-
-
-def _size(root: Path) -> int:
-    return sum(os.lstat(os.path.join(top, name)).st_size for top, _, names in os.walk(root) for name in names)  # noqa: PTH118
 
 
 def own_layers(layout: Layout, installation: Installation) -> dict[str, str]:
@@ -231,11 +225,9 @@ def _copy(source: Path, directory: Path) -> None:
     """The files of a layer but those that say where it is; the large one shares its bytes where that can be."""
     directory.mkdir()
     shutil.copyfile(source / LOCK, directory / LOCK)
-    linked = False
-    with suppress(OSError):
+    try:
         os.link(source / IMAGE, directory / IMAGE)
-        linked = True
-    if not linked:
+    except OSError:
         shutil.copyfile(source / IMAGE, directory / IMAGE)
     (directory / "bin").mkdir()
     for command in (source / "bin").iterdir():

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from sifmod.actions.layer.inside import Distribution, ImagePython, Inside
-from sifmod.actions.layer.wanted import Wanted, name_of
+from sifmod.actions.layer.inside import Distribution, ImagePython, Inside, Wanted, name_of
 from sifmod.errors import FetchError, OptionError
 from sifmod.image.inspect.python import normalized
 
