@@ -263,12 +263,17 @@ def is_there(path: Path) -> bool:
 
 def names(directory: Path, top: Path | None = None) -> list[str]:
     """What is in a directory, sorted; nothing where there is none. As `read` it follows no symlink below `top`."""
-    with suppress(FileNotFoundError, NotADirectoryError):
+    try:
         if top is None:
             return sorted(os.listdir(directory))  # noqa: PTH208 (plain names)
         with opened(directory, top) as place:
             return sorted(os.listdir(place))  # noqa: PTH208 (a descriptor)
-    return []
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError:
+        if top is None:
+            return []
+        raise
 
 
 def is_refused(error: OSError) -> bool:

@@ -12,7 +12,7 @@ from sifmod.config.name import ModuleName, is_part
 from sifmod.config.prefix import data_home
 from sifmod.errors import InstallError
 from sifmod.system import meaning
-from sifmod.tree.disk import content, explain, is_there, make_directory, move, parsed, write
+from sifmod.tree.disk import content, explain, is_there, make_directory, move, names, parsed, write
 
 START = "python"
 _SPEC = "kernel.json"
@@ -47,8 +47,7 @@ def kernels_directory(environ: Mapping[str, str]) -> Path:
 
 
 def our_kernelspecs(kernels: Path) -> Iterator[Kernelspec]:
-    with suppress(FileNotFoundError, NotADirectoryError):
-        yield from filter(None, (_owner(kernels / name) for name in sorted(os.listdir(kernels))))  # noqa: PTH208
+    return filter(None, (_owner(kernels / name) for name in names(kernels)))
 
 
 def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
@@ -57,7 +56,12 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
     Raises InstallError, or PermissionsError, where it cannot be written or another one has its place.
     """
     place = kernels / spec.name
-    _check_way(place, spec)
+    there = is_there(place / _SPEC) or (is_there(place) and not place.is_dir())
+    if (there or place.is_symlink()) and _owner(place) != spec:  # or of another module whose name is spelled the same
+        raise InstallError(
+            f"{place} is there already, and is not the kernelspec of {spec.display_name}",
+            "`jupyter kernelspec list` shows what it is; move or remove it",
+        )
     kernel = {
         # VS Code takes a kernel of Python only where it is `<a program> -m <a module> …`
         "argv": [str(place / START), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
@@ -99,16 +103,6 @@ def _reported(doing: str) -> Iterator[None]:
         if meaning(error) in ("denied", "other"):
             explained.hint = "set JUPYTER_DATA_DIR to a directory that you may write to, for Jupyter as well"
         raise explained from error
-
-
-def _check_way(place: Path, spec: Kernelspec) -> None:
-    """Raise InstallError where it is not one of sifmod, or is of another module whose name is spelled the same."""
-    there = is_there(place / _SPEC) or (is_there(place) and not place.is_dir())
-    if (there or place.is_symlink()) and _owner(place) != spec:
-        raise InstallError(
-            f"{place} is there already, and is not the kernelspec of {spec.display_name}",
-            "`jupyter kernelspec list` shows what it is; move or remove it",
-        )
 
 
 def _owner(place: Path) -> Kernelspec | None:

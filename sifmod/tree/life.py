@@ -5,7 +5,6 @@ it: what `modulerc` has for the module systems, and the notices that a modulefil
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
@@ -13,7 +12,7 @@ from typing import Any
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.errors import InstallError
-from sifmod.tree.disk import is_refused, opened, read
+from sifmod.tree.disk import is_refused, names, read
 from sifmod.tree.layout import Layout
 
 _LONGEST = 500  # characters of a message
@@ -105,8 +104,7 @@ def read_life(layout: Layout, name: str) -> NameLife:
 def decided_names(layout: Layout) -> set[str]:
     """The names about whose modules something may be decided: one look for the whole tree."""
     try:
-        with opened(layout.lives("x").parent, layout.prefix) as directory:
-            return set(filter(is_part, os.listdir(directory)))  # noqa: PTH208 (a descriptor)
+        return set(filter(is_part, names(layout.prefix / "life", layout.prefix)))
     except OSError as error:
         if is_refused(error):
             return set()

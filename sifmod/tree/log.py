@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from sifmod import __version__
 from sifmod.config.name import ModuleName, is_part
-from sifmod.tree.disk import opened, sync_directory
+from sifmod.tree.disk import names, opened, sync_directory
 from sifmod.tree.layout import LOG, Layout
 
 STORE = "log"  # the lock under which the store's file is written
@@ -111,13 +111,15 @@ def read_log(layout: Layout, module: ModuleName | None) -> Log:
         return Log((), ())
     except OSError as error:
         return Log((), (_unread(path, error),))
-    read = [_entry(line, module) for line in lines]
-    entries = tuple(one for one in read if one is not None)
-    damaged = len(read) - len(entries)
+    entries = []
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError, RecursionError):
+            entries.append(_checked(line, module))
+    damaged = len(lines) - len(entries)
     problems = [f"the log {path} is large: only its end was read"] if cut else []
     if damaged:
         problems.append(f"{damaged} line{'s' if damaged > 1 else ''} of the log {path} cannot be read")
-    return Log(entries, tuple(problems))
+    return Log(tuple(entries), tuple(problems))
 
 
 def logged_modules(layout: Layout) -> tuple[tuple[ModuleName, ...], tuple[str, ...]]:
@@ -163,14 +165,11 @@ def _lines(path: Path, top: Path) -> tuple[list[bytes], bool]:
     return [line for line in (lines[1:] if start else lines) if line], start > 0
 
 
-def _entry(line: bytes, module: ModuleName | None) -> Entry | None:
-    try:
-        return _checked(json.loads(line), module) if len(line) < LONGEST else None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-
-
-def _checked(fields: dict[str, Any], module: ModuleName | None) -> Entry:
+def _checked(line: bytes, module: ModuleName | None) -> Entry:
+    """The entry of a line in the file of `module`. Raises ValueError, KeyError, TypeError or RecursionError."""
+    if len(line) >= LONGEST:
+        raise ValueError("a line that is too long")
+    fields: dict[str, Any] = json.loads(line)
     texts = [fields[key] for key in ("time", "user", "host", "sifmod", "command", "what")]
     login, image, layer = fields["login"], fields["image"], fields.get("layer")  # which earlier lines have not
     texts += [text for text in (login, image, layer) if text is not None]
@@ -189,13 +188,10 @@ def _checked(fields: dict[str, Any], module: ModuleName | None) -> Entry:
 
 def _names(directory: Path, top: Path, problems: list[str]) -> list[str]:
     try:
-        with opened(directory, top) as place:
-            return os.listdir(place)  # noqa: PTH208 (a descriptor)
-    except FileNotFoundError:
-        pass
+        return names(directory, top)
     except OSError as error:
         problems.append(_unread(directory, error))
-    return []
+        return []
 
 
 def _unread(path: Path, error: OSError) -> str:
