@@ -171,7 +171,7 @@ def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> 
     """What this shell, which has loaded the module, has to do; nothing for one that has not."""
     import os
 
-    from sifmod.module.plan import state_key
+    from sifmod.module.variables import state_key
 
     key = state_key(module)
     bound = f"_SIFMOD_LAYER_{key}" in os.environ

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from sifmod.module.plan import RUNSCRIPTS_TARGET, Help, Plan, image_variables, state_key
+from sifmod.module.plan import RUNSCRIPTS_TARGET, Help, Plan
 from sifmod.module.scripts import TEMPLATES
+from sifmod.module.variables import image_variables, state_key
 
 JOB = "share/job.json"
 Style = Literal["srun", "torchrun", "lightning", "nccl-tests"]
@@ -21,7 +22,7 @@ class Job:
 
     module: str
     name: str  # of the job
-    key: str  # the module's name within names of variables: plan.state_key
+    key: str  # the module's name within names of variables: variables.state_key
     images: tuple[str, ...]  # the variables that hold the image's path
     start: str  # the words in front of "$SIF"
     command: str  # what a job runs, words of a shell

@@ -10,18 +10,9 @@ from sifmod.config.kinds import Syntax, stub_path
 from sifmod.errors import ModuleError
 from sifmod.module import quote
 from sifmod.module.job import JOB, JobOptions, job_of, job_script, to_json
-from sifmod.module.plan import (
-    LAYER_TARGET,
-    MODULES,
-    PREFIX,
-    ROOT,
-    File,
-    Plan,
-    host_variables,
-    image_variables,
-    record_key,
-)
+from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, File, Plan
 from sifmod.module.scripts import environment, scripts
+from sifmod.module.variables import host_variables, image_variables, record_key
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
 _PATHS = {  # as the modulefiles spell them; see plan.ROOT

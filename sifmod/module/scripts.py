@@ -10,21 +10,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ModuleError
-from sifmod.module.plan import (
-    LAYER_TARGET,
-    PREFIX,
-    ROOT,
-    USER_SOFTWARE_TARGET,
-    VENVS,
-    File,
-    Plan,
-    Wrapper,
-    host_variables,
-    image_variables,
-    own_variables,
-    state_key,
-)
+from sifmod.module.plan import LAYER_TARGET, PREFIX, ROOT, USER_SOFTWARE_TARGET, VENVS, File, Plan, Wrapper
 from sifmod.module.quote import shell
+from sifmod.module.variables import host_variables, image_variables, own_variables, state_key
 
 LAUNCHER = "share/launch.sh"
 PROTECTED = "share/protected"  # a package a line

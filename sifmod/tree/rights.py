@@ -10,9 +10,9 @@ from typing import NamedTuple
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_file
 from sifmod.tree.disk import is_directory, opened
-from sifmod.tree.generation import USER_SOFTWARE
 from sifmod.tree.layout import HISTORY, RECEIPT, Layout
 from sifmod.tree.receipt import known_modules, numbers, read_receipt
+from sifmod.tree.stage import USER_SOFTWARE
 from sifmod.tree.store import entries
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sifmod.actions.test.collective import Network, read_log
+from sifmod.actions.test.nccl_log import Network, read_log
 from support.nccl_logs import (
     ASKED,
     CXI,

@@ -7,8 +7,9 @@ import pytest
 from plans import plan
 from sifmod.config.kinds import Syntax
 from sifmod.config.name import ModuleName
-from sifmod.module.plan import Activation, Runtime, Wrapper, host_variables, image_variables, state_key
+from sifmod.module.plan import Activation, Runtime, Wrapper
 from sifmod.module.render import render, render_stub
+from sifmod.module.variables import host_variables, image_variables, state_key
 
 GENERATION = "/software/PyTorch/.generations/2.2.0-rocm-5.6.1/3"
 ROOT = f"/opt/sifmod{GENERATION}"

@@ -9,11 +9,12 @@ from sifmod.actions.reporter import Reporter
 from sifmod.config.input import Input
 from sifmod.config.name import ModuleName
 from sifmod.module.plan import File
-from sifmod.tree.generation import Stage, module_lock, publish, staged_generation, tidy
+from sifmod.tree.generation import module_lock, publish, staged_generation, tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held
 from sifmod.tree.provenance import Asked, ImageChoice, Provenance
 from sifmod.tree.receipt import ImageRecord, Installation
+from sifmod.tree.stage import Stage
 from sifmod.tree.store import Store
 from support.command import User
 

@@ -20,10 +20,11 @@ from sifmod.actions.uninstall import uninstall
 from sifmod.cli.main import run as sifmod
 from sifmod.errors import InstallError, SifmodError
 from sifmod.tree.disk import remove_tree
-from sifmod.tree.generation import STUBS, tidy
+from sifmod.tree.generation import tidy
 from sifmod.tree.layout import HISTORY, RECEIPT, Layout
 from sifmod.tree.lease import newest, this_process
 from sifmod.tree.lock import left_over, lock
+from sifmod.tree.stage import STUBS
 from sifmod.tree.store import entries
 from support.command import User
 from support.disk_state import disk_state

@@ -17,11 +17,11 @@ from sifmod.config.shown import shown
 from sifmod.digest import sha256_bytes
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
-from sifmod.tree.generation import STUBS
 from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import ImageChoice, Provenance
 from sifmod.tree.receipt import Installation, live, numbers
+from sifmod.tree.stage import STUBS
 from sifmod.tree.state import edited, edited_stubs, missing
 
 

@@ -85,23 +85,14 @@ def srun_mpi(installation: Installation) -> str:
 
 def _commands_question(plan: Plan, sha256: str) -> str:
     """What is looked for, in which image: the same text means the same answer."""
-    asked = (
-        _COMMAND_RULES,
-        plan.path,
-        plan.activation,
-        plan.own_image.filename,
-        tuple(wrapper.name for wrapper in plan.wrappers),
-    )
+    named = tuple(wrapper.name for wrapper in plan.wrappers)
+    asked = (_COMMAND_RULES, plan.path, plan.activation, plan.own_image.filename, named)
     return f"{sha256} {sha256_bytes(repr(asked).encode())[:12]}"
 
 
 def _search_commands(plan: Plan, artifact: Artifact) -> Found:
-    search = Search(
-        parse(f"/{plan.own_image.filename}"),
-        plan.path,
-        plan.activation.command,
-        frozenset(wrapper.name for wrapper in plan.wrappers),
-    )
+    named = frozenset(wrapper.name for wrapper in plan.wrappers)
+    search = Search(parse(f"/{plan.own_image.filename}"), plan.path, plan.activation.command, named)
     described = describe_sif(artifact.path, plan.own_image.filename)
     try:
         with open_rootfs(artifact.path, read_sif(artifact.path)) as rootfs:

@@ -22,7 +22,7 @@ from sifmod.errors import ModuleError
 from sifmod.module.plan import File, Plan
 from sifmod.module.quote import shell
 from sifmod.module.render import render, render_stub
-from sifmod.tree.generation import Stage, module_lock, note, publish, restore, staged_generation, tidy
+from sifmod.tree.generation import module_lock, note, publish, restore, staged_generation, tidy
 from sifmod.tree.layer import image_key
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held
@@ -30,6 +30,7 @@ from sifmod.tree.log import Done
 from sifmod.tree.mark import LINK
 from sifmod.tree.provenance import ImageChoice
 from sifmod.tree.receipt import Installation, live, live_modules, live_number, meant
+from sifmod.tree.stage import Stage
 from sifmod.tree.state import edited, edited_stubs, missing
 from sifmod.tree.store import Store
 

@@ -19,11 +19,7 @@ LOOK = f'for c; do case $c in /*) [ -e "$c" ] ;; *) command -v "$c" >/dev/null ;
 
 
 def sanity_check(
-    installation: Installation,
-    plan: Plan,
-    workspace: Path,
-    say: Callable[[str], None],
-    limit: float | None = None,
+    installation: Installation, plan: Plan, workspace: Path, say: Callable[[str], None], limit: float | None = None
 ) -> None:
     """Look for every wrapper's command and every path, and run the easyconfig's commands inside the image.
 

@@ -90,8 +90,7 @@ def _take(path: Path, found: list[str], depth: int) -> None:
             _take(path.parent / rest.strip(), found, depth + 1)
         elif option.startswith("-"):
             raise OptionError(
-                f"{path}:{number}: {option} is not read here",
-                "uv's own settings (uv.toml, UV_…) say where to look",
+                f"{path}:{number}: {option} is not read here", "uv's own settings (uv.toml, UV_…) say where to look"
             )
         else:
             if "--hash" in text:

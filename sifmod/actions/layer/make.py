@@ -89,18 +89,8 @@ def _install(inside: Inside, python: ImagePython, layer: Layer, lock: str, wante
     # a lock says where each file is, and uv goes there; where other places are named only the digests count
     name, text = ("pinned.txt", pinned(lock)) if wanted.places else (LOCK, lock)
     (inside.directory / "work" / name).write_text(text)
-    words = (
-        "pip",
-        "install",
-        "--python",
-        python.executable,
-        "--target",
-        f"{inside.target}/lib",
-        "--no-deps",
-        "--quiet",
-        "--link-mode",
-        "hardlink" if layer.packed else "copy",
-    )
+    words = ["pip", "install", "--python", python.executable, "--target", f"{inside.target}/lib"]
+    words += ["--no-deps", "--quiet", "--link-mode", "hardlink" if layer.packed else "copy"]
     calls = [("--requirements", f"{inside.target}/work/{name}")] if layer.added else []
     calls += [("--editable", path) for path in layer.editable]
     for call in calls:

@@ -19,15 +19,14 @@ from sifmod.actions.slurm import LAG, SIFMOD, Resources, cancel, states, submit
 from sifmod.actions.test.collective import (
     Bandwidth,
     Found,
-    Network,
     Place,
     check_ended,
     look,
     measured,
-    read_log,
     run_collective,
     run_perf,
 )
+from sifmod.actions.test.nccl_log import Network, read_log
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import SanityCheckError, SifmodError

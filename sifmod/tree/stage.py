@@ -1,0 +1,158 @@
+"""A Stage: a generation in the making, out of everybody's sight until it is placed."""
+
+import os
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from sifmod.config.name import ModuleName
+from sifmod.digest import sha256_bytes
+from sifmod.errors import InstallError
+from sifmod.tree.disk import READ_ONLY, READ_ONLY_EXECUTABLE, move, new_file, opened, sync, sync_directory, write
+from sifmod.tree.layout import RECEIPT, Layout
+from sifmod.tree.lock import Held
+from sifmod.tree.provenance import Provenance
+from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, LinkRecord, live, to_json
+from sifmod.tree.state import Carried, carry_over
+
+if TYPE_CHECKING:
+    from sifmod.module.plan import File
+
+
+STUBS = "share/modules"  # a generation's copy of its stubs, so that it can be published again
+PLACED = ".placed"  # `N.placed` in the holder's directory: generation N was placed, perhaps not published
+_AT_ONCE = 100  # files that are open at the same time
+USER_SOFTWARE = ("user-software", "user-software.squashfs")
+
+
+class Stage:
+    """A generation that is being written; every method raises LockError, InstallError or PermissionsError.
+
+    `number` and `root` are final: `root` is the path it will have in this prefix. `directory` is where it is now.
+    """
+
+    def __init__(self, layout: Layout, module: ModuleName, number: int, held: Held) -> None:
+        self.module = module
+        self.number = number
+        self.root = str(layout.generation(module, number))
+        self.directory = held.path("generation")
+        self._layout = layout
+        self._held = held
+        self._files: list[FileRecord] = []
+        self._links: list[LinkRecord] = []
+        self._stubs: list[FileRecord] = []
+        self._directories = {""}
+        self._claimed: set[str] = set()
+        with held.changing(f"cannot stage {module}"):
+            self.directory.mkdir()
+
+    def write(self, files: Iterable["File"]) -> None:
+        """Write files, read-only; two of one path, or a path that leads out of the generation, is an InstallError."""
+        self._files += self._write(files)
+
+    def write_stubs(self, files: Iterable["File"]) -> None:
+        """Keep the module's stubs (paths relative to `<prefix>/modules`) for `publish`."""
+        records = self._write([replace(file, path=f"{STUBS}/{file.path}") for file in files])
+        self._files += records
+        self._stubs += [FileRecord(path.removeprefix(f"{STUBS}/"), sha256, 0o644) for path, sha256, _ in records]
+
+    def link(self, path: str, target: Path) -> None:
+        """Make a symlink to the absolute path `target`; relative when that is inside the prefix."""
+        inside = target.is_relative_to(self._layout.prefix)
+        here = Path(self.root, path).parent
+        text = os.path.relpath(target, here) if inside else str(target)
+        target = self.directory / path
+        self._claim(path)
+        with self._held.changing(f"cannot stage {self.module}"):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(text)
+        self._links.append(LinkRecord(path, text))
+
+    def unlink(self, path: str) -> None:
+        """Remove a symlink, as the user did; the receipt names it still, so that `restore` can bring it back."""
+        with self._held.changing(f"cannot stage {self.module}"):
+            (self.directory / path).unlink()
+
+    def link_user_software(self) -> None:
+        """Link to the place where the user's own additions survive every reinstall."""
+        for name in USER_SOFTWARE:
+            self.link(name, self._layout.user_software(self.module) / name)
+
+    def carry_over(self) -> Carried:
+        """Take along what the user has added to the live generation; nothing when that has no readable receipt."""
+        previous = live(self._layout, self.module)
+        if previous is None:
+            return Carried((), ())
+        with self._held.changing(f"cannot carry over what was added to {previous.root}"):
+            return carry_over(previous, self.directory)
+
+    def record(self, provenance: Provenance, image: ImageRecord | None, modules: tuple[str, ...] = ()) -> Installation:
+        """Write the receipt, the last file of a generation; `modules` are those of a view, which has no image."""
+        ours = (tuple(self._files), tuple(self._links), tuple(self._stubs))
+        installation = Installation(self.module, self.number, self.root, provenance, image, *ours, modules=modules)
+        with self._held.changing(f"cannot stage {self.module}"):
+            write(self.directory / RECEIPT, to_json(installation).encode(), self._layout.prefix, READ_ONLY)
+        return installation
+
+    def place(self) -> None:
+        """Give the complete generation its final path, durably; it is not live yet. Idempotent.
+
+        From here on `root` is valid, its links too, for a sanity check.
+        """
+        final = Path(self.root)
+        if self.directory == final:
+            return
+        with self._held.changing(f"cannot place generation {self.number} of {self.module}"):
+            # The top stays writable, so that a user may remove the image's link; where a group may write in the prefix
+            # the rest does for it, so that another member can remove it all.
+            writable = self._layout.prefix.stat().st_mode & 0o022
+            for name in sorted(self._directories, reverse=True):
+                directory = self.directory / name
+                if name:
+                    directory.chmod(directory.stat().st_mode & (0o7555 | writable))
+                sync_directory(directory)
+            write(self._held.directory / f"{self.number}{PLACED}", b"", self._layout.prefix)
+            self._held.check()
+            move(self.directory, final, self._layout.prefix)
+        self.directory = final
+
+    def _write(self, files: Iterable["File"]) -> list[FileRecord]:
+        """All are written before the first is waited for, so that the disk need not turn to each by itself."""
+        new = tuple(files)
+        for file in new:
+            self._claim(file.path)
+        records: dict[str, FileRecord] = {}
+        with self._held.changing(f"cannot stage {self.module}"):
+            for start in range(0, len(new), _AT_ONCE):
+                with ExitStack() as opened_files:
+                    for parent, together in groupby(sorted(new[start : start + _AT_ONCE], key=_parent), key=_parent):
+                        with opened(self.directory / parent, self._layout.prefix, make=True) as directory:
+                            for file in together:
+                                records[file.path] = self._new(directory, file, opened_files)
+        return [records[file.path] for file in new]
+
+    def _new(self, directory: int, file: "File", opened_files: ExitStack) -> FileRecord:
+        """Write a file, and sync it when `opened_files` are closed."""
+        path, data = self.directory / file.path, file.text.encode()
+        descriptor = new_file(directory, path, data, READ_ONLY_EXECUTABLE if file.executable else READ_ONLY)
+        opened_files.callback(os.close, descriptor)
+        opened_files.push(lambda kind, *_: None if kind else sync(descriptor, path))
+        return FileRecord(file.path, sha256_bytes(data), os.fstat(descriptor).st_mode & 0o777)
+
+    def _claim(self, path: str) -> None:
+        pure = PurePosixPath(path)
+        parts = pure.parts
+        if pure.is_absolute() or ".." in parts or not parts or str(pure) != path or path == RECEIPT:
+            raise InstallError(f"{path!r} is not a path inside a generation")
+        for parent in list(pure.parents)[:-1]:
+            self._directories.add(str(parent))
+        if path in self._claimed:
+            raise InstallError(f"two files of {self.module} have the path {path}")
+        self._claimed.add(path)
+
+
+def _parent(file: "File") -> str:
+    return file.path.rpartition("/")[0]
