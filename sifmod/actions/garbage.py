@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.actions.layer.places import OldLayer, old_layers
 from sifmod.actions.slurm import NO_JOBS, Jobs, ask_slurm
 from sifmod.config.name import ModuleName
 from sifmod.config.site import MARK_DAYS
 from sifmod.errors import InstallError
 from sifmod.tree.disk import removable
 from sifmod.tree.history import previous, read_history, superseded
+from sifmod.tree.layer import OldLayer, old_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import begins, read_life
 from sifmod.tree.lock import closed_remains, is_held

@@ -11,17 +11,18 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.tree.change import Change, change
 from sifmod.tree.disk import is_directory, is_refused, move, names, parsed, read, sync_directory, sync_file, write
-from sifmod.tree.layout import Workplace
-from sifmod.tree.lock import Held
-from sifmod.tree.receipt import is_number
+from sifmod.tree.layout import Layout, Workplace
+from sifmod.tree.lock import Held, lock
+from sifmod.tree.receipt import is_number, live
 
 DEFAULT = "default"
 IMAGE = "layer.squashfs"
@@ -32,6 +33,7 @@ MODULE = "module"
 RECEIPT = "layer.json"
 _FORMAT = 1
 _KEY = re.compile("[0-9a-f]{16}")
+_STALE = "for another image than the installed one; `sifmod add --onto` reads it, `sifmod remove {} --stale` ends it"
 
 
 def image_key(sha256: str) -> str:
@@ -62,7 +64,7 @@ class Layer:
     module: ModuleName
     name: str
     image: str  # SHA-256 of the SIF that it was made for
-    number: int
+    number: int  # 0 until it is published
     python: str  # its prefix inside
     version: str  # of Python, as 3.11
     requirements: tuple[str, ...]  # as they were asked for
@@ -153,16 +155,13 @@ def _parts(directory: Path) -> list[str]:
     return [name for name in names(directory) if is_part(name) and is_directory(directory / name)]
 
 
-def next_number(layers: Layers, module: ModuleName, name: str, key: str) -> int:
-    return 1 + max(_numbers(layers.place(module, name, key)), default=0)
-
-
 def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> Layer:
     """Give a complete directory its place, and switch to it: durable, the old layer or the new one at any time.
 
     Gives the layer in its place. Raises LockError, InstallError or PermissionsError; the live one is then as before.
     """
     place = layers.place(layer.module, layer.name, image_key(layer.image))
+    layer = replace(layer, number=1 + max(_numbers(place), default=0))
     root = place / str(layer.number)
     switch = layers.switch(layer.module)
     fields = asdict(layer) | {"format": _FORMAT}
@@ -208,3 +207,40 @@ def remove_old(layers: Layers, layer: Layer, keep: int, held: Held) -> None:
     for root in generations(place)[:-keep]:
         if root.name != str(layer.number):
             remove_generation(layers, root, held)
+
+
+class OldLayer(NamedTuple):
+    """A generation of a layer. `keep` says why it stays; empty: it goes. Size in bytes."""
+
+    module: ModuleName
+    root: Path
+    size: int
+    keep: str
+
+
+def old_layers(layout: Layout, too_young: Callable[[float], str]) -> Iterator[OldLayer]:
+    """Every generation in the prefix but those of layers that fit their module; `too_young`: why it stays for its age.
+
+    What was replaced or removed last tells since when a generation is not in use.
+    """
+    for place in places(layout.prefix / "layers"):
+        module, now = ModuleName(*place.parts[-4:-2]), live_generation(place)
+        there, since = live(layout, module), place.stat().st_mtime
+        fits = there is not None and image_key(there.digest) == place.name
+        for root in generations(place):
+            if root.name != now or not fits:
+                keep = too_young(since) if root.name != now else _STALE.format(module)
+                size = sum(path.lstat().st_size for path in root.rglob("*") if not path.is_dir())
+                yield OldLayer(module, root, size, keep)
+
+
+def remove_layers(
+    layout: Layout, going: list[OldLayer], lease: float, on_wait: Callable[[str], None]
+) -> list[OldLayer]:
+    """Remove these generations, as far as they are not live by now; gives those that are gone."""
+    layers = Layers(layout.prefix / "layers", layout.prefix)
+    for old in going:
+        with lock(layers, str(old.module), lease, on_wait) as held:
+            if live_generation(old.root.parent) != old.root.name:
+                remove_generation(layers, old.root, held)
+    return [old for old in going if not os.path.lexists(old.root)]

@@ -17,16 +17,7 @@ from sifmod.errors import ModuleError, OptionError
 from sifmod.image.inspect.python import normalized
 from sifmod.image.program import ask, limits
 from sifmod.module.scripts import PROTECTED
-from sifmod.tree.layer import (
-    Layer,
-    Layers,
-    image_key,
-    live_layer,
-    next_number,
-    publish_layer,
-    remove_old,
-    withdraw_layer,
-)
+from sifmod.tree.layer import Layer, Layers, image_key, live_layer, publish_layer, remove_old, withdraw_layer
 from sifmod.tree.lock import lock
 from sifmod.tree.receipt import Installation
 
@@ -82,7 +73,7 @@ def change_layer(
             binds = not (program and any(limit.subject == "image bind" for limit in limits(program)))
             kept = tuple((one.name, one.version) for one in python.protected.values())
             layer = Layer(
-                module, change.name, installation.own_image.sha256, next_number(layers, module, change.name, key),
+                module, change.name, installation.own_image.sha256, 0,
                 python.prefix, python.short, resolved.requirements, wanted.editable, wanted.places,
                 tuple(sorted(resolved.added.items())), kept, packed=binds and not (change.unpacked or wanted.editable),
             )  # fmt: skip

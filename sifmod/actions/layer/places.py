@@ -2,11 +2,9 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix, for_layers
 from sifmod.actions.log import record_layer
@@ -24,14 +22,9 @@ from sifmod.tree.layer import (
     Layer,
     Layers,
     all_layers,
-    generations,
     image_key,
-    live_generation,
     live_layer,
-    next_number,
-    places,
     publish_layer,
-    remove_generation,
     withdraw_layer,
 )
 from sifmod.tree.layout import Layout
@@ -140,46 +133,6 @@ def withdrawn(layer: Layer, lease: float, reporter: Reporter) -> None:
         record_layer(layers, None, layer, lease, reporter)
 
 
-_STALE = "for another image than the installed one; `sifmod add --onto` reads it, `sifmod remove {} --stale` ends it"
-
-
-class OldLayer(NamedTuple):
-    """A generation of a layer. `keep` says why it stays; empty: it goes. Size in bytes."""
-
-    module: ModuleName
-    root: Path
-    size: int
-    keep: str
-
-
-def old_layers(layout: Layout, too_young: Callable[[float], str]) -> Iterator[OldLayer]:
-    """Every generation in the prefix but those of layers that fit their module; `too_young`: why it stays for its age.
-
-    What was replaced or removed last tells since when a generation is not in use.
-    """
-    for place in places(layout.prefix / "layers"):
-        module, now = ModuleName(*place.parts[-4:-2]), live_generation(place)
-        there, since = live(layout, module), place.stat().st_mtime
-        fits = there is not None and image_key(there.digest) == place.name
-        for root in generations(place):
-            if root.name != now or not fits:
-                keep = too_young(since) if root.name != now else _STALE.format(module)
-                size = sum(path.lstat().st_size for path in root.rglob("*") if not path.is_dir())
-                yield OldLayer(module, root, size, keep)
-
-
-def remove_layers(
-    layout: Layout, going: list[OldLayer], lease: float, on_wait: Callable[[str], None]
-) -> list[OldLayer]:
-    """Remove these generations, as far as they are not live by now; gives those that are gone."""
-    layers = Layers(layout.prefix / "layers", layout.prefix)
-    for old in going:
-        with lock(layers, str(old.module), lease, on_wait) as held:
-            if live_generation(old.root.parent) != old.root.name:
-                remove_generation(layers, old.root, held)
-    return [old for old in going if not os.path.lexists(old.root)]
-
-
 def own_layers(layout: Layout, installation: Installation) -> dict[str, str]:
     """The packed layers of a module in its own tree, by name, with their digests."""
     return {layer.name: layer.digest for layer in _layers_of(installation, layout.prefix / "layers") if layer.digest}
@@ -216,8 +169,7 @@ def bring_layers(
             before, directory = live_layer(layers, module, name, image_key(key)), held.path("layer")
             with held.changing(f"cannot bring the layer {name} of {module}"):
                 _copy(Path(source.root), directory)
-            made = replace(source, number=next_number(layers, module, name, image_key(key)))
-            made = publish_layer(layers, made, directory, held)
+            made = publish_layer(layers, source, directory, held)
             record_layer(layers, made, before, site.lock_lease, reporter)
 
 
