@@ -12,17 +12,7 @@ from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, SifmodError
 from sifmod.tree.change import Change, change
-from sifmod.tree.disk import (
-    READ_ONLY,
-    is_directory,
-    is_there,
-    make_directory,
-    prune,
-    read,
-    removable,
-    remove_tree,
-    write,
-)
+from sifmod.tree.disk import READ_ONLY, is_directory, is_there, make_directory, prune, read, removable, write
 from sifmod.tree.history import read_history, recorded, with_event
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held, left_over, lock
@@ -82,7 +72,6 @@ def staged_generation(layout: Layout, module: ModuleName, held: Held) -> Iterato
     except BaseException:
         with suppress(OSError):
             _withdraw(layout, module, held.directory, held)
-            remove_tree(stage.directory, layout.prefix)
             prune(Path(stage.root).parent, layout.prefix)
         raise
 

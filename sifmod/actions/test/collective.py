@@ -185,7 +185,7 @@ def measured(ended: Ended, backend: str, ranks: int) -> Bandwidth:
     return Bandwidth("torch", ranks, _SIZES[backend], rate, rate * 2 * (ranks - 1) / ranks)
 
 
-def run_perf(place: Place, gpus: int) -> Bandwidth:
+def perf(place: Place, gpus: int) -> Bandwidth:
     """What NVIDIA's or AMD's own all_reduce_perf measures on this node. Raises SanityCheckError."""
     size = _SIZES["nccl"]
     ended = place.run("all_reduce_perf", "-b", str(size), "-e", str(size), "-g", str(gpus))

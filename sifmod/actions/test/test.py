@@ -16,16 +16,7 @@ from sifmod.actions.install.sanity import sanity_check
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.slurm import LAG, SIFMOD, Resources, cancel, states, submit
-from sifmod.actions.test.collective import (
-    Bandwidth,
-    Found,
-    Place,
-    check_ended,
-    look,
-    measured,
-    run_collective,
-    run_perf,
-)
+from sifmod.actions.test.collective import Bandwidth, Found, Place, check_ended, look, measured, perf, run_collective
 from sifmod.actions.test.nccl_log import Network, read_log
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
@@ -192,7 +183,7 @@ class _Run:
             self.bandwidth = None
             raise _SkippedError("there is only one rank")
         if self.found.all_reduce_perf and self.found.gpus and self.wanted.nodes is None:
-            self.bandwidth = run_perf(self.place, self.found.gpus)
+            self.bandwidth = perf(self.place, self.found.gpus)
         found, least = self.bandwidth, self.wanted.minimum
         text = f"{found.algorithm:.2f} GB/s, bus {found.bus:.2f} GB/s ({found.size >> 20} MiB, {found.tool})"
         if least is not None and not found.bus >= least:
