@@ -47,8 +47,9 @@ class Layers(Workplace):
 
     tree: Path
 
-    def place(self, module: ModuleName, layer: str, key: str) -> Path:
-        return self.prefix / module.name / module.version / layer / key
+    def place(self, module: ModuleName, layer: str, image: str) -> Path:
+        """Where the generations of a layer for an image of this digest are."""
+        return self.prefix / module.name / module.version / layer / image_key(image)
 
     def switch(self, module: ModuleName) -> Path:
         """The module's stable path; relative where the layers are within its prefix, which can then be moved whole."""
@@ -86,9 +87,9 @@ class Layer:
         return ""
 
 
-def live_layer(layers: Layers, module: ModuleName, name: str, key: str) -> Layer | None:
+def live_layer(layers: Layers, module: ModuleName, name: str, image: str) -> Layer | None:
     """The layer in use; None where there is none, or none that can be read. Raises OSError of a failing disk."""
-    return _live(layers.place(module, name, key))
+    return _live(layers.place(module, name, image))
 
 
 def live_generation(place: Path) -> str:
@@ -160,7 +161,7 @@ def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> 
 
     Gives the layer in its place. Raises LockError, InstallError or PermissionsError; the live one is then as before.
     """
-    place = layers.place(layer.module, layer.name, image_key(layer.image))
+    place = layers.place(layer.module, layer.name, layer.image)
     layer = replace(layer, number=1 + max(_numbers(place), default=0))
     root = place / str(layer.number)
     switch = layers.switch(layer.module)
@@ -186,7 +187,7 @@ def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> 
 
 def withdraw_layer(layers: Layers, layer: Layer, held: Held) -> None:
     """Take a layer out of use; its generations stay for what still runs, until `gc`."""
-    place = layers.place(layer.module, layer.name, image_key(layer.image))
+    place = layers.place(layer.module, layer.name, layer.image)
     with change(held, f"cannot remove the layer {layer.name} of {layer.module}") as steps:
         steps.remove(place / LIVE)
 
@@ -203,7 +204,7 @@ def remove_generation(layers: Layers, root: Path, held: Held) -> None:
 
 def remove_old(layers: Layers, layer: Layer, keep: int, held: Held) -> None:
     """Remove the generations of a layer but the `keep` newest and the live one. What cannot be removed stays."""
-    place = layers.place(layer.module, layer.name, image_key(layer.image))
+    place = layers.place(layer.module, layer.name, layer.image)
     for root in generations(place)[:-keep]:
         if root.name != str(layer.number):
             remove_generation(layers, root, held)

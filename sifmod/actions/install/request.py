@@ -12,7 +12,7 @@ from sifmod.actions.lock import Lock, differing_inputs
 from sifmod.actions.sources import check_sources
 from sifmod.config.find import is_path
 from sifmod.config.input import Input
-from sifmod.config.kinds import SYNTAXES, Syntax, syntax_of
+from sifmod.config.kinds import SYNTAXES, syntax_of
 from sifmod.config.lint import lint_binds
 from sifmod.config.load_easyconfig import LoadedEasyconfig, Overrides, load_easyconfig, variants_for, with_digests
 from sifmod.config.load_site import Kept, LoadedSite, load_site
@@ -26,7 +26,7 @@ from sifmod.module.decide import Choices, make_plan
 from sifmod.module.origin import ImageOrigin
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import Installation, live
+from sifmod.tree.receipt import ImageRecord, Installation, live
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Reques
     layout = Layout(site.site.prefix)  # a prefix that cannot be one is refused before anything is done
     before = live(layout, loaded.easyconfig.module)
     if before is not None and before.image:  # most likely the image that it will be
-        loaded = _with_digests(loaded, site, _digests(before.image.sha256, before.image.origin))
+        loaded = _with_digests(loaded, site, before.image)
     return _request(loaded, site, options, before)
 
 
@@ -91,22 +91,22 @@ def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:
 
 def with_image(request: Request, artifact: Artifact) -> Request:
     """The request for this image: quirks may be for its digest, which is known only now."""
-    digests = _digests(artifact.sha256, artifact.origin)
-    loaded = _with_digests(request.loaded, request.site, digests)
+    loaded = _with_digests(request.loaded, request.site, artifact)
     if loaded is request.loaded:
         return request
     before = live(Layout(Path(request.plan.prefix)), request.plan.module)
     return _request(loaded, request.site, request.options, before)
 
 
-def _with_digests(loaded: LoadedEasyconfig, site: LoadedSite, digests: tuple[str, ...]) -> LoadedEasyconfig:
-    """The same where these digests call for no other quirks, because to merge its layers again takes long."""
+def _with_digests(loaded: LoadedEasyconfig, site: LoadedSite, image: Artifact | ImageRecord) -> LoadedEasyconfig:
+    """The same where the image's digests call for no other quirks, because to merge its layers again takes long."""
+    digests = _digests(image.sha256, image.origin)
     quirks = applicable(site.quirks, loaded.easyconfig, site.site.name, digests)
     return loaded if quirks == loaded.quirks else with_digests(loaded, site, digests, os.environ)
 
 
 def _digests(sha256: str, origin: ImageOrigin) -> tuple[str, ...]:
-    return tuple(digest for digest in (f"sha256:{sha256}", origin.manifest, origin.index) if digest)
+    return tuple(filter(None, (f"sha256:{sha256}", origin.manifest, origin.index)))
 
 
 def _request(
@@ -114,15 +114,12 @@ def _request(
 ) -> Request:
     choices = Choices(_again(loaded, site, options), site.site.link, options.offline)
     plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks)
-    syntaxes, named = _syntaxes(plan, before), "--prefix" in dict(options.asked.options)
+    # also those that are installed, so that a shell can unload after a reinstall what it loaded
+    there = {syntax_of(stub.path) for stub in before.stubs} if before else set()
+    syntaxes = tuple(syntax for syntax in SYNTAXES if syntax in there or syntax in plan.syntaxes)
+    named = "--prefix" in dict(options.asked.options)
     mpi, inputs = wanted_mpi(loaded.easyconfig, site.site, os.environ)
     return Request(replace(plan, syntaxes=syntaxes, prefix_named=named, mpi=mpi), loaded, site, options, inputs)
-
-
-def _syntaxes(plan: Plan, before: Installation | None) -> tuple[Syntax, ...]:
-    """The plan's syntaxes and those installed already, so that a shell can unload after a reinstall what it loaded."""
-    there = {syntax_of(stub.path) for stub in before.stubs} if before else set()
-    return tuple(syntax for syntax in SYNTAXES if syntax in there or syntax in plan.syntaxes)
 
 
 def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> str:

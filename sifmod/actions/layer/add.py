@@ -17,7 +17,7 @@ from sifmod.errors import ModuleError, OptionError
 from sifmod.image.inspect.python import normalized
 from sifmod.image.program import ask, limits
 from sifmod.module.scripts import PROTECTED
-from sifmod.tree.layer import Layer, Layers, image_key, live_layer, publish_layer, remove_old, withdraw_layer
+from sifmod.tree.layer import Layer, Layers, live_layer, publish_layer, remove_old, withdraw_layer
 from sifmod.tree.lock import lock
 from sifmod.tree.receipt import Installation
 
@@ -47,9 +47,9 @@ def change_layer(
     not fit the image, FetchError where an index cannot be asked, InstallError, PermissionsError or LockError where it
     cannot be written.
     """
-    module, key = installation.module, image_key(installation.own_image.sha256)
+    module, image = installation.module, installation.own_image.sha256
     with lock(layers, str(module), site.lock_lease, reporter.waiting(f"the layers of {module}")) as held:
-        before = live_layer(layers, module, change.name, key)
+        before = live_layer(layers, module, change.name, image)
         wanted = _wanted(before, change)
         if not (wanted.requirements or wanted.editable or change.lock is not None):
             if before is None:
@@ -73,7 +73,7 @@ def change_layer(
             binds = not (program and any(limit.subject == "image bind" for limit in limits(program)))
             kept = tuple((one.name, one.version) for one in python.protected.values())
             layer = Layer(
-                module, change.name, installation.own_image.sha256, 0,
+                module, change.name, image, 0,
                 python.prefix, python.short, resolved.requirements, wanted.editable, wanted.places,
                 tuple(sorted(resolved.added.items())), kept, packed=binds and not (change.unpacked or wanted.editable),
             )  # fmt: skip

@@ -15,18 +15,7 @@ from sifmod.config.prefix import default_prefix, quick_prefix
 from sifmod.config.site import Site
 from sifmod.errors import InstallError, ModuleError, ViewError
 from sifmod.module.quote import shell
-from sifmod.tree.layer import (
-    IMAGE,
-    LIVE,
-    LOCK,
-    Layer,
-    Layers,
-    all_layers,
-    image_key,
-    live_layer,
-    publish_layer,
-    withdraw_layer,
-)
+from sifmod.tree.layer import IMAGE, LIVE, LOCK, Layer, Layers, all_layers, live_layer, publish_layer, withdraw_layer
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life, retirement, today
 from sifmod.tree.lock import lock
@@ -166,7 +155,7 @@ def bring_layers(
             changing_prefix(for_layers(site, layers.prefix)),
             lock(layers, str(module), site.lock_lease, reporter.waiting(f"the layers of {module}")) as held,
         ):
-            before, directory = live_layer(layers, module, name, image_key(key)), held.path("layer")
+            before, directory = live_layer(layers, module, name, key), held.path("layer")
             with held.changing(f"cannot bring the layer {name} of {module}"):
                 _copy(Path(source.root), directory)
             made = publish_layer(layers, source, directory, held)
