@@ -153,11 +153,11 @@ def _wrappers(easyconfig: Easyconfig) -> tuple[Wrapper, ...]:
     commands = dict(easyconfig.wrapper_commands)
     anyway = {name for name in PACKERS if easyconfig.user_software and name not in commands}
     return tuple(
-        _wrapper(name, commands.get(name, "")) for name in dict.fromkeys(easyconfig.wrappers) if name not in anyway
+        wrapper_of(name, commands.get(name, "")) for name in dict.fromkeys(easyconfig.wrappers) if name not in anyway
     )
 
 
-def _wrapper(name: str, command: str) -> Wrapper:
+def wrapper_of(name: str, command: str = "") -> Wrapper:
     """A wrapper runs the command line given for it, its words as sh splits them, else the command of its own name."""
     if command:
         return Wrapper(name, tuple(shlex.split(command)))

@@ -129,9 +129,13 @@ def _text(text: str, syntax: Syntax) -> str:
 
 
 def _check(plan: Plan) -> None:
-    """Module tools print names unquoted: hold them to what the configuration promises."""
+    """Module tools and scripts print names unquoted: hold them to what the configuration promises."""
     for name in (plan.module.name, plan.module.version, *plan.conflict, *plan.depends_on):
         _match("[A-Za-z0-9][A-Za-z0-9._+/-]*", name, "a module's name")
+    for wrapper in plan.wrappers:
+        _match("[A-Za-z0-9][A-Za-z0-9._+-]*", wrapper.name, "a wrapper's name")
+    for name, _ in plan.runscript_env:
+        _match("[A-Za-z_][A-Za-z0-9_]*", name, "a variable's name")
     if plan.family is not None:
         _match("[A-Za-z0-9][A-Za-z0-9_]*", plan.family, "the name of a family")
     for name, value in (*host_variables(plan, "/"), *plan.default_env, *plan.container_env):

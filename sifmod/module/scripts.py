@@ -9,7 +9,6 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sifmod.digest import sha256_bytes
-from sifmod.errors import ModuleError
 from sifmod.module.plan import LAYER_TARGET, PREFIX, ROOT, USER_SOFTWARE_TARGET, VENVS, File, Plan, Wrapper
 from sifmod.module.quote import shell
 from sifmod.module.variables import host_variables, image_variables, own_variables, state_key
@@ -65,9 +64,8 @@ def rendered(template: str, **values: Hashable) -> str:
 def scripts(plan: Plan, number: int) -> tuple[File, ...]:
     """Every script of the generation of this number: POSIX sh, the same for the same plan and number, in any prefix.
 
-    Raises ModuleError for a name that cannot be a file's or a variable's.
+    Names are not quoted in them: `render` holds them to what the configuration promises.
     """
-    _check_names(plan)
     runscripts = dict.fromkeys((*plan.runscripts, *(_NEEDS[name] for name in plan.runscripts if name in _NEEDS)))
     return (
         *(_wrapper(plan, wrapper) for wrapper in plan.wrappers),
@@ -142,13 +140,3 @@ def _runscript(plan: Plan, number: int, name: str) -> str:
     image = plan.own_image
     key = repr((str(plan.module), number, image.sha256, image.sources, image.build))
     return text.replace(_CACHE_KEY, sha256_bytes(key.encode())[:12])
-
-
-def _check_names(plan: Plan) -> None:
-    """Names are not quoted in a script: hold them to what the configuration promises."""
-    for name, _ in (*plan.env, *plan.host_env, *plan.default_env, *plan.runscript_env):
-        if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
-            raise ModuleError(f"{name!r} cannot be a variable's name")
-    for wrapper in plan.wrappers:
-        if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._+-]*", wrapper.name):
-            raise ModuleError(f"{wrapper.name!r} cannot be a wrapper's name")

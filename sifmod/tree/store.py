@@ -132,12 +132,6 @@ def keep(layout: Layout, sha256: str, text: bytes, held: Held) -> None:
             move(unfinished, place, layout.prefix)
 
 
-def discard_kept(layout: Layout, sha256: str, held: Held) -> None:
-    """Take it away, before its image; nothing where there is none."""
-    with suppress(FileNotFoundError):
-        take(layout.inventory(sha256), held.path("discarded"), layout.prefix)
-
-
 GC = "gc"  # the lock under which images are discarded
 _PIN = ".pin"
 
@@ -314,10 +308,10 @@ def discard(layout: Layout, image: StoredImage, held: Held, mark_days: float = 0
     if _needed(layout, image.sha256, mark_days):
         return False
     with held.changing(f"cannot remove {image.path}"):
-        discard_kept(layout, image.sha256, held)
         gone = held.path("discarded")
-        with suppress(FileNotFoundError):
-            take(image.path, gone, layout.prefix)
+        for path, to in ((layout.inventory(image.sha256), held.path("discarded")), (image.path, gone)):
+            with suppress(FileNotFoundError):
+                take(path, to, layout.prefix)
         if _needed(layout, image.sha256, mark_days):  # which another node may see late
             with suppress(FileNotFoundError):
                 move(gone, image.path, layout.prefix)

@@ -20,8 +20,8 @@ from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.printable import line
 from sifmod.image.sources.kinds import parse
-from sifmod.module.decide import SCRIPT_WRAPPERS
-from sifmod.module.plan import RUNSCRIPTS_TARGET, Bind, Plan, Wrapper
+from sifmod.module.decide import SCRIPT_WRAPPERS, wrapper_of
+from sifmod.module.plan import Bind, Plan
 from sifmod.tree.provenance import FoundCommands, FoundMpi
 from sifmod.tree.receipt import Installation
 
@@ -103,17 +103,13 @@ def _search_commands(plan: Plan, artifact: Artifact) -> Found:
 
 
 def _with_commands(plan: Plan, found: FoundCommands) -> Plan:
-    wrappers = [_wrapper(*word.partition("=")[::2]) for word in found.commands.split()]
+    wrappers = [wrapper_of(*word.partition("=")[::2]) for word in found.commands.split()]
     scripts = [wrapper.name for wrapper in wrappers if wrapper.name in SCRIPT_WRAPPERS]
     return replace(
         plan,
         wrappers=tuple({wrapper.name: wrapper for wrapper in (*wrappers, *plan.wrappers)}.values()),
         runscripts=tuple(dict.fromkeys((*plan.runscripts, *scripts))),
     )
-
-
-def _wrapper(name: str, path: str) -> Wrapper:
-    return Wrapper(name, (f"{RUNSCRIPTS_TARGET}/{name}",) if name in SCRIPT_WRAPPERS else (path or name,))
 
 
 def _note(found: Found) -> str:

@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -43,7 +44,10 @@ def reapplications(layout: Layout, given: Options, sanity: bool = True) -> tuple
     `given` are options of this command line by key of the site (prefix.OPTION_KEYS). A module keeps its site, and what
     was found on the machine of its install, where no option, variable or settings file names a site.
     """
-    asked = _Asked({**given, "prefix": str(layout.prefix)}, sanity, _detected())
+    detected = ""
+    with suppress(SifmodError):  # load_site says so where it matters
+        detected = detect(os.environ).name
+    asked = _Asked({**given, "prefix": str(layout.prefix)}, sanity, detected)
     return tuple(_reapplication(layout, module, number, asked) for module, number in live_modules(layout))
 
 
@@ -70,13 +74,6 @@ class _Asked:
     sanity: bool
     detected: str  # the name of the site that this machine looks like; "" where that cannot be told
     sites: Sites = field(default_factory=Sites)
-
-
-def _detected() -> str:
-    try:
-        return detect(os.environ).name
-    except SifmodError:
-        return ""  # load_site says so where it matters
 
 
 def _reapplication(layout: Layout, module: ModuleName, number: int, asked: _Asked) -> Reapplication:

@@ -36,7 +36,12 @@ def sanity_check(
         if plan.sanity_check.commands:
             say(f"sanity check: no {plan.runtime.kind} here, so its commands were not run")
         return
-    run = _runner(directory / installation.own_image.filename, _environment(directory, workspace, plan), plan, limit)
+    image, environment = directory / installation.own_image.filename, _environment(directory, workspace, plan)
+
+    def run(*command: str) -> Ended:
+        start = (plan.runtime.path, "-q", plan.verb, str(image), *plan.activation.activated(command))
+        return run_child(start, cwd=Path("/"), env=environment, limit=limit)
+
     _look(run, plan, say)
     for command in plan.sanity_check.commands:
         result = run(SHELL, "-c", command)
@@ -66,15 +71,6 @@ def _look(run: Run, plan: Plan, say: Callable[[str], None]) -> None:
             f"sanity check of {plan.module}: not in the image: {', '.join(missing)}",
             "take them out of `wrappers` or `sanity_check.paths`, or correct `conda`, `venv`, `activate` or `path`",
         )
-
-
-def _runner(image: Path, environment: dict[str, str], plan: Plan, limit: float | None) -> Run:
-    def run(*command: str) -> Ended:
-        words = plan.activation.activated(command)
-        start = (plan.runtime.path, "-q", plan.verb, str(image), *words)
-        return run_child(start, cwd=Path("/"), env=environment, limit=limit)
-
-    return run
 
 
 def _environment(directory: Path, workspace: Path, plan: Plan) -> dict[str, str]:
