@@ -138,5 +138,5 @@ def _runscript(plan: Plan, number: int, name: str) -> str:
     )
     # it tells the caches of one image from those of another
     image = plan.own_image
-    key = repr((str(plan.module), number, image.sha256, image.sources, image.build))
+    key = repr((str(plan.module), number, image.sha256, image.sources, image.build and image.build.decisive))
     return text.replace(_CACHE_KEY, sha256_bytes(key.encode())[:12])

@@ -113,7 +113,7 @@ def _request(
     loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions, before: Installation | None
 ) -> Request:
     choices = Choices(_again(loaded, site, options), site.site.link, options.offline)
-    plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks)
+    plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks, loaded.bases)
     # also those that are installed, so that a shell can unload after a reinstall what it loaded
     there = {syntax_of(stub.path) for stub in before.stubs} if before else set()
     syntaxes = tuple(syntax for syntax in SYNTAXES if syntax in there or syntax in plan.syntaxes)
