@@ -51,20 +51,13 @@ def render_stub(plan: Plan) -> tuple[File, ...]:
 
     They find the switch from where they are, and are the same for every generation of a module.
     """
-    return tuple(
-        File(
-            stub_path(plan.module, syntax),
-            _templates(syntax)
-            .get_template(f"stub.{syntax}.j2")
-            .render(
-                module=str(plan.module),
-                stub=f"/modules/{stub_path(plan.module, syntax)}",
-                modulefile=f"{plan.switch}/modulefile.{syntax}",
-                generation=f"_SIFMOD_GENERATION_{record_key(plan)}",
-            ),
-        )
-        for syntax in plan.syntaxes
-    )
+    files = []
+    for syntax in plan.syntaxes:
+        path, modulefile = stub_path(plan.module, syntax), f"{plan.switch}/modulefile.{syntax}"
+        values = {"module": str(plan.module), "stub": f"/modules/{path}", "modulefile": modulefile}
+        values["generation"] = f"_SIFMOD_GENERATION_{record_key(plan)}"
+        files.append(File(path, _templates(syntax).get_template(f"stub.{syntax}.j2").render(values)))
+    return tuple(files)
 
 
 @cache

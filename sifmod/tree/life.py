@@ -169,14 +169,11 @@ def in_words(version: str, life: NameLife, on: date) -> str:
 
 def to_json(life: NameLife) -> str:
     """The file's text; empty where nothing is decided."""
-    versions = {version: _as_data(one) for version, one in sorted(life.versions.items()) if one != Life()}
+    decided = ((version, asdict(one)) for version, one in sorted(life.versions.items()) if one != Life())
+    versions = {version: {key: value for key, value in one.items() if value} for version, one in decided}
     if not versions and life.default is None:
         return ""
     return json.dumps({"format": 1, "default": life.default, "versions": versions}, indent=1, default=str) + "\n"
-
-
-def _as_data(life: Life) -> dict[str, Any]:
-    return {key: value for key, value in asdict(life).items() if value}
 
 
 def from_json(data: bytes) -> NameLife:

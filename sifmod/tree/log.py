@@ -81,7 +81,9 @@ def append(layout: Layout, made: Entry) -> None:
     Others may have put anything in the file's place: no link is followed, and only a regular file with one name is
     written to. A line that an earlier run could not write to its end is ended first. Raises OSError.
     """
-    path, line = layout.log(made.done.module), _line(made)
+    path = layout.log(made.done.module)
+    while len(line := json.dumps(as_data(made)).encode() + b"\n") > LONGEST:
+        made = made._replace(command=f"{made.command[: len(made.command) // 2]}…")  # whose spelling can be so long
     with opened(path.parent, layout.prefix, make=True) as directory:
         descriptor = os.open(path.name, _APPEND, 0o666, dir_fd=directory)
         try:
@@ -142,13 +144,6 @@ def as_data(made: Entry) -> dict[str, object]:
     fields: dict[str, object] = made._asdict()
     del fields["done"]
     return {**fields, "what": done.what, **changed, "image": done.image, "size": done.size, "layer": done.layer}
-
-
-def _line(made: Entry) -> bytes:
-    """Never longer than LONGEST: of a command whose spelling is so long the beginning is kept."""
-    while len(line := json.dumps(as_data(made)).encode() + b"\n") > LONGEST:
-        made = made._replace(command=f"{made.command[: len(made.command) // 2]}…")
-    return line
 
 
 def _lines(path: Path, top: Path) -> tuple[list[bytes], bool]:

@@ -174,7 +174,12 @@ def write_catalogue(files: tuple[File, ...], directory: Path) -> int:
     for file in files:
         target = directory / file.path
         if file.path == DATA:
-            _remove(directory, {f"{PAGES}/{module}.md" for module in before or ()} - {one.path for one in files})
+            gone = {f"{PAGES}/{module}.md" for module in before or ()} - {one.path for one in files}
+            for place in (directory / name for name in sorted(gone)):
+                with writing(place):
+                    place.unlink(missing_ok=True)
+                with suppress(OSError):
+                    place.parent.rmdir()
         with writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.is_file() and target.read_bytes() == file.text.encode():
@@ -205,14 +210,6 @@ def _check_free(directory: Path) -> None:
         if GENERATOR.encode() in (directory / INDEX).read_bytes()[:_HEAD]:
             return
     raise OptionError(f"{there} is no catalogue's, and is left as it is", "give a directory of its own: -o DIR")
-
-
-def _remove(directory: Path, names: set[str]) -> None:
-    for name in sorted(names):
-        with writing(directory / name):
-            (directory / name).unlink(missing_ok=True)
-        with suppress(OSError):
-            (directory / name).parent.rmdir()
 
 
 SCHEMA_VERSION = 1  # another number where a field means something else, or is gone

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from sifmod.actions.layer.inside import ImagePython, Wanted, inside_of, name_of, words_of
+from sifmod.actions.layer.inside import ImagePython, Inside, Wanted, name_of, python_wrapper, words_of
 from sifmod.actions.layer.make import make
 from sifmod.actions.layer.resolve import Resolved, followed, resolve
 from sifmod.actions.log import record_layer
@@ -58,7 +58,9 @@ def change_layer(
             record_layer(layers, None, before, site.lock_lease, reporter)
             return before, "removed"
         with held.changing(f"cannot make the layer {change.name} of {module}"):
-            inside = inside_of(installation, held.path("layer"), wanted)
+            directory = held.path("layer")
+            (directory / "work").mkdir(parents=True)
+            inside = Inside(python_wrapper(installation), directory, (*wanted.editable, *wanted.places))
             python = inside.look(site.protected if (own := protected(Path(installation.root))) is None else own)
             inside.check_seen(wanted.editable)
             if change.lock is not None:

@@ -340,12 +340,6 @@ class Inside:
         return environment
 
 
-def inside_of(installation: Installation, directory: Path, wanted: Wanted) -> Inside:
-    """The module's Python, with a directory that is made for a layer."""
-    (directory / "work").mkdir(parents=True)
-    return Inside(python_wrapper(installation), directory, (*wanted.editable, *wanted.places))
-
-
 def python_wrapper(installation: Installation) -> Path:
     """The command of the module that runs its Python, which it has where `add.check` says so."""
     return next(place for name in _WRAPPERS if (place := Path(installation.root, "bin", name)).is_file())

@@ -244,7 +244,12 @@ def run_job(resources: Resources, test: Sequence[str], say: Callable[[str], None
     number = submit("--job-name=sifmod-test", *resources.words, *files, f"--wrap=exec {wrap}")
     file = Path(f"sifmod-test-{number}.json")
     try:
-        _wait(number, say)
+        before = ""
+        while state := _state(number):
+            if state != before:
+                say(f"job {number}: {state}")
+            before = state
+            time.sleep(_POLL)
     except BaseException:
         cancel(number)
         until = time.monotonic() + LAG  # a job that has just begun makes its files all the same
@@ -253,15 +258,6 @@ def run_job(resources: Resources, test: Sequence[str], say: Callable[[str], None
         file.unlink(missing_ok=True)
         raise
     return _answer(file, file.with_suffix(".log"), number)
-
-
-def _wait(number: str, say: Callable[[str], None]) -> None:
-    before = ""
-    while state := _state(number):
-        if state != before:
-            say(f"job {number}: {state}")
-        before = state
-        time.sleep(_POLL)
 
 
 def _state(number: str) -> str:
