@@ -19,7 +19,11 @@ def lua(text: str) -> str:
     """A Lua string: `"…"`, or a long bracket where there are several lines and nothing but text."""
     _refuse_nul(text)
     if "\n" in text and not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text):
-        return _lua_long_bracket(text)
+        # `[==[`, a line break that Lua skips, the text; with as many `=` as it takes for no part of it to be the end
+        level = 2  # as EasyBuild writes it; Lua 5.1 also refuses a `[[` within `[[…]]`
+        while f"]{'=' * level}]" in f"{text}]{'=' * level}":
+            level += 1
+        return f"[{'=' * level}[\n{text}]{'=' * level}]"
     return (
         '"'
         + re.sub(r'[\x00-\x1f\x7f"\\]', lambda found: _LUA_ESCAPES.get(found[0], f"\\{ord(found[0]):03d}"), text)
@@ -49,14 +53,6 @@ def shell(text: str) -> str:
     if _PLAIN_WORD.fullmatch(text) and "=" not in text:  # `a=b` in front of a command would be an assignment
         return text
     return "'" + text.replace("'", "'\\''") + "'"
-
-
-def _lua_long_bracket(text: str) -> str:
-    """`[==[`, a line break that Lua skips, the text; with as many `=` as it takes for no part of it to be the end."""
-    level = 2  # as EasyBuild writes it; Lua 5.1 also refuses a `[[` within `[[…]]`
-    while f"]{'=' * level}]" in f"{text}]{'=' * level}":
-        level += 1
-    return f"[{'=' * level}[\n{text}]{'=' * level}]"
 
 
 def _balanced(text: str) -> bool:

@@ -4,7 +4,7 @@ import re
 from functools import cache, lru_cache
 from pathlib import Path
 
-from jinja2 import Environment, Template
+from jinja2 import Environment
 
 from sifmod.config.kinds import Syntax, stub_path
 from sifmod.errors import ModuleError
@@ -21,6 +21,7 @@ _PATHS = {  # as the modulefiles spell them; see plan.ROOT
 }
 _EXTENSION = re.compile(r"[A-Za-z0-9._+-]+")
 _TEMPLATES = Path(__file__).with_name("templates")
+_PLAIN = environment()  # for text that the modulefile's template quotes
 
 
 class Literal(str):
@@ -102,7 +103,7 @@ def _whatis(plan: Plan) -> tuple[str, ...]:
 
 def _help(plan: Plan) -> str:
     """What the module says about itself to a person; see plan.ROOT for the paths in it."""
-    return _help_template().render(
+    return _PLAIN.get_template("help.txt.j2").render(
         plan=plan,
         description=plan.help.description.strip(),
         commands=", ".join(wrapper.name for wrapper in plan.wrappers),
@@ -140,11 +141,6 @@ def _check(plan: Plan) -> None:
 def _match(pattern: str, name: str, what: str) -> None:
     if not re.fullmatch(pattern, name):
         raise ModuleError(f"{name!r} cannot be {what}")
-
-
-@cache
-def _help_template() -> Template:
-    return environment().get_template("help.txt.j2")  # plain text, which the modulefile's template quotes
 
 
 @cache  # compiling them takes longer than everything else that is rendered

@@ -25,8 +25,6 @@ _FORGETTING = 10.0  # seconds of silence, as of any holder
 
 
 class Holder(NamedTuple):
-    """The process that a lease names."""
-
     token: str  # unique per attempt
     host: str
     boot: str  # the boot and the process namespace: where `pid` means something

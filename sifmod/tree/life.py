@@ -129,7 +129,6 @@ def notices(name: str, life: NameLife) -> Iterator[tuple[str, str]]:
 
 
 def deprecation(module: ModuleName, life: Life) -> str:
-    """What is said of a module that goes."""
     said, until = life.deprecated, life.refused_from
     ends = f" and loads until {until - timedelta(days=1)}" if until else ""
     instead = said.message if said and said.message else _instead(life)

@@ -59,8 +59,6 @@ class Entry(NamedTuple):
 
 
 class Log(NamedTuple):
-    """What was read, oldest first, and what could not be."""
-
     entries: tuple[Entry, ...]
     problems: tuple[str, ...]
 

@@ -208,7 +208,14 @@ def live_number(layout: Layout, module: ModuleName) -> int | None:
 
     Raises OSError where the disk does not give the switch: who took that for none would remove what is live.
     """
-    return _number(f"{layout.prefix}/software/{module}", module.version)  # a text: `list` asks for hundreds
+    try:
+        target = os.readlink(f"{layout.prefix}/software/{module}")  # noqa: PTH115 (a text: `list` asks for hundreds)
+    except OSError as error:
+        if not is_refused(error):
+            raise
+        return None
+    directory, _, number = target.rpartition("/")
+    return int(number) if directory == f".generations/{module.version}" and is_number(number) else None
 
 
 def live(layout: Layout, module: ModuleName) -> Installation | None:
@@ -254,17 +261,6 @@ def numbers(layout: Layout, module: ModuleName) -> tuple[int, ...]:
 def is_number(text: str) -> bool:
     """Whether `text` is how a generation's directory is called."""
     return _NUMBER.fullmatch(text) is not None
-
-
-def _number(switch: str, version: str) -> int | None:
-    try:
-        target = os.readlink(switch)  # noqa: PTH115 (compared as text)
-    except OSError as error:
-        if not is_refused(error):
-            raise
-        return None
-    directory, _, number = target.rpartition("/")
-    return int(number) if directory == f".generations/{version}" and is_number(number) else None
 
 
 _NO_VIEW = b'"modules":[]'  # in a receipt; most are not parsed

@@ -43,22 +43,23 @@ def read_applied(layout: Layout, name: str) -> Applied | None:
         modules, decided = map(_module, fields["modules"]), map(str, fields["decided"])
         return Applied(name, str(fields["file"]), tuple(modules), tuple(decided))
 
-    return parsed(_applied(layout, name), applied, top=layout.prefix)
+    return parsed(_path(layout, name), applied, top=layout.prefix)
 
 
 def write_applied(layout: Layout, applied: Applied, held: Held) -> None:
     """Keep it, where it has changed. Raises InstallError, LockError."""
     if read_applied(layout, applied.name) != applied:
         fields = {"file": applied.file, "modules": [*map(str, applied.modules)], "decided": applied.decided}
-        _write(_applied(layout, applied.name), fields, held)
+        _write(_path(layout, applied.name), fields, held)
 
 
 def read_submissions(layout: Layout, stack: str) -> tuple[Submission, ...]:
     """What was last submitted; nothing where the record cannot be read: others may have written it."""
-    return (
-        parsed(_jobs(layout, stack), lambda data: tuple(map(_submission, _checked(data)["jobs"])), top=layout.prefix)
-        or ()
-    )
+
+    def submissions(data: bytes) -> tuple[Submission, ...]:
+        return tuple(map(_submission, _checked(data)["jobs"]))
+
+    return parsed(_path(layout, f"jobs/{stack}"), submissions, top=layout.prefix) or ()
 
 
 def write_submissions(layout: Layout, stack: str, submissions: Iterable[Submission], held: Held) -> None:
@@ -67,7 +68,7 @@ def write_submissions(layout: Layout, stack: str, submissions: Iterable[Submissi
         {**one._asdict(), "elements": [[str(module) for module in element] for element in one.elements]}
         for one in submissions
     ]
-    _write(_jobs(layout, stack), {"jobs": jobs}, held)
+    _write(_path(layout, f"jobs/{stack}"), {"jobs": jobs}, held)
 
 
 def _checked(data: bytes) -> Any:
@@ -97,9 +98,5 @@ def _module(text: str) -> ModuleName:
     return ModuleName(name, version)
 
 
-def _applied(layout: Layout, name: str) -> Path:
+def _path(layout: Layout, name: str) -> Path:
     return layout.prefix / "stacks" / f"{name}.json"
-
-
-def _jobs(layout: Layout, stack: str) -> Path:
-    return layout.prefix / "stacks" / "jobs" / f"{stack}.json"

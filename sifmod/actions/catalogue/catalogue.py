@@ -51,7 +51,6 @@ def summary(entry: Entry) -> str:
 
 
 def rest(entry: Entry) -> tuple[str, ...]:
-    """The other paragraphs of its description."""
     return tuple(" ".join(text.split()) for text in entry.about.description.strip().split("\n\n")[1:])
 
 
@@ -128,12 +127,8 @@ def more(changes: Changes) -> str:
 
 def _table(what: str, rows: Iterable[tuple[str, str]]) -> str:
     head = f"| {what} | {'version' if what else ''} |\n|---|---|\n"
-    return head + "\n".join(f"| {_text(name)} | {_cell(text)} |" for name, text in rows)
-
-
-def _cell(text: str) -> str:
-    url = web_address(text)
-    return f"<{url}>" if url else _text(text)
+    shown = ((name, f"<{url}>" if (url := web_address(text)) else _text(text)) for name, text in rows)
+    return head + "\n".join(f"| {_text(name)} | {text} |" for name, text in shown)
 
 
 def _text(text: str) -> str:
@@ -312,7 +307,6 @@ def page(title: str, entries: tuple[Entry, ...]) -> File:
 
 
 def statuses(entry: Entry) -> tuple[str, ...]:
-    """By which it is filtered."""
     return (entry.status, "default") if entry.default else (entry.status,)
 
 

@@ -28,8 +28,6 @@ Options = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Reapplication:
-    """An installed module, and what would become of it now."""
-
     module: ModuleName
     request: Request | None  # None where it cannot be told, which `error` explains
     changes: bool
@@ -108,7 +106,10 @@ def _request(installation: Installation, asked: _Asked) -> Request:
             f"bring it back from the copy in the module: {shlex.join(('mkdir', '-p', str(path.parent)))} && {copy}",
         )
     given, options = _options(installation, asked)
-    site = asked.sites.of(given, _kept(made))
+    facts = dict(made.facts)
+    variable = facts.get("variable SIFMOD_SITE", "")  # whose path names a site that is a file in no directory of sites
+    known = os.path.abspath(variable) if "/" in variable else made.site  # noqa: PTH100 (a link stays one)
+    site = asked.sites.of(given, Kept(known, facts))
     request = decide(str(path), site, options)
     if request.plan.image:
         artifact = recorded_image(installation)
@@ -141,13 +142,6 @@ def _options(installation: Installation, asked: _Asked) -> tuple[dict[str, str],
         asked=Asked(options=named, checked=asked.sanity and made.asked.checked),
     )
     return {**texts, **asked.given}, options
-
-
-def _kept(made: Provenance) -> Kept:
-    """What it was installed with; a site that is a file in no directory of sites is known by the variable's path."""
-    facts = dict(made.facts)
-    variable = facts.get("variable SIFMOD_SITE", "")
-    return Kept(os.path.abspath(variable) if "/" in variable else made.site, facts)  # noqa: PTH100 (a link stays one)
 
 
 def _note(made: Provenance, site: LoadedSite, detected: str) -> str:

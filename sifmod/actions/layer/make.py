@@ -54,8 +54,11 @@ def make(
         _commands(directory, tree, layer)
         (directory / LOCK).write_text(lock)
         if not layer.packed:
-            files, size = _unpacked(tree, more)
-            return replace(layer, files=files, size=size)
+            for path, read in more.items():
+                (tree / path).parent.mkdir(exist_ok=True)
+                (tree / path).write_bytes(read())
+            sizes = [Path(top, name).lstat().st_size for top, _, names in os.walk(tree) for name in names]
+            return replace(layer, files=len(sizes), size=sum(sizes))
         (directory / "lib").unlink()
         chosen = site.compression if site.compression != "auto" else "zstd" if reads("zstd", program) else "gzip"
         files, size = pack(tree, directory / IMAGE, chosen, jobs, more)
@@ -75,14 +78,6 @@ def _arrange(place: Path, python: ImagePython) -> None:
     (tree / "start").mkdir()
     jupyter = (tree / "lib" / "share" / "jupyter").is_dir()
     (tree / "start" / "sitecustomize.py").write_text(start_file(python, jupyter=jupyter))
-
-
-def _unpacked(tree: Path, more: More) -> tuple[int, int]:
-    for path, read in more.items():
-        (tree / path).parent.mkdir(exist_ok=True)
-        (tree / path).write_bytes(read())
-    found = [Path(top, name) for top, _, names in os.walk(tree) for name in names]
-    return len(found), sum(path.lstat().st_size for path in found)
 
 
 def _install(inside: Inside, python: ImagePython, layer: Layer, lock: str, wanted: Wanted) -> None:

@@ -149,8 +149,6 @@ class Bandwidth:
 
 @dataclass(frozen=True)
 class Found:
-    """What there is on the nodes."""
-
     nodes: tuple[str, ...]
     torch: bool
     gpus: int  # on each node, the fewest

@@ -85,7 +85,6 @@ def read_log(lines: Sequence[str]) -> Network:
 
 
 def _is_own(name: str) -> bool:
-    """Whether the devices are in the library's own words."""
     return name == "Socket" or _OVER_IB.match(name) is not None
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sifmod.actions.changing_prefix import site_umask
+from sifmod.actions.install.install import sanity_check
 from sifmod.actions.install.reapply import planned
-from sifmod.actions.install.sanity import sanity_check
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.slurm import LAG, SIFMOD, Resources, cancel, states, submit
@@ -42,8 +42,6 @@ class Step:
 
 @dataclass(frozen=True)
 class Tested:
-    """A module, and what became of it here."""
-
     module: ModuleName
     root: str  # of the generation
     nodes: tuple[str, ...]  # as they call themselves
@@ -200,7 +198,9 @@ class _Run:
         if not network.name:
             raise SanityCheckError("\n".join(("no network was chosen", *self.ended.lines[-20:])), advice)
         self.network = network
-        if network.transport == "TCP" and (fabric := fabric_of(self.site)):
+        # the site has a fabric where it sets NCCL_NET to another network than TCP
+        fabric = dict((*self.site.host_env, *self.site.env, *self.site.runscript_env)).get("NCCL_NET", "Socket")
+        if network.transport == "TCP" and fabric not in ("", "Socket"):
             hosts = f" on {', '.join(network.tcp_hosts[:8])}" if network.tcp_hosts else ""
             raise SanityCheckError(f"{network.text}{hosts}, though site {self.site.name} has {fabric}", advice)
         return network.text if (self.wanted.nodes or 1) > 1 else f"{network.text}; chosen, not used: there is one node"
@@ -209,12 +209,6 @@ class _Run:
         """Skip a step without this runscript."""
         if not (self.place.root / "runscripts" / runscript).is_file():
             raise _SkippedError(f"the module has no runscript {runscript}")
-
-
-def fabric_of(site: Site) -> str:
-    """The fabric of a site: what it sets NCCL_NET to, unless that is TCP; "" for one without."""
-    named = dict((*site.host_env, *site.env, *site.runscript_env)).get("NCCL_NET", "")
-    return "" if named == "Socket" else named
 
 
 def record_test(installation: Installation, site: Site, reporter: Reporter, *, passed: bool) -> None:
