@@ -37,7 +37,6 @@ _STALE = "for another image than the installed one; `sifmod add --onto` reads it
 
 
 def image_key(sha256: str) -> str:
-    """What stands for an image in paths."""
     return sha256[:16]
 
 

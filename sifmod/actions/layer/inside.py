@@ -346,7 +346,6 @@ def python_wrapper(installation: Installation) -> Path:
 
 
 def uv_cache() -> Path:
-    """Where uv keeps what it has downloaded."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     home = Path(given) if given.startswith("/") else Path.home() / ".cache"
     return Path(os.environ.get("UV_CACHE_DIR") or home / "uv")

@@ -5,14 +5,12 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sifmod.actions.changing_prefix import changing_prefix, for_layers
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.verify import verify_layer
 from sifmod.config.name import ModuleName
 from sifmod.config.prefix import default_prefix, quick_prefix
-from sifmod.config.site import Site
 from sifmod.errors import InstallError, ModuleError, ViewError
 from sifmod.module.quote import shell
 from sifmod.tree.layer import IMAGE, LIVE, LOCK, Layer, Layers, all_layers, live_layer, publish_layer, withdraw_layer
@@ -20,6 +18,9 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life, retirement, today
 from sifmod.tree.lock import lock
 from sifmod.tree.receipt import Installation, live, live_modules
+
+if TYPE_CHECKING:
+    from sifmod.config.site import Site
 
 
 def layouts(prefix: Path, environ: Mapping[str, str]) -> tuple[Layout, ...]:
@@ -133,12 +134,15 @@ def _layers_of(installation: Installation, top: Path) -> Iterator[Layer]:
 
 
 def bring_layers(
-    installation: Installation, wanted: dict[str, str], trees: tuple[Path, ...], site: Site, reporter: Reporter
+    installation: Installation, wanted: dict[str, str], trees: tuple[Path, ...], site: "Site", reporter: Reporter
 ) -> None:
     """Make the layers of a module in its own tree those that are wanted, from the same module in the `trees`.
 
     Raises InstallError for one that none of them has, and what publishing a layer raises.
     """
+    from sifmod.actions.changing_prefix import changing_prefix, for_layers
+    from sifmod.actions.verify import verify_layer
+
     layout = Layout(site.prefix)
     layers, module, key = Layers(layout.prefix / "layers", layout.prefix), installation.module, installation.digest
     for name, digest in wanted.items():

@@ -27,8 +27,6 @@ _LEFT_OUT = (
 
 @dataclass(frozen=True)
 class Place:
-    """Where the commands of a module are started."""
-
     root: Path  # of the generation
     nodes: int | None  # of the allocation; None: here, without srun
     limit: float  # seconds for each command
