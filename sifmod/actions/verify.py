@@ -15,7 +15,7 @@ from sifmod.image.signature.check import check, signatures
 from sifmod.tree.layer import IMAGE, TREE, Layer
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, live_number, read_receipt
-from sifmod.tree.user_files import additions
+from sifmod.tree.state import additions
 
 Kind = Literal["missing", "changed", "unreadable", "added", "released", "moved"]
 
