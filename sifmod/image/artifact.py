@@ -1,6 +1,6 @@
 """An Artifact: a verified SIF. A Request to one source, the Fetched file that it gives, and the store that keeps it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,8 @@ from sifmod.image.settings import DEFAULT, Settings
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 
 if TYPE_CHECKING:
+    import requests
+
     from sifmod.image.reference import Reference
     from sifmod.module.plan import ImagePlan, Runtime
 
@@ -110,3 +112,27 @@ class Fetched:
     notes: tuple[str, ...] = ()
     origin: ImageOrigin = NO_ORIGIN
     lent: bool = False  # `path` is in another store, and neither taken as `link` says nor hashed yet
+
+
+Get = Callable[[Mapping[str, str]], AbstractContextManager["requests.Response"]]
+"""Opens one resource, with these headers besides: 200, 206 or 416, its body not read yet.
+
+Authenticated, redirects followed. Raises TransientError where another try may help, FetchError where it will not; so
+does reading the body inside the `with`. May be called by several threads at once.
+"""
+
+
+@dataclass(frozen=True)
+class Remote:
+    """One resource. `name` is what messages call it.
+
+    `size` in bytes and `digest` (sha256:…) are promised, or None and "". `by_digest` says that the server finds it by
+    its digest, so that it cannot change. `check` is given the first bytes, and raises ImageError where they are wrong.
+    """
+
+    name: str
+    get: Get
+    size: int | None = None
+    digest: str = ""
+    by_digest: bool = False
+    check: Callable[[bytes], None] | None = None

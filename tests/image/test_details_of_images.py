@@ -12,10 +12,10 @@ import pytest
 
 from sifmod.cli.main import run
 from sifmod.errors import FetchError, ImageError, SifmodError
-from sifmod.image.convert.layers.data import header_map
-from sifmod.image.convert.layers.malformed import Malformed
+from sifmod.image.artifact import Remote
+from sifmod.image.convert.layers.fields import header_map
 from sifmod.image.convert.layers.merge_layers import merge_layers
-from sifmod.image.convert.layers.stream import Replaced
+from sifmod.image.convert.layers.stream import Malformed, Replaced
 from sifmod.image.convert.metadata.make import _date, inspect_text
 from sifmod.image.convert.squashfs.metadata import ListingWriter, MetadataWriter
 from sifmod.image.disk import Sink
@@ -26,7 +26,6 @@ from sifmod.image.oci.image import Directory as Files
 from sifmod.image.oci.image import read_json
 from sifmod.image.program import ask
 from sifmod.image.registry.credentials import auth_files
-from sifmod.image.remote import Remote
 from sifmod.image.sources.build import inputs
 from support.config import write
 from support.downloading import Place, content, getter, serving, sha256

@@ -19,8 +19,8 @@ import zstandard
 from sifmod.errors import ImageError
 from sifmod.image.convert.budget import Budget
 from sifmod.image.convert.layers.decompress import CHUNK, Frames, chunks
-from sifmod.image.convert.layers.malformed import Malformed
 from sifmod.image.convert.layers.merge_layers import merge_layers
+from sifmod.image.convert.layers.stream import Malformed
 from support.command import run
 from support.layers import EPOCH, Entry, Memory, Seen, Stored, merged, packed, seen, tar
 from support.lazily import Lazily

@@ -15,16 +15,14 @@ from sifmod.image.convert.budget import Budget
 from sifmod.image.convert.layers.member import U32
 from sifmod.image.convert.layers.merge_layers import merge_layers
 from sifmod.image.convert.layers.stream import Replaced
-from sifmod.image.convert.metadata.insert import insert_metadata
-from sifmod.image.convert.metadata.make import Metadata, make_metadata
+from sifmod.image.convert.metadata.make import Metadata, insert_metadata, make_metadata
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.convert.sif.write import partition_offset, write_header
 from sifmod.image.convert.squashfs import compression
 from sifmod.image.convert.squashfs.compression import Compression
 from sifmod.image.convert.squashfs.writer import SquashfsWriter
 from sifmod.image.disk import KEPT, NOTHING_WRITTEN, reserve, stripe, writing
-from sifmod.image.download.downloads import Downloads, missing
-from sifmod.image.download.shared_blobs import forget_shared, keep_shared, with_shared
+from sifmod.image.download.downloads import Downloads, forget_shared, keep_shared, missing, with_shared
 from sifmod.image.oci.image import OciImage, open_image
 from sifmod.image.program import ask
 from sifmod.image.registry.mirrors import own_place, source_of

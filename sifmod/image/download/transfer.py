@@ -20,15 +20,14 @@ import requests
 import urllib3
 
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.artifact import Remote
 from sifmod.image.convert.layers.stream import Replaced
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.download import journal
 from sifmod.image.download.arriving_file import STEP, ArrivingFile, Shared
 from sifmod.image.download.journal import PartialFile
-from sifmod.image.download.pieces import Piece, Pieces
-from sifmod.image.download.response import Head, Known, Ranges, read_head, why_restart
+from sifmod.image.download.pieces import Head, Known, Piece, Pieces, Ranges, read_head, why_restart
 from sifmod.image.registry.network import PATIENCE, Attempts, Patience, SlowError, TransientError
-from sifmod.image.remote import Remote
 from sifmod.image.settings import Settings
 
 _CHUNK = 1 << 18  # bytes at a time; so much is lost at most when the connection breaks

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Protocol
 
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.artifact import Get
 from sifmod.image.disk import reading
 from sifmod.image.oci.content import LARGEST, plain
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_layers, check_platform
 from sifmod.image.reference import Reference
-from sifmod.image.remote import Get
 from sifmod.image.settings import Settings
 
 

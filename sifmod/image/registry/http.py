@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 import requests
 
 from sifmod.errors import FetchError
+from sifmod.image.artifact import Get
 from sifmod.image.oci.content import plain
 from sifmod.image.reference import is_loopback
 from sifmod.image.registry.mirrors import covers
@@ -17,7 +18,6 @@ from sifmod.image.registry.network import BROKEN, hung_up, network_errors, witho
 from sifmod.image.registry.network import TransientError as TransientError  # part of what a Get promises
 from sifmod.image.registry.pace import TIMEOUTS, Timeouts, steadily, within
 from sifmod.image.registry.session import Session
-from sifmod.image.remote import Get
 
 _MOST_REDIRECTS = 10
 _MOST_RENEWALS = 2

@@ -10,6 +10,7 @@ from typing import TypeVar
 import requests
 
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.artifact import Get
 from sifmod.image.oci.content import LARGEST, plain, read_content
 from sifmod.image.oci.index import ACCEPTED, Index, manifest_behind, parse
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_digest, parse_config
@@ -19,7 +20,6 @@ from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import Place, places, token_servers
 from sifmod.image.registry.network import PATIENCE, Patience, SlowError, TransientError, causes, patiently
 from sifmod.image.registry.pace import within
-from sifmod.image.remote import Get
 from sifmod.image.settings import Settings
 
 _OF_MIRROR = "\n    mirror "  # before what a mirror said, in an error of the registry itself

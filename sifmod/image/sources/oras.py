@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from sifmod.errors import FetchError
-from sifmod.image.artifact import Fetched, Request
+from sifmod.image.artifact import Fetched, Remote, Request
 from sifmod.image.download.downloads import download_sif, refuse_other_files
 from sifmod.image.inspect.description import Config, ImageDescription, pairs, parts
 from sifmod.image.oci.manifest import SIF_LAYER, Descriptor, Manifest
@@ -11,7 +11,6 @@ from sifmod.image.reference import Reference, SourceKind, no_files, nothing, par
 from sifmod.image.registry.mirrors import source_of
 from sifmod.image.registry.network import PATIENCE, Patience
 from sifmod.image.registry.registry import Registry
-from sifmod.image.remote import Remote
 from sifmod.image.settings import Settings
 from sifmod.image.stored import damaged, lent, stored, to_bring
 from sifmod.module.origin import ImageOrigin

@@ -3,9 +3,8 @@
 from typing import NamedTuple
 
 from sifmod.image.convert.inode import Device, Fifo, Node, Symlink, Xattrs
-from sifmod.image.convert.layers.data import Extents
-from sifmod.image.convert.layers.fields import Records, number, seconds, whole, xattrs
-from sifmod.image.convert.layers.malformed import Malformed, Warnings, shown
+from sifmod.image.convert.layers.fields import Extents, Records, number, seconds, whole, xattrs
+from sifmod.image.convert.layers.stream import Malformed, Warnings, shown
 
 OPAQUE = b".wh..opq"
 """What `whited_out` gives for the marker of an opaque directory."""

@@ -4,9 +4,19 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 from zlib import adler32
 
-from sifmod.image.convert.layers.data import Extents, check, header_map, pax_map, pax_size
-from sifmod.image.convert.layers.fields import Records, decimal, in_force, number, parse
-from sifmod.image.convert.layers.malformed import Malformed, Warnings, shown
+from sifmod.image.convert.inode import Content
+from sifmod.image.convert.layers.fields import (
+    Extents,
+    Records,
+    check,
+    decimal,
+    header_map,
+    in_force,
+    number,
+    parse,
+    pax_map,
+    pax_size,
+)
 from sifmod.image.convert.layers.member import (
     BLOCK_DEVICE,
     CHARACTER,
@@ -25,7 +35,8 @@ from sifmod.image.convert.layers.member import (
     header_name,
     overridden,
 )
-from sifmod.image.convert.layers.stream import Stream
+from sifmod.image.convert.layers.stream import Malformed, Stream, Warnings, shown
+from sifmod.image.convert.squashfs.writer import BLOCK, DataWriter
 
 # most headers of a layer say the same
 _attributes = lru_cache(1 << 14)(attributes)
@@ -100,6 +111,22 @@ class TarReader:
         """Give the same in pieces that are not copied."""
         start, self._at = self._at, self._at + size
         return self._stream.pieces(start, size)
+
+    def copy(self, size: int, extents: Extents | None, data: DataWriter) -> Content:
+        """Hand the current member's file, of `size` bytes, to `data`. Raises what that does."""
+        if extents is None:
+            if size < BLOCK:
+                return data.add(self.read(size))
+            extents = ((0, size),)
+        data.start()
+        end = 0
+        for offset, length in (*extents, (size, 0)):
+            if offset > end:
+                data.hole(offset - end)
+            for piece in self.pieces(length):
+                data.write(piece)
+            end = offset + length
+        return data.finish()
 
     def _special(self, block: bytes, plain: Attributes) -> Member | None:
         """Whatever is not a plain file: its member, or None for an extended header or what no file system holds."""

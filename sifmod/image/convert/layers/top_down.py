@@ -10,8 +10,6 @@ from collections.abc import Iterator
 
 from sifmod.image.convert.budget import Watch
 from sifmod.image.convert.inode import OWNER, Content, Directory, File, Node, Plain, Symlink, unpacked
-from sifmod.image.convert.layers.data import BLOCK, Copier, DataWriter
-from sifmod.image.convert.layers.malformed import Malformed
 from sifmod.image.convert.layers.member import (
     DIRECTORY,
     HARD_LINK,
@@ -30,7 +28,9 @@ from sifmod.image.convert.layers.member import (
     whited_out,
 )
 from sifmod.image.convert.layers.merging_directory import MergingDirectory
+from sifmod.image.convert.layers.stream import Malformed
 from sifmod.image.convert.layers.tar import TarReader
+from sifmod.image.convert.squashfs.writer import BLOCK, DataWriter
 
 
 class Entangled(Exception):  # noqa: N818 - not an error: another way has to be taken
@@ -46,7 +46,6 @@ class TopDown:
         self._root = MergingDirectory(self._implicit, 0)
         self._root.real = True
         self._data = data
-        self._copier = Copier(data)
         self._layer = 0
         self._touched: list[MergingDirectory] = []  # by this layer
         self._seals: list[MergingDirectory] = []  # at this layer's end
@@ -281,7 +280,7 @@ class TopDown:
     def _node(self, reader: TarReader, member: Member) -> Node:
         if member.kind != REGULAR:
             return special_node(member)
-        content = self._copier.copy(reader, member.size, member.extents)
+        content = reader.copy(member.size, member.extents, self._data)
         self.contents[-1][-1] = content
         return File(member.attributes, content)
 
