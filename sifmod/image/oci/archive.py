@@ -1,44 +1,18 @@
 """An Archive: the files in a tar archive, read in place; a compressed one is unpacked to a plain one first."""
 
-import bz2
-import lzma
 import posixpath
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, Protocol
-
-import zstandard
-from isal import igzip, isal_zlib
 
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.convert.layers.decompress import HEAD, is_compressed, uncompressed
+from sifmod.image.convert.layers.stream import Malformed
 from sifmod.image.disk import reading, writing
 from sifmod.image.oci.content import plain
 from sifmod.image.oci.image import Stored
 
-_CHUNK = 1 << 20  # bytes
 _MOST_MEMBERS = 1_000_000
 _MOST_LINKS = 8  # to links
-
-
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
-def _gzip(file: BinaryIO) -> _Readable:
-    return igzip.IGzipFile(fileobj=file, mode="rb")  # type: ignore[no-untyped-call]
-
-
-def _zstd(file: BinaryIO) -> _Readable:
-    return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-
-
-_COMPRESSED: tuple[tuple[bytes, Callable[[BinaryIO], _Readable]], ...] = (
-    (b"\x1f\x8b", _gzip),
-    (b"\x28\xb5\x2f\xfd", _zstd),
-    (b"\xfd7zXZ", lzma.LZMAFile),
-    (b"BZh", bz2.BZ2File),
-)
 
 
 class Archive:
@@ -93,24 +67,15 @@ def open_archive(path: Path, workspace: Path | None) -> Archive:
     if not path.is_file():
         raise FetchError(f"there is no archive {path}")
     with reading(path), path.open("rb") as file:
-        start = file.read(8)
-        unpack = next((unpack for magic, unpack in _COMPRESSED if start.startswith(magic)), None)
-        if unpack is None:
+        if not is_compressed(file.read(HEAD)):
             return Archive(path, path)
         if workspace is None:
             raise FetchError(f"{path} is compressed, and there is no place to unpack it to", "unpack it first")
         file.seek(0)
-        _unpack(path, unpack(file), workspace / "archive.tar")
-    return Archive(path, workspace / "archive.tar")
-
-
-def _unpack(path: Path, content: _Readable, target: Path) -> None:
-    with writing(target), target.open("wb") as file:
-        while True:
-            try:
-                chunk = content.read(_CHUNK)
-            except (EOFError, OSError, lzma.LZMAError, zstandard.ZstdError, isal_zlib.error) as error:  # type: ignore[misc]  # its stub names an instance
-                raise ImageError(f"{path} is not a complete tar archive: {plain(str(error))}") from error
-            if not chunk:
-                return
-            file.write(chunk)
+        target = workspace / "archive.tar"
+        try:
+            with writing(target), target.open("wb") as tar:
+                tar.writelines(uncompressed(file, lambda _size: None))
+        except Malformed as error:
+            raise ImageError(f"{path} is not a complete tar archive: it {error}") from error
+    return Archive(path, target)

@@ -22,10 +22,10 @@ CHUNK = 1 << 20  # bytes
 _ISAL = cast(type[Exception], igzip_lib.IsalError)  # its stub has an instance
 _DAMAGED = (EOFError, BadGzipFile, _ISAL, zstandard.ZstdError, lzma.LZMAError)
 _WINDOW = 1 << 29  # bytes; the largest window of a zstd frame, and what it takes in memory
-_GZIP = b"\x1f\x8b"
+_GZIP, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\0"
 _XZ = 1 << 29  # bytes that an xz stream may take in memory
 _BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # a block's or an end's magic: a tar's first name may be BZh1
-_HEAD = 10  # bytes that tell how a blob is compressed
+HEAD = 10  # bytes that tell how a blob is compressed
 _WORTH = 16 << 20  # bytes of a gzip blob: below that starting rapidgzip's threads costs more than they save
 _FEWEST, _MOST = 4, 8  # of its threads: it takes twice the processor time of isa-l, and some 40 MB of memory a thread
 
@@ -108,7 +108,7 @@ def _uncompressed(compressed: "_Compressed") -> Iterator[bytes]:
         return _read(cast(BinaryIO, igzip.open(compressed, "rb")))  # type: ignore[no-untyped-call]
     if is_zstd(head):
         return _zstd(compressed)
-    if head.startswith(b"\xfd7zXZ\0"):
+    if head.startswith(_XZ_MAGIC):
         return _xz(compressed)
     if _BZIP2.match(head):
         return _bzip2(compressed)
@@ -161,7 +161,7 @@ class _Compressed(io.RawIOBase):
         self._count = count
         self.frames: Frames | None = None
         self.head = b""
-        while len(self.head) < _HEAD and (more := file.read(_HEAD - len(self.head))):
+        while len(self.head) < HEAD and (more := file.read(HEAD - len(self.head))):
             self.head += more
         self._unread = self.head
 
@@ -190,6 +190,11 @@ class _Compressed(io.RawIOBase):
         size = self._file.readinto(view) or 0
         self._count(size)
         return size
+
+
+def is_compressed(head: bytes) -> bool:
+    """Whether what begins with `head`, HEAD bytes, is compressed in one of the ways that are read here."""
+    return head.startswith((_GZIP, _XZ_MAGIC)) or is_zstd(head) or bool(_BZIP2.match(head))
 
 
 def is_zstd(head: bytes) -> bool:
