@@ -21,10 +21,9 @@ from sifmod.image.convert import budget as watching
 from sifmod.image.convert.budget import Watch
 from sifmod.image.convert.layers.ahead import ReadAhead
 from sifmod.image.convert.layers.decompress import CHUNK, chunks, threads_for
-from sifmod.image.convert.layers.merging_directory import MergingDirectory
 from sifmod.image.convert.layers.stream import Malformed, Stream, Warnings
 from sifmod.image.convert.layers.tar import TarReader
-from sifmod.image.convert.layers.top_down import Entangled
+from sifmod.image.convert.layers.top_down import Entangled, MergingDirectory
 from support.layers import Memory, Stored
 from support.lazily import Lazily
 
@@ -328,10 +327,10 @@ def test_a_directory_hides_and_shows_names() -> None:
     for name in (b"a", b"b"):
         directory.hide(name)
         directory.white_out(name)
-    directory.show(b"a")
+    directory.hidden.discard(b"a")
     assert (directory.hidden, directory.whiteouts) == ({b"b"}, {b"a", b"b"})
     other = MergingDirectory(attributes, 1)
-    other.show(b"a")
+    other.hidden.discard(b"a")
     assert (other.hidden, other.whiteouts) == (set(), set())
     real, hidden = (directory.child(name, attributes, 1, real=name == b"r") for name in (b"r", b"h"))
     assert (real.real, hidden.real, directory.hidden) == (True, False, {b"b", b"h"})

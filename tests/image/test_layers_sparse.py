@@ -87,6 +87,9 @@ def test_sparse_maps_that_lie(sparse: dict[str, str], why: str) -> None:
 def test_sparse_files_cannot_claim_any_size_together(tmp_path: Path) -> None:
     one = records({"GNU.sparse.size": str(1 << 40), "GNU.sparse.map": ""})
     layer = Stored(b"".join(one + header(name=b"%d" % each) for each in range(5)))
-    with (tmp_path / "x").open("wb") as file, SquashfsWriter(file, 0, parse("gzip"), 1, EPOCH) as writer:
-        with pytest.raises(ImageError, match="more than 4 TiB in all, holes included"):
-            merge_layers([layer], writer, epoch=EPOCH, progress=lambda _read, _total: None)
+    with (
+        (tmp_path / "x").open("wb") as file,
+        pytest.raises(ImageError, match="more than 4 TiB in all, holes included"),
+        SquashfsWriter(file, 0, parse("gzip"), 1, EPOCH) as writer,
+    ):
+        merge_layers([layer], writer, epoch=EPOCH, progress=lambda _read, _total: None)

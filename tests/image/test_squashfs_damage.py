@@ -14,12 +14,11 @@ from sifmod.errors import ImageError
 from sifmod.image.convert.inode import Content, Device, Directory, Fifo, File, Node, Symlink
 from sifmod.image.convert.squashfs.blocks import Blocks, Cursor, Stat
 from sifmod.image.convert.squashfs.compression import Compression, decompressor, parse
-from sifmod.image.convert.squashfs.metadata import MetadataWriter, indexed, little, stored
-from sifmod.image.convert.squashfs.nodes import MOST_BLOCKS, Common, Written, block_sizes, pack_node
+from sifmod.image.convert.squashfs.metadata import MetadataWriter, XattrTable, indexed, little, stored
+from sifmod.image.convert.squashfs.pipeline import MOST_BLOCKS, Written
 from sifmod.image.convert.squashfs.reader import SquashfsReader
 from sifmod.image.convert.squashfs.superblock import Superblock, parse_superblock
-from sifmod.image.convert.squashfs.tree import Heads, Ids, survey
-from sifmod.image.convert.squashfs.xattrs import XattrTable
+from sifmod.image.convert.squashfs.tree import Common, Heads, Ids, block_sizes, pack_node, survey
 from support.squashfs_trees import FOLDER, PLAIN, build, noise
 
 BLOCK = 131072
@@ -352,7 +351,7 @@ def test_the_blocks_of_a_file() -> None:
 
 
 def test_as_many_blocks_as_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sifmod.image.convert.squashfs.nodes.MOST_BLOCKS", 5)
+    monkeypatch.setattr("sifmod.image.convert.squashfs.pipeline.MOST_BLOCKS", 5)
     written = Written()
     written.reserve(2)
     written.reserve(3)

@@ -14,9 +14,8 @@ from sifmod.image.convert.squashfs.blocks import Blocks, Stat, read_stat
 from sifmod.image.convert.squashfs.compression import parse
 from sifmod.image.convert.squashfs.metadata import ListingWriter, MetadataWriter, stored
 from sifmod.image.convert.squashfs.pipeline import Pipeline
-from sifmod.image.convert.squashfs.reader import tree_digest
+from sifmod.image.convert.squashfs.reader import read_xattrs, tree_digest
 from sifmod.image.convert.squashfs.superblock import Superblock
-from sifmod.image.convert.squashfs.xattrs import read_xattrs
 
 NONE, NOWHERE = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 UNIT = 1 << 20

@@ -36,7 +36,8 @@ from sifmod.image.convert.layers.member import (
     overridden,
 )
 from sifmod.image.convert.layers.stream import Malformed, Stream, Warnings, shown
-from sifmod.image.convert.squashfs.writer import BLOCK, DataWriter
+from sifmod.image.convert.squashfs.superblock import BLOCK
+from sifmod.image.convert.squashfs.writer import DataWriter
 
 # most headers of a layer say the same
 _attributes = lru_cache(1 << 14)(attributes)

@@ -9,8 +9,7 @@ from typing import BinaryIO, Protocol
 from sifmod.errors import ImageError
 from sifmod.image.convert.inode import Xattrs
 from sifmod.image.convert.squashfs.blocks import Blocks, Cursor, Stat, read_stat
-from sifmod.image.convert.squashfs.superblock import NONE, NOWHERE
-from sifmod.image.convert.squashfs.xattrs import read_xattrs
+from sifmod.image.convert.squashfs.superblock import NONE, NOWHERE, XATTR_NAME, XATTR_PREFIXES, XATTR_VALUE
 
 _UNIT = 1 << 20  # a multiple of every block size
 _ZEROS = bytes(_UNIT)
@@ -21,6 +20,8 @@ _MOST_LISTING = 64 << 20  # bytes of one directory
 _MOST_ENTRIES = 1 << 20
 _MOST_PATH = 1 << 16  # bytes, of a path met by walking
 _MOST_LINKS = 40  # symbolic links followed, as Linux does
+_MOST_XATTRS = 4096  # of one file
+_ELSEWHERE = 0x100  # in an extended attribute's type: what follows is the place of its value
 _WORDS = 2048  # of a block list, read at once
 
 
@@ -261,3 +262,33 @@ class SquashfsReader:
 
 def _parts(path: Path) -> list[bytes]:
     return [part for part in os.fsencode(path).split(b"/") if part not in (b"", b".")]
+
+
+def read_xattrs(blocks: Blocks, number: int) -> Xattrs:
+    """Read one set, sorted by name. Raises ImageError where it is damaged or larger than Linux allows."""
+    table = blocks.superblock.xattr_table
+    start, sets, _ = struct.unpack("<QII", blocks.raw(table, 16))
+    if number >= sets:
+        raise ImageError(f"damaged squashfs: set {number} of {sets} of extended attributes")
+    reference, count, _ = struct.unpack("<QII", blocks.indexed(table + 16, number, 16))
+    if count > _MOST_XATTRS:
+        raise ImageError(f"damaged squashfs: {count} extended attributes of one file")
+    cursor = Cursor(blocks, start + (reference >> 16), reference & 0xFFFF)
+    return tuple(sorted(_read_xattr(blocks, cursor, start) for _ in range(count)))
+
+
+def _read_xattr(blocks: Blocks, cursor: Cursor, start: int) -> tuple[bytes, bytes]:
+    kind, length = struct.unpack("<HH", cursor.take(4))
+    if kind & 0xFF >= len(XATTR_PREFIXES) or length > XATTR_NAME:
+        raise ImageError(f"damaged squashfs: an extended attribute of type {kind} with a name of {length} bytes")
+    name = XATTR_PREFIXES[kind & 0xFF] + cursor.take(length)
+    size = int.from_bytes(cursor.take(4), "little")
+    if kind & _ELSEWHERE:
+        if size != 8:
+            raise ImageError(f"damaged squashfs: the place of an extended attribute's value has {size} bytes")
+        place = int.from_bytes(cursor.take(8), "little")
+        cursor = Cursor(blocks, start + (place >> 16), place & 0xFFFF)
+        size = int.from_bytes(cursor.take(4), "little")
+    if size > XATTR_VALUE:
+        raise ImageError(f"damaged squashfs: an extended attribute of {size} bytes")
+    return name, cursor.take(size)
