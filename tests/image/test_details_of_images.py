@@ -22,8 +22,7 @@ from sifmod.image.disk import Sink
 from sifmod.image.download.arriving_file import ArrivingFile, Shared
 from sifmod.image.download.downloads import _publish
 from sifmod.image.oci.content import LARGEST
-from sifmod.image.oci.image import Directory as Files
-from sifmod.image.oci.image import read_json
+from sifmod.image.oci.image import files_below, read_json
 from sifmod.image.program import ask
 from sifmod.image.registry.credentials import auth_files
 from sifmod.image.sources.build import inputs
@@ -112,9 +111,9 @@ def test_a_sparse_map_that_never_ends() -> None:
 def test_a_long_manifest_is_refused_before_it_is_read(tmp_path: Path) -> None:
     (tmp_path / "index.json").write_bytes(b" " * (LARGEST + 1))
     with pytest.raises(ImageError, match=f"index.json has {LARGEST + 1} bytes, and no manifest or config is so long"):
-        read_json(Files(tmp_path), "index.json")
+        read_json(files_below(tmp_path), "index.json")
     (tmp_path / "index.json").write_bytes(b" " * LARGEST)
-    assert len(read_json(Files(tmp_path), "index.json")) == LARGEST
+    assert len(read_json(files_below(tmp_path), "index.json")) == LARGEST
 
 
 def test_the_index_of_a_large_directory_has_every_block() -> None:

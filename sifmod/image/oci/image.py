@@ -1,8 +1,8 @@
 """An OciImage: manifest, config and where its layers are, the same for a registry, a layout and an archive."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.artifact import Get
@@ -28,28 +28,23 @@ class Stored:
             return file.read(min(limit, self.size))
 
 
-class Files(Protocol):
+@dataclass(frozen=True)
+class Files:
     """A directory or an archive, called `name` in messages."""
 
-    @property
-    def name(self) -> str: ...
-
-    def find(self, name: str) -> Stored | None:
-        """The regular file of this relative name, or None."""
+    name: str
+    find: Callable[[str], Stored | None]  # the regular file of this relative name, or None
 
 
-class Directory:
+def files_below(path: Path) -> Files:
     """The files below a directory. Symbolic links are followed: the directory is the user's own."""
+    top = path.absolute()
 
-    def __init__(self, path: Path) -> None:
-        self.name = str(path)
-        self._path = path.absolute()
+    def find(name: str) -> Stored | None:
+        with reading(top / name):
+            return Stored(top / name, 0, (top / name).stat().st_size) if (top / name).is_file() else None
 
-    def find(self, name: str) -> Stored | None:
-        """The regular file of this relative name, or None."""
-        path = self._path / name
-        with reading(path):
-            return Stored(path, 0, path.stat().st_size) if path.is_file() else None
+    return Files(str(path), find)
 
 
 def read_json(files: Files, name: str) -> bytes:
