@@ -20,7 +20,8 @@ from sifmod.image.convert.layers.fields import (
     whole,
     xattrs,
 )
-from sifmod.image.convert.layers.member import (
+from sifmod.image.convert.layers.stream import Malformed, Stream, Warnings, naming, shown
+from sifmod.image.convert.layers.tar import (
     OPAQUE,
     attributes,
     checksum,
@@ -34,7 +35,6 @@ from sifmod.image.convert.layers.member import (
     overridden,
     whited_out,
 )
-from sifmod.image.convert.layers.stream import Malformed, Stream, Warnings, naming, shown
 from support.tars import header
 
 TERA2 = 1 << 41  # bytes; the largest sparse file

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.oci.image import files_below
-from sifmod.image.oci.layout import read_layout
+from sifmod.image.oci.image import files_below, read_layout
 from sifmod.image.sources.kinds import parse
 from support.command import run
 from support.images import Images

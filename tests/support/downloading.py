@@ -17,8 +17,7 @@ from sifmod.image.download.pieces import Coverage
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
-from sifmod.image.registry.network import Patience
-from sifmod.image.registry.pace import Timeouts
+from sifmod.image.registry.network import Patience, Timeouts
 from sifmod.image.settings import Settings
 from support.ranged import Ranged, Span
 from support.web import Web

@@ -19,8 +19,7 @@ from sifmod.image.oci.content import plain, read_content
 from sifmod.image.registry.credentials import Credentials, Logins
 from sifmod.image.registry.http import Authority, Http, beginning, in_the_clear, refusal
 from sifmod.image.registry.mirrors import Place, covers
-from sifmod.image.registry.network import TransientError, without_secrets
-from sifmod.image.registry.pace import within
+from sifmod.image.registry.network import TransientError, within, without_secrets
 
 _LARGEST_ANSWER = 1 << 20  # bytes of a token server's answer
 _CHALLENGE = re.compile(r'\b(Bearer|Basic)\s+((?:[\w-]+\s*=\s*(?:"[^"]*"|[^\s",]+)\s*,?\s*)+)', re.IGNORECASE)

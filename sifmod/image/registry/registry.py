@@ -18,8 +18,7 @@ from sifmod.image.reference import Reference
 from sifmod.image.registry.authority import RegistryAuthority
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import Place, places, token_servers
-from sifmod.image.registry.network import PATIENCE, Patience, SlowError, TransientError, causes, patiently
-from sifmod.image.registry.pace import within
+from sifmod.image.registry.network import PATIENCE, Patience, SlowError, TransientError, causes, patiently, within
 from sifmod.image.settings import Settings
 
 _OF_MIRROR = "\n    mirror "  # before what a mirror said, in an error of the registry itself

@@ -8,8 +8,7 @@ from sifmod.image.download.downloads import download_sif, refuse_other_files
 from sifmod.image.reference import Reference, SourceKind, is_loopback, refused
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
-from sifmod.image.registry.network import PATIENCE, Patience, patiently
-from sifmod.image.registry.pace import TIMEOUTS, Timeouts
+from sifmod.image.registry.network import PATIENCE, TIMEOUTS, Patience, Timeouts, patiently
 
 
 def _parse(kind: SourceKind, source: str) -> Reference:

@@ -5,8 +5,7 @@ from pathlib import Path
 from sifmod.errors import FetchError
 from sifmod.image.convert.oci_to_sif import convert
 from sifmod.image.inspect.description import describe_image
-from sifmod.image.oci.image import OciImage, files_below
-from sifmod.image.oci.layout import read_layout
+from sifmod.image.oci.image import OciImage, files_below, read_layout
 from sifmod.image.reference import Reference, SourceKind, parse_layout, size_of_location
 from sifmod.image.settings import Settings
 

@@ -5,8 +5,7 @@ from pathlib import Path
 from sifmod.image.convert.oci_to_sif import convert
 from sifmod.image.inspect.description import describe_image
 from sifmod.image.oci.archive import open_archive
-from sifmod.image.oci.image import OciImage
-from sifmod.image.oci.layout import read_layout
+from sifmod.image.oci.image import OciImage, read_layout
 from sifmod.image.reference import Reference, SourceKind, parse_layout, size_of_location, the_location
 from sifmod.image.settings import Settings
 

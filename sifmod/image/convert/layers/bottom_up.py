@@ -12,7 +12,8 @@ from itertools import chain
 from sifmod.image.convert.budget import Watch
 from sifmod.image.convert.inode import OWNER, Content, Directory, File, Node, Plain, Symlink, content_of
 from sifmod.image.convert.layers.ahead import ReadAhead
-from sifmod.image.convert.layers.member import (
+from sifmod.image.convert.layers.stream import Blob, Malformed, Stream, Warnings, naming, shown
+from sifmod.image.convert.layers.tar import (
     DIRECTORY,
     HARD_LINK,
     OPAQUE,
@@ -20,13 +21,12 @@ from sifmod.image.convert.layers.member import (
     Attributes,
     Member,
     Parts,
+    TarReader,
     cleaned,
     is_whiteout,
     special_node,
     whited_out,
 )
-from sifmod.image.convert.layers.stream import Blob, Malformed, Stream, Warnings, naming, shown
-from sifmod.image.convert.layers.tar import TarReader
 
 _LINKS = 255  # symlinks on the way to one entry
 
