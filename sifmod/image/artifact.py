@@ -30,49 +30,19 @@ class Artifact:
 
 
 class ImageStore(Protocol):
-    """What fetching needs of the store (tree/store.py)."""
+    """What fetching needs of the store; tree/store.py says what each does."""
 
-    def find(self, sha256: str) -> Path | None:
-        """The stored image of this digest, or None."""
-
-    def damaged(self, sha256: str) -> bool:
-        """Whether another image is stored under this digest, which is not found any more; reads all of it."""
-
-    def lent(self, sha256: str) -> tuple[Path, ImageOrigin] | None:
-        """The image of this digest in another store that this one looks into, and its origin; its size is checked."""
-
-    def lends(self, path: Path) -> bool:
-        """Whether `path` is an image of another store, as `lent` and `find_made` give them."""
-
-    def incoming(self) -> AbstractContextManager[Path]:
-        """A fresh path on the store's file system; what is left there at exit is removed."""
-
-    def find_made(self, source: str, digest: str) -> tuple[tuple[Path, ImageOrigin], ...]:
-        """The stored images that `source` gave for `digest`, which is of an index or a manifest, and their origins.
-
-        Those of other stores come last.
-        """
-
-    def gave(self, path: Path, origin: ImageOrigin, source: str) -> None:
-        """Note that `source` gave the stored image at `path` too; idempotent."""
-
-    def workspace(self) -> AbstractContextManager[Path]:
-        """A fresh directory inside the prefix for the runtime's cache and temporary files, removed at exit."""
-
-    def partial(self, key: str) -> AbstractContextManager[Path]:
-        """A directory on the store's file system that stays when the block fails or dies, under a lock of `key`.
-
-        Call `finished` when the download is no longer needed.
-        """
-
-    def finished(self, partial: Path) -> None:
-        """Remove what `partial` gave."""
-
-    def add(self, incoming: Path, sha256: str, origin: ImageOrigin = NO_ORIGIN, source: str = "") -> Path:
-        """Put a complete file that `source` gave under its digest (fsync, read-only, rename) and return its path.
-
-        Idempotent. `source` is what `find_made` wants.
-        """
+    def find(self, sha256: str) -> Path | None: ...
+    def damaged(self, sha256: str) -> bool: ...
+    def lent(self, sha256: str) -> tuple[Path, ImageOrigin] | None: ...
+    def lends(self, path: Path) -> bool: ...
+    def incoming(self) -> AbstractContextManager[Path]: ...
+    def find_made(self, source: str, digest: str) -> tuple[tuple[Path, ImageOrigin], ...]: ...
+    def gave(self, path: Path, origin: ImageOrigin, source: str) -> None: ...
+    def workspace(self) -> AbstractContextManager[Path]: ...
+    def partial(self, key: str) -> AbstractContextManager[Path]: ...
+    def finished(self, partial: Path) -> None: ...
+    def add(self, incoming: Path, sha256: str, origin: ImageOrigin = NO_ORIGIN, source: str = "") -> Path: ...
 
 
 Progress = Callable[[str, int, int | None], None]

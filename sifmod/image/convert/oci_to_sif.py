@@ -4,7 +4,7 @@ import gc
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,7 +54,10 @@ def convert(request: Request) -> Fetched:
         preflight(request, image, unpacked=any(workspace.iterdir()))
         with Downloads(image.sources, request.partial, request.settings.connections) as downloads:
             try:
-                warnings = _written(request, image, downloads, metadata, how)
+                while True:
+                    with suppress(Replaced):  # as often as a transfer may start over, which it bounds
+                        warnings = _write(request, image, downloads, metadata, how)
+                        break
                 downloads.complete()
             except (FetchError, ImageError):
                 forget_shared(image.sources, shared)
@@ -134,17 +137,6 @@ def _metadata(request: Request, image: OciImage) -> Metadata:
     return make_metadata(image.config, manifest.raw, reference.kind.name, where)
 
 
-def _written(
-    request: Request, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
-) -> tuple[str, ...]:
-    """Write the SIF, from the start again where a transfer started over after some of its bytes went into it."""
-    while True:
-        try:
-            return _write(request, image, downloads, metadata, how)
-        except Replaced:  # as often as a transfer may start over, which it bounds
-            continue
-
-
 def _write(
     request: Request, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
 ) -> tuple[str, ...]:
@@ -182,7 +174,6 @@ def _no_collector() -> Iterator[None]:
 
 
 def _tools(how: Compression) -> Tools:
-    """What decides the bytes of a conversion now."""
     return (("sif-format", str(FORMAT)), *how.versions())
 
 
@@ -206,7 +197,6 @@ def preflight(request: Request, image: OciImage, *, unpacked: bool) -> None:
 
 
 def _done(partial: Path, unpacked: bool) -> str:
-    """What has become of what was written before."""
     if unpacked:
         return "the unpacked archive was removed"
     arrived = partial.is_dir() and any(path.stat().st_size for path in partial.iterdir())

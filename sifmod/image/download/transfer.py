@@ -59,7 +59,13 @@ class Transfer(ArrivingFile):
         self._busy = 0
         self._restarts = 0
         try:
-            self._resume()
+            with shared.changed:
+                if self._pieces.load():
+                    self._adopt_size()
+                    self.front = self._pieces.coverage.front
+                    self._pieces.plan()
+                else:
+                    self._empty()
         except BaseException:
             self.close(None)
             raise
@@ -67,15 +73,6 @@ class Transfer(ArrivingFile):
     @property
     def received(self) -> int:
         return self._pieces.coverage.total
-
-    def _resume(self) -> None:
-        with self.shared.changed:
-            if self._pieces.load():
-                self._adopt_size()
-                self.front = self._pieces.coverage.front
-                self._pieces.plan()
-            else:
-                self._empty()
 
     def take(self) -> Piece | None:
         """The next piece to ask for, None where there is none now. Called with the lock; `run` has to follow."""

@@ -34,8 +34,6 @@ _OF_OCI = "10-docker2singularity.sh"
 
 @dataclass
 class _Documents:
-    """What is found, document by document."""
-
     deffile: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     config: ImageConfig | None = None

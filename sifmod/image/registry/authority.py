@@ -83,7 +83,6 @@ class RegistryAuthority(Authority):
         return refused_by(response, self._place, login, (*notes, self._withheld) if self._withheld else notes)
 
     def _is_ours(self, url: str) -> bool:
-        """Whether `url` is of this registry itself, or of its https where it was asked over http."""
         try:
             parts, own = urlsplit(url), urlsplit(f"//{self._place.server}")
             port = parts.port

@@ -70,24 +70,17 @@ class Repository:
             except FetchError as error:
                 if self._scheme or not _may_speak_tls(error):
                     raise
-                response = stack.enter_context(self._over_tls(path, headers, error))
+                try:
+                    response = stack.enter_context(self._resource("https", path)(headers))
+                except FetchError as second:
+                    speaks = second.__cause__ is None or "certificate verify" in second.message
+                    raise second if speaks or isinstance(second, SlowError) else error from None
+                self._scheme = "https"
             if response.headers.get("Content-Type", "").lower().startswith("text/html"):
                 raise FetchError(
                     f"{self.place.server} sent an HTML page instead of {path}",
                     "a login page or a proxy may be in the way; or it is no registry: correct the name of the source",
                 )
-            yield response
-
-    @contextmanager
-    def _over_tls(self, path: str, headers: Mapping[str, str], first: FetchError) -> Iterator[requests.Response]:
-        with ExitStack() as stack:
-            try:
-                response = stack.enter_context(self._resource("https", path)(headers))
-            except FetchError as error:
-                speaks = error.__cause__ is None or "certificate verify" in error.message
-                speaks = speaks or isinstance(error, SlowError)
-                raise error if speaks else first from None
-            self._scheme = "https"
             yield response
 
     def _resource(self, scheme: str, path: str) -> Get:

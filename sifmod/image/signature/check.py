@@ -214,7 +214,6 @@ def _check_all_covered(path: Path, info: SifInfo, signers: Sequence[Signer], cov
 
 
 def _read_keys(keys: Sequence[Path]) -> bytes:
-    """The packets of all key files."""
     if not keys:
         raise SignatureError("no public key is given to check signatures with", "name some in `signatures: keys:`")
     packets = b""
@@ -274,7 +273,6 @@ def parse_list(text: bytes) -> SignedList | None:
 
 
 def _digest(path: Path, entry: SifObject, algorithm: str) -> str:
-    """The digest of the data of `entry`, as sha256:hex."""
     digest, left = hashlib.new(algorithm), entry.size
     with reading(path), path.open("rb") as file:
         file.seek(entry.offset)

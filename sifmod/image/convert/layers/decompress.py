@@ -166,7 +166,6 @@ class _Compressed(io.RawIOBase):
         self._unread = self.head
 
     def skip(self) -> None:
-        """Read what is left, for its digest."""
         while data := self._file.read(CHUNK):
             self._count(len(data))
 

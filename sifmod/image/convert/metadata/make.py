@@ -107,7 +107,7 @@ def make_metadata(config: ImageConfig, manifest: bytes, bootstrap: str, source: 
         "startscript": START,
     }
     labels_text = json.dumps(labels, ensure_ascii=False, indent="\t").encode()
-    entries = (*_directories(), *_entries(variables, run), *_texts(labels_text, deffile))
+    entries = _entries(variables, run, labels_text, deffile)
     objects = (
         DataObject("deffile", "", deffile.encode()),
         DataObject("labels", "", labels_text),
@@ -117,15 +117,10 @@ def make_metadata(config: ImageConfig, manifest: bytes, bootstrap: str, source: 
     return Metadata(entries, objects, warnings)
 
 
-def _directories() -> Sequence[Entry]:
-    """Where the runtimes mount something, and where site tools bind their scripts and an environment of the user's."""
-    names = "dev proc root var/tmp tmp etc sys home runscripts user-software"
-    own = (Entry(f"{_HOME}/{name}", replaces=True) for name in ("libs", "actions", "env"))
-    return (*own, *(Entry(name) for name in names.split()))
-
-
-def _entries(variables: str, run: str) -> Sequence[Entry]:
-    texts = (
+def _entries(variables: str, run: str, labels: bytes, deffile: str) -> tuple[Entry, ...]:
+    # where the runtimes mount something, and where site tools bind their scripts and an environment of the user's
+    mounts = "dev proc root var/tmp tmp etc sys home runscripts user-software"
+    scripts = (
         (f"env/{IMAGE_ENVIRONMENT}", variables),
         ("env/90-environment.sh", CUSTOM),
         ("env/95-apps.sh", APPS),
@@ -135,11 +130,10 @@ def _entries(variables: str, run: str) -> Sequence[Entry]:
         ("startscript", START),
         *((f"actions/{name}", text) for name, text in ACTIONS),
     )
-    return tuple(Entry(f"{_HOME}/{name}", content=text.encode(), replaces=True) for name, text in texts)
-
-
-def _texts(labels: bytes, deffile: str) -> Sequence[Entry]:
     return (
+        *(Entry(f"{_HOME}/{name}", replaces=True) for name in ("libs", "actions", "env")),
+        *(Entry(name) for name in mounts.split()),
+        *(Entry(f"{_HOME}/{name}", content=text.encode(), replaces=True) for name, text in scripts),
         Entry(f"{_HOME}/labels.json", 0o644, labels, replaces=True),
         Entry(f"{_HOME}/Singularity", 0o644, deffile.encode(), replaces=True),
         Entry("etc/hosts", 0o644, b""),

@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,19 +105,15 @@ class SifObject:
         return _COVERED.pack(kind, used, relative, link, size, created, uid, gid, name, extra)
 
 
-def _objects(table: bytes) -> tuple[SifObject, ...]:
+def _objects(table: bytes) -> Iterator[SifObject]:
     """Those whose descriptors are whole and in use."""
-    rows = [table[at : at + DESCRIPTOR.size] for at in range(0, len(table), DESCRIPTOR.size)]
-    return tuple(_object(row) for row in rows if len(row) == DESCRIPTOR.size and row[4])
-
-
-def _object(raw: bytes) -> SifObject:
-    row = DESCRIPTOR.unpack(raw)
-    kind, _, number, group, link, offset, size, *_, name, extra = row
-    text = name.rstrip(b"\0").decode("utf-8", "replace")
-    links_group = link & GROUP_MASK == GROUP_MASK
-    place = (group & ~GROUP_MASK, link & ~GROUP_MASK, links_group, offset, size)
-    return SifObject(kind, number, *place, text, extra, raw)
+    for at in range(0, len(table) - DESCRIPTOR.size + 1, DESCRIPTOR.size):
+        raw = table[at : at + DESCRIPTOR.size]
+        kind, used, number, group, link, offset, size, *_, name, extra = DESCRIPTOR.unpack(raw)
+        if used:
+            text = name.rstrip(b"\0").decode("utf-8", "replace")
+            numbers = (group & ~GROUP_MASK, link & ~GROUP_MASK, link & GROUP_MASK == GROUP_MASK)
+            yield SifObject(kind, number, *numbers, offset, size, text, extra, raw)
 
 
 @dataclass(frozen=True)
@@ -207,7 +204,7 @@ def _text(start: bytes) -> str:
 
 def _describe(name: str, size: int, header: tuple[Any, ...], table: bytes) -> SifInfo:
     launch, magic, version, code, identity, created, *_ = header
-    used = _objects(table)
+    used = tuple(_objects(table))
     for entry in used:
         if entry.offset < HEADER.size or entry.size < 0:
             raise ImageError(f"{name} is a damaged SIF: object {entry.id} has {entry.size} bytes at {entry.offset}")

@@ -76,7 +76,6 @@ class Blocks:
         return data
 
     def _read_fragment(self, index: int) -> bytes:
-        """A whole fragment block."""
         if index >= self.superblock.fragments:
             raise ImageError(f"damaged squashfs: fragment {index} of {self.superblock.fragments}")
         start, word, _ = struct.unpack("<QII", self.indexed(self.superblock.fragment_table, index, 16))

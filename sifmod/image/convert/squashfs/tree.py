@@ -191,7 +191,6 @@ class TreeWriter:
         return place, number, kind
 
     def _own(self, index: int, listing: ListingWriter, links: int) -> None:
-        """Write the inode of a directory itself."""
         node = self._seen.directories[index]
         size = listing.size + 3  # `.` and `..`
         self.places[index] = self._here()

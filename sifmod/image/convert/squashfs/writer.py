@@ -226,7 +226,6 @@ class SquashfsWriter(DataWriter):
         return size
 
     def _indexed(self, data: bytes) -> int:
-        """Append a table with its index; return the index's place."""
         table, place = indexed(data, self._compression.compressor(), self._pipeline.position)
         self._pipeline.append(table)
         return place
