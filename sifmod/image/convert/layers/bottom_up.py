@@ -92,7 +92,7 @@ class _Tree:
                 content = known[number] if number < len(known) else None
                 if isinstance(content, Plain):
                     content = content_of(content[OWNER.size :])
-                file = File(member.attributes, content or Content(member.size))
+                file = File(*member.attributes, content or Content(member.size))
                 if content is None:
                     missing[number] = file
                 self._apply(parts, member, file)
@@ -205,13 +205,13 @@ class _Tree:
 
 def _directory(folder: _Folder, seen: set[int]) -> Directory:
     """The same as nodes; `seen` gets the ids of all that are no directory."""
-    root = Directory(folder.attributes)
+    root = Directory(*folder.attributes)
     todo = [(folder, root)]
     while todo:
         folder, directory = todo.pop()
         for name, child in folder.children.items():
             if isinstance(child, _Folder):
-                below = directory.entries[name] = Directory(child.attributes)
+                below = directory.entries[name] = Directory(*child.attributes)
                 todo.append((child, below))
             else:
                 directory.entries[name] = child.node

@@ -145,10 +145,10 @@ def header_device(block: bytes, name: bytes) -> tuple[int, int]:
 def special_node(member: Member) -> Node:
     """The node of a member that is neither a file nor a directory nor a hard link."""
     if member.kind == SYMLINK:
-        return Symlink((0o777, *member.attributes[1:]), member.target)  # as Linux has them all
+        return Symlink(0o777, *member.attributes[1:], member.target)  # as Linux has them all
     if member.kind == FIFO:
         return Fifo(*member.attributes)
-    return Device(member.attributes, "c" if member.kind == CHARACTER else "b", *member.device)
+    return Device(*member.attributes, "c" if member.kind == CHARACTER else "b", *member.device)
 
 
 def clamped(mtime: int) -> int:

@@ -62,7 +62,7 @@ class MergingDirectory:
     blocked: int = 0  # the lowest layer so far that has a file in its place
 
     def __post_init__(self, implicit: Attributes) -> None:
-        self.node = Directory(implicit)
+        self.node = Directory(*implicit)
         self.touched = self.layer
 
     def child(self, name: bytes, implicit: Attributes, layer: int, *, real: bool) -> "MergingDirectory":
@@ -363,7 +363,7 @@ class TopDown:
             return special_node(member)
         content = reader.copy(member.size, member.extents, self._data)
         self.contents[-1][-1] = content
-        return File(member.attributes, content)
+        return File(*member.attributes, content)
 
     def _target(self, member: Member) -> Node | tuple[int, Member] | None:
         """What a hard link leads to, if that is in its own layer: a node, or a file that is hidden."""
@@ -387,5 +387,5 @@ class TopDown:
         number, member = found
         missing = self.missing[-1]
         if number not in missing:
-            missing[number] = File(member.attributes, Content(member.size))
+            missing[number] = File(*member.attributes, Content(member.size))
         return missing[number]

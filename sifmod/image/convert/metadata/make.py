@@ -190,7 +190,7 @@ def _put(root: Directory, entry: Entry, add: Callable[[bytes], Content], epoch: 
     if kept and (history := _directory(directory, (_HISTORY,), True, epoch)):
         history.entries[b"Apptainer%d" % len(history.entries)] = directory.entries.pop(_DEFINITION)
     attributes = (entry.mode, 0, 0, epoch, ())
-    made = Symlink(attributes, entry.link.encode()) if entry.content is None else File(attributes, add(entry.content))
+    made = Symlink(*attributes, entry.link.encode()) if entry.content is None else File(*attributes, add(entry.content))
     directory.entries[name] = made
     return True
 
@@ -207,7 +207,7 @@ def _directory(root: Directory, parts: Sequence[bytes], replaces: bool, epoch: i
         if not isinstance(node, Directory):
             if node is not None and not replaces:
                 return None
-            node = Directory((0o755, 0, 0, epoch, ()))
+            node = Directory(0o755, 0, 0, epoch, ())
             trail[-1].entries[name] = node
         trail.append(node)
     return trail[-1]
