@@ -54,9 +54,9 @@ def test_300000_files_in_bounded_memory(tmp_path: Path) -> None:
 def make(writer):
     folders = {}
     for d in range(3000):
-        files = {b"%d" % i: File(PLAIN, writer.add(b"%d" % (d * i) * 1000)) for i in range(100)}
-        folders[b"%d" % d] = Directory(FOLDER, files)
-    return Directory(FOLDER, folders)
+        files = {b"%d" % i: File(*PLAIN, writer.add(b"%d" % (d * i) * 1000)) for i in range(100)}
+        folders[b"%d" % d] = Directory(*FOLDER, files)
+    return Directory(*FOLDER, folders)
 """
     image = tmp_path / "image"
     assert peak(make, image, 2) < 200
@@ -71,7 +71,7 @@ def make(writer):
     writer.start()
     for i in range(500):
         writer.write(bytes(memoryview(block)))
-    return Directory(FOLDER, {b"x": File(PLAIN, writer.finish())})
+    return Directory(*FOLDER, {b"x": File(*PLAIN, writer.finish())})
 """
     assert peak(make, tmp_path / "image", processors) < 180
 
