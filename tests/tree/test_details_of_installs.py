@@ -9,7 +9,7 @@ import pytest
 
 from plans import plan
 from sifmod.actions import slurm
-from sifmod.actions.author.draft_site import Survey, draft_site, survey
+from sifmod.actions.author.site import Survey, draft_site, survey
 from sifmod.actions.install.request import _digests
 from sifmod.cli.main import run
 from sifmod.module.origin import NO_ORIGIN
