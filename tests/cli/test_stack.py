@@ -77,6 +77,23 @@ def test_a_stack_is_planned_and_applied_and_then_there_is_nothing_to_do(
     assert disk_state(here) == there
 
 
+def test_how_the_prefix_was_named_does_not_matter(
+    here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = here / "prefix"
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    there = disk_state(prefix)
+    monkeypatch.delenv("SIFMOD_PREFIX")
+    for words in (["--prefix", str(prefix)], ["--prefix", "prefix"]):
+        for verb in ("plan", "apply"):
+            capfd.readouterr()
+            assert run(["stack", verb, "stack.yaml", SKIP, *words]) == 0
+            assert capfd.readouterr().err.splitlines()[0] == "== our-cluster, 5 modules: 5 there"
+            assert disk_state(prefix) == there
+    assert run(["install", "Good-1.yaml", SKIP, "--prefix", str(prefix)]) == 0
+    assert disk_state(prefix) == there
+
+
 def test_why_a_module_is_made_anew_and_what_is_no_longer_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
     edited = here / "own/Own-1.yaml"
@@ -289,6 +306,38 @@ def test_what_is_not_what_the_lock_says_is_not_installed(here: Path, capfd: pyte
     assert "is no lock that can be read" in capfd.readouterr().err
 
 
+def test_an_image_that_is_not_what_the_lock_says_is_told(
+    here: Path, images: Images, registry: Registry, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tagged = registry.push_layout(images.tiny_layout("single"), "told:1")
+    write(here / "Single-1.yaml", f"name: Single\nversion: '1'\n{IMAGE.format(source=tagged)}")
+    write(here / "stack.yaml", "name: one\neasyconfigs: [Single-1.yaml]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    lock = json.loads((here / "stack.lock").read_text())
+    other = f"sha256:{'0' * 64}"
+    apply = ["stack", "apply", "stack.yaml", SKIP, "--locked"]
+    there = disk_state(here / "prefix")
+    for change, told in (
+        (("source", "docker://else.org/where:1"), "no source of its image is docker://else.org/where:1"),
+        (("manifest", other), f"its image came from {tagged.rpartition(':')[0]}@"),
+        (("layers", [other]), "its image has other layers, or another compression"),
+        (("compression", "gzip"), "its image has other layers, or another compression"),
+    ):
+        image, (name, value) = lock["modules"][0]["image"], change
+        changed = image | {name: value} if name in image else image | {"origin": image["origin"] | {name: value}}
+        write(here / "stack.lock", json.dumps({**lock, "modules": [{**lock["modules"][0], "image": changed}]}))
+        for words in ([], ["--from", "prefix", "--prefix", "other"]):
+            capfd.readouterr()
+            assert run([*apply, *words]) == 18
+            assert f"Single/1: not what the lock says: {told}" in capfd.readouterr().err
+    assert disk_state(here / "prefix") == there
+    assert not (here / "other/software").exists()
+    # what no store knows yet is compared when it was fetched
+    assert run([*apply, "--prefix", "third"]) != 0
+    assert not installations(Layout(here / "third"))
+
+
 def test_one_easyconfig_is_locked_too(
     here: Path, images: Images, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -490,8 +539,8 @@ def test_a_default_is_listed(here: Path, capfd: pytest.CaptureFixture[str]) -> N
 def test_a_lock_with_a_digest_that_is_none_is_refused(
     here: Path, capfd: pytest.CaptureFixture[str], digest: str
 ) -> None:
-    image = {"sha256": digest, "size": 1, "source": "x", "arch": "amd64", "origin": {"layers": []}}
-    row = {"module": "Good/1", "sifmod": "1", "words": "", "prefix_named": False, "generation": 1}
+    image = {"sha256": digest, "source": "x", "origin": {"layers": []}}
+    row = {"module": "Good/1", "sifmod": "1", "words": "", "generation": 1}
     row |= {"inputs": {}, "files": {}, "layers": {}, "image": image}
     write(here / "stack.lock", json.dumps({"format": 1, "modules": [row]}))
     assert run(["stack", "apply", "stack.yaml", "--locked"]) == 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.actions.install.options import InstallOptions
-from sifmod.actions.lock import Lock, differing_inputs
+from sifmod.actions.lock import Lock, check_image, differing_inputs
 from sifmod.actions.sources import check_sources
 from sifmod.config.find import is_path
 from sifmod.config.input import Input
@@ -23,6 +23,7 @@ from sifmod.module.decide import Choices, make_plan
 from sifmod.module.origin import ImageOrigin
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
+from sifmod.tree.lenders import Lenders
 from sifmod.tree.receipt import Installation, live
 
 
@@ -76,6 +77,10 @@ def held_to(request: Request, lock: Lock) -> Request:
             f"{module}: not what the lock says: {names} is not as it was when {lock.path} was written",
             "bring the old state back, or install without --locked and write the lock anew",
         )
+    if request.plan.image:
+        site = request.site.site
+        places = (site.prefix, *request.options.stores, *site.stores)
+        check_image(locked, request.plan.image, filter(None, (Lenders((one,)).find(locked.digest) for one in places)))
     return replace(request, options=replace(request.options, locked=locked))
 
 
@@ -112,9 +117,8 @@ def _request(
 ) -> Request:
     choices = Choices(_again(loaded, site, options), site.site.link, options.offline)
     plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks)
-    syntaxes, named = _syntaxes(plan, before), "--prefix" in dict(options.asked.options)
     mpi, inputs = wanted_mpi(loaded.easyconfig, site.site, os.environ)
-    return Request(replace(plan, syntaxes=syntaxes, prefix_named=named, mpi=mpi), loaded, site, options, inputs)
+    return Request(replace(plan, syntaxes=_syntaxes(plan, before), mpi=mpi), loaded, site, options, inputs)
 
 
 def _syntaxes(plan: Plan, before: Installation | None) -> tuple[Syntax, ...]:
@@ -133,5 +137,5 @@ def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) 
     given = {"--variant": loaded.variant, **dict(options.asked.options)}
     words = [path.name if found else str(path)]
     for name, value in given.items():
-        words += [name, value] if value and name != "--prefix" else []
+        words += [name, value] if value else []
     return shlex.join(words)
