@@ -241,7 +241,7 @@ def _installed(asked: Asked, given: Given) -> "tuple[Installation, bool]":
 def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
     """Say what is installed and print the commands that load it."""
     from sifmod.actions.install.how_to_load import commands_to_load, hidden_by
-    from sifmod.cli.life import decided
+    from sifmod.cli.life import say_life
     from sifmod.cli.output import echo, say
 
     if not quiet:
@@ -249,8 +249,7 @@ def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
         say(f"{installation.module}: {state}")
         if reason := hidden_by(installation, os.environ):
             say(reason)
-        if told := decided(installation):
-            say(f"warning: {installation.module}: {told}; `sifmod list` and `sifmod log` tell of it")
+        say_life(installation)
     for line in commands_to_load(installation, os.environ):
         echo(line)
 

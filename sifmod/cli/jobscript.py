@@ -65,6 +65,7 @@ def command(
     from sifmod.actions.jobscript import jobscript
     from sifmod.actions.layer.places import installed, known, layouts
     from sifmod.cli.context import layout_for, resolve
+    from sifmod.cli.life import say_life
     from sifmod.cli.output import echo, print_json, say
     from sifmod.module.job import JobOptions
     from sifmod.module.quote import shell
@@ -74,6 +75,7 @@ def command(
         check_target(target)
     trees = layouts(layout_for(prefix).prefix, os.environ)
     installation = installed(resolve(module, known(trees)), trees)
+    say_life(installation)
     given = {"nodes": nodes, "time": time, "account": account, "partition": partition}
     options = JobOptions(style=style, bcast=bcast, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
     text = jobscript(installation, options, trees)

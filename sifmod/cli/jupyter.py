@@ -34,6 +34,7 @@ def command(module: str, layer: str, *, lab: bool, remove: bool, prefix: str | N
     from sifmod.actions.layer.add import check
     from sifmod.actions.layer.places import installed, known, layouts
     from sifmod.cli.context import layout_for
+    from sifmod.cli.life import say_life
     from sifmod.cli.output import print_json, say
     from sifmod.errors import ModuleError, OptionError
     from sifmod.tree.kernelspec import Kernelspec, kernels_directory, our_kernelspecs, remove_kernelspec
@@ -53,6 +54,7 @@ def command(module: str, layer: str, *, lab: bool, remove: bool, prefix: str | N
         state: Literal["made", "unchanged", "removed"] = "removed"
     else:
         installation = installed(found, trees)
+        say_life(installation)
         check(installation, layer or "default")
         if lab:
             _start(installation, layer, as_json=as_json)

@@ -30,6 +30,7 @@ def command(name: str, origins: bool, variant: str | None, arch: str | None, as_
     """
     from sifmod.actions.verify import installed
     from sifmod.cli.context import layout_for, resolve
+    from sifmod.cli.life import say_life
     from sifmod.cli.output import print_json, print_rows, receipt_data
     from sifmod.cli.show_image import names_image, show_image
     from sifmod.tree.receipt import live_modules
@@ -50,6 +51,7 @@ def command(name: str, origins: bool, variant: str | None, arch: str | None, as_
             str(module).startswith(name) or f"{module.name}-{module.version}".startswith(name) for module in modules
         ):
             found = installed(layout, resolve(name, modules))
+            say_life(found)
             if as_json:
                 print_json(receipt_data(found))
             else:

@@ -61,6 +61,7 @@ def command(
     from sifmod.actions.author.new_file import check_replaceable, write_text
     from sifmod.actions.layer.places import installed, known, layouts
     from sifmod.cli.context import load_facts, resolve
+    from sifmod.cli.life import say_life
     from sifmod.cli.output import print_json, say
     from sifmod.errors import OptionError
 
@@ -71,6 +72,7 @@ def command(
     site = load_facts({"prefix": prefix}).site
     trees = layouts(site.prefix, os.environ)
     installation = installed(resolve(module, known(trees)), trees)
+    say_life(installation)
     if job:
         from sifmod.actions.slurm import Resources
         from sifmod.actions.test.job import run_job

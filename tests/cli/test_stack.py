@@ -415,12 +415,13 @@ def test_a_stack_is_checked_with_its_easyconfigs(here: Path, capfd: pytest.Captu
     assert run(["check", "stack.yaml"]) == 0
     assert capfd.readouterr().out == "stack.yaml: ok: a stack of 4 easyconfigs\n"
     write(here / "own/Own-2.yaml", "name: Own\nversion: 2\n")
-    (here / "stack.yaml").write_text(STACK + "  - nope\n")
+    (here / "stack.yaml").write_text(STACK + "  - nope\n  - {easyconfig: Good-1.yaml, site: lumy}\n")
     before = disk_state(here)
     assert run(["check", "stack.yaml"]) == 5
     out = capfd.readouterr().out
     assert f"{here}/own/Own-2.yaml:2:10: version: expected text" in out
     assert f"{here}/stack.yaml:8:5: easyconfigs: no easyconfig is called 'nope'" in out
+    assert f"{here}/stack.yaml:9:5: easyconfigs: no site is called 'lumy'; did you mean lumi-g?" in out
     twice = "easyconfigs:\n  - {easyconfig: Good-1.yaml, default: true}\n  - {easyconfig: again.yaml, default: true}\n"
     write(here / "twice.yaml", twice)
     write(here / "again.yaml", (here / "Good-1.yaml").read_text())

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sifmod.actions.install.sites import Sites
 from sifmod.actions.sources import check_sources
 from sifmod.config.find import SUFFIXES
 from sifmod.config.lint import lint_binds
@@ -73,16 +74,19 @@ def check_stack(path: Path, site: LoadedSite) -> int:
     members = load_stack(path).members
     problems: dict[Problem, None] = {}
     given: dict[str, Member] = {}  # the module, or the name of a default, and who gives it
+    sites = Sites()
     for member in members:
         wanted = member.entry.variants
         try:
-            easyconfig = wanted_easyconfig(member.easyconfig, site.site)
-            checked = check(easyconfig, site, ("all",) if wanted == "all" else tuple(wanted))
+            own = sites.of({"site": member.site, "prefix": str(site.site.prefix)}) if member.site else site
+            easyconfig = wanted_easyconfig(member.easyconfig, own.site)
+            checked = check(easyconfig, own, ("all",) if wanted == "all" else tuple(wanted))
             problems |= dict.fromkeys(_given_twice(member, checked, given))
         except ConfigError as error:
             problems |= dict.fromkeys(error.problems)
         except SifmodError as error:
-            problems[problem_at(member.mark, "easyconfigs", error.message.partition("\n")[0])] = None
+            message = error.message.partition("\n")[0].removeprefix("--site: ")
+            problems[problem_at(member.mark, "easyconfigs", message)] = None
     if problems:
         raise ConfigError(tuple(problems))
     return len(members)
