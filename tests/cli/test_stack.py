@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tarfile
@@ -22,6 +23,8 @@ from support.disk_state import disk_state
 from support.images import Images
 from support.oci import Entry, layer, write_layout
 from support.registry import Registry
+from support.steps import some
+from support.victim import Victim
 
 STACK = """\
 name: our-cluster
@@ -246,6 +249,34 @@ def test_a_bundle_brings_it_all_without_a_network(
         there = disk_state(other / "software", other / "images", other / "stacks")
         assert run(["stack", "apply", "--bundle", bundle, SKIP, "--prefix", str(other)]) == 0
         assert disk_state(other / "software", other / "images", other / "stacks") == there
+
+
+def test_a_layer_of_a_bundle_is_the_old_one_or_the_new_one(here: Path) -> None:
+    """Killed at any step: its switch changes as that of a layer which is made here."""
+    write(here / "stack.yaml", "name: small\neasyconfigs: [Good-1.yaml]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP, "-q"]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "first"]) == 0
+    shutil.copytree(here / "first", here / "second")
+    layer, other = Path("layers/Good/1/default", "0" * 12), here / "other"
+    for name, number in (("first", "1"), ("second", "2")):
+        write(here / name / layer / number / "layer.json", "{}")
+        write(here / name / layer / number / "layer.squashfs", number)
+    live = other / "stacks/small" / layer / "live"
+    apply = ("stack", "apply", SKIP, "-q", "--prefix", other, "--bundle")
+    with Victim(os.environ) as victim:
+        whole = victim.run((*apply, here / "first"))
+        assert (whole.code, os.readlink(live)) == (0, "1")
+        whole = victim.run((*apply, here / "second"))
+        assert (whole.code, os.readlink(live)) == (0, "2")
+        for step in some(1, whole.steps, 5):
+            shutil.rmtree(live.parent / "2")
+            live.unlink()
+            live.symlink_to("1")
+            assert victim.run((*apply, here / "second"), "killed", step).code == -9
+            assert os.readlink(live) in ("1", "2")
+            assert victim.run((*apply, here / "second")).code == 0
+            assert (os.readlink(live), (live / "layer.squashfs").read_text()) == ("2", "2")
 
 
 def test_a_bundle_that_is_damaged_changes_nothing(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
