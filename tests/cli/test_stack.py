@@ -193,6 +193,7 @@ def test_what_was_tested_is_what_is_published(
     assert capfd.readouterr().out.count(f"{tagged} is sha256:") == 2
     assert run([*command, "--locked", "--offline", "--from", str(staging), "--prefix", str(production)]) == 0
     assert same_but_for_the_prefix(staging, production)
+    assert f"== copying tiny.sif from {staging}: " in capfd.readouterr().err
     for made in installations(Layout(production)):
         assert made.own_image.path.startswith(f"{production}/")
     assert run(["stack", "lock", "stack.yaml", "--prefix", str(production)]) == 0
