@@ -61,6 +61,7 @@ def _lines(found: "Difference") -> "Iterator[str]":
 
     parts: tuple[tuple[str, Sequence[Change]], ...] = (
         ("made from", found.sources),
+        ("modules", found.modules),
         ("variables", found.host),
         ("variables in the container", found.inside),
         ("bind paths", found.binds),
@@ -105,6 +106,7 @@ def _data(found: "Difference") -> "DiffData":
         "old": found.old,
         "new": found.new,
         "origin_changes": [one._asdict() for one in found.sources],  # type: ignore[misc]
+        "loaded_modules": [one._asdict() for one in found.modules],  # type: ignore[misc]
         "packages": [one._asdict() for one in found.packages],  # type: ignore[misc]
         "variables": [one._asdict() for one in found.host],  # type: ignore[misc]
         "variables_inside": [one._asdict() for one in found.inside],  # type: ignore[misc]

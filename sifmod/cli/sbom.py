@@ -20,13 +20,14 @@ def command(name: str, form: "Format", output: str | None, prefix: str | None, a
     """Print a software bill of materials (CycloneDX 1.6): the packages of an image, read without starting it.
 
     NAME@NUMBER is a generation of a module. FILE is a SIF; an image of the store can be named by its digest too, or by
-    the reference that gave it. Your layers over a module are in it, each as a component of its own.
+    the reference that gave it. Your layers over a module are in it, each as a component of its own. Of a view the
+    modules are that it loads, each with its packages.
     """
     import os
     from pathlib import Path
 
     from sifmod.actions.author.new_file import check_target, write_text
-    from sifmod.actions.layer.places import found_layers, layouts
+    from sifmod.actions.layer.places import found_layers, known, layouts
     from sifmod.actions.sbom import sbom
     from sifmod.cli.context import layout_for
     from sifmod.cli.output import counted, echo, print_json, say
@@ -39,8 +40,8 @@ def command(name: str, form: "Format", output: str | None, prefix: str | None, a
     meant = subject(name, layout)
     module = meant.installation.module if meant.installation else None
     trees = layouts(layout.prefix, os.environ)
-    layers = [one for one in found_layers(trees, os.environ) if (one.module, one.image) == (module, meant.sha256)]
-    made = sbom(meant, layers, form, os.environ)
+    layers = [*found_layers(trees, os.environ)] if module else []
+    made = sbom(meant, layers, form, os.environ, known(trees))
     if target:
         write_text(made.text, target)
     for note in made.notes:
@@ -50,7 +51,7 @@ def command(name: str, form: "Format", output: str | None, prefix: str | None, a
             {
                 "module": str(module) if module else None,
                 "generation": meant.installation.generation if meant.installation else None,
-                "sha256": made.sha256,
+                "sha256": made.sha256 or None,
                 "format": form,
                 "path": str(target.absolute()) if target else None,
                 "package_count": made.packages,
