@@ -153,7 +153,7 @@ def check_image(locked: LockedModule, image: ImagePlan, stored: Iterable[StoredI
     given = {(one.index, one.manifest): one.source for each in known for one in each.given}
     made = next((one.origin for one in known if one.origin.manifest == origin.manifest), origin)
     wrong = ""
-    if source not in [reference.shown for reference in references(image)]:
+    if not image.build and source not in [reference.shown for reference in references(image)]:
         wrong = f"no source of its image is {source}"
     elif given and (origin.index, origin.manifest) not in given:
         (index, manifest), gave = next(iter(given.items()))
