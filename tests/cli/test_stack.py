@@ -16,7 +16,7 @@ import pytest
 from sifmod.cli.main import run
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life
-from sifmod.tree.receipt import installations
+from sifmod.tree.receipt import Installation, installations
 from support.command import SIFMOD
 from support.config import write
 from support.disk_state import disk_state
@@ -37,6 +37,8 @@ easyconfigs:
 """
 IMAGE = "image: {{sources: ['{source}'], filename: tiny.sif}}\nwrappers: [sh]\n"
 SKIP = "--skip-sanity-check"
+CAME = re.compile("sifmod install|written by sifmod from")
+NO_NETWORK = ("unshare", "--user", "--map-root-user", "--net")
 
 
 @pytest.fixture
@@ -242,10 +244,12 @@ def test_a_bundle_brings_it_all_without_a_network(
     registry.stop()
     for bundle in ("whole.tar", "folder"):
         other = here / f"other {bundle}"
-        assert run(["stack", "apply", "--bundle", bundle, SKIP, "--prefix", str(other)]) == 0
+        apply = ("stack", "apply", "--bundle", bundle, SKIP, "--prefix", str(other))
+        subprocess.run((*NO_NETWORK, *SIFMOD, *apply), check=True)
         first, second = installations(Layout(here / "prefix")), installations(Layout(other))
         assert [made.own_image.sha256 for made in first] == [made.own_image.sha256 for made in second]
         assert [made.own_image.origin for made in first] == [made.own_image.origin for made in second]
+        assert list(map(texts, first)) == list(map(texts, second))
         assert len(second) == 5
         there = disk_state(other / "software", other / "images", other / "stacks")
         assert run(["stack", "apply", "--bundle", bundle, SKIP, "--prefix", str(other)]) == 0
@@ -300,6 +304,12 @@ def test_a_bundle_that_is_damaged_changes_nothing(here: Path, capfd: pytest.Capt
     assert "has no place in one" in capfd.readouterr().err
     assert not installations(Layout(here / "other"))
     assert not (here / "out").exists()
+
+
+def texts(installation: Installation) -> dict[str, list[str]]:
+    """The lines of its generated files, but for those that say from which place and by which command it came."""
+    files = {file.path: Path(installation.root, file.path).read_text() for file in installation.files}
+    return {path: [line for line in text.splitlines() if not CAME.search(line)] for path, text in files.items()}
 
 
 def same_but_for_the_prefix(one: Path, other: Path) -> bool:
