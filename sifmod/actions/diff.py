@@ -56,7 +56,6 @@ def diff(old: Subject, new: Subject) -> Difference:
     """
     notes: list[str] = []
     one, other = _sets(old, notes), _sets(new, notes)
-    both = one is not None and other is not None
     same = old.sha256 == new.sha256 and (old.sha256 or (old.view and new.view))
     packages = () if same else _packages(old, new, notes)
     return Difference(
@@ -68,7 +67,7 @@ def diff(old: Subject, new: Subject) -> Difference:
         changes(one.host, other.host) if one and other else (),
         changes(one.inside, other.inside) if one and other else (),
         changes(one.binds, other.binds) if one and other else (),
-        changes(_commands(old), _commands(new)) if both else (),
+        changes(one.commands, other.commands) if one and other else (),
         tuple(dict.fromkeys(notes)),
     )
 
@@ -113,11 +112,12 @@ def _digest(installation: Installation, path: str) -> str:
 
 
 class _Sets(NamedTuple):
-    """What a module sets: variables of the host and of the container, and bind paths by their targets."""
+    """What a module sets: variables of the host and of the container, bind paths by their targets, and commands."""
 
     host: Mapping[str, str]
     inside: Mapping[str, str]
     binds: Mapping[str, str]
+    commands: Mapping[str, str]
 
 
 def _sets(subject: Subject, notes: list[str]) -> _Sets | None:
@@ -129,7 +129,7 @@ def _sets(subject: Subject, notes: list[str]) -> _Sets | None:
     if not found.there:
         notes.append(f"{subject.name} has no launcher that can be read: variables and binds are not compared")
         return None
-    return _Sets(found.host, found.inside, found.binds)
+    return _Sets(found.host, found.inside, found.binds, _commands(subject.installation, found))
 
 
 def _of_view(view: Installation, notes: list[str]) -> _Sets | None:
@@ -143,7 +143,7 @@ def _of_view(view: Installation, notes: list[str]) -> _Sets | None:
     path = {"PATH": ":".join(plan.path)} if plan.path else {}
     binds = {bind.target: f"{bind} (optional)" if bind.optional else str(bind) for bind in plan.binds}
     host = dict((*host_variables(plan, "$root"), *plan.default_env))
-    return _Sets(host, {**path, **dict(plan.plain_env)}, binds)
+    return _Sets(host, {**path, **dict(plan.plain_env)}, binds, {})
 
 
 def _modules(subject: Subject) -> dict[str, str]:
@@ -152,17 +152,10 @@ def _modules(subject: Subject) -> dict[str, str]:
     return {name: version or name for name, _, version in words}
 
 
-def _commands(subject: Subject) -> dict[str, str]:
+def _commands(installation: Installation, scripts: Launcher) -> dict[str, str]:
     """The wrappers and runscripts, with what they start."""
-    if subject.installation is None:
-        return {}
-    scripts = Launcher(subject.installation.root)
-    paths = (
-        file.path
-        for file in subject.installation.files
-        if file.path.startswith(_PLACES) and file.path != "runscripts/README"
-    )
-    return {path.removeprefix("bin/"): scripts.command(path) for path in paths}
+    paths = [file.path for file in installation.files if file.path.startswith(_PLACES)]
+    return {path.removeprefix("bin/"): scripts.command(path) for path in paths if path != "runscripts/README"}
 
 
 def _packages(before: Subject, after: Subject, notes: list[str]) -> tuple[PackageChange, ...]:
