@@ -189,6 +189,10 @@ def test_why_a_module_is_not_there(
     program("sacct", "exit 0")
     assert run(["stack", "apply", "stack.yaml", "--job", "--wait", "-q"]) == 1
     assert "C/1: its job 9_2 ended and Slurm does not know how\n" in capfd.readouterr().err
+    program("squeue", "echo '9_0|NODE_FAIL|NodeDown'")  # the others are forgotten already
+    program("sacct", "echo '9_2|TIMEOUT'")
+    assert run(["stack", "apply", "stack.yaml", "--job", "--wait", "-q"]) == 1
+    assert "C/1: its job 9_2 ended TIMEOUT\n" in capfd.readouterr().err
 
 
 def test_what_an_element_is_told(here: Path, program: Program) -> None:
