@@ -99,6 +99,18 @@ def test_how_the_prefix_was_named_does_not_matter(
     assert disk_state(prefix) == there
 
 
+def test_the_spider_cache_is_made_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After all modules of an apply, and not where nothing has changed."""
+    program = write(here / "lmod/update_lmod_system_cache_files", f"#!/bin/sh\necho x >>'{here}/calls'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("LMOD_DIR", str(program.parent))
+    site = write(here / "site.yaml", f"spider_cache: {{directory: {here}/cache, timestamp: {here}/stamp}}\n")
+    monkeypatch.setenv("SIFMOD_SITE", str(site))
+    for _ in range(2):
+        assert run(["stack", "apply", "stack.yaml", SKIP, "-q"]) == 0
+        assert (here / "calls").read_text() == "x\n"
+
+
 def test_why_a_module_is_made_anew_and_what_is_no_longer_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
     edited = here / "own/Own-1.yaml"
@@ -191,8 +203,11 @@ def test_what_was_tested_is_what_is_published(
     text = (here / "stack.lock").read_text()
     capfd.readouterr()
     registry.push_layout(images.tiny_layout("promoted later"), "promoted:1")
-    assert run(["stack", "outdated", "stack.yaml", "--prefix", str(staging)]) == 0
-    assert capfd.readouterr().out.count(f"{tagged} is sha256:") == 2
+    write(here / "later/Good-2.yaml", (here / "Good-1.yaml").read_text().replace("'1'", "'2'"))
+    assert run(["stack", "outdated", "stack.yaml", "--prefix", str(staging), "--robot-paths", "later"]) == 0
+    out = capfd.readouterr().out
+    assert out.count(f"{tagged} is sha256:") == 2
+    assert "Good/1: Good-2.yaml has version 2\n" in out
     assert run([*command, "--locked", "--offline", "--from", str(staging), "--prefix", str(production)]) == 0
     assert same_but_for_the_prefix(staging, production)
     assert f"== copying tiny.sif from {staging}: " in capfd.readouterr().err
