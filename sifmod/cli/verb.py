@@ -145,6 +145,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "schema": (
         ("sifmod schema > easyconfig.schema.json", "for an editor"),
         ("sifmod schema --output list", "what `list --json` prints"),
+        ("sifmod schema --hooks", "what a hook reads"),
     ),
     "config": (
         ("sifmod config show", "every setting"),
@@ -184,7 +185,7 @@ _BY_TITLE = {
     "What": "title"
     " variant variants source fetch module_only installed arch sha256 version origins signature verb name"
     " name_from to days now rollbacks bundled without purge keys files editable onto upgrade everything layer style"
-    " network minimum nodes time lab remove stale locked stack none"
+    " network minimum nodes time lab remove stale locked stack hooks none"
     " since until message successor undo modes repair_modes marks only",
     "Where": "prefix stores directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
     " module_syntax",

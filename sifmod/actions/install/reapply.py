@@ -61,6 +61,8 @@ def planned(installation: Installation) -> tuple[Plan, Site]:
         installation = replace(installation, provenance=made)
     prefix = str(Path(installation.root).parents[4])
     request = _request(installation, _Asked({"prefix": prefix}, sanity=True, detected=""))
+    if request.plan.image is None:
+        return request.plan, request.site.site
     image = ChosenImage(recorded_image(installation), ImageChoice(""))
     plan, _, _ = with_found(request.plan, installation, image)
     return plan, request.site.site

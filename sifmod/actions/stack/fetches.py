@@ -19,6 +19,8 @@ from sifmod.tree.layout import Workplace
 from sifmod.tree.lock import lock
 from sifmod.tree.store import Store
 
+_MUCH = 10  # a part of so many
+
 
 class Fetches(NamedTuple):
     """What an apply has to fetch."""
@@ -29,6 +31,7 @@ class Fetches(NamedTuple):
     shared_size: int  # bytes of the layers that several images share, kept until the last of them is converted
     room: int  # bytes on the disk: the images, the shared layers, and what is downloaded at the same time
     shared: Mapping[str, frozenset[str]]  # of each image, by its request: the digests of layers that others have too
+    together: tuple[frozenset[str], ...]  # the images, those together that share much
 
 
 class _Asked(NamedTuple):
@@ -59,7 +62,22 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
         shared_size=sum(sizes.values()),
         room=sum(known) + sum(sizes.values()) + sum(known[-jobs:]),
         shared={key: digests for key, digests in shared.items() if digests},
+        together=_together(asked),
     )
+
+
+def _together(asked: Mapping[str, _Asked]) -> tuple[frozenset[str], ...]:
+    groups: list[frozenset[str]] = []
+    for key, one in asked.items():
+        mine = [group for group in groups if any(_share_much(one.layers, asked[other].layers) for other in group)]
+        groups = [group for group in groups if group not in mine] + [frozenset((key,)).union(*mine)]
+    return tuple(groups)
+
+
+def _share_much(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
+    """Whether a tenth or more of the smaller image need not be downloaded twice."""
+    common = sum(one[digest] for digest in one.keys() & other.keys())
+    return 0 < min(sum(one.values()), sum(other.values())) <= _MUCH * common
 
 
 def _ask(request: Request, store: Store) -> _Asked:

@@ -49,6 +49,7 @@ class JobOptions(NamedTuple):
     directory: Path  # where an element that fails leaves what it has said
     elements: int  # of an array, at most
     tests: Resources | None = None  # of the jobs that test what was installed; None: none are wanted
+    together: tuple[frozenset[str], ...] = ()  # images, by their requests, that one element is to fetch
 
 
 class Element(NamedTuple):
@@ -86,13 +87,18 @@ def submit_stack(
     return tuple(earlier), tuple(new)
 
 
-def elements_of(steps: Iterable[Step], most: int) -> tuple[Element, ...]:
-    """At most so many elements: one for each image that is not there, and few for the modules that keep theirs."""
+def elements_of(steps: Iterable[Step], most: int, together: Iterable[frozenset[str]] = ()) -> tuple[Element, ...]:
+    """At most so many elements: one for each image that is not there, and few for the modules that keep theirs.
+
+    Images that are to be fetched together are one.
+    """
+    first_of = {image: min(group) for group in together for image in group}
     by_image: dict[str, list[Step]] = {}
     kept: list[Step] = []
     for step in steps:
         if step.request:
             image = image_request(step.request.plan)
+            image = first_of.get(image, image)
             (kept if keeps_image(step, step.request) else by_image.setdefault(image, [])).append(step)
     images = list(by_image.values())
     groups = [*images, *(kept[start : start + _MODULES] for start in range(0, len(kept), _MODULES))]
@@ -125,7 +131,7 @@ def _submitted(
     """Submit the modules with images; then the views, which want the modules that they load; then the tests."""
     views = tuple(step for step in steps if _is_view(step))
     jobs = list(earlier)
-    elements = elements_of((step for step in steps if not _is_view(step)), options.elements)
+    elements = elements_of((step for step in steps if not _is_view(step)), options.elements, options.together)
     if elements:
         yield (job := _install(plan, options, elements))
         jobs.append(job.job)

@@ -99,10 +99,9 @@ def _given(member: Member, planned: Planned) -> dict[str, str]:
     """The options for a member: the stack's own go before those of the command line."""
     entry, directory = member.entry, Path(member.mark.file).parent
     given = dict(planned.given)
-    if entry.site:
+    if member.site:
         # a site has a prefix of its own, and a stack is for one tree
-        beside = "/" in entry.site or entry.site.endswith(".yaml")
-        given |= {"site": str(directory / entry.site) if beside else entry.site, "prefix": str(planned.layout.prefix)}
+        given |= {"site": member.site, "prefix": str(planned.layout.prefix)}
     if entry.accelerator:
         given["accelerator"] = entry.accelerator
     if entry.source:
