@@ -148,12 +148,13 @@ def _naming(path: Path | str) -> Iterator[None]:
         raise
 
 
-def write(path: Path, data: bytes, top: Path, mode: int = 0o666) -> None:
-    """Write a new file, durably; it must not exist, and its directory must. `mode` is subject to the umask."""
+def write(path: Path, data: bytes, top: Path, mode: int = 0o666, *, durable: bool = True) -> None:
+    """Write a new file, which must not exist; its directory must. `mode` is subject to the umask."""
     with opened(path.parent, top) as directory:
         descriptor = new_file(directory, path, data, mode)
     try:
-        sync(descriptor, path)
+        if durable:
+            sync(descriptor, path)
     finally:
         os.close(descriptor)
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable
-from contextlib import ExitStack
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path, PurePosixPath
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
 from sifmod.errors import InstallError
-from sifmod.tree.disk import READ_ONLY, READ_ONLY_EXECUTABLE, move, new_file, opened, sync, sync_directory, write
+from sifmod.tree.disk import READ_ONLY, READ_ONLY_EXECUTABLE, move, new_file, opened, sync_directory, sync_file, write
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held
 from sifmod.tree.provenance import Provenance
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 STUBS = "share/modules"  # a generation's copy of its stubs, so that it can be published again
 PLACED = ".placed"  # `N.placed` in the holder's directory: generation N was placed, perhaps not published
-_AT_ONCE = 100  # files that are open at the same time
 USER_SOFTWARE = ("user-software", "user-software.squashfs")
 
 
@@ -47,6 +45,7 @@ class Stage:
         self.directory = held.path("generation")
         self._layout = layout
         self._held = held
+        self._written: list[str] = []  # and not durable yet
         self._files: list[FileRecord] = []
         self._links: list[LinkRecord] = []
         self._stubs: list[FileRecord] = []
@@ -109,7 +108,9 @@ class Stage:
             modules=modules,
         )
         with self._held.changing(f"cannot stage {self.module}"):
-            write(self.directory / RECEIPT, to_json(installation).encode(), self._layout.prefix, READ_ONLY)
+            receipt = to_json(installation).encode()
+            write(self.directory / RECEIPT, receipt, self._layout.prefix, READ_ONLY, durable=False)
+        self._written.append(RECEIPT)
         return installation
 
     def place(self) -> None:
@@ -124,38 +125,36 @@ class Stage:
             # The top stays writable, so that a user may remove the image's link; where a group may write in the prefix
             # the rest does for it, so that another member can remove it all.
             writable = self._layout.prefix.stat().st_mode & 0o022
-            for name in sorted(self._directories, reverse=True):
+            for name in sorted(self._directories - {""}, reverse=True):
                 directory = self.directory / name
-                if name:
-                    directory.chmod(directory.stat().st_mode & (0o7555 | writable))
-                sync_directory(directory)
-            write(self._held.directory / f"{self.number}{PLACED}", b"", self._layout.prefix)
+                directory.chmod(directory.stat().st_mode & (0o7555 | writable))
+            # All that is to be durable is there by now, so that a journal has little more to do after the first.
+            for path in self._written:
+                sync_file(self.directory / path)
+            for name in self._directories:
+                sync_directory(self.directory / name)
+            write(self._held.directory / f"{self.number}{PLACED}", b"", self._layout.prefix, durable=False)
             self._held.check()
             move(self.directory, final, self._layout.prefix)
         self.directory = final
 
     def _write(self, files: Iterable["File"]) -> list[FileRecord]:
-        """All are written before the first is waited for, so that the disk need not turn to each by itself."""
         new = tuple(files)
         for file in new:
             self._claim(file.path)
+            self._written.append(file.path)
         records: dict[str, FileRecord] = {}
         with self._held.changing(f"cannot stage {self.module}"):
-            for start in range(0, len(new), _AT_ONCE):
-                with ExitStack() as opened_files:
-                    for parent, together in groupby(sorted(new[start : start + _AT_ONCE], key=_parent), key=_parent):
-                        with opened(self.directory / parent, self._layout.prefix, make=True) as directory:
-                            for file in together:
-                                records[file.path] = self._new(directory, file, opened_files)
+            for parent, together in groupby(sorted(new, key=_parent), key=_parent):
+                with opened(self.directory / parent, self._layout.prefix, make=True) as directory:
+                    for file in together:
+                        path, data = self.directory / file.path, file.text.encode()
+                        mode = READ_ONLY_EXECUTABLE if file.executable else READ_ONLY
+                        descriptor = new_file(directory, path, data, mode)
+                        mode = os.fstat(descriptor).st_mode & 0o777
+                        os.close(descriptor)
+                        records[file.path] = FileRecord(file.path, sha256_bytes(data), mode)
         return [records[file.path] for file in new]
-
-    def _new(self, directory: int, file: "File", opened_files: ExitStack) -> FileRecord:
-        """Write a file, and sync it when `opened_files` are closed."""
-        path, data = self.directory / file.path, file.text.encode()
-        descriptor = new_file(directory, path, data, READ_ONLY_EXECUTABLE if file.executable else READ_ONLY)
-        opened_files.callback(os.close, descriptor)
-        opened_files.push(lambda kind, *_: None if kind else sync(descriptor, path))
-        return FileRecord(file.path, sha256_bytes(data), os.fstat(descriptor).st_mode & 0o777)
 
     def _claim(self, path: str) -> None:
         pure = PurePosixPath(path)
