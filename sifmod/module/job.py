@@ -1,7 +1,7 @@
 """A Job: what the job scripts of a module are made from, and the text of one. Each generation has its own."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 from sifmod.module.plan import RUNSCRIPTS_TARGET, Help, Plan
@@ -78,7 +78,7 @@ def _command(plan: Plan) -> tuple[str, bool, bool]:
 
 def to_json(job: Job, about: Help) -> str:
     """The text of the file `JOB` of a generation; `about` is what the module says of itself, for `about.from_json`."""
-    return json.dumps(asdict(job) | {"about": asdict(about)}, indent=1, sort_keys=True) + "\n"
+    return json.dumps(vars(job) | {"about": vars(about)}, indent=1, sort_keys=True) + "\n"
 
 
 def from_json(text: bytes) -> Job:

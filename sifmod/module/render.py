@@ -35,7 +35,12 @@ def render(plan: Plan, number: int) -> tuple[File, ...]:
     variable can have.
     """
     made = _modulefiles(plan, number)
-    return (*made, *scripts(plan, number), File(JOB, to_json(_job(plan), plan.help))) if plan.image else made
+    return (*made, *scripts(plan, number), File(JOB, _job_file(plan))) if plan.image else made
+
+
+@lru_cache(maxsize=2)  # as `_help`, it is the same in every generation
+def _job_file(plan: Plan) -> str:
+    return to_json(_job(plan), plan.help)
 
 
 def render_stub(plan: Plan) -> tuple[File, ...]:
@@ -120,6 +125,7 @@ def _whatis(plan: Plan) -> tuple[str, ...]:
     return (*lines, f"URL: {plan.help.homepage}") if plan.help.homepage else lines
 
 
+@lru_cache(maxsize=2)
 def _help(plan: Plan) -> str:
     """What the module says about itself to a person; see plan.ROOT for the paths in it."""
     return _help_template().render(

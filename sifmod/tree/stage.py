@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import groupby
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sifmod.config.name import ModuleName
@@ -130,9 +130,9 @@ class Stage:
                 directory.chmod(directory.stat().st_mode & (0o7555 | writable))
             # All that is to be durable is there by now, so that a journal has little more to do after the first.
             for path in self._written:
-                sync_file(self.directory / path)
+                sync_file(f"{self.directory}/{path}")
             for name in self._directories:
-                sync_directory(self.directory / name)
+                sync_directory(f"{self.directory}/{name}")
             write(self._held.directory / f"{self.number}{PLACED}", b"", self._layout.prefix, durable=False)
             self._held.check()
             move(self.directory, final, self._layout.prefix)
@@ -148,21 +148,18 @@ class Stage:
             for parent, together in groupby(sorted(new, key=_parent), key=_parent):
                 with opened(self.directory / parent, self._layout.prefix, make=True) as directory:
                     for file in together:
-                        path, data = self.directory / file.path, file.text.encode()
-                        mode = READ_ONLY_EXECUTABLE if file.executable else READ_ONLY
-                        descriptor = new_file(directory, path, data, mode)
+                        data, mode = file.text.encode(), READ_ONLY_EXECUTABLE if file.executable else READ_ONLY
+                        descriptor = new_file(directory, f"{self.directory}/{file.path}", data, mode)
                         mode = os.fstat(descriptor).st_mode & 0o777
                         os.close(descriptor)
                         records[file.path] = FileRecord(file.path, sha256_bytes(data), mode)
         return [records[file.path] for file in new]
 
     def _claim(self, path: str) -> None:
-        pure = PurePosixPath(path)
-        parts = pure.parts
-        if pure.is_absolute() or ".." in parts or not parts or str(pure) != path or path == RECEIPT:
+        parts = path.split("/")
+        if {"", ".", ".."}.intersection(parts) or path == RECEIPT:
             raise InstallError(f"{path!r} is not a path inside a generation")
-        for parent in list(pure.parents)[:-1]:
-            self._directories.add(str(parent))
+        self._directories.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
         if path in self._claimed:
             raise InstallError(f"two files of {self.module} have the path {path}")
         self._claimed.add(path)
