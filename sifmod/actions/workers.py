@@ -59,19 +59,11 @@ def in_order(do: Callable[[int], Result], count: int, jobs: int) -> Iterator[Res
     The first are done in this one, so that what is read for all is read once, and a few need no other process. An error
     that `do` raises comes here.
     """
-    yield from map(do, range(min(count, _SHARE)))
-    shares = deque(range(_SHARE, count, _SHARE))
-    done: dict[int, list[Result]] = {}
-    following = _SHARE
-    with closing(run_workers(lambda one, _: [*map(do, range(one, min(count, one + _SHARE)))], shares, jobs)) as events:
-        for event in events:
-            assert isinstance(event, Finished)  # noqa: S101 (for mypy: nothing is told)
-            if event.error:
-                raise event.error
-            done[event.task] = event.result
-            while following in done:
-                yield from done.pop(following)
-                following += _SHARE
+    shares = [range(start, min(count, start + _SHARE)) for start in range(0, count, _SHARE)]
+    yield from map(do, shares[0] if shares else ())
+    with closing(Ahead(lambda number, _: [*map(do, shares[number + 1])], len(shares) - 1, jobs)) as ahead:
+        for number in range(len(shares) - 1):
+            yield from ahead.result(number)
 
 
 class Ahead:
@@ -89,7 +81,7 @@ class Ahead:
             while True:
                 self._keep(next(self._events))
 
-    def result(self, number: int, say: Callable[[str], None]) -> Any:
+    def result(self, number: int, say: Callable[[str], None] = lambda _: None) -> Any:
         """What `do` gave for this one, which is waited for, or the error that it raised; `say` takes what it told."""
         while True:
             for text in self._told.pop(number, ()):

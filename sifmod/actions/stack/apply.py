@@ -54,10 +54,11 @@ class Applying:
         self._shared = dict(shared)  # digests of layers, of the images that are not there yet, by their requests
         own = f"stack {plan.stack.name} {' '.join(map(str, plan.steps))}"  # other elements of a job have other modules
         self._blobs = plan.layout.partials / sha256_bytes(own.encode())[:32]
-        todo = [number for number, step in enumerate(plan.steps) if step.todo]
+        todo = {number: step.todo for number, step in enumerate(plan.steps) if step.todo}
+        self._keys = {number: one.image for number, one in todo.items()}
         self._wanting: dict[str, list[int]] = {}  # the modules that want an image, the one that fetches it first
-        self._views = deque(number for number in todo if self._is_view(number))
-        self._waiting = [number for number in todo if not self._is_view(number) and self._leads(number)]
+        self._views = deque(number for number, one in todo.items() if one.view)
+        self._waiting = [number for number, one in todo.items() if not one.view and self._leads(number)]
         self._fetching: set[str] = set()
         self._at_once = 1  # images that are fetched at the same time, at most
         self.became: dict[int, Became] = {}
@@ -78,28 +79,18 @@ class Applying:
                 yield event
                 yield from (Told(task, told(self.failed[task])) for task in self.failed.keys() - before - {event.task})
 
-    def _is_view(self, number: int) -> bool:
-        """Whether it can be installed only when the modules are there that it loads."""
-        todo = self.plan.steps[number].todo
-        return todo is not None and todo.view
-
     def _leads(self, number: int) -> bool:
         """Whether this module need not wait for another one that fetches the same image."""
-        key = self._key(number)
+        key = self._keys[number]
         if key:
             self._wanting.setdefault(key, []).append(number)
         return not key or self._wanting[key][0] == number
-
-    def _key(self, number: int) -> str:
-        """The image that a module wants; "" where it is there."""
-        todo = self.plan.steps[number].todo
-        return todo.image if todo else ""
 
     def _startable(self) -> list[int]:
         """The modules that can begin, which then count as begun."""
         found = []
         for number in self._waiting:
-            key = self._key(number)
+            key = self._keys[number]
             layers = self._shared.get(key, frozenset())
             if any(layers & self._shared[other] for other in self._fetching & self._shared.keys()):
                 continue
@@ -110,7 +101,7 @@ class Applying:
 
     def _finished(self, event: Finished) -> list[int]:
         """Keep what became of it; gives the modules that waited for it."""
-        key = self._key(event.task)
+        key = self._keys[event.task]
         followers = []
         if key in self._fetching and self._wanting[key][0] == event.task:
             followers = self._wanting[key][1:]
@@ -138,10 +129,10 @@ class Applying:
     def _install(self, number: int, tell: Tell) -> Became:
         """In a worker."""
         request = self.plan.decide(self.plan.steps[number])
-        if digests := self._shared.get(self._key(number)):
+        if digests := self._shared.get(self._keys[number]):
             shared = SharedBlobs(self._blobs, digests)
             request = replace(request, options=replace(request.options, shared=shared))
-        if self._key(number):
+        if self._keys[number]:
             request = replace(request, site=_shared(request.site, self._at_once))
         installation, changed = install_with_layers(request, reporter_in_worker(number, tell, self._command))
         return Became(installation.generation, changed)

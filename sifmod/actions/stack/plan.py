@@ -104,9 +104,10 @@ def plan_stack(planned: Planned) -> StackPlan:
 
 def _of_member(member: Member, planned: Planned, around: Surroundings, sites: Sites) -> list[tuple[Any, ...]]:
     """Its steps, without the member, which who asks for them has."""
+    wanted = member.entry.variants
     try:
-        variants = _variants(member, planned, sites)
-        steps = [_step(member, variant, planned, around, sites) for variant in variants]
+        here = variants_here(member.easyconfig, sites.of(_given(member, planned))) if wanted == "all" else wanted
+        steps = [_step(member, variant, planned, around, sites) for variant in here or (None,)]
     except (SifmodError, OSError) as error:
         steps = _made_before(Step(member, None, "!", error=_told(error)), planned.layout, None)
     return [step[1:] for step in steps]
@@ -126,13 +127,6 @@ def _given(member: Member, planned: Planned) -> dict[str, str]:
         beside = (directory / entry.source).exists()
         given["source"] = str(directory / entry.source) if beside else entry.source
     return given
-
-
-def _variants(member: Member, planned: Planned, sites: Sites) -> tuple[str | None, ...]:
-    wanted = member.entry.variants
-    if wanted == "all":
-        return variants_here(member.easyconfig, sites.of(_given(member, planned)))
-    return tuple(wanted) or (None,)
 
 
 def _options(given: Given, variant: str | None, planned: Planned) -> InstallOptions:
