@@ -115,7 +115,8 @@ def _apply(
         reporter.say(f"{changing[number].module}: {state}")
         return Done(state, {})
 
-    with closing(Ahead(install, len(changing), 1 if fail_fast else asked.processors)) as ahead:
+    jobs = 1 if fail_fast else 2 * asked.processors  # each waits for the disk much of its time
+    with closing(Ahead(install, len(changing), jobs)) as ahead:
         ended = dict(run_batch(range(len(changing)), done, fail_fast=fail_fast))
     # after an interruption: others than the one that was waited for
     ended.update(run_batch(sorted(ahead.finished), done))
