@@ -113,7 +113,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     made = chosen(plan_stack(planned))
     if locked and (refused := next((step.error for step in made.steps if step.error), None)):
         raise refused  # exactly that, or nothing
-    todo = sum(step.request is not None for step in made.steps)
+    todo = sum(step.todo is not None for step in made.steps)
     needed = fetches(made, planned.jobs) if todo else None
     decided = None if given["only"] else lives(made)
     for line in (*lines(made, decided), *counts(made), *(room(needed, site) if needed else ())):

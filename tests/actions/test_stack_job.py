@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.install.image import image_request
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.slurm import State, states
 from sifmod.actions.stack.job import elements_of
@@ -64,7 +63,7 @@ def test_an_element_has_all_modules_of_an_image(here: Path, most: int, expected:
     assert [" ".join(map(str, element.modules)) for element in elements] == expected
     assert all(element.fetches for element in elements)
     assert elements_of((), most) == ()
-    images = [image_request(step.request.plan) for step in plan.steps if step.request]
+    images = [step.todo.image for step in plan.steps if step.todo]
     shared = elements_of(plan.steps, 100, [frozenset(images[1::2])])
     assert [" ".join(map(str, element.modules)) for element in shared] == ["A/1 A/2 A/3", "B/1 C/1"]
 

@@ -8,9 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from sifmod.actions.fetch_settings import fetch_settings
-from sifmod.actions.install.image import image_request
 from sifmod.actions.install.request import Request
-from sifmod.actions.stack.plan import StackPlan, keeps_image
+from sifmod.actions.stack.plan import StackPlan
 from sifmod.errors import SifmodError
 from sifmod.image.fetch import announced_size
 from sifmod.image.oci.image import open_image
@@ -43,8 +42,8 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
     """How much is to be fetched, as the servers say; an image that cannot be asked for is one of unknown size."""
     wanted: dict[str, Request] = {}
     for step in plan.steps:
-        if step.request and step.request.plan.image and not keeps_image(step, step.request):
-            wanted.setdefault(image_request(step.request.plan), step.request)
+        if step.todo and step.todo.image and step.todo.image not in wanted:
+            wanted[step.todo.image] = plan.decide(step)
     with TemporaryDirectory(prefix="sifmod-") as place, lock(Workplace(Path(place)), "plan", 60, print) as held:
         others = [one for request in wanted.values() for one in (*request.options.stores, *request.site.site.stores)]
         store = Store(plan.layout, held, others=tuple(dict.fromkeys(others)))

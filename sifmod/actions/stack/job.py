@@ -14,9 +14,8 @@ from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix
-from sifmod.actions.install.image import image_request
 from sifmod.actions.slurm import SIFMOD, Resources, states, submit
-from sifmod.actions.stack.plan import StackPlan, Step, keeps_image, to_do
+from sifmod.actions.stack.plan import StackPlan, Step, to_do
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import OptionError
@@ -96,10 +95,9 @@ def elements_of(steps: Iterable[Step], most: int, together: Iterable[frozenset[s
     by_image: dict[str, list[Step]] = {}
     kept: list[Step] = []
     for step in steps:
-        if step.request:
-            image = image_request(step.request.plan)
-            image = first_of.get(image, image)
-            (kept if keeps_image(step, step.request) else by_image.setdefault(image, [])).append(step)
+        image = step.todo.image if step.todo else ""
+        image = first_of.get(image, image)
+        (by_image.setdefault(image, []) if image else kept).append(step)
     images = list(by_image.values())
     groups = [*images, *(kept[start : start + _MODULES] for start in range(0, len(kept), _MODULES))]
     shares = [range(first, len(groups), most) for first in range(min(most, len(groups)))]
@@ -143,7 +141,7 @@ def _submitted(
 
 
 def _is_view(step: Step) -> bool:
-    return step.request is not None and step.request.plan.image is None
+    return step.todo is not None and step.todo.view
 
 
 def _install(plan: StackPlan, options: JobOptions, elements: Sequence[Element], *more: str) -> Submission:
@@ -158,9 +156,7 @@ def _tests(
     """An array for the modules without GPUs, and one for those with them, which begin when `job` is over."""
     by_gpus: dict[int, list[Step]] = {}
     for step in steps:
-        made = step.request.plan if step.request else None
-        gpus = made.gpus_per_node if made and made.accelerator != "none" else 0
-        by_gpus.setdefault(gpus, []).append(step)
+        by_gpus.setdefault(step.todo.gpus if step.todo else 0, []).append(step)
     for gpus, alike in by_gpus.items():
         shares = [alike[first :: options.elements] for first in range(min(options.elements, len(alike)))]
         tests = [[("test", str(step.module), f"--prefix={plan.layout.prefix}") for step in share] for share in shares]

@@ -81,7 +81,7 @@ class Watch:
         for number in tuple(self._left):
             step = self._plan.steps[number]
             now = live_number(self._plan.layout, step.module) if step.module else None
-            if now not in (None, step.installation.generation if step.installation else None):
+            if now not in (None, step.generation):
                 self._became(number, changed=True)
                 yield number
 
@@ -124,7 +124,7 @@ class Watch:
             if there:
                 return None
             if code:
-                return failure(message, "", int(code))
+                return failure(message, int(code))
         log = job.log(self._plan.stack.name, element)
         said = f"; {log} is its log" if _is_there(log) else ""
         ended = state.name if state else "and Slurm does not know how"
