@@ -126,7 +126,7 @@ def test_the_same_bytes_whatever_the_threads_and_the_order(tree: Path, addition:
     base = base_of(tree, tmp_path / "base.sif")
     extend(base, addition, tmp_path / "one.sif", 1)
     (tmp_path / "elsewhere").mkdir()
-    moved = shutil.copy(base, tmp_path / "elsewhere/other.sif")
+    moved = Path(shutil.copy(base, tmp_path / "elsewhere/other.sif"))
     turned = replace(addition, files=addition.files[::-1], documents=addition.documents[::-1])
     extend(moved, turned, tmp_path / "elsewhere/two.sif", 4)
     assert (tmp_path / "one.sif").read_bytes() == (tmp_path / "elsewhere/two.sif").read_bytes()
@@ -228,6 +228,36 @@ def test_bases_that_cannot_be_extended(small: Path, tmp_path: Path) -> None:
     assert "is truncated" in refuse(tmp_path / "cut.sif", Addition(), new)
     assert "is not a SIF" in refuse(Path("/bin/busybox"), Addition(), new)
     assert "cannot read" in refuse(tmp_path / "none.sif", Addition(), new, FetchError)
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "value", "message"),
+    [
+        ("large", -16, 0xFFFFFFF0, "lies outside its data"),
+        ("large", -16, 95, "lies outside its data"),
+        ("large", -12, 7, "fragment 7 of 2"),
+        ("large", -8, 131072, "bytes at 131072 lie outside their fragment"),
+        ("large", -4, 0xFFFFFFFF, "damaged squashfs"),
+        ("large", 0, 1 << 25, "a block's size is 0x2000000"),
+        ("large", 0, 131073, "a block's size is 0x20001"),
+        ("large", 0, 1 << 24, "a block's size is 0x1000000"),
+        ("small", -8, 131070, "4 bytes at 131070 lie outside their fragment"),
+        ("small", -12, 2, "fragment 2 of 2"),
+    ],
+)
+def test_data_that_is_not_where_data_is(tmp_path: Path, name: str, at: int, value: int, message: str) -> None:
+    """One number of an inode: start, fragment, place in that, size, and the word of the first block."""
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/large").write_bytes(noise(131072 + 5))
+    (tmp_path / "tree/small").write_bytes(b"four")
+    base = base_of(tmp_path / "tree", tmp_path / "base.sif", "-noI", "-always-use-fragments")
+    stat, start = squashfs_in(base).lookup(name), read_sif(base).primary.offset
+    assert stat is not None
+    assert extend(base, Addition(), tmp_path / "new.sif", 1) == ()
+    (tmp_path / "new.sif").unlink()
+    place = start + stat.list_start + 2 + stat.list_offset + at
+    bad = changed(base, tmp_path / "bad.sif", place, struct.pack("<I", value))
+    assert message in refuse(bad, Addition(), tmp_path / "new.sif")
 
 
 def test_more_files_than_fit_into_the_memory(small: Path, tmp_path: Path) -> None:
