@@ -84,7 +84,7 @@ class Runs:
         self.base = top / "base" / "base.sif"
         self.base.parent.mkdir()
         self.user.own(self.base.parent)
-        self._as_user(("apptainer", "-s", "build", self.base, f"oci:{layout}"), self.base.parent)
+        self._as_user(("apptainer", "-s", "build", ZSTD_ARGUMENTS, self.base, f"oci:{layout}"), self.base.parent)
 
     def once(self, tool: str, keep: Path) -> Measured:
         """One run with nothing there before; the SIF goes to `keep`."""
