@@ -16,8 +16,14 @@ from typing import BinaryIO
 from sifmod.errors import ImageError
 from sifmod.image.convert.budget import Budget, Watch
 from sifmod.image.convert.inode import Directory, File, Node, Symlink
-from sifmod.image.convert.metadata.insert import directory_at, insert_metadata, way_to
-from sifmod.image.convert.metadata.make import BUILD_DATE, Entry, make_labels
+from sifmod.image.convert.metadata.make import (
+    BUILD_DATE,
+    Entry,
+    directory_at,
+    insert_metadata,
+    make_labels,
+    way_to,
+)
 from sifmod.image.convert.metadata.scripts import BASE, IMAGE_ENVIRONMENT, image_environment
 from sifmod.image.convert.packed import packed_node
 from sifmod.image.convert.sif.header import (
@@ -117,7 +123,7 @@ def _write(source: BinaryIO, info: SifInfo, addition: Addition, file: BinaryIO, 
         for path, here in sorted(addition.files):
             _add(root, path, packed_node(squashfs, here, epoch), epoch)
         for path, content in sorted(addition.documents):
-            _add(root, path, File((0o644, 0, 0, epoch, ()), squashfs.add(content)), epoch)
+            _add(root, path, File(0o644, 0, 0, epoch, (), squashfs.add(content)), epoch)
         warnings += insert_metadata(root, entries, squashfs.add, epoch)
         size = squashfs.close(root)
     write_header(file, objects, size, info.arch, epoch)
@@ -164,7 +170,7 @@ def _add(root: Directory, path: str, node: Node, epoch: int) -> None:
 
 def _way(root: Directory, parts: Sequence[bytes]) -> list[Directory] | None:
     """From the root to the directory of this path, through the base's links; None where it is none."""
-    return way_to([root], Symlink((0, 0, 0, 0, ()), b"/" + b"/".join(parts)))
+    return way_to([root], Symlink(0, 0, 0, 0, (), b"/" + b"/".join(parts)))
 
 
 def _parts(path: str) -> list[bytes]:
