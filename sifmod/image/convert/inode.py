@@ -92,6 +92,12 @@ class Fifo(Node):
     __slots__ = ()
 
 
+class Socket(Node):
+    """A socket, which no layer has."""
+
+    __slots__ = ()
+
+
 Entries = dict[bytes, Node | Plain]
 
 

@@ -70,16 +70,24 @@ def _file(writer: DataWriter, read: Read, count: list[int]) -> File:
 
 
 def _node(writer: DataWriter, entry: "os.DirEntry[str]", more: _Tree, count: list[int]) -> Node:
-    if entry.is_symlink():
-        return Symlink((0o777, 0, 0, _EPOCH, ()), os.fsencode(os.readlink(entry.path)))  # noqa: PTH115 (bytes)
-    if entry.is_dir():
+    if entry.is_dir(follow_symlinks=False):
         return _directory(writer, Path(entry.path), more, count)
-    status = entry.stat()
+    node = packed_node(writer, entry.path, _EPOCH)
+    count[0] += isinstance(node, File)
+    return node
+
+
+def packed_node(writer: DataWriter, path: str | Path, epoch: int) -> Node:
+    """A file, a link, or a directory without what is in it, as it is packed. Raises as `pack` does."""
+    status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        return Symlink((0o777, 0, 0, epoch, ()), os.fsencode(os.readlink(path)))  # noqa: PTH115 (bytes)
+    if stat.S_ISDIR(status.st_mode):
+        return Directory((0o755, 0, 0, epoch, ()))
     if not stat.S_ISREG(status.st_mode):
-        raise ImageError(f"{entry.path} is neither a file nor a directory nor a link")
-    count[0] += 1
-    with open(entry.path, "rb") as file:  # noqa: PTH123 (thousands of them)
+        raise ImageError(f"{path} is neither a file nor a directory nor a link")
+    with open(path, "rb") as file:  # noqa: PTH123 (thousands of them)
         writer.start()
         while piece := file.read(_PIECE):
             writer.write(piece)
-    return File((0o755 if status.st_mode & 0o100 else 0o644, 0, 0, _EPOCH, ()), writer.finish())
+    return File((0o755 if status.st_mode & 0o100 else 0o644, 0, 0, epoch, ()), writer.finish())

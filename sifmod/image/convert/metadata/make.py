@@ -21,7 +21,7 @@ from sifmod.image.convert.sif.write import DataObject
 from sifmod.image.oci.manifest import ImageConfig
 
 _SCHEMA = "org.label-schema."
-_BUILD_DATE = f"{_SCHEMA}build-date"
+BUILD_DATE = f"{_SCHEMA}build-date"
 _HOME = ".singularity.d"
 
 
@@ -35,7 +35,7 @@ def make_labels(
     """
     made = dict(labels)
     if created is not None:
-        made.setdefault(_BUILD_DATE, _date(created))
+        made.setdefault(BUILD_DATE, _date(created))
     made[f"{_SCHEMA}schema-version"] = "1.0"
     made[f"{_SCHEMA}build-arch"] = arch
     made[f"{_SCHEMA}usage.singularity.deffile.bootstrap"] = _line(origin[0])

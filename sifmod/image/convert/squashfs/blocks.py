@@ -84,14 +84,17 @@ class Blocks:
         """A whole fragment block."""
         known = self._fragments.get(index)
         if known is None:
-            if index >= self.superblock.fragments:
-                raise ImageError(f"damaged squashfs: fragment {index} of {self.superblock.fragments}")
-            entry = self.indexed(self.superblock.fragment_table, index, 16)
-            start, word, _ = struct.unpack("<QII", entry)
-            known = self._fragments[index] = self._block(start, word, "fragment")
+            known = self._fragments[index] = self._block(*self.fragment_place(index), "fragment")
             if len(self._fragments) > _KEPT_FRAGMENTS:
                 self._fragments.popitem(last=False)
         return known
+
+    def fragment_place(self, index: int) -> tuple[int, int]:
+        """Where a fragment block lies, and the word that tells its size."""
+        if index >= self.superblock.fragments:
+            raise ImageError(f"damaged squashfs: fragment {index} of {self.superblock.fragments}")
+        start, word, _ = struct.unpack("<QII", self.indexed(self.superblock.fragment_table, index, 16))
+        return start, word
 
     def _block(self, start: int, word: int, what: str) -> bytes:
         size = word & (STORED - 1)

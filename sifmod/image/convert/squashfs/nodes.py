@@ -5,9 +5,18 @@ from array import array
 from typing import NamedTuple
 
 from sifmod.errors import ImageError
-from sifmod.image.convert.inode import Content, Device, Fifo, File, Node, Symlink
+from sifmod.image.convert.inode import Content, Device, Fifo, File, Node, Socket, Symlink
 from sifmod.image.convert.squashfs.metadata import little
-from sifmod.image.convert.squashfs.superblock import BLOCK_DEVICE, CHARACTER_DEVICE, EXTENDED, FIFO, FILE, NONE, SYMLINK
+from sifmod.image.convert.squashfs.superblock import (
+    BLOCK_DEVICE,
+    CHARACTER_DEVICE,
+    EXTENDED,
+    FIFO,
+    FILE,
+    NONE,
+    SOCKET,
+    SYMLINK,
+)
 
 MOST_BLOCKS = 1 << 25  # 4 TiB of files in blocks of 128 KiB, 128 MiB of memory
 BLOCK = 1 << 17
@@ -20,7 +29,8 @@ _MOST_TARGET = 4095  # bytes; Linux reads no longer one
 class Written:
     """Sizes of all blocks in the order given (holes have 0), starts of those stored, and the fragments."""
 
-    def __init__(self) -> None:
+    def __init__(self, block_size: int = BLOCK) -> None:
+        self.block_size = block_size  # bytes
         self.sizes = array("I")
         self.starts = array("Q")  # of stored blocks
         self.fragment_starts = array("Q")
@@ -66,6 +76,8 @@ def pack_node(node: Node, common: Common, written: Written) -> tuple[int, bytes]
         return kind, _special(node, common, kind, struct.pack("<II", common.links, _device(node)))
     if isinstance(node, Fifo):
         return FIFO, _special(node, common, FIFO, struct.pack("<I", common.links))
+    if isinstance(node, Socket):
+        return SOCKET, _special(node, common, SOCKET, struct.pack("<I", common.links))
     raise ImageError(f"a squashfs cannot hold a {type(node).__name__}")
 
 
@@ -100,7 +112,6 @@ def _file(node: File, common: Common, written: Written) -> bytes:
 
 
 def block_sizes(content: Content, written: Written) -> "array[int]":
-    """The words of a file's block list; empty where all of it is in a fragment."""
-    if content.fragment >= 0 or not content.size:
-        return array("I")
-    return written.sizes[content.block : content.block + (content.size + BLOCK - 1) // BLOCK]
+    """The words of a file's block list: what is in a fragment is in none of them."""
+    blocks, rest = divmod(content.size, written.block_size)
+    return written.sizes[content.block : content.block + blocks + (rest > 0 and content.fragment < 0)]
