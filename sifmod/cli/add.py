@@ -46,10 +46,10 @@ def command(
     from pathlib import Path
 
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.actions.layer.wanted import Wanted, read_requirements, words_of
-    from sifmod.actions.layer.wanted import directory as directory_of
     from sifmod.cli.layers import changed
     from sifmod.errors import OptionError
+    from sifmod.image.packages.wanted import Wanted, read_requirements, words_of
+    from sifmod.image.packages.wanted import directory as directory_of
 
     asked = (*requirements, *(line for file in files for line in read_requirements(Path(file))))
     if not (asked or editable or onto or upgrade):

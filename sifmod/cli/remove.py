@@ -28,9 +28,9 @@ def command(
 ) -> None:
     """Take packages out of a module's layer, and what only they needed; what the image holds is there again."""
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.actions.layer.wanted import Wanted, words_of
     from sifmod.cli.layers import changed, removed_stale
     from sifmod.errors import OptionError
+    from sifmod.image.packages.wanted import Wanted, words_of
 
     if stale:
         if names or everything:

@@ -28,8 +28,8 @@ def command(
     from pathlib import Path
 
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.actions.layer.wanted import Wanted, read_lock, words_of
     from sifmod.cli.layers import changed
+    from sifmod.image.packages.wanted import Wanted, read_lock, words_of
 
     words = words_of(find_links, no_index=no_index)
     change = LayerChange(layer, Wanted(words=words), lock=read_lock(Path(lock)), unpacked=unpacked)

@@ -5,11 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from sifmod.actions.layer.image_python import ImagePython
 from sifmod.actions.layer.inside import inside_of
 from sifmod.actions.layer.make import make
-from sifmod.actions.layer.resolve import Resolved, followed, resolve
-from sifmod.actions.layer.wanted import Wanted, name_of, words_of
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.verify import verify_layer
@@ -17,6 +14,9 @@ from sifmod.config.name import ModuleName, is_part
 from sifmod.config.site import Site
 from sifmod.errors import ModuleError, OptionError
 from sifmod.image.inspect.python import normalized
+from sifmod.image.packages.image_python import ImagePython
+from sifmod.image.packages.resolve import Resolved, followed, resolve
+from sifmod.image.packages.wanted import Wanted, name_of, words_of
 from sifmod.image.program import ask, limits
 from sifmod.module.scripts import PROTECTED
 from sifmod.tree.layer import (
@@ -76,7 +76,7 @@ def change_layer(
                 resolved = followed(python, change.lock)
             else:
                 earlier = "" if before is None or change.upgrade else before.lock
-                resolved = resolve(python, wanted, earlier, inside)
+                resolved = resolve(python, wanted, earlier, inside.resolver)
             _tell(python, resolved, reporter)
             program = ask(_runtime(installation) or site.runtime_path)
             binds = not (program and any(limit.subject == "image bind" for limit in limits(program)))

@@ -8,9 +8,10 @@ import functools
 import zipfile
 from contextlib import ExitStack
 
-from sifmod.actions.layer.inside import Inside, uv_cache
+from sifmod.actions.layer.inside import Inside
 from sifmod.errors import InstallError
 from sifmod.image.convert.packed import More
+from sifmod.image.packages.uv import uv_cache
 
 _KEPT = "sifmod-bytecode"
 # Run inside. Arguments: directory, cache, the file that is to name what of the cache is used, processes.

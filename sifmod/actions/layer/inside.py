@@ -2,26 +2,21 @@
 
 import os
 import re
-import shutil
-import tempfile
-import time
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sifmod.actions.layer.image_python import PROBE, ImagePython, image_python
-from sifmod.actions.layer.wanted import Wanted
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.child import Ended, run_child
+from sifmod.image.packages.image_python import PROBE, ImagePython, image_python
+from sifmod.image.packages.uv import Uv, linked_directory, plain_environment, uv_cache
+from sifmod.image.packages.wanted import Wanted
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.tree.receipt import Installation
 
 _WRAPPERS = ("python", "python3")
 _EXEC = "import os, sys; os.execv(sys.argv[1], sys.argv[1:])"
-_LINKED = "sifmod-linked"
-_DAY = 86400  # seconds
-_LEFT_OUT = ("PIP_", "PYTHON", "VIRTUAL_ENV", "CONDA_", "UV_PYTHON", "UV_PROJECT", "UV_TARGET", "SIFMOD_LAYER")
 
 
 @dataclass(frozen=True)
@@ -63,20 +58,15 @@ class Inside:
             )
 
     def linked(self, held: ExitStack) -> Path:
-        """A directory for `lib` that lasts as long as `held`, where uv can link its files instead of copying them.
-
-        A link stays within a mount, so it is in uv's cache. What a killed run left there goes a day later.
-        """
-        top = uv_cache() / _LINKED
-        top.mkdir(exist_ok=True)
-        with suppress(OSError):  # another run may be at it
-            for old in top.iterdir():
-                if time.time() - old.stat().st_mtime > _DAY:
-                    shutil.rmtree(old)
-        made = Path(tempfile.mkdtemp(dir=top))
-        held.callback(shutil.rmtree, made, ignore_errors=True)
-        (self.directory / "lib").symlink_to(f"{self.target}/work/cache/{_LINKED}/{made.name}/lib")
+        """A directory for `lib` that lasts as long as `held`, where uv can link its files instead of copying them."""
+        made = held.enter_context(linked_directory())
+        (self.directory / "lib").symlink_to(f"{self.target}/work/cache/{made.relative_to(uv_cache())}/lib")
         return made
+
+    @property
+    def resolver(self) -> Uv:
+        """Uv with the image's Python, and the working directory."""
+        return Uv(self.uv, self.directory / "work", f"{self.target}/work")
 
     def _environment(self) -> Mapping[str, str]:
         from uv import find_uv_bin
@@ -93,7 +83,7 @@ class Inside:
         ]
         places = (*self.visible, *re.split("[ ,]", os.environ.get("UV_FIND_LINKS", "")))
         binds += [path for path in dict.fromkeys(places) if path.startswith("/")]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(_LEFT_OUT)}
+        environment = dict(plain_environment())
         if (certificates := environment.get("SSL_CERT_FILE")) and Path(certificates).is_file():
             (work / "certificates.pem").touch()
             binds.append(f"{certificates}:{self.target}/work/certificates.pem:ro")
@@ -116,10 +106,3 @@ def inside_of(installation: Installation, directory: Path, wanted: Wanted) -> In
 def python_wrapper(installation: Installation) -> Path:
     """The command of the module that runs its Python, which it has where `add.check` says so."""
     return next(place for name in _WRAPPERS if (place := Path(installation.root, "bin", name)).is_file())
-
-
-def uv_cache() -> Path:
-    """Where uv keeps what it has downloaded."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    home = Path(given) if given.startswith("/") else Path.home() / ".cache"
-    return Path(os.environ.get("UV_CACHE_DIR") or home / "uv")

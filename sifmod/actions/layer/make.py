@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from sifmod.actions.layer.bytecode import bytecode
-from sifmod.actions.layer.image_python import ImagePython
 from sifmod.actions.layer.inside import Inside
-from sifmod.actions.layer.resolve import pinned
 from sifmod.actions.layer.start import command, start_file
-from sifmod.actions.layer.wanted import Wanted
 from sifmod.config.site import Site
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError, OptionError
 from sifmod.image.convert.budget import threads
 from sifmod.image.convert.packed import More, pack
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
+from sifmod.image.packages.image_python import ImagePython
+from sifmod.image.packages.resolve import pinned
+from sifmod.image.packages.wanted import Wanted
 from sifmod.image.program import Program
 from sifmod.image.startable import reads
 from sifmod.tree.layer import IMAGE, LOCK, TREE, Layer

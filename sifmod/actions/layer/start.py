@@ -1,6 +1,6 @@
 """What a layer starts with: the file by which the image's Python finds it, and its commands on the host."""
 
-from sifmod.actions.layer.image_python import ImagePython
+from sifmod.image.packages.image_python import ImagePython
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.module.quote import shell
 

@@ -4,7 +4,7 @@ uv does not look at what is installed elsewhere (astral-sh/uv#2500), and the ima
 protected distributions, and those in a version of the image's own, are wheels of metadata alone, in a directory for
 `--find-links`. The protected ones are constraints, all others preferences: an earlier lock, which uv keeps to where it
 can. The rest comes from an index, because uv builds with what is in that directory too: a setuptools that is metadata
-alone would break each build. Without an index it is all of them.
+alone would break each build. Without an index, or where nothing is built, it is all of them.
 """
 
 import json
@@ -17,11 +17,11 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from sifmod.actions.layer.image_python import Distribution, ImagePython
-from sifmod.actions.layer.inside import Inside
-from sifmod.actions.layer.wanted import Wanted, name_of
 from sifmod.errors import FetchError, OptionError
 from sifmod.image.inspect.python import normalized
+from sifmod.image.packages.image_python import Distribution, ImagePython
+from sifmod.image.packages.uv import Uv
+from sifmod.image.packages.wanted import Wanted, name_of
 
 LOCK = "pylock.toml"  # PEP 751
 _NO_DIGEST = "0" * 64
@@ -41,23 +41,22 @@ class Resolved:
     requirements: tuple[str, ...]  # that it follows from
 
 
-def resolve(python: ImagePython, wanted: Wanted, earlier: str, inside: Inside) -> Resolved:
+def resolve(python: ImagePython, wanted: Wanted, earlier: str, uv: Uv) -> Resolved:
     """The distributions to add, in versions that go with the image's own; `earlier` is a lock to keep to, or "".
 
     Raises OptionError where there are none, with the reason, and FetchError where an index cannot be asked.
     """
-    work, kept = inside.directory / "work", python.protected
+    work, place, kept = uv.directory, uv.place, python.protected
     held = python.distributions.values()
-    alone = "--no-index" in wanted.words
+    alone = not {"--no-index", "--only-binary"}.isdisjoint(wanted.words)
     _write_stubs([one for one in held if alone or one.key in kept or "+" in one.version], work / "held")
     (work / LOCK).write_text(_preferences(python, earlier))
     (work / "kept.txt").write_text("".join(f"{key}=={one.version}\n" for key, one in kept.items()))
     lines = (*wanted.requirements, *(f"-e {path}" for path in wanted.editable))
     (work / "wanted.in").write_text("".join(f"{line}\n" for line in lines))
-    place = f"{inside.target}/work"
     words = ("pip", "compile", f"{place}/wanted.in", *wanted.words, "--no-header", "--quiet")
     words += ("--constraints", f"{place}/kept.txt", "--find-links", f"{place}/held")
-    ended = inside.uv(*words, "--format", LOCK, "--output-file", f"{place}/{LOCK}")
+    ended = uv.run(*words, "--format", LOCK, "--output-file", f"{place}/{LOCK}")
     if ended.code != 0:
         raise _explained(ended.lines, kept)
     return _without(python, (work / LOCK).read_text(), wanted.requirements)
