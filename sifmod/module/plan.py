@@ -104,6 +104,7 @@ class BuildPlan:
     definition: str = ""
     dockerfile: str = ""
     arguments: tuple[tuple[str, str], ...] = ()
+    path: tuple[str, ...] = ()  # where the base's Python is looked for, before its own PATH
     protected: tuple[str, ...] = ()  # packages that stay as the base has them, `*` at the end for all that begin so
 
     def __str__(self) -> str:

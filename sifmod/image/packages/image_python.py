@@ -120,7 +120,7 @@ def image_python(text: str, names: tuple[str, ...]) -> ImagePython:
     """What PROBE wrote. Raises ImageError for anything else: it comes from a program of the image."""
     try:
         executable, prefix, version, found = json.loads(text)
-        distributions = [_distribution(fields) for fields in found if _is_named(*fields[:2])]
+        distributions = [_distribution(fields) for fields in found if is_named(*fields[:2])]
         major, minor, micro = map(int, version)
     except (ValueError, TypeError, RecursionError) as error:
         raise ImageError("the image's Python does not say what it holds") from error
@@ -137,7 +137,7 @@ def _distribution(fields: list[Any]) -> Distribution:
     return Distribution(str(name), str(version), bool(pure), needs, given, str(place), own)
 
 
-def _is_named(name: Any, version: Any) -> bool:
+def is_named(name: Any, version: Any) -> bool:
     """Whether the name and the version are such: those of an image can be anything."""
     try:
         return bool(_NAME.fullmatch(str(name)) and Version(str(version)))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from sifmod.errors import FetchError, OptionError
+from sifmod.errors import FetchError, NoWheelError, OptionError
 from sifmod.image.inspect.python import normalized
 from sifmod.image.packages.image_python import Distribution, ImagePython
 from sifmod.image.packages.uv import Uv
@@ -29,6 +29,7 @@ _NEEDS = re.compile(
     r"(?:all versions of )?(?P<who>[\w.-]+)(?P<version>[<>=!~]\S+)? depends? on"
     r" (?P<needs>[\w.-]+)(?P<bound>[<>=!~][^\s,]*(?:,[<>=!~][^\s,]*)*)"
 )
+_NO_WHEEL = re.compile(r"([\w.-]+(?:==[^\s,]+)?) has no (?:usable wheels|wheels with a matching)")
 _UNKNOWN = re.compile(r"Because ([\w.-]+) was not found in the (?:package registry|provided package locations)")
 
 
@@ -86,7 +87,7 @@ def _preferences(python: ImagePython, earlier: str) -> str:
         f' hashes = {{ sha256 = "{_NO_DIGEST}" }} }}]\n'
         for name, version in versions.items()
     )
-    return "\n".join(('lock-version = "1.0"\ncreated-by = "sifmod"\n', *blocks))
+    return "\n".join(('lock-version = "1.0"\ncreated-by = "sifmod"\n', *(blocks if versions else ("packages = []\n",))))
 
 
 def versions_of(lock: str) -> dict[str, str]:
@@ -162,6 +163,8 @@ def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> Option
                 f"{who} needs {found['needs']} {_spoken(found['bound'])}; the image has {held.name} {held.version}",
                 f"leave the version open for the newest one that goes with {held.name} {held.version}, if there is any",
             )
+    if compiled := _NO_WHEEL.search(text):
+        return NoWheelError(f"{compiled[1]} has no wheel for this image, and would have to be compiled")
     if unknown := _UNKNOWN.search(text):
         return OptionError(
             f"there is no package {unknown[1]} where packages are looked for",
