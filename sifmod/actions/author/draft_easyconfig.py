@@ -24,6 +24,7 @@ class Source:
     arch: str
     sha256: str = ""  # the promise; "" where the source alone pins the image
     filename: str = ""  # "" where the default will do
+    pip: tuple[str, ...] | None = None  # what is built upon it, which is then the base
 
 
 def draft(guess: Guess, source: Source, asked: str, named: tuple[str, str]) -> str:
@@ -31,10 +32,11 @@ def draft(guess: Guess, source: Source, asked: str, named: tuple[str, str]) -> s
 
     Whatever comes from the image is quoted, and one line; the same arguments give the same text.
     """
+    words = _comment(asked if source.pip is None else f"--from {asked}")
     lines = [
-        f"# A first easyconfig, written by `sifmod new {_comment(asked)}` from what the image says and what is in it.",
+        f"# A first easyconfig, written by `sifmod new {words}` from what the image says and what is in it.",
         "# Read it and correct it; `sifmod check` looks whether it is sound, `sifmod install` installs it.",
-        *_identity(guess, named),
+        *_identity(guess, named, map(_package, (source.pip or ())[:1])),
         *_about(guess),
         f"# {_comment(guess.gpu.why)}",
         f"accelerator: {guess.gpu.accelerator}",
@@ -45,7 +47,7 @@ def draft(guess: Guess, source: Source, asked: str, named: tuple[str, str]) -> s
     return "\n".join(lines) + "\n"
 
 
-def _identity(guess: Guess, named: tuple[str, str]) -> Iterator[str]:
+def _identity(guess: Guess, named: tuple[str, str], added: Iterable[str]) -> Iterator[str]:
     name, version = named
     guessed = guess.named
     yield ""
@@ -55,8 +57,9 @@ def _identity(guess: Guess, named: tuple[str, str]) -> Iterator[str]:
     if version == guessed.version:
         yield f"# from {_comment(guessed.version_from)}"
     yield f"version: {quoted(version, always=True)}"
-    if guess.versionsuffix:
-        yield f"versionsuffix: {quoted(guess.versionsuffix)}"
+    suffix = guess.versionsuffix + "".join(f"-{name}" for name in added)
+    if suffix:
+        yield f"versionsuffix: {quoted(suffix)}"
 
 
 def _about(guess: Guess) -> Iterator[str]:
@@ -85,6 +88,15 @@ def _first_url(guess: Guess, names: Iterable[str]) -> str:
 
 def _image(source: Source) -> Iterator[str]:
     yield "image:"
+    if source.pip is not None:
+        yield "  build:"
+        yield f"    # {_comment(source.why)}"
+        yield f"    from: {quoted(source.source)}"
+        yield "    # packages to add, as pip spells them; what is protected stays as the base has it"
+        yield f"    pip: {_list(source.pip)}"
+        yield "    # more: requirements, files, env, labels"
+        yield f"  arch: {quoted(source.arch)}"
+        return
     if source.filename:
         yield f"  filename: {quoted(source.filename)}"
     yield f"  # {_comment(source.why)}"
@@ -134,6 +146,10 @@ def quoted(text: str, *, always: bool = False) -> str:
 
 def _list(texts: Iterable[str]) -> str:
     return f"[{', '.join(quoted(text) for text in texts)}]"
+
+
+def _package(requirement: str) -> str:
+    return "".join(re.findall("^[A-Za-z0-9][A-Za-z0-9._-]*", requirement)).rstrip("._-").lower()
 
 
 def _comment(text: str) -> str:

@@ -11,8 +11,10 @@ from sifmod.actions.author.new_file import check_target
 from sifmod.actions.fetch import FetchOptions, fetch
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.show_image import stored_digest
+from sifmod.config.build import names_easyconfig
 from sifmod.config.load_easyconfig import LoadedEasyconfig, load_easyconfig
 from sifmod.config.load_site import LoadedSite
+from sifmod.config.wanted import wanted_easyconfig
 from sifmod.digest import sha256_file
 from sifmod.errors import ConfigError, OptionError
 from sifmod.image.artifact import Artifact
@@ -35,6 +37,7 @@ class NewOptions:
     arch: str | None = None
     offline: bool = False
     into_home: bool = False  # as for `fetch`
+    pip: tuple[str, ...] | None = None  # packages upon it: the image is then the base of another one
     own_name: bool = False  # it goes under its own name here: where that is taken, nothing is hashed
 
 
@@ -55,13 +58,16 @@ class Draft:
 
 
 def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Reporter) -> Draft:
-    """The first easyconfig for the image that `text` names.
+    """The first easyconfig for the image that `text` names, or for one that is built upon it.
+
+    A base can be an easyconfig too: it is then looked at by its first source.
 
     A SIF on this machine is read where it is; any other image is fetched into the store. Raises what `fetch` does,
     ImageError for what cannot be read, OptionError for a name or a version that a module cannot have, and with
     `own_name` where a file of the draft's name is here already.
     """
-    reference = parse(text)
+    base = text if options.pip is not None and names_easyconfig(text) else ""
+    reference = parse(_source_of(base, site) if base else text)
     path = reference.kind.local_sif(reference, site.site.image_dirs)
     is_local = path is not None
     if path is None:
@@ -72,6 +78,9 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Repor
             reporter.say(note)
     else:
         source = _of_file(reference, path)
+    if options.pip is not None:
+        why = f"the base: {'the image of this easyconfig' if base else source.why}"
+        source = replace(source, source=base or source.source, why=why, pip=options.pip)
     described = describe_sif(path)
     with open_rootfs(path, read_sif(path)) as rootfs:
         guess = make_guess(reference, described, rootfs)
@@ -79,10 +88,17 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Repor
     drafted = _drafted(draft(guess, source, text, named), site, options, (guess, path))
     if options.own_name:
         check_target(Path(drafted.filename))
-    if not is_local:
+    if not is_local or options.pip is not None:
         return drafted
     source = replace(source, sha256=_hashed(path, site, reporter))  # last, for it may take minutes
     return _drafted(draft(guess, source, text, named), site, options, (guess, path))
+
+
+def _source_of(base: str, site: LoadedSite) -> str:
+    image = load_easyconfig(wanted_easyconfig(base, site.site), site, None, {}, os.environ).easyconfig.own_image
+    if not image.sources:
+        raise OptionError(f"--from: the image of {base} is built itself", "name what that one is built upon")
+    return image.sources[0]
 
 
 def _drafted(text: str, site: LoadedSite, options: NewOptions, of: tuple[Guess, Path]) -> Draft:
@@ -102,6 +118,8 @@ def _loaded(text: str, site: LoadedSite, options: NewOptions) -> LoadedEasyconfi
             for problem in error.problems:
                 if problem.key in given and given[problem.key] is not None:
                     raise OptionError(f"--{problem.key}: {problem.message}") from error
+                if problem.key.startswith("image.build.pip"):
+                    raise OptionError(f"--pip: {problem.message}") from error
             raise
 
 

@@ -17,12 +17,13 @@ from sifmod.errors import ImageError, OptionError
 from sifmod.image.inspect.rootfs import Rootfs
 from sifmod.image.packages.image_python import ImagePython
 from sifmod.image.packages.installed import Installed, files_in, files_of, recorded
-from sifmod.image.packages.resolve import Resolved, followed, resolve
+from sifmod.image.packages.resolve import Resolved, followed, pinned, resolve
 from sifmod.image.packages.uv import Uv
 from sifmod.image.packages.wanted import Wanted
 
 LEFT_BY_UV = (".lock", ".gitignore", "CACHEDIR.TAG", "*.dist-info/uv_cache.json", "*.dist-info/uv_build.json")
 _LARGEST = 1 << 26  # bytes of a file that is compared
+_LOCAL = re.compile(r'\b(?:path = "|url = "file:)[^"]*/|\bpath = "')
 _INSTALL = "pylock.install.toml"
 _INTERPRETER = re.compile("python[0-9.]*")
 _REQUIRES = re.compile(r"^requires-python = .*\n", re.MULTILINE)
@@ -38,8 +39,8 @@ class Added:
     notes: tuple[str, ...]
 
 
-def add_packages(installed: Installed, rootfs: Rootfs, wanted: Wanted, lock: str, uv: Uv, stage: Path) -> Added:
-    """What is `wanted`, or what a `lock` says where it is not "", as files of the image, which lie below `stage`.
+def add_packages(installed: Installed, wanted: Wanted, given: str, uv: Uv, stage: Path) -> Added:
+    """What is `wanted`, or what the lock `given` says where it is not "", as files of the image, which lie in `stage`.
 
     What the image has in another version is taken out as a whole. Raises OptionError for what does not go with the
     image, NoWheelError for what would have to be compiled, FetchError where an index cannot be asked, ImageError for
@@ -47,24 +48,20 @@ def add_packages(installed: Installed, rootfs: Rootfs, wanted: Wanted, lock: str
     """
     python = installed.python
     wanted = Wanted(wanted.requirements, words=(*wanted.words, *_host(), *installed.words))
-    resolved = followed(python, lock) if lock else resolve(python, wanted, "", uv)
+    resolved = followed(python, given) if given else resolve(python, wanted, "", uv)
+    lock = _LOCAL.sub('path = "', resolved.lock)  # the same wherever the files are
+    notes = (f"packages go to the Python in {python.prefix}", *told(python, resolved))
     if not resolved.added:
-        return Added(resolved.lock, (), (), (_where(python), *told(python, resolved)))
+        return Added(lock, (), (), notes)
     _install(uv, resolved, wanted, stage)
     (library,) = stage.glob("lib*/python*/*-packages")
     check_hides_nothing(library, python)
     files = dict(_files(stage, library, installed))
-    kept = {path for one in python.protected.values() for path in recorded(rootfs, one)}
+    kept = {path for one in python.protected.values() for path in recorded(installed.rootfs, one)}
     replaced = [one for key, one in python.distributions.items() if key in resolved.added]
-    removed = [path for one in replaced for path in files_of(rootfs, one) if path not in kept]
-    over = _over(rootfs, files, set(removed), kept)
-    return Added(
-        resolved.lock, tuple(sorted(files.items())), tuple(removed), (_where(python), *told(python, resolved), *over)
-    )
-
-
-def _where(python: ImagePython) -> str:
-    return f"packages go to the Python in {python.prefix}"
+    removed = [path for one in replaced for path in files_of(installed.rootfs, one) if path not in kept]
+    over = _over(installed.rootfs, files, set(removed), kept)
+    return Added(lock, tuple(sorted(files.items())), tuple(removed), (*notes, *over))
 
 
 def _host() -> tuple[str, ...]:
@@ -73,10 +70,12 @@ def _host() -> tuple[str, ...]:
 
 
 def _install(uv: Uv, resolved: Resolved, wanted: Wanted, stage: Path) -> None:
+    # a lock says where each file is; of files here, and of those that were there elsewhere, only the digests count
+    name, text = ("pinned.txt", pinned(resolved.lock)) if _LOCAL.search(resolved.lock) else (_INSTALL, resolved.lock)
     # uv holds this Python, which runs nothing of it, to what the lock asks of the image's
-    (uv.directory / _INSTALL).write_text(_REQUIRES.sub("", resolved.lock))
+    (uv.directory / name).write_text(_REQUIRES.sub("", text))
     words = ("--prefix", str(stage), "--no-deps", "--quiet", "--link-mode", "hardlink")
-    ended = uv.run("pip", "install", *words, *wanted.words, "--requirements", f"{uv.place}/{_INSTALL}")
+    ended = uv.run("pip", "install", *words, *wanted.words, "--requirements", f"{uv.place}/{name}")
     if ended.code != 0:
         raise ImageError("the packages could not be installed:\n" + "\n".join(ended.lines[-12:]))
     for pattern in LEFT_BY_UV:

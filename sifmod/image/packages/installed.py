@@ -26,8 +26,9 @@ _LATER = "/usr/lib/python3/dist-packages"  # Debian's own, which Python looks in
 
 @dataclass(frozen=True)
 class Installed:
-    """The Python of an image. `library` is where more packages go, and their commands below `prefix`."""
+    """The Python of the image that `rootfs` reads. `library` is where more packages go, and their commands below `prefix`."""
 
+    rootfs: Rootfs
     python: ImagePython
     library: str
     prefix: str
@@ -77,7 +78,7 @@ def read_installed(
     python = ImagePython(
         program or f"{bin_}/python", chosen.directory, (major, minor, 0), dict(sorted(found.items())), (*names, *fixed)
     )
-    return Installed(python, library, library.rsplit("/", 3)[0], _platform(rootfs, arch))
+    return Installed(rootfs, python, library, library.rsplit("/", 3)[0], _platform(rootfs, arch))
 
 
 def _chosen(rootfs: Rootfs, environment: Mapping[str, str], path: tuple[str, ...]) -> PythonEnvironment:

@@ -184,7 +184,7 @@ def _packages(request: Request, base: Artifact, rootfs: Rootfs, held: ExitStack)
     stage = held.enter_context(linked_directory())
     wanted = Wanted(requirements, words=("--offline",) if request.image.offline else ())
     try:
-        return add_packages(installed, rootfs, wanted, lock, uv, stage)
+        return add_packages(installed, wanted, lock, uv, stage)
     except OptionError as error:
         raise ImageError(error.message, error.hint) from error
 
