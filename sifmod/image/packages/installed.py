@@ -26,7 +26,7 @@ _LATER = "/usr/lib/python3/dist-packages"  # Debian's own, which Python looks in
 
 @dataclass(frozen=True)
 class Installed:
-    """The Python of the image that `rootfs` reads. `library` is where more packages go, and their commands below `prefix`."""
+    """The Python of the image in `rootfs`. More packages go to `library`, and their commands below `prefix`."""
 
     rootfs: Rootfs
     python: ImagePython
