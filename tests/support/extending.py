@@ -122,6 +122,15 @@ def partition(sif: Path) -> tuple[Path, int, int]:
     return sif, primary.offset, primary.size
 
 
+def taken_out(sif: Path, to: Path) -> Path:
+    """A SIF's root file system as a file of its own."""
+    path, offset, size = partition(sif)
+    with path.open("rb") as file:
+        file.seek(offset)
+        to.write_bytes(file.read(size))
+    return to
+
+
 def contents(sif: Path, to: Path) -> dict[bytes, tuple[object, ...]]:
     """A snapshot of a SIF's root file system, unpacked by unsquashfs."""
     path, offset, _ = partition(sif)

@@ -75,7 +75,7 @@ def extend(base: Path, addition: Addition, target: Path, processors: int, memory
     _check_squashfs(base, info)
     beside = target.with_name(f".{target.name}.extending")
     try:
-        with reading(base), base.open("rb") as source, writing(beside), beside.open("w+b") as file:
+        with reading(base), base.open("rb") as source, writing(target), beside.open("w+b") as file:
             before = os.fstat(source.fileno())
             warnings = _write(source, info, addition, file, Budget(processors, memory))
             after = os.fstat(source.fileno())
@@ -178,40 +178,44 @@ def _metadata(
     exports, warnings = image_environment([f"{name}={value}" for name, value in addition.env])
     script = _read(reader, _ENVIRONMENT) or b"#!/bin/sh\n"
     script = script.rstrip(b"\n") + _utf8(exports[exports.index("\n") :])
-    header = re.findall(r"(?im)^[ \t]*(bootstrap|from)[ \t]*:[ \t]*(\S.*?)[ \t]*$", addition.deffile)
-    origin = {key.lower(): value for key, value in reversed(header)}
-    labels = {name: text for name, text in _json(_read(reader, f"{_HOME}/labels.json")).items() if name != BUILD_DATE}
-    labels |= addition.labels
-    made = make_labels(
-        [(name, text) for name, text in labels.items() if isinstance(text, str)],
-        arch, addition.epoch, (origin.get("bootstrap", ""), origin.get("from", "")),
-    )  # fmt: skip
+    labels, deffile = _labels(reader, addition, arch), addition.deffile
+    labels_text = _utf8(json.dumps(labels, ensure_ascii=False, indent="\t"))
     shown = _child(_child(said.get("inspect-metadata.json", {}), "data"), "attributes") or {
-        "environment": {f"/{_DOCKER}": _read(reader, _DOCKER).decode("utf-8", "replace").rstrip("\n")},
-        "runscript": _read(reader, f"{_HOME}/runscript").decode("utf-8", "replace").rstrip("\n"),
+        "environment": {f"/{_DOCKER}": _text(_read(reader, _DOCKER))},
+        "runscript": _text(_read(reader, f"{_HOME}/runscript")),
     }
-    environment = {**_child(shown, "environment"), f"/{_ENVIRONMENT}": script.decode("utf-8", "replace").rstrip("\n")}
-    shown |= {"environment": environment, "labels": made, "deffile": addition.deffile.rstrip("\n")}
-    inspected = json.dumps({"data": {"attributes": shown}, "type": "container"}, separators=(",", ":"))
-    labels_text, deffile = json.dumps(made, ensure_ascii=False, indent="\t"), addition.deffile
+    environment = _child(shown, "environment") | {f"/{_ENVIRONMENT}": _text(script)}
+    shown |= {"environment": environment, "labels": labels, "deffile": deffile.rstrip("\n")}
     entries = (
         Entry(f"{_HOME}/env/99-base.sh", content=BASE.encode()),  # without it a runtime sets no variable of the user's
         Entry(_ENVIRONMENT, content=script, replaces=True),
-        Entry(f"{_HOME}/labels.json", 0o644, _utf8(labels_text), replaces=True),
+        Entry(f"{_HOME}/labels.json", 0o644, labels_text, replaces=True),
         Entry(f"{_HOME}/Singularity", 0o644, _utf8(deffile), replaces=True),
     )
     objects = [
         DataObject("deffile", "", _utf8(deffile)),
-        DataObject("labels", "", _utf8(labels_text)),
-        DataObject("json", "inspect-metadata.json", inspected.encode()),
+        DataObject("labels", "", labels_text),
+        _document("inspect-metadata.json", {"data": {"attributes": shown}, "type": "container"}),
     ]
     if config := said.get("oci-config.json"):
-        ours, before = dict(addition.env), config.get("Env")
-        kept = [one for one in before if str(one).partition("=")[0] not in ours] if isinstance(before, list) else []
-        config |= {"Env": [*kept, *(f"{name}={value}" for name, value in addition.env)]}
-        config |= {"Labels": {**_child(config, "Labels"), **dict(addition.labels)}}
-        objects.append(DataObject("json", "oci-config.json", json.dumps(config, separators=(",", ":")).encode()))
+        before, ours = config.get("Env"), [f"{name}={value}" for name, value in addition.env]
+        kept = before if isinstance(before, list) else []  # of one name the last counts
+        labels = _child(config, "Labels") | dict(addition.labels)
+        objects.append(_document("oci-config.json", config | {"Env": [*kept, *ours], "Labels": labels}))
     return entries, tuple(objects), warnings
+
+
+def _labels(reader: SquashfsReader, addition: Addition, arch: str) -> _Json:
+    """The base's, those of `addition`, and what the definition says of itself."""
+    labels = _json(_read(reader, f"{_HOME}/labels.json")) | dict(addition.labels)
+    texts = [(name, text) for name, text in labels.items() if isinstance(text, str) and name != BUILD_DATE]
+    header = re.findall(r"(?im)^[ \t]*(bootstrap|from)[ \t]*:[ \t]*(\S.*?)[ \t]*$", addition.deffile)
+    said = {key.lower(): value for key, value in reversed(header)}
+    return {**make_labels(texts, arch, addition.epoch, (said.get("bootstrap", ""), said.get("from", "")))}
+
+
+def _document(name: str, content: _Json) -> DataObject:
+    return DataObject("json", name, json.dumps(content, separators=(",", ":")).encode())
 
 
 def _read(reader: SquashfsReader, path: str) -> bytes:
@@ -222,6 +226,10 @@ def _read(reader: SquashfsReader, path: str) -> bytes:
     if found.size > _LARGEST:
         raise ImageError(f"/{path} of the base has {found.size} bytes, more than {_LARGEST}")
     return reader.head(found, _LARGEST)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace").rstrip("\n")
 
 
 def _utf8(text: str) -> bytes:
