@@ -8,6 +8,7 @@ alone would break each build. Without an index, or where nothing is built, it is
 """
 
 import json
+import os
 import re
 import tomllib
 import zipfile
@@ -57,6 +58,8 @@ def resolve(python: ImagePython, wanted: Wanted, earlier: str, uv: Uv) -> Resolv
     (work / "wanted.in").write_text("".join(f"{line}\n" for line in lines))
     words = ("pip", "compile", f"{place}/wanted.in", *wanted.words, "--no-header", "--quiet")
     words += ("--constraints", f"{place}/kept.txt", "--find-links", f"{place}/held")
+    # the option hides what uv's variable of this name says
+    words += tuple(f"--find-links={place}" for place in re.split("[ ,]", os.environ.get("UV_FIND_LINKS", "")) if place)
     ended = uv.run(*words, "--format", LOCK, "--output-file", f"{place}/{LOCK}")
     if ended.code != 0:
         raise _explained(ended.lines, kept)

@@ -80,6 +80,8 @@ def _described(path: Path) -> str:
             return f"link {os.readlink(path)}"  # noqa: PTH115 (as it is spelled)
         if path.is_dir():
             return "directory"
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise FetchError(f"{path} is neither a file nor a directory nor a link")
         return f"{'program' if path.stat().st_mode & 0o100 else 'file'} sha256:{sha256_file(path)}"
 
 
