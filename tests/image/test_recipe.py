@@ -198,7 +198,8 @@ def test_without_packages_no_python_is_needed(tmp_path: Path, prefix: Prefix) ->
         ("source", "source==1.0 has no wheel for this image, and would have to be compiled"),
         ("windows", "windows==1.0 has no wheel for this image, and would have to be compiled"),
         ("hides", "hides 1.0 brings a torch of its own; the image has torch 2.0, which stays"),
-        ("python", "a package brings a /opt/env/bin/python3 of its own; the image has one, which stays"),
+        ("mixes", f"a package brings a {LIBRARY}/torch/version.txt of its own; the image has one, which stays"),
+        ("python", "Scripts must not use the reserved name `python3`"),
         ("climbs", "could not be installed"),
     ],
 )
@@ -210,6 +211,7 @@ def test_what_does_not_go_with_the_base_is_refused(
         wheel(wheels, "torch", version)
     wheel(wheels, "needs", requires=("torch<2",))
     wheel(wheels, "hides", files={"torch/__init__.py": "mine"})
+    wheel(wheels, "mixes", files={"torch/version.txt": "mine"})
     wheel(wheels, "python", files={"python-1.0.data/data/bin/python3": "#!/bin/sh\n"})
     wheel(wheels, "climbs", scripts=("../../../../climbed",))
     wheel(wheels, "windows").rename(wheels / "windows-1.0-cp311-cp311-win_amd64.whl")

@@ -29,7 +29,7 @@ def base(directory: Path) -> Path:
         write(library / "helper" / compiled, "")
     write(library / "helper-1.0.dist-info/RECORD", (library / "helper-1.0.dist-info/RECORD").read_text() + SAYS)
     write(top / "opt/env/bin/helper-says", "#!/opt/env/bin/python3\nold\n").chmod(0o755)
-    _held(library, "torch", "2.0", ("__init__.py",), "Root-Is-Purelib: false\n")
+    _held(library, "torch", "2.0", ("__init__.py", "version.txt"), "Root-Is-Purelib: false\n")
     _held(library, "fixed", "1.0", ("__init__.py",))
     (library / "fixed-1.0.dist-info/RECORD").unlink()
     return base_of(top, directory / "base.sif", "-all-root", "-all-time", "1600000000")

@@ -25,7 +25,6 @@ LEFT_BY_UV = (".lock", ".gitignore", "CACHEDIR.TAG", "*.dist-info/uv_cache.json"
 _LARGEST = 1 << 26  # bytes of a file that is compared
 _LOCAL = re.compile(r'\b(?:path = "|url = "file:)[^"]*/|\bpath = "')
 _INSTALL = "pylock.install.toml"
-_INTERPRETER = re.compile("python[0-9.]*")
 _REQUIRES = re.compile(r"^requires-python = .*\n", re.MULTILINE)
 
 
@@ -168,7 +167,7 @@ def _over(rootfs: Rootfs, files: dict[str, Path], removed: set[str], kept: set[s
         for path in (each for each in paths if basename(each) in there):
             if rootfs.data(path, _LARGEST) == files[path].read_bytes():
                 continue
-            if path in kept or (files[path].parent.name == "bin" and _INTERPRETER.fullmatch(basename(path))):
+            if path in kept:
                 raise ImageError(f"a package brings a {path} of its own; the image has one, which stays")
             over.append(path)
     if not over:
