@@ -82,7 +82,7 @@ def announced_size(image: ImagePlan, runtime: Runtime, store: ImageStore, settin
         if there := lent(request, image.sha256):
             return to_bring(there, request)
     if image.build and image.build.base:
-        return announced_size(image.build.base, runtime, store, settings)
+        return announced_size(replace(image.build.base, link=image.link), runtime, store, settings)
     failures: list[Failure] = []
     for reference in wanted:
         kind = reference.kind

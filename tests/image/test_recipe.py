@@ -17,7 +17,7 @@ from sifmod.digest import sha256_file
 from sifmod.errors import FetchError, SifmodError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.fetch import fetch_image
+from sifmod.image.fetch import announced_size, fetch_image
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.settings import DEFAULT
 from sifmod.module.plan import ImagePlan
@@ -108,6 +108,7 @@ def test_what_a_recipe_makes_of_its_base(tmp_path: Path, sif: Path, prefix: Pref
     assert dict(said.config.environment) == {"LANG": "C", "HF_HOME": "/tmp/$hf"}
     assert artifact.origin.layers == (f"sha256:{sha256_file(sif)}",)
     assert any("helper 2.0 is used in the place of the image's 1.0" in note for note in artifact.notes)
+    assert not any("to pin this image" in note for note in artifact.notes)
     assert any(note.startswith("the image keeps torch 2.0") for note in artifact.notes)
 
 
@@ -270,6 +271,8 @@ def _pipe(directory: Path) -> Path:
 
 def test_a_promise_holds_for_what_is_built(sif: Path, prefix: Prefix) -> None:
     image = recipe(sif, env=(("A", "b"),))
+    with prefix.store() as store:
+        assert announced_size(image, plan().runtime, store) == sif.stat().st_size
     there = prefix.state()
     with pytest.raises(FetchError, match="is not the promised one"):
         made(prefix, replace(image, sha256="0" * 64))

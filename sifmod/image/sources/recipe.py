@@ -168,7 +168,9 @@ def _fetch(request: Request) -> Fetched:
         )
         settings = request.settings
         warnings = extend(base.path, addition, request.incoming, settings.processors, settings.memory)
-    fetched = hashed(request.incoming, request, (*base.notes, *added.notes, *warnings))
+    # a digest that pins the base would be one of the new image in its easyconfig
+    notes = (note for note in base.notes if base.sha256 not in note)
+    fetched = hashed(request.incoming, request, (*notes, *added.notes, *warnings))
     if _recipe(request, base) != recipe:
         return fetched  # a file was changed meanwhile
     return replace(fetched, origin=ImageOrigin(manifest=_key(request, recipe), layers=(f"sha256:{base.sha256}",)))
