@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from sifmod.actions.install.mpi import srun_mpi
+from sifmod.actions.install.found_in_image import srun_mpi
 from sifmod.actions.inventory import image_path
 from sifmod.actions.layer.places import found_layers, words_for
 from sifmod.errors import ModuleError, OptionError
@@ -116,7 +116,6 @@ def _check_runscript(job: Job, name: str) -> None:
 
 @contextmanager
 def _files(installation: Installation) -> Iterator[tuple[Rootfs, Mapping[str, str]]]:
-    """The files of the image, and its own variables."""
     path = image_path(installation)
     described = describe_sif(path)
     with open_rootfs(path, read_sif(path)) as rootfs:

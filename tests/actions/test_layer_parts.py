@@ -16,9 +16,8 @@ import pytest
 
 from plans import plan
 from sifmod.actions.layer.add import protected
-from sifmod.actions.layer.bytecode import COMPILE
 from sifmod.actions.layer.inside import Inside
-from sifmod.actions.layer.start import start_file
+from sifmod.actions.layer.make import COMPILE, start_file
 from sifmod.config.site import PROTECTED
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.convert.packed import More, pack

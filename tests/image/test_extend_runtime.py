@@ -152,22 +152,24 @@ def test_the_differences_from_what_apptainer_builds(base: Path, ordinary_user: O
     for name, mode in (("program", 0o755), ("text", 0o644), ("inner/private", 0o600)):
         (here / "tree" / name).write_text(f"{name}\n")
         (here / "tree" / name).chmod(mode)
+    (here / "tree/link").symlink_to("text")
     shutil.copy(base, here / "base.sif")
     (here / "image.def").write_text(
         "Bootstrap: localimage\nFrom: base.sif\n%files\n  tree/program /opt/tree/program\n  tree/text /opt/tree/text\n"
-        "  tree/inner /opt/tree/inner\n%environment\n  export GREETING=hello\n%labels\n  org.example ours\n"
+        "  tree/inner /opt/tree/inner\n  tree/link /opt/tree/link\n%environment\n"
+        "  export GREETING=hello\n%labels\n  org.example ours\n  of.both ours\n"
         "%post\n  rm /etc/variant\n"
     )
     ordinary_user.own(here)
     ordinary_user.run(
         (RUNTIME.path, "-s", "build", "--ignore-fakeroot-command", "theirs.sif", "image.def"), cwd=here
     ).ok()
-    names = ("program", "text", "inner", "inner/private")
+    names = ("program", "text", "inner", "inner/private", "link")
     addition = Addition(
         files=tuple((f"opt/tree/{name}", here / "tree" / name) for name in names),
         removed=("etc/variant",),
         env=(("GREETING", "hello"),),
-        labels=(("org.example", "ours"),),
+        labels=(("org.example", "ours"), ("of.both", "ours")),
         deffile=(here / "image.def").read_text(),
         epoch=EPOCH,
     )
@@ -179,7 +181,14 @@ def test_the_differences_from_what_apptainer_builds(base: Path, ordinary_user: O
     added = {b"/opt/tree", *(f"/opt/tree/{name}".encode() for name in names)}
     # a directory that something comes into or goes from has a new time there, and its own here
     assert different == added | {b"/opt", b"/etc", b"/dev"}
-    for path in different:
+    labels, labels_there = (
+        json.loads((here / who / ".singularity.d/labels.json").read_text()) for who in ("ours", "theirs")
+    )
+    assert {name for name in labels if labels[name] != labels_there[name]} == {"of.both", "org.label-schema.build-date"}
+    assert (labels["of.both"], labels_there["of.both"]) == ("ours", "theirs")
+    assert (here / "ours/opt/tree/link").readlink() == Path("text")
+    assert not (here / "theirs/opt/tree/link").is_symlink()
+    for path in different - {b"/opt/tree/link"}:
         here_is, there_is = ours[path], theirs[path]
         assert here_is[1:3] == there_is[1:3] == (0, 0)
         assert here_is[4:] == there_is[4:]

@@ -11,7 +11,6 @@ from sifmod.errors import ImageError, OptionError
 from sifmod.image.child import Ended, run_child
 from sifmod.image.packages.image_python import PROBE, ImagePython, image_python
 from sifmod.image.packages.uv import Uv, linked_directory, plain_environment, uv_cache
-from sifmod.image.packages.wanted import Wanted
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.tree.receipt import Installation
 
@@ -33,11 +32,9 @@ class Inside:
     target = LAYER_TARGET
 
     def python(self, *words: str) -> Ended:
-        """Run the image's Python."""
         return run_child((str(self.wrapper), *words), cwd=self.directory, env=self._environment())
 
     def uv(self, *words: str) -> Ended:
-        """Run uv with the image's Python."""
         return self.python("-I", "-c", _EXEC, f"{self.target}/work/uv", *words, "--color", "never", "--no-progress")
 
     def look(self, names: tuple[str, ...]) -> ImagePython:
@@ -95,12 +92,6 @@ class Inside:
             users = environment.get(f"{prefix}_BIND", "")
             environment[f"{prefix}_BIND"] = ",".join(filter(None, (users, *binds)))
         return environment
-
-
-def inside_of(installation: Installation, directory: Path, wanted: Wanted) -> Inside:
-    """The module's Python, with a directory that is made for a layer."""
-    (directory / "work").mkdir(parents=True)
-    return Inside(python_wrapper(installation), directory, (*wanted.editable, *wanted.places))
 
 
 def python_wrapper(installation: Installation) -> Path:

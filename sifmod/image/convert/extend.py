@@ -8,7 +8,7 @@ import json
 import os
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -16,8 +16,14 @@ from typing import BinaryIO
 from sifmod.errors import ImageError
 from sifmod.image.convert.budget import Budget, Watch
 from sifmod.image.convert.inode import Directory, File, Node, Symlink
-from sifmod.image.convert.metadata.insert import directory_at, insert_metadata, way_to
-from sifmod.image.convert.metadata.make import BUILD_DATE, Entry, make_labels
+from sifmod.image.convert.metadata.make import (
+    BUILD_DATE,
+    Entry,
+    directory_at,
+    insert_metadata,
+    make_labels,
+    way_to,
+)
 from sifmod.image.convert.metadata.scripts import BASE, IMAGE_ENVIRONMENT, image_environment
 from sifmod.image.convert.packed import packed_node
 from sifmod.image.convert.sif.header import (
@@ -117,7 +123,7 @@ def _write(source: BinaryIO, info: SifInfo, addition: Addition, file: BinaryIO, 
         for path, here in sorted(addition.files):
             _add(root, path, packed_node(squashfs, here, epoch), epoch)
         for path, content in sorted(addition.documents):
-            _add(root, path, File((0o644, 0, 0, epoch, ()), squashfs.add(content)), epoch)
+            _add(root, path, File(0o644, 0, 0, epoch, (), squashfs.add(content)), epoch)
         warnings += insert_metadata(root, entries, squashfs.add, epoch)
         size = squashfs.close(root)
     write_header(file, objects, size, info.arch, epoch)
@@ -141,7 +147,7 @@ def _copy(source: BinaryIO, start: int, file: BinaryIO, at: int, size: int) -> N
 
 def _remove(root: Directory, path: str) -> None:
     *above, name = _parts(path)
-    way = way_to([root], Symlink((0, 0, 0, 0, ()), b"/" + b"/".join(above)))
+    way = _way(root, above)
     if way is None or way[-1].entries.pop(name, None) is None:
         return
     while len(way) > 1 and not way[-1].entries:
@@ -155,13 +161,16 @@ def _add(root: Directory, path: str, node: Node, epoch: int) -> None:
         directory = directory_at(root, (*above, name), False, epoch)
     elif directory := directory_at(root, above, False, epoch):
         there = directory.entries.get(name)
-        if isinstance(there, Directory) or (
-            isinstance(there, Symlink) and way_to([root], Symlink((0, 0, 0, 0, ()), b"/" + b"/".join((*above, name))))
-        ):
+        if isinstance(there, Directory) or (isinstance(there, Symlink) and _way(root, (*above, name))):
             raise ImageError(f"/{path} cannot be added: the base has a directory there")
         directory.entries[name] = node
     if directory is None:
         raise ImageError(f"/{path} cannot be added: what the base has on the way to it is no directory")
+
+
+def _way(root: Directory, parts: Sequence[bytes]) -> list[Directory] | None:
+    """From the root to the directory of this path, through the base's links; None where it is none."""
+    return way_to([root], Symlink(0, 0, 0, 0, (), b"/" + b"/".join(parts)))
 
 
 def _parts(path: str) -> list[bytes]:

@@ -49,7 +49,7 @@ def _tree(more: Mapping[str, Read]) -> _Tree:
 
 def _directory(writer: DataWriter, directory: Path | None, more: _Tree, count: list[int]) -> Directory:
     """One with what it has on the host, where it is there at all, and more."""
-    made = Directory((0o755, 0, 0, _EPOCH, ()))
+    made = Directory(0o755, 0, 0, _EPOCH, ())
     here = {entry.name: entry for entry in os.scandir(directory)} if directory else {}
     for name in sorted(here.keys() | more.keys(), key=os.fsencode):
         entry, added = here.get(name), more.get(name, {})
@@ -67,7 +67,7 @@ def _file(writer: DataWriter, read: Read, count: list[int]) -> File:
     count[0] += 1
     writer.start()
     writer.write(read())
-    return File((0o644, 0, 0, _EPOCH, ()), writer.finish())
+    return File(0o644, 0, 0, _EPOCH, (), writer.finish())
 
 
 def _node(writer: DataWriter, entry: "os.DirEntry[str]", more: _Tree, count: list[int]) -> Node:
@@ -83,15 +83,15 @@ def packed_node(writer: DataWriter, path: str | Path, epoch: int) -> Node:
     with reading(Path(path)):
         status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
-        return Symlink((0o777, 0, 0, epoch, ()), os.fsencode(os.readlink(path)))  # noqa: PTH115 (bytes)
+        return Symlink(0o777, 0, 0, epoch, (), os.fsencode(os.readlink(path)))  # noqa: PTH115 (bytes)
     if stat.S_ISDIR(status.st_mode):
-        return Directory((0o755, 0, 0, epoch, ()))
+        return Directory(0o755, 0, 0, epoch, ())
     if not stat.S_ISREG(status.st_mode):
         raise ImageError(f"{path} is neither a file nor a directory nor a link")
     writer.start()
     for piece in _pieces(path):
         writer.write(piece)
-    return File((0o755 if status.st_mode & 0o100 else 0o644, 0, 0, epoch, ()), writer.finish())
+    return File(0o755 if status.st_mode & 0o100 else 0o644, 0, 0, epoch, (), writer.finish())
 
 
 def _pieces(path: str | Path) -> Iterator[bytes]:

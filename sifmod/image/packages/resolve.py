@@ -67,7 +67,6 @@ def resolve(python: ImagePython, wanted: Wanted, earlier: str, uv: Uv) -> Resolv
 
 
 def _write_stubs(distributions: Iterable[Distribution], directory: Path) -> None:
-    """A wheel of metadata for each of these."""
     directory.mkdir()
     for one in distributions:
         stem = f"{one.key.replace('-', '_')}-{one.version}"

@@ -20,7 +20,7 @@ from sifmod.image.convert.inode import (
     Xattrs,
 )
 from sifmod.image.convert.squashfs.blocks import Stat
-from sifmod.image.convert.squashfs.nodes import Written
+from sifmod.image.convert.squashfs.pipeline import Written
 from sifmod.image.convert.squashfs.reader import SquashfsReader
 from sifmod.image.convert.squashfs.superblock import NONE, SIZE, STORED
 
@@ -54,7 +54,7 @@ class _Tree:
         self._xattrs: dict[int, Xattrs] = {}  # by number of the set
 
     def directory(self, stat: Stat) -> Directory:
-        return Directory(self._attributes(stat))
+        return Directory(*self._attributes(stat))
 
     def node(self, stat: Stat, reference: int) -> Node | Plain:
         if stat.kind == "d":
@@ -73,12 +73,12 @@ class _Tree:
     def _node(self, stat: Stat) -> Node:
         attributes = self._attributes(stat)
         if stat.kind == "f":
-            return File(attributes, self._content(stat))
+            return File(*attributes, self._content(stat))
         if stat.kind == "l":
-            return Symlink(attributes, stat.target)
+            return Symlink(*attributes, stat.target)
         if stat.kind in "bc":
             minor = (stat.device & 0xFF) | (stat.device >> 12 & 0xFFF00)
-            return Device(attributes, stat.kind, stat.device >> 8 & 0xFFF, minor)
+            return Device(*attributes, stat.kind, stat.device >> 8 & 0xFFF, minor)
         return Fifo(*attributes) if stat.kind == "p" else Socket(*attributes)
 
     def _attributes(self, stat: Stat) -> tuple[int, int, int, int, Xattrs]:
