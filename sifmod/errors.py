@@ -89,6 +89,10 @@ class ImageError(FetchError):
     """What was fetched or given is not the SIF that was promised."""
 
 
+class NoWheelError(FetchError):
+    """A package has no wheel for an image, and would have to be compiled."""
+
+
 class SignatureError(ImageError):
     """A SIF's signature is missing, broken, or made by another key than the one asked for."""
 

@@ -1,7 +1,7 @@
 """The Plan: everything that is decided before anything is done, and how the runtime is told of it."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sifmod.config.easyconfig import Accelerator, GpuSelection, Verb
 from sifmod.config.kinds import RUNTIMES, RuntimeKind, Syntax
@@ -104,6 +104,7 @@ class BuildPlan:
     definition: str = ""
     dockerfile: str = ""
     arguments: tuple[tuple[str, str], ...] = ()
+    path: tuple[str, ...] = ()  # where the base's Python is looked for, before its own PATH
     protected: tuple[str, ...] = ()  # packages that stay as the base has them, `*` at the end for all that begin so
 
     def __str__(self) -> str:
@@ -118,7 +119,10 @@ class BuildPlan:
     @property
     def decisive(self) -> str:
         """All that decides what is built, as a text; of a definition without arguments its path."""
-        return self.definition if self == BuildPlan(definition=self.definition) else repr(self)
+        if self == BuildPlan(definition=self.definition):
+            return self.definition
+        base = self.base and (self.base.sources, self.base.build and self.base.build.decisive, self.base.sha256)
+        return repr((base, replace(self, base=None)))
 
 
 @dataclass(frozen=True)
