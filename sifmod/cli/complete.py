@@ -126,6 +126,7 @@ _WORDS: dict[str, _Find] = {
     "layers module": _live,
     "jupyter module": _live,
     "sbom name": _live,
+    "push name": _live,
     "diff before": _live,
     "diff after": _live,
     "rollback name": _known,

@@ -16,6 +16,7 @@ from sifmod.errors import SifmodError
 VERBS = {
     "install": ("install", "Install the modules of one or more easyconfigs."),
     "fetch": ("fetch", "Fetch an image by its reference, verified, into the store or a file."),
+    "push": ("push", "Push an image to a registry, as a SIF or as an OCI image."),
     "new": ("new", "Write a first easyconfig for an image."),
     "import": ("import_easyconfig", "Turn EasyBuild, singularity-hpc and NGC files into easyconfigs."),
     "add": ("add", "Add Python packages to a module, in a layer over its image."),

@@ -15,7 +15,7 @@ from sifmod.cli.outputs.easyconfig import (
     ShownEasyconfig,
 )
 from sifmod.cli.outputs.error import Error
-from sifmod.cli.outputs.image import Fetched, FetchedOfSeveral, NotFetchedError, ShownImage
+from sifmod.cli.outputs.image import Fetched, FetchedOfSeveral, NotFetchedError, PushedImage, ShownImage
 from sifmod.cli.outputs.installed import (
     DryRun,
     EasyconfigError,
@@ -45,6 +45,7 @@ OUTPUTS: dict[str, Any] = {
         | list[Reapplied | ReappliedError]
     ),
     "fetch": Fetched | list[FetchedOfSeveral | NotFetchedError],
+    "push": PushedImage,
     "new": Drafted,
     "import": list[Imported | NotImportedError],
     "jobscript": JobScript,

@@ -19,12 +19,16 @@ _WAYS_OUT = (
 _SOON = 600  # seconds
 
 
-def refused_by(response: requests.Response, place: Place, login: str, notes: tuple[str, ...]) -> FetchError:
+def refused_by(
+    response: requests.Response, place: Place, login: str, notes: tuple[str, ...], *, pushing: bool = False
+) -> FetchError:
     """The error for an answer of the registry at `place`; `login` says which login was used ("": none).
 
     `notes` are what else is known about the logins, each one line.
     """
     said, host = _said(response), place.host
+    if pushing and (advice := _not_taken(response, place, login)):
+        return refusal(response, advice, said, final=response.status_code == 507)
     match response.status_code:
         case 401 | 403 if _ECR.search(host):
             advice = _ecr(host, login)
@@ -41,6 +45,23 @@ def refused_by(response: requests.Response, place: Place, login: str, notes: tup
     if response.status_code in (401, 403) and notes:
         advice = "; ".join((*notes, advice))
     return refusal(response, advice, said)
+
+
+def _not_taken(response: requests.Response, place: Place, login: str) -> str:
+    """What to do about an answer to an upload; "" where the same helps as for a download."""
+    who = f"the login in {login}" if login else "a user without a login"
+    match response.status_code:
+        case 400 | 403 | 409 | 412 if response.request.method == "PUT" and "/manifests/" in response.url:
+            return "the registry may forbid that a tag is overwritten: push under another tag, or ask its owner"
+        case 403:
+            return f"{who} may not push to {place.repository} on {place.host}: ask its owner for the right to push"
+        case 404:
+            return f"{place.host} has no place for {place.repository}: correct the name, or make the repository there"
+        case 405:
+            return f"{place.host} takes nothing now: it may be read-only"
+        case 507:
+            return f"{place.host} is full: remove images there, or ask its owner for room"
+    return ""
 
 
 def _log_in(host: str, login: str) -> str:

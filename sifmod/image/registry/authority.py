@@ -50,9 +50,10 @@ class RegistryAuthority(Authority):
     the clear. To others the request for a token goes without it.
     """
 
-    def __init__(self, http: Http, place: Place, token_servers: tuple[str, ...] = ()) -> None:
+    def __init__(self, http: Http, place: Place, token_servers: tuple[str, ...] = (), actions: str = "pull") -> None:
         self._http = http
         self._place = place
+        self._actions = actions
         self._token_servers = token_servers
         self._logins: Logins | None = None
         self._login: Credentials | None = None
@@ -80,7 +81,8 @@ class RegistryAuthority(Authority):
         """With the advice that this registry needs."""
         login = self._login.origin if self._login and not self._withheld else ""
         notes = tuple(map(plain, self._logins.notes)) if self._logins else ()
-        return refused_by(response, self._place, login, (*notes, self._withheld) if self._withheld else notes)
+        notes = (*notes, self._withheld) if self._withheld else notes
+        return refused_by(response, self._place, login, notes, pushing="push" in self._actions)
 
     def _is_ours(self, url: str) -> bool:
         """Whether `url` is of this registry itself, or of its https where it was asked over http."""
@@ -140,7 +142,8 @@ class RegistryAuthority(Authority):
 
     def _token(self, challenge: Challenge, login: Credentials | None) -> str:
         realm, host = challenge.realm, plain(urlsplit(challenge.realm).netloc)
-        scopes = challenge.scopes or (f"repository:{self._place.repository}:pull",)
+        own = f"repository:{self._place.repository}:{self._actions}"
+        scopes = dict.fromkeys((*challenge.scopes, own) if "push" in self._actions else challenge.scopes or (own,))
         service = {"service": challenge.service} if challenge.service else {}
         server = _TokenServer(self, realm, login)
         opened: AbstractContextManager[requests.Response]

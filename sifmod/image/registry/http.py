@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import requests
@@ -22,6 +22,8 @@ from sifmod.image.remote import Get
 _MOST_REDIRECTS = 10
 _MOST_RENEWALS = 2
 _REDIRECTS = (301, 302, 303, 307, 308)
+_AS_ASKED = (307, 308)  # of them those after which a request that changes something may be repeated
+_READING = ("GET", "HEAD")
 _GOOD = (200, 206, 416)
 _LONGEST_WAIT = 600.0  # seconds; a server that asks for a longer wait has failed
 _SMALL = 1 << 16  # bytes of an error's body
@@ -42,6 +44,18 @@ class Authority(Protocol):
         """The error for an answer that is not the resource, with advice."""
 
 
+class Asked(NamedTuple):
+    """What is asked of a resource. `good` are the answers that are handed over; any other one is refused."""
+
+    method: str = "GET"
+    body: bytes | None = None
+    good: tuple[int, ...] = _GOOD
+    seconds: float = 0.0  # that the head of the answer may take beyond the usual
+
+
+GET = Asked()
+
+
 class Http:
     """The connections of one fetch. https everywhere; plain http only to this machine and to `insecure` hosts.
 
@@ -53,8 +67,8 @@ class Http:
         self.timeouts = timeouts
         self._session = Session(timeouts)
 
-    def resource(self, url: str, authority: Authority) -> Get:
-        return lambda headers: self._opened(url, headers, authority)
+    def resource(self, url: str, authority: Authority, asked: Asked = GET) -> Get:
+        return lambda headers: self._opened(url, headers, authority, asked)
 
     def is_insecure(self, host: str) -> bool:
         """Whether `host`, with or without a port, may be spoken to over plain http."""
@@ -76,20 +90,22 @@ class Http:
             yield response
 
     @contextmanager
-    def _opened(self, url: str, headers: Mapping[str, str], authority: Authority) -> Iterator[requests.Response]:
+    def _opened(
+        self, url: str, headers: Mapping[str, str], authority: Authority, asked: Asked
+    ) -> Iterator[requests.Response]:
         redirects = renewals = 0
         if not self._may_ask(urlsplit(url)):
             raise _not_https(url)
         while True:
             sent = authority.authorization(url)
             with network_errors(url):
-                response = self._get(url, {**headers, **({"Authorization": sent} if sent else {})})
+                response = self._answer(url, {**headers, **({"Authorization": sent} if sent else {})}, asked)
             with response:
-                if response.status_code in _GOOD:
+                if response.status_code in asked.good:
                     with network_errors(url), steadily(self.timeouts.silence):
                         yield response
                     return
-                if response.status_code in _REDIRECTS:
+                if response.status_code in (_REDIRECTS if asked.method in _READING else _AS_ASKED):
                     url, redirects = self._redirected(response), redirects + 1
                     if redirects > _MOST_REDIRECTS:
                         raise FetchError(
@@ -101,13 +117,13 @@ class Http:
                     raise authority.refused(response)
                 beginning(response)  # a body that is read to its end leaves the connection open for the next request
 
-    def _get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
+    def _answer(self, url: str, headers: Mapping[str, str], asked: Asked) -> requests.Response:
         try:
-            return self._session.ask("GET", url, headers)
+            return self._session.ask(asked.method, url, headers, asked.body, asked.seconds)
         except requests.ConnectionError as error:
-            if not hung_up(error):
+            if not hung_up(error) or asked.method not in _READING:
                 raise
-            return self._session.ask("GET", url, headers)  # most likely a kept connection that the server has closed
+            return self._session.ask(asked.method, url, headers)  # most likely the server has closed a kept connection
 
     def _may_ask(self, url: SplitResult) -> bool:
         return url.scheme == "https" or (url.scheme == "http" and self.is_insecure(url.netloc))

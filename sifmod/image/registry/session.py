@@ -10,6 +10,7 @@ import ssl
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -24,7 +25,7 @@ from sifmod import __version__
 from sifmod.errors import FetchError
 from sifmod.image.oci.content import plain
 from sifmod.image.reference import is_loopback
-from sifmod.image.registry.pace import PlainSocket, Timeouts, TlsSocket, within
+from sifmod.image.registry.pace import SLOWEST, PlainSocket, Timeouts, TlsSocket, within
 
 _NAMED = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _BUNDLES = (
@@ -172,17 +173,27 @@ class Session(requests.Session):
         self._by_host: dict[str, _Adapter] = {}
 
     def ask(
-        self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None = None
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: Mapping[str, str] | bytes | None = None,
+        more: float = 0.0,
     ) -> requests.Response:
-        """The head of an answer, its body not read yet. Raises what requests raises, and FetchError about a file."""
-        with within(self._timeouts.whole):
+        """The head of an answer, its body not read yet. `body` is a form or bytes; the head may take `more` seconds.
+
+        Raises what requests raises, and FetchError about a file.
+        """
+        data = BytesIO(body) if isinstance(body, bytes) else body  # sent in pieces, each with the timeout
+        more += len(body) / SLOWEST if isinstance(body, bytes) else 0
+        with within(self._timeouts.whole + more):
             return self.request(
                 method,
                 url,
                 headers=dict(headers),
-                data=form,
+                data=data,
                 stream=True,
-                timeout=(self._timeouts.connect, self._timeouts.silence),
+                timeout=(self._timeouts.connect, self._timeouts.silence + more),
                 proxies={} if is_loopback(urlsplit(url).netloc) else requests.utils.get_environ_proxies(url),
                 allow_redirects=False,
             )
