@@ -59,6 +59,8 @@ def _not_taken(response: requests.Response, place: Place, login: str) -> str:
             return f"{place.host} has no place for {place.repository}: correct the name, or make the repository there"
         case 405:
             return f"{place.host} takes nothing now: it may be read-only"
+        case 500:
+            return f"{place.host} has trouble, and its disk may be full: try again later, or tell its owner"
         case 507:
             return f"{place.host} is full: remove images there, or ask its owner for room"
     return ""

@@ -17,11 +17,12 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.index import ACCEPTED
 from sifmod.image.oci.manifest import Descriptor
 from sifmod.image.registry.http import Asked, beginning
-from sifmod.image.registry.network import PATIENCE, Attempts, Patience, TransientError
+from sifmod.image.registry.network import Attempts, Patience, TransientError
 from sifmod.image.registry.registry import Repository
 
 _CHUNK = 32 << 20  # bytes of one request; proxies in front of registries limit them
-_SMALLER = 4 << 20  # where so many are too many: what ghcr.io takes at most
+_SMALLER = 4 << 20  # after a failure: what ghcr.io takes at most, and less goes twice where a connection breaks
+_PATIENCE = Patience(attempts=12)  # Docker's registry forgets a blob that is cut within a request
 _COMMIT = 600.0  # seconds for the answer to the end of an upload: the registry reads all of it then
 
 
@@ -43,19 +44,21 @@ def has_blob(repository: Repository, blob: Descriptor) -> bool:
         return response.status_code == 200
 
 
-def upload(repository: Repository, blob: Blob, told: Callable[[int], None], patience: Patience = PATIENCE) -> int:
+def upload(repository: Repository, blob: Blob, told: Callable[[int], None]) -> int:
     """Have the repository have `blob`: the number of bytes that were sent, none where it had it or has mounted it.
 
     `told` hears how many bytes the registry has. Raises FetchError where enough attempts have given nothing.
     """
     transfer = _Upload(repository, blob, told)
-    attempts, furthest = Attempts(patience), 0
+    attempts, furthest = Attempts(_PATIENCE), 0
     while True:
         try:
             transfer.run()
         except TransientError as error:
             progress, furthest = transfer.offset > furthest, max(furthest, transfer.offset)
-            time.sleep(attempts.failed(error, progress=progress, answered=transfer.answered))
+            hopeful = transfer.answered and " answered 500" not in error.message  # else its disk may be full
+            time.sleep(attempts.failed(error, progress=progress, answered=hopeful))
+            transfer.take_less()
         else:
             return transfer.sent
 
@@ -69,6 +72,7 @@ class _Upload:
         self._told = told
         self._location = ""
         self._chunk = _CHUNK
+        self._least = 0
         self.offset = 0
         self.sent = 0
         self.answered = False
@@ -92,6 +96,10 @@ class _Upload:
         if not has_blob(self._repository, self._blob.descriptor):
             raise TransientError(f"{self._repository.place.host} has taken {digest}, and does not have it")
 
+    def take_less(self) -> None:
+        """From now on send it in smaller parts, as far as the registry takes them."""
+        self._chunk = max(self._least, min(self._chunk, _SMALLER))
+
     def _begun(self) -> bool:
         """Begin; False where the registry has mounted the blob instead."""
         digest, self.offset = self._blob.descriptor.digest, 0
@@ -104,7 +112,8 @@ class _Upload:
         with self._repository.get("blobs/uploads/", Asked("POST", good=(202,)))({}) as response:
             self._heard(response)
             least = response.headers.get("OCI-Chunk-Min-Length", "")
-            self._chunk = max(self._chunk, int(least) if re.fullmatch("[0-9]{1,9}", least) else 0)
+            self._least = int(least) if re.fullmatch("[0-9]{1,9}", least) else 0
+            self._chunk = max(self._chunk, self._least)
         return True
 
     def _resumed(self) -> bool:
@@ -126,12 +135,10 @@ class _Upload:
         with self._repository.get(self._location, asked)(headers) as response:
             if response.status_code == 202:
                 self._heard(response)
-            elif response.status_code == 404:
-                self._location = ""
-                raise TransientError(f"{self._repository.place.host} has lost the beginning of the upload")
             else:
-                self._chunk = min(self._chunk, _SMALLER)
-                raise TransientError(f"{self._repository.place.host} answered {response.status_code} to a part of it")
+                raise TransientError(
+                    f"{self._repository.place.host} answered {response.status_code} to a part of a blob"
+                )
         if self.offset <= before:
             raise TransientError(f"{self._repository.place.host} has taken nothing of {len(data)} bytes")
         self._told(self.offset)
