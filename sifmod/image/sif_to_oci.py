@@ -140,6 +140,7 @@ _Found = tuple[bytes, Stat | None, int]
 
 
 def _walk(reader: SquashfsReader) -> Iterator[tuple[bytes, Stat, int]]:
+    yield b".", reader.root, -1
     for path, stat, reference in reader.walk():
         of_the_tools = _OF_THE_TOOLS.fullmatch(path) or stat.target.startswith(b".singularity.d/")
         if not of_the_tools and stat.kind in _KINDS:

@@ -80,7 +80,20 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(content)
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = pass_on
+    def do_GET(self) -> None:
+        self.pass_on()
+
+    def do_HEAD(self) -> None:
+        self.pass_on()
+
+    def do_POST(self) -> None:
+        self.pass_on()
+
+    def do_PUT(self) -> None:
+        self.pass_on()
+
+    def do_PATCH(self) -> None:
+        self.pass_on()
 
     def _body(self, length: int) -> tuple[bytes, bool]:
         """What came, and whether the connection is to end."""
