@@ -158,7 +158,7 @@ def _beyond(reader: SquashfsReader, below: SquashfsReader) -> Iterator[_Found]:
     changed = {path for path, stat, _ in _walk(reader) if not _same(reader, stat, below, before.get(path))}
     names = {reference for path, _, reference in _walk(reader) if path in changed}
     for path, stat, reference in _walk(reader):
-        if path in changed or (stat.links > 1 and stat.kind == "f" and reference in names):
+        if path in changed or (stat.links > 1 and stat.kind != "d" and reference in names):
             yield path, stat, reference
 
 
