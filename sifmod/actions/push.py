@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.subject import Subject
 from sifmod.config.site import Site
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import FetchError, OptionError
@@ -24,12 +23,15 @@ from sifmod.image.registry.mirrors import own_place, token_servers
 from sifmod.image.registry.registry import Registry, Repository
 from sifmod.image.registry.upload import Blob, put_manifest, read_manifest, upload
 from sifmod.image.settings import Settings
-from sifmod.image.sif_to_oci import convert, descriptor_data, layer_bytes
+from sifmod.image.sif_to_oci import Base, convert, descriptor_data, layer_bytes
 from sifmod.image.sources.kinds import parse as parse_source
+from sifmod.tree.layout import Layout
+from sifmod.tree.stored_image import has_its_size, read_stored
 
 _SIF_CONFIG = "application/vnd.sylabs.sif.config.v1+json"  # and what is in it: as `apptainer push` has them
 _EMPTY = b"{}"
 _UNIT = 1 << 20
+_MOST_BASES = 40  # one upon the other
 
 
 @dataclass(frozen=True)
@@ -69,19 +71,19 @@ class _Image:
         return read_content(self.manifest, "the manifest").text("mediaType") or OCI_MANIFEST
 
 
-def push(subject: Subject, target: str, site: Site, options: PushOptions, reporter: Reporter) -> Pushed:
-    """Have `target` name the image of `subject`; idempotent. What the registry has already is not sent.
+def push(path: Path, target: str, site: Site, options: PushOptions, reporter: Reporter) -> Pushed:
+    """Have `target` name the image of the SIF at `path`; idempotent. What the registry has already is not sent.
 
     Blobs go before the manifest that names them, and the tag is written last: whoever pulls meanwhile gets the old
     image or the new one. Raises OptionError for what is no target, FetchError for what the network or the registry
-    does, ImageError for a damaged SIF, ModuleError where the image is gone.
+    does, ImageError for a damaged SIF.
     """
     reference = _target(target)
     place, settings, tag = own_place(reference), fetch_settings(site), reference.tag or "latest"
     servers = token_servers(place, settings.token_servers)
     repository = Repository(Http(settings.insecure_registries), place, servers, "pull,push")
     before = read_manifest(repository, tag)
-    image = _sif(subject) if reference.kind.ready_made else _oci(subject, repository, settings, reporter.progress)
+    image = _sif(path) if reference.kind.ready_made else _oci(path, repository, settings, reporter.progress)
     digest = f"sha256:{sha256_bytes(image.manifest)}"
     top = _index(repository, image, before, force=options.force) if options.add_to_index else image.manifest
     if before not in (None, top) and not (options.force or options.add_to_index):
@@ -117,9 +119,8 @@ def _target(text: str) -> Reference:
     return reference
 
 
-def _sif(subject: Subject) -> _Image:
+def _sif(path: Path) -> _Image:
     """The SIF as it is, signatures included, in the manifest that `apptainer push` makes."""
-    path = subject.path
     info, digest = read_sif(path), f"sha256:{sha256_file(path)}"
     config = Descriptor(_SIF_CONFIG, f"sha256:{sha256_bytes(_EMPTY)}", len(_EMPTY))
     layer = Descriptor(SIF_LAYER, digest, info.size)
@@ -135,35 +136,65 @@ def _as_apptainer(descriptor: Descriptor) -> dict[str, object]:
     return {"mediaType": descriptor.media_type, "size": descriptor.size, "digest": descriptor.digest}
 
 
-def _oci(subject: Subject, repository: Repository, settings: Settings, progress: Progress) -> _Image:
-    """The image that the SIF was converted from, where a registry has it; else one layer of all that is in the SIF."""
-    source, origin, path = subject.source, subject.origin, subject.path
-    reference = parse_source(source) if source else None
-    if reference and reference.kind.name == "docker" and origin.compression and origin.manifest:
-        return _original(
-            parse_source(f"docker://{reference.location}@{origin.manifest}"), read_sif(path).arch, repository, settings
-        )
-    made = convert(path, None, lambda done: progress(f"packing {path.name}", done, None))
-    config = Blob(made.config_descriptor, lambda start: iter((made.config[start:],)))
-    layer = Blob(made.layer, partial(layer_bytes, path, None))
-    return _Image(made.manifest, (layer, config), made.arch, notes=made.notes)
-
-
-def _original(reference: Reference, arch: str, repository: Repository, settings: Settings) -> _Image:
-    """The very manifest, config and layers, mounted within one registry, else copied blob by blob."""
-    registry, place = Registry(reference, settings, arch), own_place(reference)
+def _oci(path: Path, repository: Repository, settings: Settings, progress: Progress) -> _Image:
+    """The image that the SIF was converted from, or that and one layer more; else one layer of all that is in it."""
+    lineage = _lineage(path)
+    if lineage.source is None:
+        return _converted(path, None, (), (lineage.note,) if lineage.note else (), progress)
+    place = own_place(lineage.source)
+    registry = Registry(lineage.source, settings, read_sif(path).arch)
     try:
         manifest = registry.manifest()
         config = registry.config(manifest)
     except FetchError as error:
-        error.message = f"the image was made from {reference.shown}, whose layers are not there: {error.message}"
+        error.message = f"the image was made from {lineage.source.shown}, whose layers are not there: {error.message}"
         error.hint = f"{error.hint}; a copy of the SIF by its path is pushed as one layer"
         raise
     mount = place.repository if place.host == repository.place.host and place != repository.place else ""
-    blobs = {
-        one.digest: Blob(one, partial(_remote, registry, one), mount) for one in (*manifest.layers, manifest.config)
-    }
-    return _Image(manifest.raw, tuple(blobs.values()), config.arch or arch, config.variant)
+    wanted = {one.digest: one for one in (*manifest.layers, manifest.config)}
+    blobs = {digest: Blob(one, partial(_remote, registry, one), mount) for digest, one in wanted.items()}
+    if lineage.path == path.resolve():
+        return _Image(manifest.raw, tuple(blobs.values()), config.arch or read_sif(path).arch, config.variant)
+    del blobs[manifest.config.digest]
+    base = Base(lineage.path, config, manifest.layers)
+    return _converted(path, base, tuple(blobs.values()), (), progress)
+
+
+def _converted(
+    path: Path, base: Base | None, below: tuple[Blob, ...], notes: tuple[str, ...], progress: Progress
+) -> _Image:
+    made = convert(path, base, lambda done: progress(f"packing {path.name}", done, None))
+    config = Blob(made.config_descriptor, lambda start: iter((made.config[start:],)))
+    layer = Blob(made.layer, partial(layer_bytes, path, base))
+    return _Image(made.manifest, (*below, layer, config), made.arch, made.variant, (*notes, *made.notes))
+
+
+class _Lineage(NamedTuple):
+    """The stored image at `path` was converted from `source`; None where no registry is known to have it."""
+
+    path: Path
+    source: Reference | None = None
+    note: str = ""
+
+
+def _lineage(path: Path) -> _Lineage:
+    """The image itself, or the nearest that it was built upon, of which a registry has the layers."""
+    path = path.resolve()
+    if path.parent.parts[-2:] != ("images", "sha256"):
+        return _Lineage(path)
+    layout, sha256 = Layout(path.parents[2]), path.stem
+    for _ in range(_MOST_BASES):
+        known = read_stored(layout, sha256)
+        if known is None or not has_its_size(known):
+            note = f"its base sha256:{sha256} is not in the store any more, so all of it is one layer"
+            return _Lineage(path, None, "" if sha256 == path.stem else note)
+        if given := next((one for one in known.given if one.source.startswith("docker://")), None):
+            return _Lineage(known.path.resolve(), parse_source(f"{given.source}@{given.manifest}"))
+        base = known.origin.layers[0].removeprefix("sha256:") if len(known.origin.layers) == 1 else sha256
+        if base == sha256:  # what is fetched as a SIF has itself as its layer
+            break
+        sha256 = base
+    return _Lineage(path)
 
 
 def _file(path: Path, start: int) -> Iterator[bytes]:

@@ -37,7 +37,7 @@ def command(name: str, target: str, **given: str | bool | None) -> None:
     site = load_context({key: value for key, value in given.items() if isinstance(value, str)}).site
     speak = quiet if given["quiet"] else say
     options = PushOptions(force=bool(given["force"]), add_to_index=bool(given["add_to_index"]))
-    image = subject(name, tree(site.prefix))
+    image = subject(name, tree(site.prefix)).path
     with progress(speak is say) as update:
         pushed = push(image, target, site, options, Reporter(speak, update))
     for note in pushed.notes:

@@ -63,6 +63,7 @@ class Converted:
     config_descriptor: Descriptor
     layer: Descriptor
     arch: str
+    variant: str
     notes: tuple[str, ...]
 
 
@@ -90,7 +91,8 @@ def convert(path: Path, base: Base | None, told: Callable[[int], None]) -> Conve
         "config": descriptor_data(described),
         "layers": [descriptor_data(one) for one in layers],
     }
-    return Converted(_json(manifest), raw, described, layer, info.arch, notes)
+    variant = documents.config.variant if documents.config else ""
+    return Converted(_json(manifest), raw, described, layer, info.arch, variant, notes)
 
 
 def layer_bytes(path: Path, base: Base | None, start: int) -> Iterator[bytes]:

@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run as sifmod
+from sifmod.module.origin import ImageOrigin
 from support.between import Between
 from support.command import run
 from support.conversion import apptainer_pull, content
 from support.disk_state import disk_state
+from support.fetching import Prefix
 from support.identity import call_as
 from support.images import Images
 from support.misbehaving import log_in
-from support.oci import Entry
+from support.oci import Entry, layer, write_layout
 from support.registry import PASSWORD, USER, Registry, with_password, with_tokens
 from support.runtime import RUNTIME
 from support.signing import Signer
@@ -36,6 +38,7 @@ def push(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
 
     def push(image: Path | str, target: str, *options: str, code: int = 0) -> dict[str, object]:
         before = disk_state(tmp_path)
+        capfd.readouterr()
         assert sifmod(["push", "--json", str(image), target, *options]) == code
         assert disk_state(tmp_path) == before
         answer: dict[str, object] = json.loads(capfd.readouterr().out)
@@ -194,6 +197,42 @@ def test_layers_of_a_registry_are_mounted_or_copied(
     assert copied["sent"] == copied["size"] == mounted["size"]
     assert raw == original
     assert copied["digest"] == mounted["digest"]
+
+
+@pytest.fixture
+def built(images: Images, registry: Registry, tmp_path: Path, fetched: Callable[..., Path]) -> tuple[Path, Path]:
+    """A stored image of the registry, and another one in the store that is said to be built upon it."""
+    base = images.tiny_layout("base-of-push")
+    (blob,) = (path for path in (base / "blobs/sha256").iterdir() if path.stat().st_size > MB)
+    new = layer((Entry("opt/new", b"new\n", mode=0o644), Entry("etc/.wh.variant", b"")))
+    whole = write_layout(tmp_path.parent / f"{tmp_path.name}-whole", (blob.read_bytes(), new), env=("NEW=yes",))
+    below = fetched(registry.push_layout(base, "push/base:1"))
+    sif = tmp_path / "built.sif"
+    assert sifmod(["fetch", "-q", f"oci:{whole}", "-o", str(sif)]) == 0
+    with Prefix(tmp_path / "prefix").store() as store, store.incoming() as incoming:
+        incoming.write_bytes(sif.read_bytes())
+        origin = ImageOrigin(manifest="sha256:" + "0" * 64, layers=(f"sha256:{below.stem}",))
+        return below, store.add(incoming, sha256(sif), origin, "recipe:")
+
+
+def test_of_a_build_only_the_new_layer_is_sent(
+    built: tuple[Path, Path], registry: Registry, push: Push, fetched: Callable[..., Path]
+) -> None:
+    below, image = built
+    pushed = push(image, f"docker://{registry.address}/push/built:1")
+    assert int(str(pushed["sent"])) < 5000 < int(str(pushed["size"]))
+    assert below.stat().st_size > 200 * int(str(pushed["sent"]))
+    config = skopeo("inspect", "--config", "--tls-verify=false", f"docker://{registry.address}/push/built:1")
+    assert "NEW=yes" in config["config"]["Env"]  # type: ignore[index]
+    assert content(fetched(f"docker://{registry.address}/push/built:1")) == content(image)
+
+
+def test_a_build_whose_base_is_gone(built: tuple[Path, Path], registry: Registry, push: Push) -> None:
+    below, image = built
+    below.unlink()
+    pushed = push(image, f"docker://{registry.address}/push/base-gone:1")
+    assert pushed["notes"] == [f"its base sha256:{below.stem} is not in the store any more, so all of it is one layer"]
+    assert int(str(pushed["sent"])) == int(str(pushed["size"])) > 100_000
 
 
 def test_layers_that_are_not_there_any_more(
