@@ -235,7 +235,7 @@ def _config(
     labels |= {name: text for name, text in documents.labels.items() if not name.startswith("org.label-schema.")}
     if labels:
         section["Labels"] = dict(sorted(labels.items()))
-    below = json.loads(base.config.raw) if base else {}
+    history = json.loads(base.config.raw).get("history") if base else None
     created = date(documents.created) or "1970-01-01T00:00:00Z"
     config: dict[str, object] = {
         "created": created,
@@ -244,7 +244,7 @@ def _config(
         "os": "linux",
         "config": {name: value for name, value in section.items() if value is not None},
         "rootfs": {"type": "layers", "diff_ids": [*(base.config.diff_ids if base else ()), diff_id]},
-        "history": [*(below.get("history") or ()), {"created": created, "created_by": "sifmod push"}],
+        "history": [*(history if isinstance(history, list) else ()), {"created": created, "created_by": "sifmod push"}],
     }
     return config, notes
 

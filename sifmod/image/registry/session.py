@@ -185,8 +185,8 @@ class Session(requests.Session):
         Raises what requests raises, and FetchError about a file.
         """
         data = BytesIO(body) if isinstance(body, bytes) else body  # sent in pieces, each with the timeout
-        more += len(body) / SLOWEST if isinstance(body, bytes) else 0
-        with within(self._timeouts.whole + more):
+        sending = len(body) / SLOWEST if isinstance(body, bytes) else 0
+        with within(self._timeouts.whole + more + sending):
             return self.request(
                 method,
                 url,

@@ -20,7 +20,7 @@ from sifmod.image.registry.http import Asked, beginning
 from sifmod.image.registry.network import Attempts, Patience, TransientError
 from sifmod.image.registry.registry import Repository
 
-_CHUNK = 32 << 20  # bytes of one request; proxies in front of registries limit them
+_CHUNK = 16 << 20  # bytes of one request; proxies in front of registries limit them
 _SMALLER = 4 << 20  # after a failure: what ghcr.io takes at most, and less goes twice where a connection breaks
 _PATIENCE = Patience(attempts=12)  # Docker's registry forgets a blob that is cut within a request
 _COMMIT = 600.0  # seconds for the answer to the end of an upload: the registry reads all of it then
@@ -83,13 +83,15 @@ class _Upload:
         if has_blob(self._repository, self._blob.descriptor) or not (self._resumed() or self._begun()):
             self._told(size)
             return
-        while self.offset < size:
-            with closing(_chunks(self._blob.read(self.offset), lambda: self._chunk)) as chunks:
+        while (before := self.offset) < size:
+            with closing(_chunks(self._blob.read(self.offset), self._chunk)) as chunks:
                 for data in chunks:
                     end = self.offset + len(data)
                     self._patch(data)
                     if self.offset != end:
                         break  # the registry has taken less, and is asked for no more than it wants
+            if self.offset == before:
+                raise FetchError(f"{digest} ends after {before} of {size} bytes", "it has changed: push it again")
         url = f"{self._location}{'&' if '?' in self._location else '?'}digest={digest}"
         with self._repository.get(url, Asked("PUT", good=(201, 204), seconds=_COMMIT))(_BYTES):
             pass
@@ -112,7 +114,7 @@ class _Upload:
         with self._repository.get("blobs/uploads/", Asked("POST", good=(202,)))({}) as response:
             self._heard(response)
             least = response.headers.get("OCI-Chunk-Min-Length", "")
-            self._least = int(least) if re.fullmatch("[0-9]{1,9}", least) else 0
+            self._least = int(least) if re.fullmatch("[0-9]{1,8}", least) else 0
             self._chunk = max(self._chunk, self._least)
         return True
 
@@ -120,12 +122,14 @@ class _Upload:
         """Ask what has arrived of an upload that was cut; False where the registry knows nothing of it."""
         if not self._location:
             return False
-        with self._repository.get(self._location, Asked(good=(204, 404)))({}) as response:
-            if response.status_code == 404:
-                self._location = ""
-                return False
-            self._heard(response)
-        return True
+        try:
+            with self._repository.get(self._location, Asked(good=(200, 202, 204)))({}) as response:
+                self._heard(response)
+        except TransientError:
+            raise
+        except FetchError:
+            self._location = ""
+        return bool(self._location)
 
     def _patch(self, data: bytes) -> None:
         before = self.offset
@@ -134,6 +138,7 @@ class _Upload:
         asked = Asked("PATCH", data, good=(202, 404, 413, 416))
         with self._repository.get(self._location, asked)(headers) as response:
             if response.status_code == 202:
+                self.offset = before + len(data)  # where it says nothing else
                 self._heard(response)
             else:
                 raise TransientError(
@@ -156,14 +161,16 @@ class _Upload:
 _BYTES: Mapping[str, str] = {"Content-Type": "application/octet-stream"}
 
 
-def _chunks(pieces: Iterable[bytes], size: Callable[[], int]) -> Generator[bytes, None, None]:
+def _chunks(pieces: Iterable[bytes], size: int) -> Generator[bytes, None, None]:
     """The same bytes in chunks of `size`, but for the last."""
     gathered = bytearray()
     for piece in pieces:
         gathered += piece
-        while len(gathered) >= (most := size()):
-            yield bytes(gathered[:most])
-            del gathered[:most]
+        while len(gathered) >= size:
+            with memoryview(gathered) as whole, whole[:size] as part:
+                chunk = bytes(part)
+            del gathered[:size]
+            yield chunk
     if gathered:
         yield bytes(gathered)
 
