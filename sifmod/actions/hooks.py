@@ -48,7 +48,7 @@ def of_image(image: "ImagePlan", found: "Artifact | ImageRecord | None" = None) 
     """Where an image is to come from, and the one that was found, for the data of hooks."""
     return {
         "sources": [shown(source) for source in image.sources],
-        "build": image.build,
+        "build": image.build and str(image.build),
         "arch": image.arch,
         "sha256": found.sha256 if found else image.sha256,
         "size": found and found.size,

@@ -61,7 +61,7 @@ def offered(loaded: "LoadedEasyconfig") -> Offered:
     image, written = made.image, loaded.tree.entries.get("image")
     sources = image.sources if image else ()
     if image and image.build is not None:
-        sources = (f"build:{image.build}",)
+        sources = (f"build:{image.build.from_ or image.build.definition or image.build.dockerfile}",)
     return Offered(
         variant=loaded.variant,
         name=made.name,

@@ -2,6 +2,7 @@
 
 import re
 
+from sifmod.config.build import names_easyconfig
 from sifmod.config.load_easyconfig import LoadedEasyconfig
 from sifmod.errors import ConfigError, FetchError, OptionError, Problem
 
@@ -15,18 +16,20 @@ PLAIN = re.compile(
 
 def check_sources(loaded: LoadedEasyconfig) -> None:
     """Raise ConfigError with every source that cannot be one, each at its place; OptionError for `--source`."""
-    sources = loaded.easyconfig.image.sources if loaded.easyconfig.image else ()
-    if all(map(PLAIN.fullmatch, sources)):
+    image = loaded.easyconfig.image
+    written = {f"image.sources[{index}]": source for index, source in enumerate(image.sources if image else ())}
+    if image and image.build and image.build.from_ and not names_easyconfig(image.build.from_):
+        written["image.build.from"] = image.build.from_
+    if all(map(PLAIN.fullmatch, written.values())):
         return
     from sifmod.image.sources.kinds import parse
 
     places = {origin.key: origin.origin for origin in loaded.origins}
     problems = []
-    for index, source in enumerate(sources):
+    for key, source in written.items():
         try:
             parse(source)
         except FetchError as error:
-            key = f"image.sources[{index}]"
             file, _, line = places[key].rpartition(":")
             if not line.isdecimal():  # it is the command line's
                 raise OptionError(f"--source: {error.message}", error.hint) from error

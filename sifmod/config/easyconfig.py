@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, Wi
 from pydantic_core import PydanticCustomError
 
 from sifmod.config.bind import BindItem
+from sifmod.config.build import Spelled
 from sifmod.config.kinds import MpiUse
 from sifmod.config.name import ModuleName
 from sifmod.config.text import (
@@ -19,6 +20,7 @@ from sifmod.config.text import (
     Name,
     NotEmpty,
     Package,
+    Pairs,
     SearchDirectory,
     Sha256,
     SifName,
@@ -44,7 +46,6 @@ Runscript = Literal[
     "list-packages",
     "start-shell",
 ]
-Pairs = tuple[tuple[str, str], ...]
 
 
 class Conversion(Model):
@@ -65,8 +66,8 @@ class Image(Model):
     """The SIF's name in the module's directory and in the site's image directories."""
     sources: tuple[NotEmpty, ...] = ()
     """Places to take the image from, tried in order: NAME.sif, a path, https:, oras:, docker:, library:, oci:."""
-    build: NotEmpty | None = None
-    """A definition file that the runtime builds the image from, instead of sources."""
+    build: Spelled = None
+    """How the image is built, instead of sources; a text is a definition file, or a Dockerfile."""
     sha256: Sha256 | None = None
     """The promise about the SIF: its SHA-256."""
     conversion: Conversion | None = None

@@ -1,12 +1,15 @@
 """An easyconfig with its preset, what it extends, its variant and the command line merged in."""
 
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.config.bind import expand
-from sifmod.config.easyconfig import Easyconfig
+from sifmod.config.build import Build, names_easyconfig, spelled_out_node
+from sifmod.config.easyconfig import Easyconfig, Image
+from sifmod.config.find import find_easyconfig, places_before
 from sifmod.config.input import Input, read_input
 from sifmod.config.layers import Layers, read_layers
 from sifmod.config.load_site import LoadedSite
@@ -18,8 +21,8 @@ from sifmod.config.site import Site
 from sifmod.config.variables import settle_path, settle_sources, variables_read
 from sifmod.config.view import checked_view, is_view, view_defaults
 from sifmod.config.yaml.check import build, did_you_mean
-from sifmod.config.yaml.node import Mark, Node, merge, problem_at, tree
-from sifmod.errors import ConfigError, Problem, VariantError
+from sifmod.config.yaml.node import Mark, Node, join_key, merge, problem_at, tree
+from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem, VariantError
 
 _MARK = Mark("default", 0, 0)
 # Empty, so that what the host has does not reach the container; `PYTHONPATH: null` lets it through.
@@ -46,6 +49,7 @@ class LoadedEasyconfig:
     layers: Layers  # what it was merged from
     quirks: tuple[Quirk, ...]  # those that apply
     tree: Node  # the layers merged
+    bases: tuple[Image, ...]  # of an image that is built: what it is built upon, and what that is, and so on
 
 
 def load_easyconfig(
@@ -106,6 +110,7 @@ class _Surroundings:
     site: LoadedSite
     environ: Mapping[str, str]
     digests: tuple[str, ...] = ()  # of the image
+    above: tuple[Path, ...] = ()  # the easyconfigs that are built upon this one
 
 
 @dataclass(frozen=True)
@@ -127,13 +132,28 @@ def _load(path: Path, layers: Layers, variant: str | None, around: _Surroundings
     easyconfig, binds = made.easyconfig, expand(made.easyconfig.binds, around.environ)
     image = made.written.entries["image"].entries if easyconfig.image else {}
     read = variables_read([node for key in ("sources", "build") if (node := image.get(key))], around.environ)
-    if easyconfig.image and easyconfig.image.build is not None:
-        read = (*read, read_input(easyconfig.image.build, around.environ))
+    bases: tuple[Image, ...] = ()
+    if easyconfig.image and (recipe := easyconfig.image.build):
+        recipe = _with_files(recipe, made.complete.entries["image"].entries["build"])
+        own = easyconfig.image.model_copy(update={"build": recipe})
+        easyconfig = easyconfig.model_copy(update={"image": own})
+        if recipe.definition:
+            read = (*read, read_input(recipe.definition, around.environ))
+        if recipe.from_:
+            bases, of_base = _bases(
+                recipe.from_,
+                easyconfig,
+                made.complete,
+                replace(around, above=(*around.above, Path(os.path.realpath(path)))),
+            )
+            read = (*read, *of_base)
     origins = [origin for key, node in made.complete.entries.items() for origin in of_tree(node, key)]
     origins += [origin for quirk in quirks for origin in quirk.origins]
     inputs = tuple(dict.fromkeys((*layers.inputs, *read, *binds.inputs)))
     easyconfig = easyconfig.model_copy(update={"binds": binds.binds})
-    return LoadedEasyconfig(easyconfig, variant, path, inputs, tuple(origins), made.notes, layers, quirks, made.written)
+    return LoadedEasyconfig(
+        easyconfig, variant, path, inputs, tuple(origins), made.notes, layers, quirks, made.written, bases
+    )
 
 
 def _merged(path: Path, layers: tuple[Node, ...], environ: Mapping[str, str]) -> _Merged:
@@ -167,9 +187,66 @@ def _settled(merged: Node, environ: Mapping[str, str]) -> tuple[Node, tuple[str,
         if notes and not settled.nodes:
             raise ConfigError((problem_at(written.mark, "image.sources", "; ".join(notes)),))
         entries["sources"] = replace(written, value=settled.nodes)
-    if build_from := entries.get("build"):
-        entries["build"] = settle_path(build_from, environ)
+    if recipe := entries.get("build"):
+        entries["build"] = _settled_build(recipe, environ)
     return replace(image, value=entries), notes
+
+
+def _settled_build(written: Node, environ: Mapping[str, str]) -> Node:
+    """How the image is built, with absolute paths, but those of `files`."""
+    recipe = spelled_out_node(written)
+    entries = {
+        key: settle_path(node, environ) if key in ("definition", "dockerfile", "requirements") else node
+        for key, node in recipe.entries.items()
+    }
+    base = entries.get("from")
+    if base and base.text:
+        if names_easyconfig(base.text):
+            beside = settle_path(base, environ)
+            entries["from"] = beside if os.path.isfile(beside.text) else base  # noqa: PTH113 (any text may be asked)
+        elif (settled := settle_sources((base,), environ)).notes:
+            raise ConfigError((problem_at(base.mark, "image.build.from", settled.notes[0]),))
+        else:
+            entries["from"] = settled.nodes[0]
+    return replace(recipe, value=entries) if entries else recipe
+
+
+def _with_files(recipe: Build, node: Node) -> Build:
+    """The build with absolute paths of its files. Raises ConfigError for one that a link leads elsewhere."""
+    files, problems = [], []
+    written = node.entries["files"].entries if recipe.files else {}
+    for name, target in recipe.files:
+        directory = Path(written[name].key.file).parent.absolute()
+        if not Path(os.path.realpath(directory / name)).is_relative_to(os.path.realpath(directory)):
+            message = f"a link leads out of the directory of the easyconfig, {directory}"
+            problems.append(problem_at(written[name].key, join_key("image.build.files", name), message))
+        files.append((f"{directory}/{name}", target))
+    if problems:
+        raise ConfigError(tuple(problems))
+    return recipe.model_copy(update={"files": tuple(files)})
+
+
+def _bases(
+    base: str, easyconfig: Easyconfig, complete: Node, around: "_Surroundings"
+) -> tuple[tuple[Image, ...], tuple[Input, ...]]:
+    """The image that one is built upon, with its own bases, and every file that was looked at for it."""
+    image = easyconfig.own_image
+    if not names_easyconfig(base):
+        return (Image(filename="base.sif", sources=(base,), arch=image.arch),), ()
+    mark = complete.entries["image"].entries["build"].entries["from"].mark
+    site = replace(around.site.site, accelerator=easyconfig.accelerator, arch=image.arch)
+    try:
+        found = find_easyconfig(base, site.robot_paths)
+        if Path(os.path.realpath(found)) in around.above:
+            raise ConfigError((problem_at(mark, "image.build.from", "an easyconfig cannot be built upon itself"),))
+        layers = _layers(found, site, {})
+        loaded = _load(found, layers, choose_variant(found, layers, site, None), around)
+    except (EasyconfigNotFoundError, VariantError) as error:
+        raise ConfigError((problem_at(mark, "image.build.from", error.message),)) from error
+    if loaded.easyconfig.image is None:
+        raise ConfigError((problem_at(mark, "image.build.from", f"{base} is a view, which has no image"),))
+    places = (Input(str(place), None) for place in places_before(found, base, site.robot_paths))
+    return (loaded.easyconfig.image, *loaded.bases), (*places, *loaded.inputs)
 
 
 def defaults(site: Site) -> Node:

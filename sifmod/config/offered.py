@@ -32,7 +32,7 @@ class Offered:
     description: str
     keywords: tuple[str, ...]  # what whatis says, and the presets
     contents: dict[str, str]  # package → version
-    sources: tuple[str, ...]  # without passwords; a definition file is `build:PATH`
+    sources: tuple[str, ...]  # without passwords; a definition file is `build:PATH`, so is the base of a build
     available: str  # where the image is, when it has no public source
     arch: str  # empty where it is the machine's
 
@@ -47,8 +47,8 @@ class Offered:
     @property
     def public(self) -> str | None:
         """The first source that is on a network; None where there is none, and the image is had at one site only."""
-        for source in self.sources:
-            if (scheme := _SCHEME.match(source)) and scheme[1].lower() not in (*LOCAL, "build"):
+        for source in (each.removeprefix("build:") for each in self.sources):
+            if (scheme := _SCHEME.match(source)) and scheme[1].lower() not in LOCAL:
                 return source
         return None
 

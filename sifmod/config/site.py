@@ -9,10 +9,21 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sifmod.config.bind import BindItem, BindSpec
-from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, Pairs, RunscriptEnv
+from sifmod.config.easyconfig import Accelerator, Arch, ContainerEnv, GpuSelection, HostEnv, RunscriptEnv
 from sifmod.config.hook import Hook, HookKeys
 from sifmod.config.kinds import RUNTIMES, MpiUse, RuntimeKind, Syntax
-from sifmod.config.text import BindPath, Items, Line, Name, Package, SearchDirectory, Text, expecting, number_as_written
+from sifmod.config.text import (
+    BindPath,
+    Items,
+    Line,
+    Name,
+    Package,
+    Pairs,
+    SearchDirectory,
+    Text,
+    expecting,
+    number_as_written,
+)
 from sifmod.config.yaml.check import Model
 from sifmod.config.yaml.node import Number
 

@@ -141,6 +141,7 @@ def _command_line(text: str) -> None:
 _NAME_RULE = "use letters, digits and . _ + -, a letter or digit first, no '..'"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
 
+Pairs = tuple[tuple[str, str], ...]
 Line = Annotated[str, AfterValidator(_line)]
 Text = Annotated[str, AfterValidator(_text)]
 NotEmpty = Annotated[str, Field(min_length=1), AfterValidator(_line)]

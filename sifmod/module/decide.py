@@ -5,16 +5,18 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from sifmod.config.bind import BindSpec
-from sifmod.config.easyconfig import Accelerator, Easyconfig, Pairs
+from sifmod.config.easyconfig import Accelerator, Easyconfig, Image
 from sifmod.config.quirk import Quirk, Variables
 from sifmod.config.shown import shown
 from sifmod.config.site import Link, Site
+from sifmod.config.text import Pairs
 from sifmod.module.plan import (
     PACKERS,
     RUNSCRIPTS_TARGET,
     USER_SOFTWARE_TARGET,
     Activation,
     Bind,
+    BuildPlan,
     ConversionPlan,
     Help,
     ImagePlan,
@@ -38,11 +40,19 @@ class Choices:
     offline: bool = False
 
 
-def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices, quirks: tuple[Quirk, ...] = ()) -> Plan:
+def make_plan(
+    easyconfig: Easyconfig,
+    site: Site,
+    choices: Choices,
+    quirks: tuple[Quirk, ...] = (),
+    bases: tuple[Image, ...] = (),
+) -> Plan:
     """Decide everything. Where easyconfig and site name one bind target or one variable, the easyconfig wins.
 
-    What the `quirks` set is in the easyconfig already; what they unset, the site does not set either.
+    What the `quirks` set is in the easyconfig already; what they unset, the site does not set either. `bases` are what
+    its image is built upon, one upon the other.
     """
+    image = _image((easyconfig.image, *bases), easyconfig, site, choices) if easyconfig.image else None
     activation, activation_env, activation_path = _activation(easyconfig)
     wrappers = _wrappers(easyconfig)
     gpu_flags, gpu_binds = _accelerator(easyconfig.accelerator, site)
@@ -55,7 +65,7 @@ def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices, quirks: tupl
         accelerator=easyconfig.accelerator,
         gpu_flags=gpu_flags,
         runtime=Runtime(site.runtime_kind, site.runtime_path),
-        image=_image(easyconfig, site, choices),
+        image=image,
         activation=activation,
         binds=_binds((*_spelled(easyconfig.binds), *_spelled(site.binds), *gpu_binds)),
         env=_merged(_without(site.env, quirks, "env"), activation_env, easyconfig.env),
@@ -66,7 +76,7 @@ def make_plan(easyconfig: Easyconfig, site: Site, choices: Choices, quirks: tupl
         runscript_env=_merged(_without(site.runscript_env, quirks, "runscript_env"), easyconfig.runscript_env),
         conflict=easyconfig.conflict,
         family=easyconfig.family,
-        help=_help(easyconfig, site, quirks),
+        help=_help(easyconfig, image, site, quirks),
         sanity_check=SanityCheck(easyconfig.sanity_check.commands, easyconfig.sanity_check.paths),
         verb=easyconfig.verb,
         user_software=easyconfig.user_software,
@@ -172,15 +182,32 @@ def _runscripts(easyconfig: Easyconfig, wrappers: tuple[Wrapper, ...]) -> tuple[
     return tuple(dict.fromkeys((*easyconfig.runscripts, *run)))
 
 
-def _image(easyconfig: Easyconfig, site: Site, choices: Choices) -> ImagePlan | None:
-    image = easyconfig.image
-    if image is None:
-        return None
+def _image(images: tuple[Image, ...], easyconfig: Easyconfig, site: Site, choices: Choices) -> ImagePlan:
+    """The first of `images`; each is built upon the next one."""
+    image, *bases = images
+    build = None
+    if recipe := image.build:
+        # a base is read where it is, and no module refers to it
+        own = replace(choices, link="reference")
+        build = BuildPlan(
+            base=_image(tuple(bases), easyconfig, site, own) if bases else None,
+            pip=recipe.pip,
+            requirements=recipe.requirements or "",
+            files=recipe.files,
+            env=recipe.env,
+            labels=recipe.labels,
+            post=recipe.post,
+            test=recipe.test,
+            definition=recipe.definition or "",
+            dockerfile=recipe.dockerfile or "",
+            arguments=recipe.arguments,
+            protected=(site.protected if easyconfig.protected is None else easyconfig.protected) if bases else (),
+        )
     return ImagePlan(
         filename=image.filename,
         sources=image.sources,
         image_dirs=site.image_dirs,
-        build=image.build,
+        build=build,
         sha256=image.sha256,
         arch=image.arch,
         link=choices.link,
@@ -206,8 +233,8 @@ def _is_named(package: str, names: tuple[str, ...]) -> bool:
     return any(fnmatchcase(package.lower(), name.lower()) for name in names)
 
 
-def _help(easyconfig: Easyconfig, site: Site, quirks: tuple[Quirk, ...]) -> Help:
-    image, origin = easyconfig.image, ""
+def _help(easyconfig: Easyconfig, image: ImagePlan | None, site: Site, quirks: tuple[Quirk, ...]) -> Help:
+    origin = ""
     if image:
         origin = shown(image.sources[0]) if image.sources else f"built from {image.build}"
         origin += f" (sha256 {image.sha256})" if image.sha256 else ""

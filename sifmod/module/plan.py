@@ -1,11 +1,13 @@
 """The Plan: everything that is decided before anything is done, and how the runtime is told of it."""
 
+import os
 from dataclasses import dataclass
 
 from sifmod.config.easyconfig import Accelerator, GpuSelection, Verb
 from sifmod.config.kinds import RUNTIMES, RuntimeKind, Syntax
 from sifmod.config.mpi import IMAGES_OWN, WantedMpi
 from sifmod.config.name import ModuleName
+from sifmod.config.shown import shown
 from sifmod.config.site import Link
 from sifmod.errors import ViewError
 
@@ -88,13 +90,45 @@ class ConversionPlan:
 
 
 @dataclass(frozen=True)
+class BuildPlan:
+    """How an image is built: upon a base; or by a definition file or a Dockerfile, whose paths are "" otherwise."""
+
+    base: "ImagePlan | None" = None
+    pip: tuple[str, ...] = ()  # requirements
+    requirements: str = ""  # path of a requirements.txt or of a lock
+    files: tuple[tuple[str, str], ...] = ()  # path here, path in the image
+    env: tuple[tuple[str, str], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    post: str = ""
+    test: str = ""
+    definition: str = ""
+    dockerfile: str = ""
+    arguments: tuple[tuple[str, str], ...] = ()
+    protected: tuple[str, ...] = ()  # packages that stay as the base has them, `*` at the end for all that begin so
+
+    def __str__(self) -> str:
+        """What it is built from, in a line."""
+        if self.base is None:
+            return self.definition or self.dockerfile
+        added = [*self.pip, *(os.path.basename(path) for path in (self.requirements,) if path)]  # noqa: PTH119 (text)
+        added += [os.path.basename(path.rstrip("/")) for path, _ in self.files]  # noqa: PTH119 (text)
+        base = str(self.base.build) if self.base.build else shown(self.base.sources[0])
+        return f"{base} with {', '.join(added)}" if added else base
+
+    @property
+    def decisive(self) -> str:
+        """All that decides what is built, as a text; of a definition without arguments its path."""
+        return self.definition if self == BuildPlan(definition=self.definition) else repr(self)
+
+
+@dataclass(frozen=True)
 class ImagePlan:
     """Which SIF is wanted and where it may come from."""
 
     filename: str  # the link's name in the generation
     sources: tuple[str, ...]  # in the order they are tried; a bare name is looked up in image_dirs
     image_dirs: tuple[str, ...]
-    build: str | None  # path of a definition file, instead of sources
+    build: BuildPlan | None  # instead of sources
     sha256: str | None
     arch: str  # amd64 | arm64
     link: Link

@@ -148,7 +148,9 @@ def _runscript(plan: Plan, number: int, name: str) -> str:
 def _cache_key(plan: Plan, number: int) -> str:
     """What tells the caches of one image from those of another: a digest of the generation and of what it asks for."""
     image = plan.own_image
-    return sha256_bytes(repr((str(plan.module), number, image.sha256, image.sources, image.build)).encode())[:12]
+    return sha256_bytes(
+        repr((str(plan.module), number, image.sha256, image.sources, image.build and image.build.decisive)).encode()
+    )[:12]
 
 
 def _check_names(plan: Plan) -> None:

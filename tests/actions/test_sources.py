@@ -12,7 +12,7 @@ from sifmod.cli.main import run
 from sifmod.errors import FetchError
 from sifmod.image import fetch
 from sifmod.image.sources.kinds import local_files, parse
-from sifmod.module.plan import ImagePlan
+from sifmod.module.plan import BuildPlan, ImagePlan
 from support.fetching import Prefix, plan
 from support.images import Images
 
@@ -58,7 +58,7 @@ def test_the_size_is_that_of_the_first_source_that_can_work(
     assert announced_size(image(docker, str(sif), offline=True)) == 1000
     assert announced_size(image(docker, offline=True)) == 0
     assert announced_size(image(str(sif), link="reference")) == 0
-    assert announced_size(image(build=str(sif))) is None
+    assert announced_size(image(build=BuildPlan(definition=str(sif)))) is None
     assert announced_size(image("library://a/b/c:d", docker)) is None
     with pytest.raises(FetchError, match="Connection refused"):
         announced_size(image(docker, "/none.sif"))

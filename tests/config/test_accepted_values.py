@@ -2,6 +2,7 @@
 
 import pytest
 
+from sifmod.config.build import Build
 from sifmod.config.easyconfig import Easyconfig
 from sifmod.config.site import SiteFile
 from sifmod.config.yaml.check import build, check_layer
@@ -69,7 +70,7 @@ def test_where_text_is_needed_the_empty_one_is_refused(key: str) -> None:
     if key in texts:
         assert refused(texts[key]).endswith(": is empty")
     elif key == "image.build":
-        assert refused("", "image: {filename: a.sif, arch: amd64, build: ''}\n") == "image.build: is empty"
+        assert refused("", "image: {filename: a.sif, arch: amd64, build: ''}\n") == "image.build.definition: is empty"
     else:
         assert easyconfig("docurls: ['']\n").docurls == ("",)
 
@@ -253,7 +254,7 @@ def test_an_image_has_one_origin(image: str, message: str) -> None:
 def test_images_that_are_right() -> None:
     digest = "0" * 64
     head = "image: {filename: a.sif, arch: arm64, "
-    assert easyconfig("", f"{head}build: /a.def}}\n").own_image.build == "/a.def"
+    assert easyconfig("", f"{head}build: /a.def}}\n").own_image.build == Build(definition="/a.def")
     assert easyconfig("", f"{head}sources: [a], sha256: '{digest}'}}\n").own_image.sha256 == digest
     conversion = f"conversion: {{compression: 'zstd:3', tools: {{mksquashfs: '4.6'}}, tree: '{digest}'}}"
     made = easyconfig("", f"{head}sources: [a], sha256: '{digest}', {conversion}}}\n").own_image.conversion

@@ -8,6 +8,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sifmod.config.build import Build
 from sifmod.config.easyconfig import EasyconfigFile
 from sifmod.config.input import Surroundings
 from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants, load_easyconfig
@@ -290,7 +291,7 @@ def test_sources_are_made_absolute_by_the_file_that_says_them(configuration: Con
 def test_a_definition_file_is_an_input(configuration: Configuration) -> None:
     definition = write(configuration.root / "ec/app.def", "Bootstrap: scratch")
     found = loaded(configuration, "name: App\nversion: '1'\nimage: {build: app.def}")
-    assert found.easyconfig.own_image.build == str(definition)
+    assert found.easyconfig.own_image.build == Build(definition=str(definition))
     assert Surroundings(configuration.environ).unchanged(found.inputs)
     definition.write_text("Bootstrap: docker")
     assert not Surroundings(configuration.environ).unchanged(found.inputs)

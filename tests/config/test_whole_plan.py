@@ -11,7 +11,18 @@ from sifmod.config.name import ModuleName
 from sifmod.config.quirk import read_quirk
 from sifmod.module.decide import Choices, make_plan
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
-from sifmod.module.plan import Activation, Bind, ConversionPlan, Help, ImagePlan, Plan, Runtime, SanityCheck, Wrapper
+from sifmod.module.plan import (
+    Activation,
+    Bind,
+    BuildPlan,
+    ConversionPlan,
+    Help,
+    ImagePlan,
+    Plan,
+    Runtime,
+    SanityCheck,
+    Wrapper,
+)
 from support.config import write
 
 DIGEST, TREE = "a" * 64, "b" * 64
@@ -151,7 +162,7 @@ LEAST = "name: App\nversion: '1'\nimage: {build: /x.def}\n"
 def test_a_plan_of_the_least(tmp_path: Path) -> None:
     made = planned(tmp_path, LEAST, "name: here\naccelerator: none\nmodule_syntax: lua\n", Choices("x", "copy"))
     assert (made.gpu_flags, made.binds, made.conflict, made.family) == ((), (), (), None)
-    assert made.image == ImagePlan("App-1.sif", (), (), "/x.def", None, "amd64", "copy", False)
+    assert made.image == ImagePlan("App-1.sif", (), (), BuildPlan(definition="/x.def"), None, "amd64", "copy", False)
     assert made.help.origin == "built from /x.def"
     assert (made.verb, made.user_software, made.gpu_selection, made.gpus_per_node) == ("exec", False, "slurm", 4)
     assert (made.wrappers, made.wrappers_auto) == ((Wrapper("start-shell", ("/runscripts/start-shell",)),), False)

@@ -10,7 +10,7 @@ from sifmod.config.site import Link
 from sifmod.image.artifact import Artifact, Progress, no_progress
 from sifmod.image.fetch import fetch_image
 from sifmod.image.settings import DEFAULT, Settings
-from sifmod.module.plan import Activation, Help, ImagePlan, Plan, SanityCheck
+from sifmod.module.plan import Activation, BuildPlan, Help, ImagePlan, Plan, SanityCheck
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.store import Store
@@ -31,7 +31,7 @@ def plan(
         filename="tiny.sif",
         sources=tuple(str(source) for source in sources),
         image_dirs=tuple(str(directory) for directory in image_dirs),
-        build=str(build) if build else None,
+        build=BuildPlan(definition=str(build)) if build else None,
         sha256=sha256,
         arch="amd64",
         link=link,

@@ -58,7 +58,8 @@ def check(path: Path, site: LoadedSite, variants: tuple[str, ...] = ()) -> tuple
             problems |= dict.fromkeys(error.problems)
     if problems:
         raise ConfigError(tuple(problems))
-    plans = [make_plan(one.easyconfig, site.site, Choices(path.stem, site.site.link), one.quirks) for one in loaded]
+    choices = Choices(path.stem, site.site.link)
+    plans = [make_plan(one.easyconfig, site.site, choices, one.quirks, one.bases) for one in loaded]
     return tuple(
         Checked(path, one.variant, str(plan.module), _rendered(plan), lint_binds(one.tree))
         for one, plan in zip(loaded, plans, strict=True)

@@ -150,7 +150,7 @@ def _installable(loaded: LoadedEasyconfig, site: LoadedSite, environ: Mapping[st
     name = name_of(path, site.site.robot_paths)
     words = ["sifmod", "install", own_path(name) if is_path(name) else name]
     words += ["--variant", loaded.variant] if loaded.variant else []
-    plan = make_plan(loaded.easyconfig, site.site, Choices(path.stem, site.site.link), loaded.quirks)
+    plan = make_plan(loaded.easyconfig, site.site, Choices(path.stem, site.site.link), loaded.quirks, loaded.bases)
     modules = _for_anyone(Layout(site.site.prefix).modules, environ)
     job = job_of(plan, state_key(plan.module), image_variables(plan.module)) if plan.image else None
     return Entry(

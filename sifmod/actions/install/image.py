@@ -51,7 +51,9 @@ def image_request(plan: Plan) -> str:
     if image is None:
         return ""
     local = [(f"state of {path}", state) for path, state in _states(plan)]  # as 0.1.0 spells it: receipts hold it
-    return sha256_bytes(repr((image.sources, image.build, image.sha256, image.arch, local)).encode())
+    return sha256_bytes(
+        repr((image.sources, image.build and image.build.decisive, image.sha256, image.arch, local)).encode()
+    )
 
 
 def _states(plan: Plan) -> tuple[FileState, ...]:

@@ -111,7 +111,7 @@ def _request(
     loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions, before: Installation | None
 ) -> Request:
     choices = Choices(_again(loaded, site, options), site.site.link, options.offline)
-    plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks)
+    plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks, loaded.bases)
     syntaxes, named = _syntaxes(plan, before), "--prefix" in dict(options.asked.options)
     mpi, inputs = wanted_mpi(loaded.easyconfig, site.site, os.environ)
     return Request(replace(plan, syntaxes=syntaxes, prefix_named=named, mpi=mpi), loaded, site, options, inputs)

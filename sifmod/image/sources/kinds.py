@@ -57,8 +57,10 @@ def parse(source: str) -> Reference:
 
 def references(image: ImagePlan) -> tuple[Reference, ...]:
     """The sources of an image, in their order; raises FetchError for a misspelled one before any is tried."""
+    if image.build is not None and not image.build.definition:
+        raise FetchError(f"{image.filename} cannot be built of {image.build}")
     if image.build is not None:
-        return (BUILD.reference(image.build),)
+        return (BUILD.reference(image.build.definition),)
     return tuple(map(parse, image.sources))
 
 

@@ -1,0 +1,115 @@
+"""Build: how an image is made here: packages and files upon a base, a definition file, or a Dockerfile."""
+
+import re
+from posixpath import normpath
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from sifmod.config.find import SUFFIXES
+from sifmod.config.text import Absolute, EnvName, EnvValue, Items, Line, NotEmpty, Pairs, Text
+from sifmod.config.yaml.check import Model
+from sifmod.config.yaml.node import Node, shown
+
+_DOCKERFILE = re.compile(r"(.*/)?(Dockerfile|Containerfile)(\.[^/]*)?|.*/")
+_UPON_BASE = ("pip", "requirements", "files", "env", "labels", "post", "test")
+_OF_RUNTIME = ("/.singularity.d", "/.exec", "/.run", "/.shell", "/.test", "/environment", "/singularity")
+_NOT_FILES = ("/", "/proc", "/sys", "/dev", *_OF_RUNTIME)  # what a runtime mounts, and what it reads
+
+
+def _requirement(text: str) -> str:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        raise ValueError(f"{shown(text)} is no requirement: write NAME, NAME==VERSION or the like") from None
+    if requirement.url:
+        raise ValueError(f"{shown(text)} names a place: packages come from an index, by name and version")
+    return text
+
+
+def _beside(text: str) -> str:
+    if text.startswith(("/", "~")) or ".." in text.split("/"):
+        raise ValueError(f"{shown(text)} cannot be used: name a file or directory below that of the easyconfig")
+    return text
+
+
+def _target(text: str) -> str:
+    if ".." in text.split("/"):
+        raise ValueError(f"{shown(text)} cannot be used: write the path without '..'")
+    place = "/" + normpath(text).strip("/")
+    if any(place == each or (each != "/" and place.startswith(f"{each}/")) for each in _NOT_FILES):
+        raise ValueError(f"{shown(text)} cannot be used: the runtime has its own files there")
+    return text
+
+
+def spelled_out(value: object) -> object:
+    """A text as the key that it stands for: `x.def` is a definition, a directory or `Dockerfile` a Dockerfile."""
+    if isinstance(value, str):
+        return {"dockerfile" if _DOCKERFILE.fullmatch(value) else "definition": value}
+    return value
+
+
+def spelled_out_node(node: Node) -> Node:
+    """The same of a value with its place."""
+    value = spelled_out(node.value)
+    if isinstance(value, dict) and not isinstance(node.value, dict):
+        return Node(dict.fromkeys(value, node), node.mark, node.key)
+    return node
+
+
+def names_easyconfig(base: str) -> bool:
+    """Whether what stands behind `from` is an easyconfig: a bare name without `.sif`, or a path of a YAML file."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", base) or base.endswith(".sif"):
+        return False
+    return "/" not in base or base.endswith(SUFFIXES)
+
+
+Requirement = Annotated[NotEmpty, AfterValidator(_requirement)]
+
+
+class Build(Model):
+    """Packages, files and variables upon a base; or a definition file or a Dockerfile."""
+
+    from_: Annotated[NotEmpty | None, Field(alias="from")] = None
+    """The base: a source as in image.sources, or another easyconfig, whose image it is."""
+    pip: tuple[Requirement, ...] = ()
+    """Packages to add, as pip spells them: lightning==2.2.0."""
+    requirements: NotEmpty | None = None
+    """A requirements.txt, or a pylock.toml, which pins everything."""
+    files: Annotated[
+        Pairs, Items(Annotated[NotEmpty, AfterValidator(_beside)], Annotated[Absolute, AfterValidator(_target)])
+    ] = ()
+    """A file or directory beside the easyconfig: its path in the image."""
+    env: Annotated[Pairs, Items(EnvName, EnvValue)] = ()
+    """Variables that the image sets."""
+    labels: Annotated[Pairs, Items(NotEmpty, Line)] = ()
+    """Labels of the image."""
+    post: Text = ""
+    """Commands that a shell runs inside while the image is built, which needs a builder."""
+    test: Text = ""
+    """Commands that must succeed inside once the image is built."""
+    definition: NotEmpty | None = None
+    """A definition file that the runtime builds, instead of a base."""
+    dockerfile: NotEmpty | None = None
+    """A Dockerfile, or a directory with one, instead of a base."""
+    arguments: Annotated[Pairs, Items(EnvName, EnvValue)] = ()
+    """Build arguments of the definition or of the Dockerfile."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        ways = [name for name in ("from", "definition", "dockerfile") if getattr(self, name.replace("from", "from_"))]
+        if len(ways) != 1:
+            raise PydanticCustomError("combination", "give one of from, definition and dockerfile")
+        own = ("arguments",) if ways == ["from"] else _UPON_BASE
+        for key in own:
+            if getattr(self, key):
+                raise PydanticCustomError("combination", f"{key} does not go with {ways[0]}")
+        if ways == ["from"] and not any(getattr(self, key) for key in _UPON_BASE):
+            raise PydanticCustomError("combination", "nothing is built: give pip, files, env or the like")
+        return self
+
+
+Spelled = Annotated[Build | None, BeforeValidator(spelled_out, json_schema_input_type=str | Build | None)]

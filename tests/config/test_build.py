@@ -1,0 +1,143 @@
+"""How an image is built, as an easyconfig says it: what is accepted, what it becomes, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from sifmod.config.build import Build
+from sifmod.errors import ConfigError
+from sifmod.module.decide import Choices, make_plan
+from sifmod.module.plan import BuildPlan, ImagePlan
+from support.config import Configuration, lines, write
+
+HEAD = "name: App\nversion: '1'\nimage:\n  build:\n"
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Configuration:
+    return Configuration(tmp_path, {"SIFMOD_ROBOT_PATHS": str(tmp_path / "ec")})
+
+
+def built(configuration: Configuration, text: str) -> Build:
+    made = configuration.load(write(configuration.root / "ec/App-1.yaml", text)).easyconfig.own_image.build
+    assert made is not None
+    return made
+
+
+def planned(configuration: Configuration, text: str) -> ImagePlan:
+    loaded = configuration.load(write(configuration.root / "ec/App-1.yaml", text))
+    site = configuration.site().site
+    return make_plan(loaded.easyconfig, site, Choices("x", "copy"), loaded.quirks, loaded.bases).own_image
+
+
+def refused(configuration: Configuration, text: str) -> list[str]:
+    path = write(configuration.root / "ec/App-1.yaml", text)
+    with pytest.raises(ConfigError) as caught:
+        configuration.load(path)
+    return [line.removeprefix("App-1.yaml:") for line in lines(caught.value)]
+
+
+@pytest.mark.parametrize(
+    ("text", "way"),
+    [
+        ("x.def", "definition"),
+        ("dir/Singularity", "definition"),
+        ("Dockerfile", "dockerfile"),
+        ("dir/Containerfile", "dockerfile"),
+        ("Dockerfile.rocm", "dockerfile"),
+        ("dir/", "dockerfile"),
+    ],
+)
+def test_a_text_is_a_definition_or_a_dockerfile(configuration: Configuration, text: str, way: str) -> None:
+    here = configuration.root / "ec"
+    made = built(configuration, f"name: App\nversion: '1'\nimage: {{build: {text}}}\n")
+    assert made == Build.model_validate({way: f"{here}/{text}"})
+    assert built(configuration, f"{HEAD}    {way}: {text}\n") == made
+
+
+def test_a_plan_of_a_recipe(configuration: Configuration) -> None:
+    here = configuration.root / "ec"
+    write(here / "bert/a.py", "")
+    text = f"""{HEAD}    from: ./base.sif
+    pip: ['lightning==2.2.0', "numpy; python_version > '3.8'"]
+    requirements: more.txt
+    files: {{bert/: /opt/bert}}
+    env: {{HF_HOME: /tmp/hf, N: 2}}
+    labels: {{maintainer: me}}
+protected: [torch]
+"""
+    plan = planned(configuration, text)
+    base = ImagePlan("base.sif", (f"{here}/base.sif",), (), None, None, "amd64", "reference", False)
+    assert plan.build == BuildPlan(
+        base=base,
+        pip=("lightning==2.2.0", "numpy; python_version > '3.8'"),
+        requirements=f"{here}/more.txt",
+        files=((f"{here}/bert/", "/opt/bert"),),
+        env=(("HF_HOME", "/tmp/hf"), ("N", "2")),
+        labels=(("maintainer", "me"),),
+        protected=("torch",),
+    )
+    told = f"{here}/base.sif with lightning==2.2.0, numpy; python_version > '3.8', more.txt, bert"
+    assert str(plan.build) == told
+
+
+def test_the_base_can_be_another_easyconfig_and_that_one_built_too(configuration: Configuration) -> None:
+    here, digest = configuration.root / "ec", "0" * 64
+    base = f"name: Base\nversion: '1'\nimage: {{sources: [b.sif], sha256: '{digest}'}}\n"
+    write(here / "Base/Base-1.yaml", base)
+    write(here / "Middle-1.yaml", f"{HEAD}    from: Base-1\n    env: {{A: b}}\n")
+    plan = planned(configuration, f"{HEAD}    from: ./Middle-1.yaml\n    pip: [six]\n")
+    assert plan.build and plan.build.base and plan.build.base.build and plan.build.base.build.base
+    middle, bottom = plan.build.base.build, plan.build.base.build.base
+    assert (middle.env, plan.build.base.sources) == ((("A", "b"),), ())
+    assert (bottom.filename, bottom.sources, bottom.sha256) == ("Base-1.sif", ("b.sif",), digest)
+    inputs = {seen.path for seen in configuration.load(here / "App-1.yaml").inputs}
+    assert {str(here / "Middle-1.yaml"), str(here / "Base/Base-1.yaml"), str(here / "Base-1.yaml")} <= inputs
+
+
+def test_of_a_base_with_variants_the_one_of_the_same_accelerator_is_taken(configuration: Configuration) -> None:
+    variants = "{rocm: {image: {sources: [r.sif]}}, cuda: {image: {sources: [c.sif]}}}"
+    write(configuration.root / "ec/Base-1.yaml", f"name: Base\nversion: '1'\nvariants: {variants}\n")
+    plan = planned(configuration, f"{HEAD}    from: Base-1\n    pip: [six]\naccelerator: cuda\n")
+    assert plan.build and plan.build.base and plan.build.base.sources == ("c.sif",)
+    (told,) = refused(configuration, f"{HEAD}    from: Base-1\n    pip: [six]\naccelerator: none\n")
+    assert told.startswith("5:11: image.build.from: Base-1.yaml has no variant for this machine")
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ("pip: [six]", "4:10: image.build: give one of from, definition and dockerfile"),
+        ("{definition: a, dockerfile: b}", "4:10: image.build: give one of from, definition and dockerfile"),
+        ("{definition: a.def, pip: [six]}", "4:10: image.build: pip does not go with definition"),
+        ("{from: a.sif, pip: [a], arguments: {A: b}}", "4:10: image.build: arguments does not go with from"),
+        ("{from: a.sif}", "4:10: image.build: nothing is built: give pip, files, env or the like"),
+        ("{from: a.sif, pips: [six]}", "4:24: image.build.pips: unknown key; did you mean pip?"),
+        ("{from: None-1, pip: [a]}", "4:17: image.build.from: no easyconfig is called 'None-1'; looked in"),
+        ("{from: App-1, pip: [a]}", "4:17: image.build.from: an easyconfig cannot be built upon itself"),
+        ("{from: View-1, pip: [a]}", "4:17: image.build.from: View-1 is a view, which has no image"),
+        ("{from: '${NONE}/a.sif', pip: [a]}", "4:17: image.build.from: source ${NONE}/a.sif left out: the variable"),
+        ("{from: a.sif, pip: [a, -r more.txt]}", "4:33: image.build.pip[1]: '-r more.txt' is no requirement"),
+        ("{from: a.sif, pip: ['--index-url=http://x']}", "4:30: image.build.pip[0]: '--index-url=http://x' is no req"),
+        ("{from: a.sif, pip: [./six]}", "4:30: image.build.pip[0]: './six' is no requirement"),
+        ("{from: a.sif, pip: ['six @ file:///six']}", "4:30: image.build.pip[0]: 'six @ file:///six' names a place"),
+        ("{from: a.sif, pip: ['http://h/six.whl']}", "4:30: image.build.pip[0]: 'http://h/six.whl' is no requirement"),
+        ("{from: a.sif, files: {../a: /a}}", "4:32: image.build.files.../a: '../a' cannot be used"),
+        ("{from: a.sif, files: {b/../../a: /a}}", "4:32: image.build.files.b/../../a: 'b/../../a' cannot be used"),
+        ("{from: a.sif, files: {/etc/shadow: /a}}", "4:32: image.build.files./etc/shadow: '/etc/shadow' cannot be"),
+        ("{from: a.sif, files: {out/shadow: /a}}", "4:32: image.build.files.out/shadow: a link leads out of the dir"),
+        ("{from: a.sif, files: {a: b}}", "4:35: image.build.files.a: expected an absolute path, got 'b'"),
+        ("{from: a.sif, files: {a: /x/../y}}", "4:35: image.build.files.a: '/x/../y' cannot be used: write"),
+        ("{from: a.sif, files: {a: /}}", "4:35: image.build.files.a: '/' cannot be used: the runtime has its own"),
+        ("{from: a.sif, files: {a: //proc/x}}", "4:35: image.build.files.a: '//proc/x' cannot be used: the runtime"),
+        ("{from: a.sif, files: {a: /./dev}}", "4:35: image.build.files.a: '/./dev' cannot be used: the runtime has"),
+        ("{from: a.sif, files: {a: /.singularity.d/env/x}}", "4:35: image.build.files.a: '/.singularity.d/env/x' can"),
+        ("{from: a.sif, env: {1A: b}}", "4:30: image.build.env.1A: '1A' cannot be a variable's name: use letters"),
+    ],
+)
+def test_what_cannot_be_built_is_refused_at_its_place(configuration: Configuration, keys: str, problem: str) -> None:
+    write(configuration.root / "ec/View-1.yaml", "name: View\nversion: '1'\nmodules: [A/1]\n")
+    (configuration.root / "ec/out").symlink_to("/etc")
+    keys = keys if keys.startswith("{") else f"{{{keys}}}"
+    (told,) = refused(configuration, f"name: App\nversion: '1'\nimage:\n  build: {keys}\n")
+    assert told.startswith(problem)
