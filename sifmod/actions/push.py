@@ -165,7 +165,7 @@ def _converted(
 ) -> _Image:
     made = convert(path, base, lambda done: progress(f"packing {path.name}", done, None))
     config = Blob(made.config_descriptor, lambda start: iter((made.config[start:],)))
-    layer = Blob(made.layer, partial(layer_bytes, path, base))
+    layer = Blob(made.layer, partial(layer_bytes, made.content))
     return _Image(made.manifest, (*below, layer, config), made.arch, made.variant, (*notes, *made.notes))
 
 

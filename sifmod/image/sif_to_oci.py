@@ -11,9 +11,9 @@ import re
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from isal import isal_zlib
 
@@ -55,13 +55,23 @@ class Base:
 
 
 @dataclass(frozen=True)
+class Content:
+    """What a layer holds: of the SIF at `path` all, or the paths `changed`; and whiteouts for `gone`."""
+
+    path: Path
+    changed: frozenset[bytes] | None = None
+    gone: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True)
 class Converted:
-    """An OCI image of a SIF. `layer` is the one that is made of the SIF, the last of its manifest."""
+    """An OCI image of a SIF. `layer` is the one that is made of the SIF's `content`, the last of its manifest."""
 
     manifest: bytes
     config: bytes
     config_descriptor: Descriptor
     layer: Descriptor
+    content: Content
     arch: str
     variant: str
     notes: tuple[str, ...]
@@ -75,8 +85,9 @@ def convert(path: Path, base: Base | None, told: Callable[[int], None]) -> Conve
     """
     info = read_sif(path)
     documents = read_documents(path, info)
+    content = Content(path) if base is None else _difference(path, base.path)
     plain, packed, size = hashlib.sha256(), hashlib.sha256(), 0
-    for piece in _gzip(_tar(path, base), plain.update):
+    for piece in _gzip(_tar(content), plain.update):
         packed.update(piece)
         size += len(piece)
         told(size)
@@ -92,12 +103,12 @@ def convert(path: Path, base: Base | None, told: Callable[[int], None]) -> Conve
         "layers": [descriptor_data(one) for one in layers],
     }
     variant = documents.config.variant if documents.config else ""
-    return Converted(_json(manifest), raw, described, layer, info.arch, variant, notes)
+    return Converted(_json(manifest), raw, described, layer, content, info.arch, variant, notes)
 
 
-def layer_bytes(path: Path, base: Base | None, start: int) -> Iterator[bytes]:
-    """The layer of `convert`, from the byte `start` on."""
-    for piece in _gzip(_tar(path, base), lambda _: None):
+def layer_bytes(content: Content, start: int) -> Iterator[bytes]:
+    """The layer that holds `content`, from the byte `start` on."""
+    for piece in _gzip(_tar(content), lambda _: None):
         if start < len(piece):
             yield piece[start:]
         start = max(0, start - len(piece))
@@ -121,27 +132,15 @@ def _gzip(pieces: Iterator[bytes], count: Callable[[bytes], object]) -> Iterator
     yield packer.flush()
 
 
-def _tar(path: Path, base: Base | None) -> Iterator[bytes]:
-    with reading(path), path.open("rb") as file:
-        reader = _reader(path, file)
-        if base is None:
-            yield from _members(reader, _walk(reader))
-        else:
-            with reading(base.path), base.path.open("rb") as below:
-                yield from _members(reader, _beyond(reader, _reader(base.path, below)))
-    yield bytes(2 * tarfile.BLOCKSIZE)
-
-
-def _reader(path: Path, file: BinaryIO) -> SquashfsReader:
+@contextmanager
+def _opened(path: Path) -> Iterator[SquashfsReader]:
     primary = read_sif(path).primary
-    return SquashfsReader(file, primary.offset, primary.size)
-
-
-_Found = tuple[bytes, Stat | None, int]
-"""A path, its inode, and the inode's reference; no inode for what the layer takes away."""
+    with reading(path), path.open("rb") as file:
+        yield SquashfsReader(file, primary.offset, primary.size)
 
 
 def _walk(reader: SquashfsReader) -> Iterator[tuple[bytes, Stat, int]]:
+    """Path, inode and the inode's reference of everything that is not the tools' own."""
     yield b".", reader.root, -1
     for path, stat, reference in reader.walk():
         of_the_tools = _OF_THE_TOOLS.fullmatch(path) or stat.target.startswith(b".singularity.d/")
@@ -149,19 +148,22 @@ def _walk(reader: SquashfsReader) -> Iterator[tuple[bytes, Stat, int]]:
             yield path, stat, reference
 
 
-def _beyond(reader: SquashfsReader, below: SquashfsReader) -> Iterator[_Found]:
-    """What the tree has that `below` has not so, and a whiteout for each file and directory that it has no more."""
-    before = {path: stat for path, stat, _ in _walk(below)}
-    now = {path: stat.kind for path, stat, _ in _walk(reader)}
-    for path in before:
-        above, slash, name = path.rpartition(b"/")
-        if path not in now and (not above or now.get(above) == "d"):
-            yield above + slash + b".wh." + name, None, 0
-    changed = {path for path, stat, _ in _walk(reader) if not _same(reader, stat, below, before.get(path))}
-    names = {reference for path, _, reference in _walk(reader) if path in changed}
-    for path, stat, reference in _walk(reader):
-        if path in changed or (stat.links > 1 and stat.kind != "d" and reference in names):
-            yield path, stat, reference
+def _difference(path: Path, base: Path) -> Content:
+    """What the SIF has otherwise than its base. Where one name of an inode is in the layer, all are."""
+    with _opened(path) as reader, _opened(base) as below:
+        before = {path: stat for path, stat, _ in _walk(below)}
+        directories, names, changed = {b""}, dict[int, list[bytes]](), set[bytes]()
+        for name, stat, reference in _walk(reader):
+            if stat.kind == "d":
+                directories.add(name)
+            elif stat.links > 1:
+                names.setdefault(reference, []).append(name)
+            if not _same(reader, stat, below, before.pop(name, None)):
+                changed.add(name)
+        for group in names.values():
+            if changed.intersection(group):
+                changed.update(group)
+    return Content(path, frozenset(changed), tuple(name for name in before if name.rpartition(b"/")[0] in directories))
 
 
 def _same(reader: SquashfsReader, stat: Stat, below: SquashfsReader, old: Stat | None) -> bool:
@@ -188,30 +190,34 @@ def _data(reader: SquashfsReader, stat: Stat) -> Iterator[bytes]:
             yield from (bytes(min(_UNIT, piece - at)) for at in range(0, piece, _UNIT))
 
 
-def _members(reader: SquashfsReader, found: Iterator[_Found]) -> Iterator[bytes]:
-    """The members of a tar, without its end; a further name of a file is a hard link to the first."""
+def _tar(content: Content) -> Iterator[bytes]:
+    """A further name of a file is a hard link to the first."""
+    for name in content.gone:
+        above, slash, last = name.rpartition(b"/")
+        yield _header(tarfile.TarInfo(os.fsdecode(above + slash + b".wh." + last)))
     names: dict[int, bytes] = {}
-    for path, stat, reference in found:
-        info = tarfile.TarInfo(os.fsdecode(path))
-        if stat is None:
+    with _opened(content.path) as reader:
+        for path, stat, reference in _walk(reader):
+            if content.changed is not None and path not in content.changed:
+                continue
+            info = tarfile.TarInfo(os.fsdecode(path))
+            info.mode, info.uid, info.gid, info.mtime = stat.mode, stat.uid, stat.gid, stat.mtime
+            first = names.setdefault(reference, path) if stat.links > 1 and stat.kind != "d" else path
+            if first != path:
+                info.type, info.linkname = tarfile.LNKTYPE, os.fsdecode(first)
+                yield _header(info)
+                continue
+            info.type, info.linkname = _KINDS[stat.kind], os.fsdecode(stat.target)
+            info.size = stat.size if stat.kind == "f" else 0
+            info.devmajor, info.devminor = os.major(stat.device), os.minor(stat.device)
+            info.pax_headers = {
+                f"SCHILY.xattr.{os.fsdecode(name)}": os.fsdecode(value) for name, value in reader.xattrs(stat)
+            }
             yield _header(info)
-            continue
-        info.mode, info.uid, info.gid, info.mtime = stat.mode, stat.uid, stat.gid, stat.mtime
-        first = names.setdefault(reference, path) if stat.links > 1 and stat.kind != "d" else path
-        if first != path:
-            info.type, info.linkname = tarfile.LNKTYPE, os.fsdecode(first)
-            yield _header(info)
-            continue
-        info.type, info.linkname = _KINDS[stat.kind], os.fsdecode(stat.target)
-        info.size = stat.size if stat.kind == "f" else 0
-        info.devmajor, info.devminor = os.major(stat.device), os.minor(stat.device)
-        info.pax_headers = {
-            f"SCHILY.xattr.{os.fsdecode(name)}": os.fsdecode(value) for name, value in reader.xattrs(stat)
-        }
-        yield _header(info)
-        if info.size:
-            yield from _data(reader, stat)
-            yield bytes(-info.size % tarfile.BLOCKSIZE)
+            if info.size:
+                yield from _data(reader, stat)
+                yield bytes(-info.size % tarfile.BLOCKSIZE)
+    yield bytes(2 * tarfile.BLOCKSIZE)
 
 
 def _header(info: tarfile.TarInfo) -> bytes:
