@@ -20,6 +20,7 @@ from sifmod.image.oci.manifest import OCI_MANIFEST, SIF_LAYER, Descriptor, Manif
 from sifmod.image.reference import Reference
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import own_place, token_servers
+from sifmod.image.registry.network import patiently
 from sifmod.image.registry.registry import Registry, Repository
 from sifmod.image.registry.upload import Blob, put_manifest, read_manifest, upload
 from sifmod.image.settings import Settings
@@ -66,15 +67,11 @@ class _Image:
     variant: str = ""
     notes: tuple[str, ...] = ()
 
-    @property
-    def media_type(self) -> str:
-        return read_content(self.manifest, "the manifest").text("mediaType") or OCI_MANIFEST
-
 
 def push(path: Path, target: str, site: Site, options: PushOptions, reporter: Reporter) -> Pushed:
     """Have `target` name the image of the SIF at `path`; idempotent. What the registry has already is not sent.
 
-    Blobs go before the manifest that names them, and the tag is written last: whoever pulls meanwhile gets the old
+    Blobs go before the manifest that names them, and the tag is written last: a pull meanwhile gets the old
     image or the new one. Raises OptionError for what is no target, FetchError for what the network or the registry
     does, ImageError for a damaged SIF.
     """
@@ -82,7 +79,7 @@ def push(path: Path, target: str, site: Site, options: PushOptions, reporter: Re
     place, settings, tag = own_place(reference), fetch_settings(site), reference.tag or "latest"
     servers = token_servers(place, settings.token_servers)
     repository = Repository(Http(settings.insecure_registries), place, servers, "pull,push")
-    before = read_manifest(repository, tag)
+    before = patiently(lambda: read_manifest(repository, tag))
     image = _sif(path) if reference.kind.ready_made else _oci(path, repository, settings, reporter.progress)
     digest = f"sha256:{sha256_bytes(image.manifest)}"
     top = _index(repository, image, before, force=options.force) if options.add_to_index else image.manifest
@@ -96,10 +93,9 @@ def push(path: Path, target: str, site: Site, options: PushOptions, reporter: Re
         told = partial(_tell, reporter.progress, f"pushing {place}", done, size)
         sent += upload(repository, blob, told)
         done += blob.descriptor.size
-    if before != top:
-        if options.add_to_index:
-            put_manifest(repository, digest, image.manifest, image.media_type)
-        put_manifest(repository, tag, top, read_content(top, "the manifest").text("mediaType") or OCI_MANIFEST)
+    manifests = ((digest, image.manifest), (tag, top)) if options.add_to_index else ((tag, top),)
+    for name, raw in manifests if before != top else ():
+        patiently(partial(put_manifest, repository, name, raw, _media_type(raw)))
     named = f"sha256:{sha256_bytes(top)}"
     shown = f"{reference.kind.name}://{reference.location}:{tag}@{named}"
     return Pushed(shown, named, digest, image.arch, size, sent, before == top, image.notes)
@@ -239,10 +235,13 @@ def _index(repository: Repository, image: _Image, before: bytes | None, *, force
 
 
 def _entry(manifest: bytes, arch: str, variant: str) -> dict[str, object]:
-    media_type = read_content(manifest, "the manifest").text("mediaType") or OCI_MANIFEST
-    descriptor = Descriptor(media_type, f"sha256:{sha256_bytes(manifest)}", len(manifest))
+    descriptor = Descriptor(_media_type(manifest), f"sha256:{sha256_bytes(manifest)}", len(manifest))
     platform = {"architecture": arch, "os": "linux", **({"variant": variant} if variant else {})}
     return {**descriptor_data(descriptor), "platform": platform}
+
+
+def _media_type(manifest: bytes) -> str:
+    return read_content(manifest, "the manifest").text("mediaType") or OCI_MANIFEST
 
 
 def _platform(repository: Repository, manifest: Manifest) -> tuple[str, str]:

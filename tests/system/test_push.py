@@ -110,6 +110,26 @@ def test_a_signed_sif_goes_as_apptainer_pushes_it(
         run(("gpgconf", "--homedir", shared_tmp / "a" / "gpg", "--kill", "all"))
 
 
+def test_a_module_by_its_name(
+    images: Images, registry: Registry, tmp_path: Path, push: Push, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What is printed is a source of an easyconfig, which installs the same SIF."""
+    easyconfig = tmp_path / "Tiny-1.0.yaml"
+    text = "name: Tiny\nversion: '1.0'\ndescription: x\nhomepage: https://example.org\naccelerator: none\nimage:\n"
+    easyconfig.write_text(f"{text}  filename: tool.sif\n  sources: ['{images.tiny_sif}']\n")
+    assert sifmod(["install", "-q", "--skip-sanity-check", str(easyconfig)]) == 0
+    target = f"oras://{registry.address}/push/module:1.0"
+    assert sifmod(["push", "Tiny/1.0", target]) == 0
+    out, err = capfd.readouterr()
+    reference = out.splitlines()[-1]
+    assert f"as a source of an easyconfig:  sources: ['{reference}']" in err
+    raw = skopeo("inspect", "--raw", "--tls-verify=false", target.replace("oras://", "docker://"))
+    assert raw["layers"][0]["annotations"] == {"org.opencontainers.image.title": "tool.sif"}  # type: ignore[index]
+    easyconfig.write_text(f"{text}  sources: ['{reference}']\n")
+    assert sifmod(["install", "-q", "--skip-sanity-check", str(easyconfig)]) == 0
+    assert push("Tiny/1.0@2", target, "--force")["sent"] == 0
+
+
 def test_another_user_pulls_it_by_each_tool(
     images: Images, registry: Registry, push: Push, ordinary_user: OrdinaryUser
 ) -> None:
@@ -320,11 +340,13 @@ def test_parts_that_are_too_large(large: Path, between: Between, push: Push) -> 
     assert len(parts) == 1 + 15 + 1  # one that is refused; 61 MB by 4 MiB; the config
 
 
-@pytest.mark.parametrize("method", ["POST", "PATCH", "PUT"])
-def test_an_answer_that_is_lost(method: str, images: Images, between: Between, push: Push) -> None:
-    between.lose = [method]
-    sif = images.tiny(f"lost-{method.lower()}", entries=(Entry("lost", method.encode()),))
-    pushed = push(sif, f"oras://{between.address}/push/lost-{method.lower()}:1")
+@pytest.mark.parametrize("methods", ["POST", "PATCH", "PUT PUT PUT"])
+def test_an_answer_that_is_lost(methods: str, images: Images, between: Between, push: Push) -> None:
+    """To a blob's beginning, a part of it, or its end; and to that of the manifest."""
+    between.lose = methods.split()
+    name = f"lost-{methods.split()[0].lower()}"
+    sif = images.tiny(name, entries=(Entry("lost", methods.encode()),))
+    pushed = push(sif, f"oras://{between.address}/push/{name}:1")
     assert between.lose == []
     assert int(str(pushed["sent"])) <= 2 * (sif.stat().st_size + 2)
 
