@@ -23,8 +23,8 @@ def command(name: str, target: str, **given: str | bool | None) -> None:
     """Push an image to a registry, and print the reference that names just this image.
 
     To oras://REGISTRY/REPOSITORY:TAG goes the SIF itself, its signatures in it. To docker://… goes an OCI image: the
-    layers that the SIF was converted from, where a registry has them, else one layer of all its files. What the
-    registry has already is not sent. Logins are those of fetch.
+    layers that the SIF was converted from, or was built upon and one more, where a registry has them; else one layer of
+    all its files. What the registry has already is not sent. Logins are those of fetch.
     """
     from sifmod.actions.push import PushOptions, push
     from sifmod.actions.reporter import Reporter
