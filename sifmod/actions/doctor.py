@@ -203,21 +203,15 @@ def _unread(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
 
 def diagnose_settings(environ: Mapping[str, str]) -> tuple[Finding, ...]:
     """A finding for each file that `sifmod check` would refuse, with its problems; one that all is well else."""
-    checked = dict(_checked(environ))
     hint = "`install`, `show` and `check` of an easyconfig stop at it: mend it, or move it away"
-    found = tuple(Finding("settings", "missing", text, hint) for text in checked.values() if text)
-    well = f"{len(checked)} site files, quirks and MPI profiles beside the shipped ones"
-    return found or (Finding("settings", "ok", well),)
-
-
-def _checked(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """Every file and its problems."""
+    found, looked_at = list[Finding](), 0
     for directory in settings_directories(environ):
         for name, kind in DIRECTORIES.items():
             for path in sorted((directory / name).glob("*.yaml")):
+                looked_at += 1
                 try:
                     check_settings(path, kind, environ)
                 except ConfigError as error:
-                    yield path, "; ".join(map(str, error.problems))
-                else:
-                    yield path, ""
+                    found.append(Finding("settings", "missing", "; ".join(map(str, error.problems)), hint))
+    well = f"{looked_at} site files, quirks and MPI profiles beside the shipped ones"
+    return tuple(found) or (Finding("settings", "ok", well),)

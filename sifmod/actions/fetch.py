@@ -1,27 +1,70 @@
-"""fetch: an image by its reference, without an easyconfig."""
+"""fetch: an image by its reference into the store or a file, and what every fetch goes by."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sifmod.actions.ask_home import ask_home
 from sifmod.actions.changing_prefix import changing_prefix, site_umask
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.hooks import of_image, run_hooks
-from sifmod.actions.into_store import into_store
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
 from sifmod.digest import sha256_bytes
+from sifmod.errors import ImageError, OptionError, SifmodError, UnstartableError
 from sifmod.image.artifact import Artifact
 from sifmod.image.fetch import announced_size, fetch_image
 from sifmod.image.reference import Reference
+from sifmod.image.settings import Settings
 from sifmod.image.sources.kinds import parse
 from sifmod.module.plan import ImagePlan, Runtime
+from sifmod.system import size_text
 from sifmod.tree.generation import tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.single_file import beside
 from sifmod.tree.store import Store
+
+LARGE = 2 * 10**9  # bytes
+
+
+def ask_home(what: str, site: Site, how_large: Callable[[], int | None], reporter: Reporter) -> None:
+    """Ask before `what`, if it is large or of unknown size, goes to a home directory that was not chosen.
+
+    `how_large` is asked for bytes only where that matters. Raises what it raises; OptionError where nobody can be
+    asked, SifmodError where the answer is no.
+    """
+    if not site.prefix_is_default or not site.prefix.is_relative_to(Path.home()):
+        return
+    size = how_large()
+    if size is not None and size <= LARGE:
+        return
+    large = f"{size_text(size)} large" if size else "of unknown size (most are 2 to 20 GB)"
+    about = f"{what} is {large} and would go to {site.prefix}, in your home directory"
+    choice = "choose a larger place with --prefix DIR or SIFMOD_PREFIX=DIR, or repeat the command with --yes"
+    agreed = reporter.confirm(about, f"Fetch it into {site.prefix} all the same?")
+    if agreed is None:
+        raise OptionError(f"{about}, and there is no terminal to ask at; nothing was fetched", choice)
+    if not agreed:
+        raise SifmodError("nothing was fetched, as you chose", choice)
+
+
+def into_store(image: ImagePlan, runtime: Runtime, store: Store, reporter: Reporter, settings: Settings) -> Artifact:
+    """As `fetch_image`; with `fresh` settings nothing that the store has is taken, though it be the promised one.
+
+    Where the promised one is there and is refused, it is read: if it is damaged, it is brought again and replaced.
+    """
+    if settings.fresh:
+        return fetch_image(image, runtime, store.refetching(), reporter.progress, settings)
+    try:
+        return fetch_image(image, runtime, store, reporter.progress, settings)
+    except UnstartableError:
+        raise
+    except ImageError:
+        if image.sha256 is None or not store.damaged(image.sha256):
+            raise
+    reporter.say(f"the stored image {image.sha256[:12]}… is damaged, and is fetched again")
+    return fetch_image(image, runtime, store, reporter.progress, settings)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from sifmod.actions.garbage import GcPlan, OldGeneration, old_generations
-from sifmod.actions.garbage import plan_gc as plan_gc
 from sifmod.actions.layer.garbage import OldLayer, remove_layers
 from sifmod.actions.log import record, record_beside
 from sifmod.actions.reference import release

@@ -10,7 +10,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from sifmod.actions.signatures import image_of
+from sifmod.actions.verify import image_of
 from sifmod.errors import ModuleError, OptionError, SifmodError
 from sifmod.image.inspect.inventory import read_inventory
 from sifmod.image.inspect.package import KINDS, Inventory, Package

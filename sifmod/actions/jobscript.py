@@ -116,7 +116,6 @@ def _check_runscript(job: Job, name: str) -> None:
 
 @contextmanager
 def _files(installation: Installation) -> Iterator[tuple[Rootfs, Mapping[str, str]]]:
-    """The files of the image, and its own variables."""
     path = image_path(installation)
     described = describe_sif(path)
     with open_rootfs(path, read_sif(path)) as rootfs:

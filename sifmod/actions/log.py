@@ -1,6 +1,6 @@
 """log: who changed what in a tree, and when."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
@@ -59,18 +59,15 @@ def changes(layout: Layout, names: Collection[str] = ()) -> Log:
     A name is a module's, with its version or without (`PyTorch`), or the beginning of some (`PyTorch/2.2`).
     """
     modules, problems = logged_modules(layout)
-    meant = {name: (*_meant(name, modules),) for name in names}
+    meant: dict[str, tuple[ModuleName, ...]] = {}
+    for name in names:
+        begins = (module for module in modules if "/" in name and str(module).startswith(name))
+        meant[name] = tuple(module for module in modules if name in (module.name, str(module))) or tuple(begins)
     wanted = {module for found in meant.values() for module in found}
     logs = [read_log(layout, module) for module in (sorted(wanted) if names else (None, *modules))]
     entries = sorted((one for log in logs for one in log.entries), key=lambda one: one.time)
     unknown = (f"no change of {name} is recorded" for name, found in meant.items() if not found)
     return Log(tuple(entries), (*problems, *(problem for log in logs for problem in log.problems), *unknown))
-
-
-def _meant(name: str, modules: tuple[ModuleName, ...]) -> Iterator[ModuleName]:
-    exact = tuple(module for module in modules if name in (module.name, str(module)))
-    begins = (module for module in modules if "/" in name and str(module).startswith(name))
-    yield from exact or begins
 
 
 def _warn(why: str, reporter: Reporter) -> None:

@@ -11,8 +11,7 @@ from sifmod.tree.generation import module_lock, restore, tidy
 from sifmod.tree.history import previous, read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.log import Done
-from sifmod.tree.provenance import Provenance
-from sifmod.tree.receipt import ImageRecord, Installation, live_number, numbers, read_receipt
+from sifmod.tree.receipt import Installation, live_number, numbers, read_receipt
 from sifmod.tree.state import missing
 
 
@@ -62,8 +61,8 @@ def _target(layout: Layout, module: ModuleName, to: int | None) -> Installation:
 
 def _check_complete(installation: Installation) -> None:
     names = [f"{installation.root}/{file.path}" for file in installation.files]
-    image = installation.image
-    if image and not _has_copy(installation.provenance, image):
+    image, copies = installation.image, installation.provenance.image.directories
+    if image and not any(Path(directory, image.filename).is_file() for directory in copies):  # the site's own copy
         names.append(image.path)
     lacking = [name for name in names if not Path(name).exists()]  # which a failing disk is an error for
     if lacking:
@@ -72,8 +71,3 @@ def _check_complete(installation: Installation) -> None:
             f" {', '.join(lacking)} is missing; nothing was changed",
             f"`sifmod install {installation.provenance.easyconfig}` makes a new generation",
         )
-
-
-def _has_copy(made: Provenance, image: ImageRecord) -> bool:
-    """Tell whether the site keeps a copy of the image where the generation looks for one."""
-    return any(Path(directory, image.filename).is_file() for directory in made.image.directories)

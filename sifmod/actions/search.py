@@ -1,12 +1,16 @@
-"""search: what the easyconfigs on the easyconfig path can install."""
+"""search: what the easyconfigs on the easyconfig path can install, and which modules answer the words of a search."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sifmod.config.find import easyconfigs
+from sifmod.config.name import fits
 from sifmod.config.offered import Offered, read_index
+from sifmod.config.shown import shown
+from sifmod.config.version import is_meant, version_key
 from sifmod.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -75,3 +79,179 @@ def offered(loaded: "LoadedEasyconfig") -> Offered:
         available=image.available.strip() if image else f"loads {', '.join(made.modules)}",
         arch=image.arch if image and written and written.entries["arch"].mark.line else "",
     )
+
+
+_VERSION = re.compile(r"v?([0-9]+(?:\.[a-z0-9+]+)*)")
+_BOTH = re.compile(rf"([a-z][a-z0-9_+-]*?)[-=@/:]*{_VERSION.pattern}")  # cuda12.4, torch==2.4, PyTorch/2.2.0
+_EXPRESSION = re.compile(r"[\\^$|()?*\[]|\.\+")
+_CUDA, _ROCM = ("cuda",), ("rocm",)
+_ACCELERATORS = {"cuda": _CUDA, "nvidia": _CUDA, "rocm": _ROCM, "amd": _ROCM, "gpu": (*_CUDA, *_ROCM), "cpu": ("none",)}
+
+
+@dataclass(frozen=True)
+class Term:
+    """A word, a version, or a version with the word before it, of which it is the version; in lower case."""
+
+    word: str
+    version: str = ""
+    typed: str = ""  # both, where they were one word
+    package: bool = False  # the word is a module's name or a package of some image, and the version is that one's
+    of: Literal["typed", "module", "anything"] = "typed"  # whose version it may be
+
+    def __str__(self) -> str:
+        return self.typed or " ".join(filter(None, (self.word, self.version)))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The easyconfigs with those of their modules that answer, and what to say about it."""
+
+    found: tuple[Found, ...]
+    note: str = ""  # where no module has the versions of just what was typed
+    hint: str = ""  # where nothing was found: what is nearest
+
+
+def ask(everything: Sequence[Found], words: Iterable[str]) -> Answer:
+    """The modules that answer all words, in the order of names and versions; all modules for no words.
+
+    A version is that of the word before it, or of the module. Where no module answers so it may be the module's all
+    the same (`cuda 2.4` finds PyTorch 2.4 for CUDA), or that of anything in the image. A file with problems answers by
+    its name.
+    """
+    modules = [each for found in everything for each in found.variants]
+    packages = {name for each in modules for name in (each.name.lower(), *(name for name, _ in each.components))}
+    terms = tuple(replace(term, package=term.word in packages) for term in parse(words))
+    if found := _answering(everything, terms):
+        return Answer(found)
+    versions = " and ".join(term.version for term in terms if term.version)
+    typed = " and ".join(str(term) if term.word else f"the version {term}" for term in terms if term.version)
+    looser: tuple[tuple[Literal["module", "anything"], str], ...] = (
+        ("module", f"are of version {versions}"),
+        ("anything", f"have {versions} as another version"),
+    )
+    for of, have in looser:
+        if found := _answering(everything, tuple(replace(term, of=of) if term.version else term for term in terms)):
+            return Answer(found, f"no module has {typed} as typed; these {have}")
+    return Answer((), hint=_nearest(everything, terms))
+
+
+def parse(words: Iterable[str]) -> tuple[Term, ...]:
+    """The terms of what was typed, quoted or not."""
+    terms: list[Term] = []
+    for word in " ".join(words).lower().replace(",", " ").split():
+        if len(word) > 100:  # no version is as long
+            terms.append(Term(word))
+        elif version := _VERSION.fullmatch(word):
+            before = terms.pop().word if terms and not terms[-1].version else ""
+            terms.append(Term(before, version[1]))
+        elif both := _BOTH.fullmatch(word):
+            terms.append(Term(both[1], both[2], word))
+        else:
+            terms.append(Term(word))
+    return tuple(terms)
+
+
+def order(module: Offered) -> tuple[object, ...]:
+    """What modules are sorted by: name, version, versionsuffix."""
+    return module.name.casefold(), version_key(module.version), version_key(module.versionsuffix), module.module
+
+
+def _answering(everything: Iterable[Found], terms: tuple[Term, ...]) -> tuple[Found, ...]:
+    answers: list[Found] = []
+    broken: list[Found] = []
+    for found in everything:
+        stem = found.path.stem.lower()
+        if found.problems:
+            broken += [found] if all(term.word in stem and term.version in stem for term in terms) else []
+        elif modules := [each for each in found.variants if all(_fits(each, stem, term) for term in terms)]:
+            answers.append(replace(found, variants=tuple(sorted(modules, key=order))))
+    return (*sorted(answers, key=lambda found: order(found.variants[0])), *broken)
+
+
+def _fits(module: Offered, stem: str, term: Term) -> bool:
+    if term.typed:
+        names = f"{module.module} {stem} {' '.join(module.keywords)}".lower()
+        plain = re.search(rf"\b{re.escape(term.typed)}(?![0-9])", names) is not None
+        if plain or not term.package:  # lumi-g2 is a name
+            return plain
+    if term.word and not _has_word(module, stem, term):
+        return False
+    return not term.version or any(is_meant(version, term.version) for version in _versions(module, term))
+
+
+def _has_word(module: Offered, stem: str, term: Term) -> bool:
+    word, name = term.word, module.name.lower()
+    if any(sign in word for sign in "*?["):
+        return fits(module.module, word) or fits(stem, word)
+    if word in _ACCELERATORS:
+        repositories = {part.lower() for source in module.sources for part in source.split("/")[:-1]}
+        has = module.accelerator in _ACCELERATORS[word]
+        return has or word in repositories or word in (name, *map(str.lower, module.contents))
+    if word in name or any(part == word for part, _ in module.components):
+        return True
+    if term.package:  # keywords may be those of all images of a kind
+        return _begins(word, module.description)
+    described = (module.description, *module.keywords, module.available, module.where, *module.sources)
+    return _begins(word, " ".join((module.module, stem, module.variant or "", *described)))
+
+
+def _begins(word: str, text: str) -> bool:
+    """Whether a word of the text, or several, begin so."""
+    return re.search(rf"(?<![a-z0-9]){re.escape(word)}", text.lower()) is not None
+
+
+def _versions(module: Offered, term: Term) -> tuple[str, ...]:
+    if term.of == "module":
+        return (module.version,)
+    stated = tuple(version for name, version in module.components if term.of == "anything" or name == term.word)
+    own = term.of == "anything" or not term.package or term.word == module.name.lower()
+    return (*stated, module.version) if own else stated
+
+
+def _nearest(everything: Iterable[Found], terms: tuple[Term, ...]) -> str:
+    modules = [(each, found.path.stem.lower()) for found in everything for each in found.variants]
+
+    def hits(wanted: Iterable[Term]) -> list[Offered]:
+        wanted = tuple(wanted)
+        return [each for each, stem in modules if all(_fits(each, stem, term) for term in wanted)]
+
+    unknown = [term.word for term in terms if term.word and not hits((replace(term, version="", typed=""),))]
+    if close := [name for word in unknown for name in _spelled_like(word, [each for each, _ in modules])]:
+        return f"did you mean {' or '.join(dict.fromkeys(close))}?"
+    for number, term in enumerate(terms):
+        bare = replace(term, version="", typed="")
+        if (
+            term.version
+            and (term.package or not term.typed)
+            and (others := hits((*terms[:number], bare, *terms[number + 1 :])))
+        ):
+            named = [each for each in others if term.word in each.name.lower()]
+            known = {version for each in named or others for version in _versions(each, term)}
+            return f"the nearest versions: {', '.join(_around(term.version, known))}"
+    fewer = [(term, hits(other for other in terms if other is not term)) for term in terms]
+    counts = [
+        f"without `{shown(str(term))}` there {'is 1 module' if len(left) == 1 else f'are {len(left)} modules'}"
+        for term, left in fewer
+        if left and len(terms) > 1
+    ]
+    if any(_EXPRESSION.search(term.word) for term in terms):
+        return "a word is no regular expression: `*` is any letters of a whole name, and `?` one, as in `*torch*`"
+    return ", ".join(counts) or "`sifmod search` lists what there is"
+
+
+def _spelled_like(word: str, modules: Iterable[Offered]) -> list[str]:
+    import difflib
+
+    known = {name: name for name in _ACCELERATORS}
+    for module in modules:
+        known |= {part: part for text in module.keywords for part in re.findall("[a-z][a-z0-9-]{2,}", text.lower())}
+        known |= {name: name for name, _ in module.components}
+    known |= {module.name.lower(): module.name for module in modules}
+    return [known[name] for name in difflib.get_close_matches(word, known, n=2, cutoff=0.7)]
+
+
+def _around(version: str, known: Iterable[str]) -> list[str]:
+    """Two that are older and two that are newer."""
+    versions = sorted(known, key=version_key)
+    older = [each for each in versions if version_key(each) < version_key(version)]
+    return [*older[-2:], *versions[len(older) :][:2]]

@@ -2,12 +2,16 @@
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_file
-from sifmod.errors import ModuleError
+from sifmod.errors import FetchError, ModuleError, OptionError, PermissionsError
+from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.printable import line
+from sifmod.image.signature.check import check, signatures
 from sifmod.tree.layer import IMAGE, TREE, Layer
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, live_number, read_receipt
@@ -142,3 +146,39 @@ def _image(root: str, image: ImageRecord) -> list[Finding]:
     except OSError as error:
         return [Finding("unreadable", image.path, expected, os.strerror(error.errno or 0))]
     return [] if found == expected else [Finding("changed", image.path, expected, found)]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one image: who signed it, or what is wrong and what to do about it."""
+
+    signers: tuple[str, ...] = ()  # fingerprint and name
+    problem: str = ""
+    hint: str = ""
+
+
+def check_image(path: Path, keys: tuple[Path, ...]) -> Outcome:
+    """Check that owners of `keys` signed all of the SIF at `path`; reads all of it.
+
+    Raises RuntimeMissingError where there is no gpgv, OptionError where it is signed and no key is given, or for a file
+    of keys that is none.
+    """
+    if missing := next((key for key in keys if not key.is_file()), None):
+        raise OptionError(f"there is no file {missing} with public keys")
+    try:
+        if not keys and (claimed := signatures(path)):
+            raise OptionError(
+                f"{path} says that it is signed by {', '.join(one.fingerprint or 'an unnamed key' for one in claimed)};"
+                " no public key is known that this could be checked with",
+                "name a file with one: --keys FILE, or signatures: {keys: [FILE]} in the site file",
+            )
+        signed = check(path, read_sif(path), keys)
+    except (FetchError, PermissionsError) as error:  # SignatureError among them
+        return Outcome(problem=error.message, hint=error.hint)
+    return Outcome(tuple(f"{signer.fingerprint} {line(signer.name, 200)}".rstrip() for signer in signed.signers))
+
+
+def image_of(installation: Installation) -> Path:
+    """The image that the module runs: its own link, or where that was removed what the receipt names."""
+    link = Path(installation.root, installation.own_image.filename)
+    return link if link.exists() else Path(installation.own_image.path)

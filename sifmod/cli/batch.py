@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import click
 
+from sifmod.cli.output import echo, error_data, explained, show_error, with_code
 from sifmod.errors import SifmodError
 
 Thing = TypeVar("Thing")
@@ -29,8 +30,6 @@ class Failed:
     @property
     def data(self) -> Mapping[str, object]:
         """As `--json` prints it."""
-        from sifmod.cli.output import error_data
-
         return error_data(self.error)
 
     @property
@@ -60,15 +59,11 @@ def run_batch(
 
     The first error ends the batch with `fail_fast`, an interruption always; the others are then given as not tried.
     """
-    from sifmod.cli.main import show_error
-
     told: set[str] = set()
     last: Failed | None = None
     for thing in things:
         if last and (last.ends or fail_fast):
-            error = SifmodError(f"not tried: {last.error.message}", last.error.hint)
-            error.exit_code = last.error.exit_code
-            yield thing, NotTried(error)
+            yield thing, NotTried(with_code(f"not tried: {last.error.message}", last.error.hint, last.error.exit_code))
             continue
         try:
             ended: Ended = do(thing)
@@ -100,21 +95,15 @@ def _failed(problem: BaseException) -> Failed:
     import traceback
 
     from sifmod.cli.main import BUG, BUG_REPORT
-    from sifmod.cli.output import echo, explained
 
+    again = "; repeat the command to go on where it stopped"
     if isinstance(problem, SifmodError):
         return Failed(problem)
     if isinstance(problem, KeyboardInterrupt | click.Abort):
-        return _with_code("interrupted; repeat the command to go on where it stopped", 130, ends=True)
+        return Failed(with_code(f"interrupted{again}", "", 130), ends=True)
     if isinstance(problem, SystemExit):
-        return _with_code("terminated; repeat the command to go on where it stopped", int(str(problem.code)), ends=True)
+        return Failed(with_code(f"terminated{again}", "", int(str(problem.code))), ends=True)
     if isinstance(problem, OSError) and (known := explained(problem)):
         return Failed(known)
     echo("".join(traceback.format_exception(problem)), nl=False, err=True)
-    return _with_code(BUG_REPORT, BUG)
-
-
-def _with_code(message: str, code: int, *, ends: bool = False) -> Failed:
-    error = SifmodError(message)
-    error.exit_code = code
-    return Failed(error, ends)
+    return Failed(with_code(BUG_REPORT, "", BUG))

@@ -12,7 +12,10 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from sifmod.config.find import SUFFIXES, easyconfigs, find_easyconfig, shipped
+from sifmod.config.prefix import default_prefix, quick_prefix, settings_directories
 from sifmod.errors import SifmodError
+from sifmod.tree.layout import Layout
 
 
 def completing(command: click.Command, verb: str) -> click.Command:
@@ -52,14 +55,12 @@ _Find = Callable[[click.Context, str], Iterator[str]]
 
 
 def _live(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
-    from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import live_modules
 
     return (str(module) for module, _ in live_modules(Layout(_prefix(ctx))))
 
 
 def _known(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
-    from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules
 
     return (str(module) for module in known_modules(Layout(_prefix(ctx))))
@@ -67,8 +68,6 @@ def _known(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG00
 
 def _easyconfigs(ctx: click.Context, incomplete: str) -> Iterator[str]:
     """Those of the working directory, by their file names, and those on the easyconfig path."""
-    from sifmod.config.find import SUFFIXES, easyconfigs
-
     here = (entry.name for entry in os.scandir() if entry.name.endswith(SUFFIXES) and entry.is_file())
     yield from sorted(name for name in here if incomplete.startswith(".") or not name.startswith("."))
     yield from (path.name for path in easyconfigs(_robot_paths(ctx)))
@@ -81,7 +80,6 @@ def _live_or_easyconfigs(ctx: click.Context, incomplete: str) -> Iterator[str]:
 
 def _variants(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
     """Those that the easyconfigs on the line state themselves, or in what they extend."""
-    from sifmod.config.find import find_easyconfig
     from sifmod.config.yaml.parse import load_yaml
 
     paths = _robot_paths(ctx)
@@ -98,17 +96,19 @@ def _variants(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: AR
 
 
 def _sites(ctx: click.Context, incomplete: str) -> Iterator[str]:  # noqa: ARG001
-    from sifmod.config.find import shipped
-    from sifmod.config.prefix import settings_directories
 
     for directory in (*settings_directories(os.environ), shipped()):
         yield from sorted(path.stem for path in (directory / "sites").glob("*.yaml"))
 
 
+# parameter, or verb and parameter → what finds its words
 _WORDS: dict[str, _Find] = {
     "site": _sites,
     "variant": _variants,
     "variants": _variants,
+    "module": _live,
+    "modules": _live,
+    "log modules": _known,
     "install easyconfigs": _easyconfigs,
     "check files": _easyconfigs,
     "catalogue easyconfigs": _easyconfigs,
@@ -116,33 +116,19 @@ _WORDS: dict[str, _Find] = {
     "show name": _live_or_easyconfigs,
     "list pattern": _live,
     "verify names": _live,
-    "test module": _live,
     "uninstall names": _live,
-    "add module": _live,
     "add onto": _live,
-    "remove module": _live,
-    "sync module": _live,
-    "jobscript module": _live,
-    "layers module": _live,
-    "jupyter module": _live,
     "sbom name": _live,
     "push name": _live,
     "diff before": _live,
     "diff after": _live,
     "rollback name": _known,
-    "default module": _live,
-    "hide modules": _live,
-    "deprecate modules": _live,
-    "retire modules": _live,
     "retire successor": _live,
-    "log modules": _known,
 }
 
 
 def _prefix(ctx: click.Context) -> Path:
     """What the line, a variable, a settings file or the site's says; the default where none of these does."""
-    from sifmod.config.prefix import default_prefix, quick_prefix
-
     if quick := quick_prefix(ctx.params.get("prefix"), os.environ):
         return Path(quick)
     said = os.environ.get("SIFMOD_PREFIX") or next(iter(_settings(ctx, "prefix")), None)
@@ -150,9 +136,6 @@ def _prefix(ctx: click.Context) -> Path:
 
 
 def _robot_paths(ctx: click.Context) -> tuple[Path, ...]:
-    """Where easyconfigs are looked for."""
-    from sifmod.config.find import shipped
-
     said = ctx.params.get("robot_paths") or os.environ.get("SIFMOD_ROBOT_PATHS") or ""
     texts = (*(part for part in said.split(":") if part), *_settings(ctx, "robot_paths"))
     return (*map(Path, texts), shipped())
@@ -160,8 +143,6 @@ def _robot_paths(ctx: click.Context) -> tuple[Path, ...]:
 
 def _settings(ctx: click.Context, key: str) -> tuple[str, ...]:
     """What the settings files say of one key, the user's first, and then the site file."""
-    from sifmod.config.prefix import settings_directories
-
     machine, user = settings_directories(os.environ)
     paths = [path for path in (user / "config.yaml", *sorted(machine.glob("*.yaml"), reverse=True)) if path.exists()]
     known = [path for directory in (user, machine) for path in sorted((directory / "sites").glob("*.yaml"))]

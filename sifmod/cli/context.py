@@ -1,39 +1,31 @@
 """What a verb starts from: the site, and the tree in its prefix."""
 
 import os
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from sifmod.cli.options import SITE_KEYS
-from sifmod.errors import OptionError
+from sifmod.cli.output import say
+from sifmod.config.name import ModuleName
+from sifmod.config.shown import shown
+from sifmod.errors import ModuleError, OptionError
 from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from sifmod.config.load_site import LoadedSite
-import difflib
-from collections.abc import Iterable
-
-from sifmod.config.name import ModuleName
-from sifmod.config.shown import shown
-from sifmod.errors import ModuleError
 
 
 def typed() -> str:
     """The command line as it was typed, for the log: without the passwords and signatures of sources."""
-    import shlex
-
-    import click
-
-    words: tuple[str, ...] = click.get_current_context().obj.words
-    return shlex.join(("sifmod", *map(_shown, words)))
-
-
-def _shown(word: str) -> str:
-    from sifmod.config.shown import shown
-
-    option, sign, value = word.partition("=")
-    return f"{option}={shown(value)}" if sign and option.startswith("--") else shown(word)
+    words = ["sifmod"]
+    for word in click.get_current_context().obj.words:
+        option, sign, value = word.partition("=")
+        words.append(f"{option}={shown(value)}" if sign and option.startswith("--") else shown(word))
+    return shlex.join(words)
 
 
 def load_context(options: Mapping[str, str | None]) -> "LoadedSite":
@@ -46,8 +38,6 @@ def load_context(options: Mapping[str, str | None]) -> "LoadedSite":
 
 def load_facts(options: Mapping[str, str | None]) -> "LoadedSite":
     """The same for a verb that installs nothing: quirks are not read, and a site file that cannot be is a warning."""
-    from sifmod.cli.output import say
-
     loaded = load_context(options)
     for problem in loaded.left_out:
         say(f"warning: {problem}")
@@ -85,6 +75,8 @@ def resolve(name: str, known: Iterable[ModuleName]) -> ModuleName:
     if len(found) > 1:
         listed = "\n".join(f"  {module}" for module in found)
         raise ModuleError(f"`{name}` can be any of\n{listed}", "give more of the name")
+    import difflib
+
     close = difflib.get_close_matches(name, [str(module) for module in modules], n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(close)}?" if close else "`sifmod list` shows what is installed"
     raise ModuleError(f"no module is called `{shown(name)}`", hint)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.batch import Done, run_batch, summary, worst
+from sifmod.cli.context import load_context, typed
 from sifmod.cli.options import conversion_options, json_option, keep_blobs_option, site_options, yes_option
+from sifmod.cli.output import ask, echo, origin_data, print_json, quiet, say
 from sifmod.errors import OptionError
 
 if TYPE_CHECKING:
@@ -38,8 +40,6 @@ def command(references: tuple[str, ...], **given: str | bool | Path | None) -> i
     references all are tried.
     """
     from sifmod.actions.fetch import FetchOptions
-    from sifmod.cli.context import load_context
-    from sifmod.cli.output import print_json, quiet, say
     from sifmod.config.shown import shown
 
     output, sha256, arch = given["output"], given["sha256"], given["arch"]
@@ -80,11 +80,8 @@ def command(references: tuple[str, ...], **given: str | bool | Path | None) -> i
 def _fetched(
     reference: str, site: "Site", options: "FetchOptions", speak: Callable[[str], None], *, as_json: bool
 ) -> Done:
-    """Fetch one image, say how, and print its path."""
     from sifmod.actions.fetch import fetch
     from sifmod.actions.reporter import Reporter
-    from sifmod.cli.context import typed
-    from sifmod.cli.output import ask, echo, say
     from sifmod.cli.progress import NOTHING_KEPT, progress
     from sifmod.config.shown import shown
 
@@ -108,7 +105,6 @@ def _fetched(
 
 
 def _digest(text: str) -> str:
-    from sifmod.errors import OptionError
 
     digest = text.removeprefix("sha256:").lower()
     if len(digest) != 64 or set(digest) - set("0123456789abcdef"):
@@ -118,7 +114,6 @@ def _digest(text: str) -> str:
 
 def _data(artifact: "Artifact") -> dict[str, object]:
     """What `--json` prints: the SIF, what it was made from, and for a conversion what an easyconfig can promise."""
-    from sifmod.cli.output import origin_data
     from sifmod.image.inspect.rootfs import tree_digest
 
     origin = artifact.origin

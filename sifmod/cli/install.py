@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.batch import Done, run_batch, summary, worst
+from sifmod.cli.context import layout_for, load_context, typed
 from sifmod.cli.options import conversion_options, json_option, keep_blobs_option, site_options, yes_option
+from sifmod.cli.output import ask, echo, print_json, quiet, receipt_data, say
 from sifmod.config.shown import shown
 from sifmod.errors import SifmodError
 from sifmod.system import one_line
@@ -78,13 +80,9 @@ def command(easyconfigs: tuple[str, ...], variants: tuple[str, ...], **given: st
     ended = list(run_batch(asked, do, fail_fast=bool(given["fail_fast"])))
     code = worst([one for _, one in ended])
     if len(ended) > 1 and (code or not (dry or given["quiet"])):
-        from sifmod.cli.output import say
-
         for line in summary(ended):
             say(line)
     if given["as_json"]:
-        from sifmod.cli.output import print_json
-
         print_json([{"easyconfig": shown(one.easyconfig), "variant": one.variant, **end.data} for one, end in ended])
     return code
 
@@ -136,7 +134,6 @@ def _text(value: str | bool | None) -> str | None:
 
 
 def _site(given: Given) -> "LoadedSite":
-    from sifmod.cli.context import load_context
 
     # --compression, --processors and the options of a site travel in the site, the others in InstallOptions
     return load_context({name: value for name, value in given.items() if isinstance(value, str)})
@@ -153,20 +150,15 @@ def _request(asked: Asked, given: Given) -> "Request":
     if asked.variant == "all":  # could not be answered before
         variants_here(asked.easyconfig, site)
     request = decide(asked.easyconfig, site, _options(given, asked.variant))
-    return held_to(request, read_lock(_lock_of(asked))) if given["locked"] else request
-
-
-def _lock_of(asked: Asked) -> Path:
-    path = Path(asked.easyconfig)
-    return Path.cwd() / path.with_name(f"{path.stem}.lock")
+    beside = Path(asked.easyconfig)
+    lock = Path.cwd() / beside.with_name(f"{beside.stem}.lock")
+    return held_to(request, read_lock(lock)) if given["locked"] else request
 
 
 def _fetch(given: Given) -> Callable[[Asked], Done]:
     """Fetches the image of an easyconfig into the store, and prints its path."""
     from sifmod.actions.install.image import fetch_only
     from sifmod.actions.reporter import Reporter
-    from sifmod.cli.context import typed
-    from sifmod.cli.output import ask, echo, quiet, say
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
     speak = quiet if given["quiet"] else say
@@ -192,8 +184,6 @@ def _fetch(given: Given) -> Callable[[Asked], Done]:
 def _install(given: Given) -> Callable[[Asked], Done]:
     """Installs an easyconfig, or finds it installed and unchanged, and prints the commands that load its module."""
     from sifmod.actions.install.unchanged import find_unchanged
-    from sifmod.cli.context import layout_for
-    from sifmod.cli.output import receipt_data
     from sifmod.config.input import Surroundings
 
     layout, known = layout_for(_text(given["prefix"])), None
@@ -222,8 +212,6 @@ def _installed(asked: Asked, given: Given) -> "tuple[Installation, bool]":
     request = _request(asked, given)
     from sifmod.actions.install.install import install_with_layers
     from sifmod.actions.reporter import Reporter
-    from sifmod.cli.context import typed
-    from sifmod.cli.output import ask, quiet, say
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
     show = not given["quiet"]
@@ -239,10 +227,8 @@ def _installed(asked: Asked, given: Given) -> "tuple[Installation, bool]":
 
 
 def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
-    """Say what is installed and print the commands that load it."""
     from sifmod.actions.install.how_to_load import commands_to_load, hidden_by
     from sifmod.cli.life import decided
-    from sifmod.cli.output import echo, say
 
     if not quiet:
         state = f"installed, generation {installation.generation}" if changed else "already installed, nothing to do"
@@ -258,8 +244,6 @@ def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
 def _dry_run(given: Given) -> Callable[[Asked], Done]:
     """Shows what an install would do; reads, changes nothing."""
     from sifmod.actions.install.unchanged import find_unchanged
-    from sifmod.cli.context import layout_for
-    from sifmod.cli.output import echo
     from sifmod.config.input import Surroundings
 
     layout, surroundings = layout_for(_text(given["prefix"])), Surroundings(os.environ)

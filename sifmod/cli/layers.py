@@ -1,19 +1,23 @@
-"""`sifmod layers`, and what the verbs that change one say."""
+"""`sifmod layers`, `add`, `remove` and `sync`."""
 
+import os
 from typing import TYPE_CHECKING, Literal
 
 import click
 
-from sifmod.cli.options import json_option, prefix_option
+from sifmod.cli.context import layout_for, load_facts, resolve, typed
+from sifmod.cli.options import json_option, layer_options, places_options, prefix_option
+from sifmod.cli.output import echo, print_json, print_rows, say
+from sifmod.errors import ModuleError, OptionError
+from sifmod.system import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.cli.outputs.layers import LayerData
+    from sifmod.cli.outputs.use import LayerData
     from sifmod.config.name import ModuleName
     from sifmod.tree.layer import Layer
-
 
 State = Literal["live", "stale", "unreadable", "removed"]
 _ABOUT = {
@@ -26,14 +30,9 @@ _ABOUT = {
 @click.argument("module", default="")
 @prefix_option
 @json_option
-def command(module: str, prefix: str | None, as_json: bool) -> None:
+def layers_command(module: str, prefix: str | None, as_json: bool) -> None:
     """List the layers of packages: of which module, how large, what for, and whether its image is still used."""
-    import os
-
     from sifmod.actions.layer.places import after_retired, found_layers, is_stale, known, layouts
-    from sifmod.cli.context import layout_for
-    from sifmod.cli.output import echo, print_json, print_rows
-    from sifmod.system import size_text
 
     trees = layouts(layout_for(prefix).prefix, os.environ)
     modules = known(trees)
@@ -87,17 +86,11 @@ def changed(
     name: str, change: "LayerChange", directory: str | None, prefix: str | None, *, as_json: bool, of: str | None = None
 ) -> None:
     """Change a layer of the module called `name`, and say what came of it; `of`: whose layer it is to be like."""
-    import os
-
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.add import change_layer, check, like
     from sifmod.actions.layer.places import after_retired, found_layers, hidden, installed, known, layers_for, layouts
     from sifmod.actions.reporter import Reporter
-    from sifmod.cli.context import load_facts, resolve, typed
-    from sifmod.cli.output import print_json, say
     from sifmod.config.name import ModuleName
-    from sifmod.errors import ModuleError
-    from sifmod.system import size_text
     from sifmod.tree.layout import Layout
 
     site = load_facts({"prefix": prefix}).site
@@ -138,15 +131,11 @@ def changed(
 
 def removed_stale(name: str, layer: str, directory: str | None, prefix: str | None, *, as_json: bool) -> None:
     """Take the layers of a module, which need not be installed, out of use that were made for other images."""
-    import os
     from pathlib import Path
 
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.places import found_layers, is_stale, known, layouts, withdrawn
     from sifmod.actions.reporter import Reporter
-    from sifmod.cli.context import load_facts, resolve, typed
-    from sifmod.cli.output import print_json, say
-    from sifmod.errors import ModuleError
 
     site = load_facts({"prefix": prefix}).site
     trees = layouts(site.prefix, os.environ)
@@ -169,8 +158,6 @@ def removed_stale(name: str, layer: str, directory: str | None, prefix: str | No
 
 def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> "Iterator[str]":
     """What this shell, which has loaded the module, has to do; nothing for one that has not."""
-    import os
-
     from sifmod.module.variables import state_key
 
     key = state_key(module)
@@ -183,3 +170,123 @@ def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> 
             yield f"`{runtime} exec` and new commands need another `module load {module}`"
         elif bound and (became == "removed" or packed != layer.packed):
             yield f"`{runtime} exec` needs another `module load {module}`; the module's commands do not"
+
+
+@click.command("add")
+@click.argument("module", metavar="MODULE")
+@click.argument("requirements", nargs=-1, metavar="REQUIREMENT...")
+@click.option(
+    "-r", "--requirement", "files", multiple=True, metavar="FILE", help="Add what a requirements.txt asks for."
+)
+@click.option(
+    "-e", "--editable", multiple=True, metavar="DIRECTORY", help="Add a project of yours as it is being edited."
+)
+@click.option("--onto", metavar="MODULE", help="Make the layer of MODULE anew for this module or its new image.")
+@click.option("--upgrade", is_flag=True, help="Take newer versions of all that the layer holds.")
+@click.option("--unpacked", is_flag=True, help="Keep a directory, which can be edited, and not one file.")
+@places_options
+@click.option("--no-build-isolation", is_flag=True, help="Compile with what the image and the layer hold (flash-attn).")
+@layer_options
+@prefix_option
+@json_option
+def add_command(
+    module: str,
+    requirements: tuple[str, ...],
+    files: tuple[str, ...],
+    editable: tuple[str, ...],
+    onto: str | None,
+    upgrade: bool,
+    unpacked: bool,
+    find_links: tuple[str, ...],
+    no_index: bool,
+    no_build_isolation: bool,
+    layer: str,
+    directory: str | None,
+    prefix: str | None,
+    as_json: bool,
+) -> None:
+    """Add Python packages to a module, in a layer over its image.
+
+    They are there at once for everything that the module starts, on every node. What the image is built around (torch,
+    what is compiled against it, NVIDIA's and AMD's libraries, MPI) stays as it is; anything else may be newer.
+    """
+    from pathlib import Path
+
+    from sifmod.actions.layer.add import LayerChange
+    from sifmod.actions.layer.wanted import Wanted, read_requirements, words_of
+    from sifmod.actions.layer.wanted import directory as directory_of
+
+    asked = (*requirements, *(line for file in files for line in read_requirements(Path(file))))
+    if not (asked or editable or onto or upgrade):
+        raise OptionError("there is nothing to add", f"name packages: sifmod add {module} transformers")
+    projects = tuple(directory_of(one, "--editable") for one in editable)
+    words = words_of(find_links, no_index=no_index, no_build_isolation=no_build_isolation)
+    change = LayerChange(layer, Wanted(asked, projects, words), upgrade=upgrade, unpacked=unpacked)
+    changed(onto or module, change, directory, prefix, as_json=as_json, of=module if onto else None)
+
+
+@click.command("remove")
+@click.argument("module", metavar="MODULE")
+@click.argument("names", nargs=-1, metavar="NAME...")
+@click.option("--all", "everything", is_flag=True, help="The whole layer.")
+@click.option("--stale", is_flag=True, help="The layers for images that are no longer installed.")
+@places_options
+@layer_options
+@prefix_option
+@json_option
+def remove_command(
+    module: str,
+    names: tuple[str, ...],
+    everything: bool,
+    stale: bool,
+    find_links: tuple[str, ...],
+    no_index: bool,
+    layer: str,
+    directory: str | None,
+    prefix: str | None,
+    as_json: bool,
+) -> None:
+    """Take packages out of a module's layer, and what only they needed; what the image holds is there again."""
+    from sifmod.actions.layer.add import LayerChange
+    from sifmod.actions.layer.wanted import Wanted, words_of
+
+    if stale:
+        if names or everything:
+            raise OptionError("--stale goes without packages and without --all")
+        removed_stale(module, layer, directory, prefix, as_json=as_json)
+        return
+    if not names and not everything:
+        raise OptionError("there is nothing to remove", "name packages, or --all for the whole layer")
+    words = words_of(find_links, no_index=no_index)
+    change = LayerChange(layer, Wanted(words=words), remove=names, everything=everything)
+    changed(module, change, directory, prefix, as_json=as_json)
+
+
+@click.command("sync")
+@click.argument("module", metavar="MODULE")
+@click.argument("lock", metavar="LOCK")
+@places_options
+@click.option("--unpacked", is_flag=True, help="Keep a directory and not one file.")
+@layer_options
+@prefix_option
+@json_option
+def sync_command(
+    module: str,
+    lock: str,
+    find_links: tuple[str, ...],
+    no_index: bool,
+    unpacked: bool,
+    layer: str,
+    directory: str | None,
+    prefix: str | None,
+    as_json: bool,
+) -> None:
+    """Make a layer as a lock says (pylock.toml, which each layer has beside it): the same bytes on every machine."""
+    from pathlib import Path
+
+    from sifmod.actions.layer.add import LayerChange
+    from sifmod.actions.layer.wanted import Wanted, read_lock, words_of
+
+    words = words_of(find_links, no_index=no_index)
+    change = LayerChange(layer, Wanted(words=words), lock=read_lock(Path(lock)), unpacked=unpacked)
+    changed(module, change, directory, prefix, as_json=as_json)

@@ -1,4 +1,4 @@
-"""What the verbs that decide about a module share: `default`, `hide`, `deprecate` and `retire`."""
+"""`sifmod default`, `hide`, `deprecate` and `retire`, and what is decided about a module."""
 
 import re
 from collections.abc import Callable
@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.options import Decorated
+from sifmod.cli.context import layout_for, load_facts, resolve, tree, typed
+from sifmod.cli.options import Decorated, json_option, prefix_option
+from sifmod.cli.output import print_json, say
+from sifmod.errors import OptionError
 
 if TYPE_CHECKING:
     from datetime import date
 
-    from sifmod.cli.outputs.life import DeprecatedData, LifeData, RetiredData
+    from sifmod.cli.outputs.installed import DeprecatedData, LifeData, RetiredData
     from sifmod.config.name import ModuleName
     from sifmod.tree.life import NameLife
     from sifmod.tree.receipt import Installation
@@ -27,8 +30,6 @@ def changed(names: tuple[str, ...], change: "Change", prefix: str | None, *, as_
     from sifmod.actions.life import update_life
     from sifmod.actions.reporter import Reporter
     from sifmod.actions.spider_cache import refresh_spider_cache
-    from sifmod.cli.context import load_facts, resolve, tree, typed
-    from sifmod.cli.output import print_json, say
     from sifmod.tree.receipt import live_modules
 
     site = load_facts({"prefix": prefix}).site
@@ -105,3 +106,119 @@ def day(_ctx: click.Context, parameter: click.Parameter, text: str | None) -> "d
 def since_option(text: str) -> Callable[[Decorated], Decorated]:
     """`--since`."""
     return click.option("--since", metavar="DATE", callback=day, help=text)
+
+
+@click.command("default")
+@click.argument("module", metavar="MODULE")
+@click.option("--none", is_flag=True, help="No module of this name is the default any more.")
+@prefix_option
+@json_option
+def default_command(module: str, none: bool, prefix: str | None, as_json: bool) -> None:
+    """Make MODULE what a load of its name without a version loads; with --none the module system decides again."""
+    from dataclasses import replace
+
+    def change(module: "ModuleName", life: "NameLife") -> "NameLife":
+        return replace(life, default=None if none else module.version)
+
+    changed((_any_of(module, prefix) if none else module,), change, prefix, as_json=as_json)
+
+
+def _any_of(name: str, prefix: str | None) -> str:
+    """A module that is called so without its version; the name itself where there is none."""
+    from sifmod.tree.life import read_life
+    from sifmod.tree.receipt import live_modules
+
+    layout = layout_for(prefix)
+    there = [module for module, _ in live_modules(layout) if module.name == name]
+    default = read_life(layout, name).default if there else None
+    return next((str(module) for module in there if module.version == default), str(there[0]) if there else name)
+
+
+@click.command("hide")
+@click.argument("modules", nargs=-1, required=True, metavar="MODULE...")
+@click.option("--undo", is_flag=True, help="Show it again.")
+@prefix_option
+@json_option
+def hide_command(modules: tuple[str, ...], undo: bool, prefix: str | None, as_json: bool) -> None:
+    """Leave modules out of `module avail` and `spider`; who names one with its version loads it as before."""
+    from dataclasses import replace
+
+    def change(module: "ModuleName", life: "NameLife") -> "NameLife":
+        return life.with_life(module.version, replace(life.of(module.version), hidden=not undo))
+
+    changed(modules, change, prefix, as_json=as_json)
+
+
+@click.command("deprecate")
+@click.argument("modules", nargs=-1, required=True, metavar="MODULE...")
+@since_option("The first day on which it is said (default: today).")
+@click.option("--until", metavar="DATE", callback=day, help="The last day on which it loads; then it is retired.")
+@click.option("--message", metavar="TEXT", default="", help="What to use instead, or why.")
+@click.option("--undo", is_flag=True, help="It is not deprecated any more.")
+@prefix_option
+@json_option
+def deprecate_command(
+    modules: tuple[str, ...],
+    since: "date | None",
+    until: "date | None",
+    message: str,
+    undo: bool,
+    prefix: str | None,
+    as_json: bool,
+) -> None:
+    """Have modules say at each load on a terminal that they go, until when, and what to use instead."""
+    from dataclasses import replace
+
+    from sifmod.tree.life import Deprecated, today
+
+    if undo and (since or until or message):
+        raise OptionError("--undo goes without --since, --until and --message")
+
+    def change(module: "ModuleName", life: "NameLife") -> "NameLife":
+        one = life.of(module.version)
+        known = one.deprecated.since if one.deprecated else today()
+        said = None if undo else Deprecated(since or known, until, message)
+        return life.with_life(module.version, replace(one, deprecated=said))
+
+    changed(modules, change, prefix, as_json=as_json)
+
+
+@click.command("retire")
+@click.argument("modules", nargs=-1, required=True, metavar="MODULE...")
+@click.option("--successor", metavar="MODULE", help="The module to use instead, which is installed.")
+@since_option("The first day on which it does not load (default: today).")
+@click.option("--message", metavar="TEXT", default="", help="What else to say to who loads it.")
+@click.option("--undo", is_flag=True, help="It loads again.")
+@prefix_option
+@json_option
+def retire_command(
+    modules: tuple[str, ...],
+    successor: str | None,
+    since: "date | None",
+    message: str,
+    undo: bool,
+    prefix: str | None,
+    as_json: bool,
+) -> None:
+    """Hide modules and refuse to load them, with a message that names the successor.
+
+    Shells and jobs that have one loaded go on with it, and unload it. `sifmod gc` removes it later.
+    """
+    from dataclasses import replace
+
+    from sifmod.tree.life import Retired, today
+    from sifmod.tree.receipt import live_modules
+
+    if undo and (since or successor or message):
+        raise OptionError("--undo goes without --since, --successor and --message")
+    follows = str(resolve(successor, (one for one, _ in live_modules(layout_for(prefix))))) if successor else ""
+
+    def change(module: "ModuleName", life: "NameLife") -> "NameLife":
+        if str(module) == follows:
+            raise OptionError(f"{module} cannot be its own successor")
+        one = life.of(module.version)
+        known = one.retired.since if one.retired else today()
+        said = None if undo else Retired(since or known, follows, message)
+        return life.with_life(module.version, replace(one, retired=said))
+
+    changed(modules, change, prefix, as_json=as_json)

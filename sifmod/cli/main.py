@@ -9,7 +9,8 @@ from types import FrameType
 
 import click
 
-from sifmod.cli.verb import Helped, explained, write_examples
+from sifmod.cli.output import echo, error_data, explained, json_text, lost_output, show_error, with_code, write
+from sifmod.cli.verb import Helped, with_help, write_examples
 from sifmod.errors import SifmodError
 
 # verb → (file that holds it, first line of its help), so that `sifmod --help` imports none of them
@@ -17,37 +18,37 @@ VERBS = {
     "install": ("install", "Install the modules of one or more easyconfigs."),
     "fetch": ("fetch", "Fetch an image by its reference, verified, into the store or a file."),
     "push": ("push", "Push an image to a registry, as a SIF or as an OCI image."),
-    "new": ("new", "Write a first easyconfig for an image."),
-    "import": ("import_easyconfig", "Turn EasyBuild, singularity-hpc and NGC files into easyconfigs."),
-    "add": ("add", "Add Python packages to a module, in a layer over its image."),
-    "remove": ("remove", "Take packages out of a module's layer."),
+    "new": ("author", "Write a first easyconfig for an image."),
+    "import": ("author", "Turn EasyBuild, singularity-hpc and NGC files into easyconfigs."),
+    "add": ("layers", "Add Python packages to a module, in a layer over its image."),
+    "remove": ("layers", "Take packages out of a module's layer."),
     "layers": ("layers", "List the layers of packages."),
-    "sync": ("sync", "Make a layer as a lock says, the same bytes everywhere."),
+    "sync": ("layers", "Make a layer as a lock says, the same bytes everywhere."),
     "stack": ("stack", "Publish many modules from one file."),
-    "lock": ("lock", "Write down what is installed, to install exactly that elsewhere."),
-    "jobscript": ("jobscript", "Print a Slurm job script for a module, right for this site."),
-    "jupyter": ("jupyter", "Make a module a kernel of Jupyter, or start JupyterLab in it."),
-    "list": ("list", "List the installed modules."),
+    "lock": ("author", "Write down what is installed, to install exactly that elsewhere."),
+    "jobscript": ("use", "Print a Slurm job script for a module, right for this site."),
+    "jupyter": ("use", "Make a module a kernel of Jupyter, or start JupyterLab in it."),
+    "list": ("installed", "List the installed modules."),
     "show": ("show", "Show an installed module, an easyconfig as it would be installed, or an image."),
     "search": ("search", "Search the easyconfigs on the easyconfig path."),
     "verify": ("verify", "Compare installed images and files with their receipts, or check signatures."),
-    "sbom": ("sbom", "Print the packages of a module or an image as a CycloneDX document."),
-    "diff": ("diff", "Show what changed between two modules, generations or images."),
-    "test": ("test", "Show whether an installed module works here."),
-    "uninstall": ("uninstall", "Remove modules; what the user added stays."),
-    "rollback": ("rollback", "Switch a module back to its previous generation."),
-    "default": ("default", "Make a module the one that its name alone loads."),
-    "hide": ("hide", "Leave modules out of `module avail`."),
-    "deprecate": ("deprecate", "Have modules say at each load that they go, and until when."),
-    "retire": ("retire", "End modules: hidden, and not loadable."),
-    "log": ("log", "Show what was changed, when, by whom and on which host."),
-    "gc": ("gc", "Remove old generations and unused images (shows them unless --yes)."),
-    "check": ("check", "Validate easyconfigs and render what they would install."),
-    "schema": ("schema", "Print the JSON Schema of an easyconfig."),
-    "config": ("config", "Show the configuration and where each value came from."),
-    "site": ("site", "Name, show or write the facts of this machine."),
-    "doctor": ("doctor", "Look at this machine: runtime, module tool, GPUs, Slurm, space."),
-    "init": ("init", "Print the shell lines that make modules and completion available."),
+    "sbom": ("subject", "Print the packages of a module or an image as a CycloneDX document."),
+    "diff": ("subject", "Show what changed between two modules, generations or images."),
+    "test": ("use", "Show whether an installed module works here."),
+    "uninstall": ("installed", "Remove modules; what the user added stays."),
+    "rollback": ("installed", "Switch a module back to its previous generation."),
+    "default": ("life", "Make a module the one that its name alone loads."),
+    "hide": ("life", "Leave modules out of `module avail`."),
+    "deprecate": ("life", "Have modules say at each load that they go, and until when."),
+    "retire": ("life", "End modules: hidden, and not loadable."),
+    "log": ("installed", "Show what was changed, when, by whom and on which host."),
+    "gc": ("installed", "Remove old generations and unused images (shows them unless --yes)."),
+    "check": ("author", "Validate easyconfigs and render what they would install."),
+    "schema": ("author", "Print the JSON Schema of an easyconfig."),
+    "config": ("machine", "Show the configuration and where each value came from."),
+    "site": ("machine", "Name, show or write the facts of this machine."),
+    "doctor": ("machine", "Look at this machine: runtime, module tool, GPUs, Slurm, space."),
+    "init": ("machine", "Print the shell lines that make modules and completion available."),
 }
 ANEW = frozenset({"test"})  # verbs that keep nothing of a run that was broken off
 BUG = 70
@@ -89,12 +90,13 @@ class Verbs(Helped, click.Group):
         """Import one verb; None when there is no such verb."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = importlib.import_module(f"sifmod.cli.{VERBS[cmd_name][0]}").command
+        there = vars(importlib.import_module(f"sifmod.cli.{VERBS[cmd_name][0]}")).values()
+        command = next(each for each in there if isinstance(each, click.Command) and each.name == cmd_name)
         if ctx.resilient_parsing:
             from sifmod.cli.complete import completing
 
             return completing(command, cmd_name)
-        return explained(command)
+        return with_help(command)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """What sifmod is, and what to begin with."""
@@ -129,7 +131,6 @@ class Verbs(Helped, click.Group):
 def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
         from sifmod import __version__
-        from sifmod.cli.output import echo
 
         echo(f"sifmod {__version__}")
         ctx.exit()
@@ -158,8 +159,6 @@ def run(arguments: list[str]) -> int:
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, _terminated)
     code = _run(arguments, CommandLine(tuple(arguments)))
-    from sifmod.cli.output import lost_output
-
     if lost := lost_output():
         show_error(lost.text, lost.hint)
         return code or lost.exit_code
@@ -170,39 +169,29 @@ def _run(arguments: list[str], typed: CommandLine) -> int:
     try:
         result = cli.main(args=arguments, prog_name="sifmod", standalone_mode=False, obj=typed)
     except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
-        return _failed(_error(f"interrupted{typed.again}", "", 130), typed)
+        return _failed(with_code(f"interrupted{typed.again}", "", 130), typed)
     except Terminated as end:
-        _failed(_error(f"terminated{typed.again}", "", int(str(end.code))), typed)
+        _failed(with_code(f"terminated{typed.again}", "", int(str(end.code))), typed)
         raise
     except click.ClickException as problem:
-        from sifmod.cli.output import echo
-
         error = _likely(problem)
         usage = io.StringIO()
         error.show(usage)
         echo(usage.getvalue(), nl=False, err=True)
         context = error.ctx if isinstance(error, click.UsageError) else None
         help_of = f"`{context.command_path} --help` explains it" if context else ""
-        return _answer(_error(error.format_message(), help_of, error.exit_code), typed)
+        return _answer(with_code(error.format_message(), help_of, error.exit_code), typed)
     except SifmodError as error:
         return _failed(error, typed)
     except Exception as error:
         import traceback
 
-        from sifmod.cli.output import echo, explained
-
         if isinstance(error, OSError) and (known := explained(error)):
             return _failed(known, typed, file=error.filename)
         echo(traceback.format_exc(), nl=False, err=True)
         show_error(BUG_REPORT)
-        return _answer(_error(f"{type(error).__name__}: {error}", BUG_REPORT, BUG), typed)
+        return _answer(with_code(f"{type(error).__name__}: {error}", BUG_REPORT, BUG), typed)
     return result if isinstance(result, int) else 0
-
-
-def _error(message: str, hint: str, exit_code: int) -> SifmodError:
-    error = SifmodError(message, hint)
-    error.exit_code = exit_code
-    return error
 
 
 def _failed(error: SifmodError, typed: CommandLine, file: object = None) -> int:
@@ -225,22 +214,9 @@ def _likely(error: click.ClickException) -> click.ClickException:
 def _answer(error: SifmodError, typed: CommandLine, file: object = None) -> int:
     """With `--json` print the error on standard output, unless the verb has printed its data; gives its exit code."""
     if typed.wants_json and not typed.answered:
-        from sifmod.cli.output import error_data, json_text, write
-
         found = {"file": str(file)} if file is not None else {}
         write(json_text({**error_data(error), **found}))
     return error.exit_code
-
-
-def show_error(message: str, hint: str = "") -> None:
-    """Print a message, and after a blank line its hint, to standard error; coloured on a terminal (NO_COLOR: not)."""
-    from sifmod.cli.output import write
-    from sifmod.system import harmless
-
-    color = False if os.environ.get("NO_COLOR") else None
-    write(f"{click.style('error:', fg='red', bold=True)} {harmless(message)}", err=True, color=color)
-    if hint:
-        write(f"\n{click.style('hint:', fg='cyan')} {harmless(hint)}", err=True, color=color)
 
 
 def _open_standard_streams() -> None:

@@ -22,83 +22,53 @@ SITE_KEYS = {
 }
 
 
-def prefix_option(function: Decorated) -> Decorated:
-    """`--prefix`, for verbs that only look at the tree."""
-    return click.option(
-        "--prefix", metavar="DIR", help="The tree that holds modules, images and software (SIFMOD_PREFIX)."
-    )(function)
+def several(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
+    """Options as one decorator, in the order of the help."""
+
+    def decorate(function: Decorated) -> Decorated:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
 
 
-def site_options(function: Decorated) -> Decorated:
-    """The options that say what is true of this machine; each is also a SIFMOD_ variable and a key of config.yaml."""
-    for option in reversed(
-        (
-            click.option("--site", metavar="NAME", help="Facts of a site: a shipped one (lumi-g, …) or a file."),
-            prefix_option,
-            click.option("--robot-paths", metavar="DIRS", help="Where easyconfigs are looked for (`:` between)."),
-            click.option("--image-dirs", metavar="DIRS", help="Where images given by name are looked for."),
-            click.option(
-                "--accelerator", type=click.Choice(["auto", "rocm", "cuda", "none"]), help="GPUs of the site."
-            ),
-            click.option("--runtime", metavar="NAME|PATH", help="apptainer, singularity, or the path of one."),
-            click.option("--module-syntax", type=click.Choice(["auto", "lua", "tcl", "both"]), help="Modulefiles."),
-        )
-    ):
-        function = option(function)
-    return function
-
-
-def conversion_options(function: Decorated) -> Decorated:
-    """The options of verbs that may convert an image."""
-    for option in (
-        click.option("--processors", metavar="N", help="Threads that convert an image (default: all, at most 8)."),
-        click.option("--compression", metavar="KIND", help="Of a converted image: auto, zstd:N, gzip:N, lz4."),
-    ):
-        function = option(function)
-    return function
-
-
-def keep_blobs_option(function: Decorated) -> Decorated:
-    """`--keep-blobs`."""
-    return click.option(
-        "--keep-blobs",
-        is_flag=True,
-        help="Keep the layers that a conversion downloaded, in PREFIX/images/partial, until `sifmod gc --yes` finds"
-        " them 14 days old or the image is fetched without this option.",
-    )(function)
-
-
-def yes_option(function: Decorated) -> Decorated:
-    """`--yes`."""
-    text = "Do not ask before a large image goes to the home directory."
-    return click.option("-y", "--yes", is_flag=True, help=text)(function)
-
-
-def places_options(function: Decorated) -> Decorated:
-    """Where packages are looked for."""
-    for option in (
-        click.option("--no-index", is_flag=True, help="Ask no index: only the places of --find-links."),
-        click.option(
-            "--find-links", multiple=True, metavar="PLACE", help="Look for wheels in this directory or page too."
-        ),
-    ):
-        function = option(function)
-    return function
-
-
-def layer_options(function: Decorated) -> Decorated:
-    """Which layer of a module: its name, and where it is made."""
-    for option in (
-        click.option(
-            "--dir", "directory", metavar="DIRECTORY", help="Keep it here: of a project, named by SIFMOD_LAYERS."
-        ),
-        click.option("--name", "layer", default="default", hidden=True),  # an older spelling
-        click.option("--layer", metavar="LAYER", default="default", help="Another one than `default`."),
-    ):
-        function = option(function)
-    return function
-
-
-def json_option(function: Decorated) -> Decorated:
-    """`--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print data for programs.")(function)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print data for programs.")
+prefix_option = click.option(
+    "--prefix", metavar="DIR", help="The tree that holds modules, images and software (SIFMOD_PREFIX)."
+)
+# what is true of this machine; each is also a SIFMOD_ variable and a key of config.yaml
+site_options = several(
+    click.option("--site", metavar="NAME", help="Facts of a site: a shipped one (lumi-g, …) or a file."),
+    prefix_option,
+    click.option("--robot-paths", metavar="DIRS", help="Where easyconfigs are looked for (`:` between)."),
+    click.option("--image-dirs", metavar="DIRS", help="Where images given by name are looked for."),
+    click.option("--accelerator", type=click.Choice(["auto", "rocm", "cuda", "none"]), help="GPUs of the site."),
+    click.option("--runtime", metavar="NAME|PATH", help="apptainer, singularity, or the path of one."),
+    click.option("--module-syntax", type=click.Choice(["auto", "lua", "tcl", "both"]), help="Modulefiles."),
+)
+# of verbs that may convert an image
+conversion_options = several(
+    click.option("--compression", metavar="KIND", help="Of a converted image: auto, zstd:N, gzip:N, lz4."),
+    click.option("--processors", metavar="N", help="Threads that convert an image (default: all, at most 8)."),
+)
+keep_blobs_option = click.option(
+    "--keep-blobs",
+    is_flag=True,
+    help="Keep the layers that a conversion downloaded, in PREFIX/images/partial, until `sifmod gc --yes` finds"
+    " them 14 days old or the image is fetched without this option.",
+)
+yes_option = click.option(
+    "-y", "--yes", is_flag=True, help="Do not ask before a large image goes to the home directory."
+)
+# where packages are looked for
+places_options = several(
+    click.option("--find-links", multiple=True, metavar="PLACE", help="Look for wheels in this directory or page too."),
+    click.option("--no-index", is_flag=True, help="Ask no index: only the places of --find-links."),
+)
+# which layer of a module: its name, and where it is made
+layer_options = several(
+    click.option("--layer", metavar="LAYER", default="default", help="Another one than `default`."),
+    click.option("--name", "layer", default="default", hidden=True),  # an older spelling
+    click.option("--dir", "directory", metavar="DIRECTORY", help="Keep it here: of a project, named by SIFMOD_LAYERS."),
+)

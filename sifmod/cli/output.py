@@ -15,11 +15,10 @@ from sifmod.system import FILE_LIMIT, harmless, meaning, one_line, reason
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sifmod.cli.outputs.error import Error
-    from sifmod.cli.outputs.error import Problem as ProblemData
-    from sifmod.cli.outputs.image import MadeFrom
-    from sifmod.cli.outputs.installed import File, Installed
-    from sifmod.cli.outputs.machine import OriginOfKey
+    from sifmod.cli.outputs.easyconfig import OriginOfKey
+    from sifmod.cli.outputs.installed import File, Installed, MadeFrom
+    from sifmod.cli.outputs.words import Error
+    from sifmod.cli.outputs.words import Problem as ProblemData
     from sifmod.config.origin import Origin
     from sifmod.errors import Problem
     from sifmod.module.origin import ImageOrigin
@@ -215,6 +214,21 @@ def explained(error: OSError) -> SifmodError | None:
     if error.errno == errno.ENOENT and not error.filename:  # what os.getcwd says
         return SifmodError("the current directory has been removed", "go to another one and repeat the command")
     return InstallError(f"{place}{reason(error)}", "fix this, then run the command again") if error.filename else None
+
+
+def with_code(message: str, hint: str, exit_code: int) -> SifmodError:
+    """An error of no family, with its exit code."""
+    error = SifmodError(message, hint)
+    error.exit_code = exit_code
+    return error
+
+
+def show_error(message: str, hint: str = "") -> None:
+    """Print a message, and after a blank line its hint, to standard error; coloured on a terminal (NO_COLOR: not)."""
+    color = False if os.environ.get("NO_COLOR") else None
+    write(f"{click.style('error:', fg='red', bold=True)} {harmless(message)}", err=True, color=color)
+    if hint:
+        write(f"\n{click.style('hint:', fg='cyan')} {harmless(hint)}", err=True, color=color)
 
 
 def print_rows(rows: Sequence[Sequence[str]]) -> None:

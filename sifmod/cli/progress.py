@@ -103,7 +103,6 @@ def bar_line(what: str, done: int, total: int | None, beside: str, columns: int)
 
 
 def _cells(text: str) -> int:
-    """How many cells of a terminal a text takes."""
     return sum(
         0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text
     )

@@ -27,9 +27,8 @@ def reapply(given: Given) -> int:
     from sifmod.actions.install.reapply import reapplications
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import layout_for, typed
-    from sifmod.cli.main import show_error
     from sifmod.cli.options import SITE_KEYS
-    from sifmod.cli.output import echo, print_json, quiet, say
+    from sifmod.cli.output import echo, print_json, quiet, say, show_error
     from sifmod.config.prefix import in_full
 
     if refused := [f"--{name.replace('_', '-')}" for name in REFUSED if given[name]]:

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from sifmod.cli.context import load_facts
 from sifmod.cli.options import json_option, site_options
+from sifmod.cli.output import echo, print_json, problems_data, say
+from sifmod.errors import SifmodError
+from sifmod.system import one_line
 
 if TYPE_CHECKING:
     from sifmod.actions.search import Found
@@ -50,16 +54,12 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> None:
     A line is the module, what it is, its accelerator, and where its image comes from. "not public" is an image without
     a source on a network. On a terminal the lines fit its width; in a pipe nothing is shortened.
     """
-    from sifmod.actions.query import ask
-    from sifmod.actions.search import find_all
-    from sifmod.cli.output import print_json, say
+    from sifmod.actions.search import ask, find_all
     from sifmod.config.find import quick_robot_paths
     from sifmod.config.shown import shown
-    from sifmod.errors import SifmodError
 
     @cache
     def load() -> "LoadedSite":
-        from sifmod.cli.context import load_facts
 
         return load_facts(site)
 
@@ -82,8 +82,6 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> None:
 
 def _as_json(found: "Found") -> dict[str, object]:
     """A file's path and those of its variants that match; `problems` only where it has some."""
-    from sifmod.cli.output import problems_data
-
     variants = [
         {
             **{key: getattr(each, key) for key in _AS_THEY_ARE},
@@ -101,10 +99,8 @@ def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...], given: Map
 
     `given` are the options that an install needs too, to find the same.
     """
-    from sifmod.actions.query import order
-    from sifmod.cli.output import echo, say
+    from sifmod.actions.search import order
     from sifmod.config.find import name_of
-    from sifmod.system import one_line
 
     modules = sorted(
         ((each, found.path) for found in answers for each in found.variants), key=lambda one: order(one[0])

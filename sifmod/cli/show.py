@@ -2,15 +2,25 @@
 
 import json
 import os
+import re
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.cli.context import layout_for, load_context, resolve
 from sifmod.cli.options import json_option, site_options
+from sifmod.cli.output import echo, origins_data, print_json, print_rows, receipt_data
+from sifmod.errors import OptionError
+from sifmod.system import one_line, size_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sifmod.config.site import Site
+    from sifmod.image.inspect.description import ImageDescription
     from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import Installation
 
@@ -22,21 +32,16 @@ if TYPE_CHECKING:
 @click.option("--arch", type=click.Choice(["amd64", "arm64"]), help="Of an image: architecture (default: the site's).")
 @site_options
 @json_option
-def command(name: str, origins: bool, variant: str | None, arch: str | None, as_json: bool, **site: str | None) -> None:
+def show(name: str, origins: bool, variant: str | None, arch: str | None, as_json: bool, **site: str | None) -> None:
     """Show an installed module, an easyconfig with everything that is merged into it, or an image.
 
     An image is a SIF or a reference (docker://, oras://, oci:, oci-archive:, docker-archive:); what it says about
     itself is read without starting it and without fetching its layers.
     """
     from sifmod.actions.verify import installed
-    from sifmod.cli.context import layout_for, resolve
-    from sifmod.cli.output import print_json, print_rows, receipt_data
-    from sifmod.cli.show_image import names_image, show_image
     from sifmod.tree.receipt import live_modules
 
     if not origins and variant is None and names_image(name):
-        from sifmod.cli.context import load_context
-
         show_image(name, load_context(site).site, arch, as_json)
         return
     layout = layout_for(site["prefix"])
@@ -60,8 +65,6 @@ def command(name: str, origins: bool, variant: str | None, arch: str | None, as_
 
 def _of_a_module(found: "Installation", option: str) -> Exception:
     """The error for an option of easyconfigs that is given with an installed module."""
-    from sifmod.errors import OptionError
-
     made = found.provenance
     variant = f" --variant {made.variant}" if made.variant else ""
     return OptionError(
@@ -71,7 +74,6 @@ def _of_a_module(found: "Installation", option: str) -> Exception:
 
 
 def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str]]:
-    from sifmod.system import size_text
 
     made, image = installation.provenance, installation.image
     of_image = [("loads", " ".join(installation.modules))]
@@ -97,11 +99,8 @@ def _rows(layout: "Layout", installation: "Installation") -> list[tuple[str, str
 
 
 def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None], as_json: bool, origins: bool) -> None:
-    from sifmod.cli.context import load_context
-    from sifmod.cli.output import echo, origins_data, print_json, print_rows
     from sifmod.config.load_easyconfig import load_easyconfig
     from sifmod.config.wanted import wanted_easyconfig
-    from sifmod.system import one_line
 
     context = load_context(site)
     loaded = load_easyconfig(wanted_easyconfig(name, context.site), context, variant, {}, os.environ)
@@ -117,3 +116,108 @@ def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None]
         import yaml
 
         echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100).rstrip())
+
+
+WIDE = 300  # letters of one value; --json has all of it
+
+
+def names_image(text: str) -> bool:
+    """Whether `text` means an image, and not a module or an easyconfig.
+
+    That is a text with a scheme, one that ends in .sif, the path of a file, and a bare name where a SIF is called so.
+    """
+    from sifmod.image.convert.sif.header import START, what_it_is
+
+    if text.endswith((".yaml", ".yml")):
+        return False
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text) or text.endswith(".sif"):
+        return True
+    path = Path(text)
+    try:
+        if not path.is_file():
+            return False
+        if "/" in text:
+            return True
+        with path.open("rb") as file:
+            return not what_it_is(file.read(START))
+    except (OSError, ValueError):
+        return False
+
+
+def show_image(text: str, site: "Site", arch: str | None, as_json: bool) -> None:
+    """Print what the image that `text` names says about itself."""
+    from sifmod.actions.show_image import describe
+
+    described = describe(text, site, arch or site.arch)
+    if as_json:
+        print_json(_image_data(described))
+        return
+    print_rows([("image", _short(text)), *_image_rows(described)])
+    for title, pairs in (("labels", described.config.labels), ("environment", described.config.environment)):
+        if pairs:
+            echo(f"\n{title}")
+            print_rows([("", name, _short(value)) for name, value in pairs])
+    for title, script in (("runscript", described.runscript), ("definition", described.definition)):
+        if script.strip():
+            echo(f"\n{title}")
+            for line in script.strip("\n").splitlines():
+                echo(f"  {line}".rstrip())
+
+
+def _image_rows(described: "ImageDescription") -> "Iterator[tuple[str, str]]":
+
+    config, parts = described.config, described.parts
+    of_a_sif = described.kind == "SIF"
+    layers = "" if of_a_sif or not parts else f" in {len(parts)} {'layer' if len(parts) == 1 else 'layers'}"
+    signed = [f"{signer} (not checked: sifmod verify --signature)" for signer in described.signers]
+    rows = (
+        ("kind", described.kind),
+        ("architecture", described.arch),
+        ("size", f"{size_text(described.size)} ({described.size} bytes){layers}"),
+        ("SHA-256", described.sha256),
+        ("manifest", described.manifest),
+        ("index", described.index),
+        ("created", described.created),
+        ("made from", described.origin),
+        ("compression", described.compression),
+        *(("signed by", signer) for signer in (signed or (["nobody"] if of_a_sif else []))),
+        ("entrypoint", _words(config.entrypoint)),
+        ("command", _words(config.cmd)),
+        ("directory", config.working_dir),
+        ("user", config.user),
+        *((("holds", f"{part.kind}, {size_text(part.size)}") for part in parts) if of_a_sif else ()),
+        *(("note", note) for note in described.notes),
+    )
+    return ((name, _short(value)) for name, value in rows if value)
+
+
+def _words(words: tuple[str, ...]) -> str:
+
+    return shlex.join(words)
+
+
+def _short(text: str) -> str:
+    from sifmod.image.printable import line
+
+    return line(text, WIDE)
+
+
+def _image_data(described: "ImageDescription") -> dict[str, object]:
+    config = described.config
+    texts = ("sha256", "manifest", "index", "created", "compression", "runscript", "definition")
+    data = {
+        **asdict(described),
+        **{name: getattr(described, name) or None for name in texts},
+        "source": described.origin or None,
+        "parts": [{**part._asdict(), "digest": part.digest or None} for part in described.parts],
+        "config": {
+            "labels": dict(config.labels),
+            "environment": dict(config.environment),
+            "entrypoint": config.entrypoint,
+            "cmd": config.cmd,
+            "working_dir": config.working_dir or None,
+            "user": config.user or None,
+        },
+    }
+    del data["origin"]
+    return data

@@ -78,7 +78,7 @@ def tell(event: "Event", applying: "Applying", made: "StackPlan", reporter: "Rep
 def end(number: int, applying: "Applying", say: "Callable[[str], None]") -> str:
     """Say what became of a module; gives it as its log has it."""
     from sifmod.actions.stack.apply import told
-    from sifmod.cli.main import show_error
+    from sifmod.cli.output import show_error
 
     step = applying.plan.steps[number]
     if error := applying.failed.get(number):

@@ -4,6 +4,8 @@ from typing import Any
 
 import click
 
+from sifmod.cli.output import write
+
 # verb → command, and what it is for; each of them is typed in tests/cli/test_help.py
 EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "": (
@@ -217,8 +219,6 @@ class Helped(click.Command):
 
 def _print_help(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from sifmod.cli.output import write
-
         write(ctx.get_help())
         ctx.exit()
 
@@ -249,7 +249,7 @@ class VerbGroup(Verb, click.Group):
         write_options(self, ctx, formatter)
 
 
-def explained(command: click.Command) -> Verb:
+def with_help(command: click.Command) -> Verb:
     """The same command, with its help in this form."""
     settings: dict[str, Any] = {
         "name": command.name,
@@ -259,7 +259,7 @@ def explained(command: click.Command) -> Verb:
         "context_settings": command.context_settings,
     }
     if isinstance(command, click.Group):
-        return VerbGroup(commands=[explained(each) for each in command.commands.values()], **settings)
+        return VerbGroup(commands=[with_help(each) for each in command.commands.values()], **settings)
     return Verb(**settings)
 
 

@@ -1,11 +1,16 @@
 """`sifmod verify`."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.cli.context import layout_for, load_context, resolve
 from sifmod.cli.options import json_option, site_options
+from sifmod.cli.output import counted, echo, error_data, print_json, say
+from sifmod.errors import ModuleError, SifmodError
+from sifmod.system import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,8 +44,6 @@ def command(
     With --modes or --repair-modes look at the group and the modes of the whole tree instead; exit code 1 where one of
     them is another.
     """
-    from sifmod.cli.context import layout_for
-
     if modes or repair_modes:
         if names or signature or keys:
             raise click.UsageError("--modes and --repair-modes are for the whole prefix, and go with no other option")
@@ -54,15 +57,10 @@ def command(
 
 
 def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> int:
-    import os
 
     from sifmod.actions.layer.places import found_layers
     from sifmod.actions.verify import Finding, installed, verify
-    from sifmod.cli.context import resolve
-    from sifmod.cli.output import counted, echo, print_json
     from sifmod.config.shown import shown
-    from sifmod.errors import ModuleError
-    from sifmod.system import one_line
     from sifmod.tree.receipt import live_modules
 
     if file := next((name for name in names if name.endswith(".sif")), None):
@@ -99,7 +97,6 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
 
 
 def _say_what_helps(faults: "list[Finding]", layers: "tuple[Layer, ...]") -> None:
-    from sifmod.cli.output import say
     from sifmod.module.quote import shell
 
     for layer in layers:
@@ -118,9 +115,6 @@ def _say_what_helps(faults: "list[Finding]", layers: "tuple[Layer, ...]") -> Non
 def _verify_modes(site: dict[str, str | None], *, repair: bool, as_json: bool) -> int:
     from sifmod.actions.reporter import Reporter
     from sifmod.actions.sharing import modes, oddities
-    from sifmod.cli.context import load_context
-    from sifmod.cli.output import counted, echo, print_json, say
-    from sifmod.system import one_line
 
     facts = load_context(site).site
     found = modes(facts, Reporter(say), repair=repair)
@@ -142,12 +136,7 @@ def _verify_modes(site: dict[str, str | None], *, repair: bool, as_json: bool) -
 def _verify_signatures(
     names: tuple[str, ...], keys: tuple[str, ...], site: dict[str, str | None], layout: "Layout", as_json: bool
 ) -> int:
-    """Say of each image who signed it, or what is wrong."""
-    from sifmod.actions.signatures import check_image
-    from sifmod.cli.context import load_context
-    from sifmod.cli.output import echo, error_data, print_json
-    from sifmod.errors import SifmodError
-    from sifmod.system import one_line
+    from sifmod.actions.verify import check_image
 
     known = (*map(Path, load_context(site).site.signatures.keys), *map(Path, keys))
     worst = 0
@@ -173,9 +162,7 @@ def _verify_signatures(
 
 def _images(names: tuple[str, ...], layout: "Layout") -> "Iterator[tuple[str | None, Path]]":
     """The SIFs that the names mean: files, or the images of modules (all by default), each with its module."""
-    from sifmod.actions.signatures import image_of
-    from sifmod.actions.verify import installed
-    from sifmod.cli.context import resolve
+    from sifmod.actions.verify import image_of, installed
     from sifmod.tree.receipt import live_modules
 
     known = [module for module, _ in live_modules(layout)]

@@ -48,7 +48,6 @@ def within(place: str, directories: Iterable[str]) -> bool:
 
 
 def _links_in(directory: str) -> Iterator[str]:
-    """The texts of the links in a directory; none where it cannot be read."""
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_symlink():

@@ -8,6 +8,7 @@ from pathlib import Path
 from sifmod.config.bind_paths import is_pattern, matches
 from sifmod.config.find import shipped
 from sifmod.config.input import Input, read_input
+from sifmod.config.prefix import settings_directories
 from sifmod.config.site import SiteFile
 from sifmod.config.variables import expand_paths, texts
 from sifmod.config.yaml.check import check_layer, did_you_mean
@@ -30,10 +31,15 @@ class BaseSite:
     how: str  # `named by …`, `recognised by …`
     left_out: tuple[Problem, ...] = ()  # of files that cannot be read, of which one may be this machine's
 
+    @property
+    def name(self) -> str:
+        return self.node.entries["name"].text
 
-def site_directories(*config_directories: Path) -> tuple[Path, ...]:
+
+def site_directories(environ: Mapping[str, str]) -> tuple[Path, ...]:
     """Where site files are looked up: `sites/` of the user's and the machine's settings, then the shipped ones."""
-    return (*(directory / "sites" for directory in config_directories), shipped() / "sites")
+    machine, user = settings_directories(environ)
+    return (user / "sites", machine / "sites", shipped() / "sites")
 
 
 def read_site_file(path: Path, environ: Mapping[str, str]) -> tuple[Node, Input]:

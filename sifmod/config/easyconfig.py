@@ -173,7 +173,7 @@ RunscriptEnv = Annotated[Pairs, Items(EnvName, EnvValue)]
 class Easyconfig(Model):
     """One module, with its preset, what it extends, its variant and the command line merged in.
 
-    Without an image it is a view (config/view.py). Nothing in here says "not decided": `image.filename`, `image.arch`
+    Without an image it is a view (config/layers.py). Nothing in here says "not decided": `image.filename`, `image.arch`
     and `accelerator` are filled in by loading. Paths in `image.sources` and `image.build` are absolute; a bare name in
     `sources` is looked up in image_dirs.
     """

@@ -9,8 +9,9 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from sifmod.config.text import whole_number
 from sifmod.config.yaml.check import Model
-from sifmod.config.yaml.node import Node, Number
+from sifmod.config.yaml.node import Node
 
 Moment = Literal[
     "before_fetch", "after_fetch", "before_install", "after_install",
@@ -35,10 +36,6 @@ def _program(text: str) -> str:
     return text
 
 
-def _whole(value: object) -> object:
-    return int(value.text) if isinstance(value, Number) and value.text.isdecimal() else value
-
-
 Programs = tuple[Annotated[str, AfterValidator(_program)], ...]
 
 
@@ -53,7 +50,7 @@ class HookKeys(Model):
     after_publish: Programs = ()
     before_retire: Programs = ()
     after_retire: Programs = ()
-    seconds: Annotated[int, Field(ge=1, le=86400), BeforeValidator(_whole)] = SECONDS
+    seconds: Annotated[int, Field(ge=1, le=86400), BeforeValidator(whole_number)] = SECONDS
     """What each may take; then it is ended, and has failed."""
 
 

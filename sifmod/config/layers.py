@@ -1,4 +1,4 @@
-"""The layers of an easyconfig: its presets, what it extends, the file itself, and its variants."""
+"""The layers of an easyconfig: its presets, what it extends, the file itself, its variants; and what a view has."""
 
 import os
 from dataclasses import dataclass, field, replace
@@ -154,3 +154,38 @@ class _Reading:
 
 def _without(node: Node, keys: tuple[str, ...]) -> Node:
     return replace(node, value={key: value for key, value in node.entries.items() if key not in keys})
+
+
+_OF_AN_IMAGE = (
+    *("image", "activate", "conda", "venv", "wrappers", "verb", "runscripts", "runscript_env", "user_software"),
+    *("protected", "gpu_selection", "mpi", "sanity_check"),
+)
+
+
+def is_view(easyconfig: Node) -> bool:
+    """Whether merged keys are those of a view."""
+    return "modules" in easyconfig.entries and bool(easyconfig.entries["modules"].items)
+
+
+def view_defaults(defaults: Node) -> Node:
+    """The lowest layer of a view: most of what other easyconfigs get belongs to the modules that it loads."""
+    return replace(defaults, value={"accelerator": defaults.entries["accelerator"]})
+
+
+def checked_view(view: Node) -> tuple[Node, tuple[Problem, ...]]:
+    """A view without keys that only an image can have, and what is wrong: each of them, and modules of one name."""
+    entries = view.entries
+    found = [
+        problem_at(entries[key].key, key, "a view, which has modules, has no image of its own: leave one of them out")
+        for key in _OF_AN_IMAGE
+        if key in entries
+    ]
+    seen = {entries["name"].text: "the view itself"} if "name" in entries else {}
+    for index, module in enumerate(entries["modules"].items):
+        name, _, _ = module.text.partition("/")
+        if name in seen:
+            message = f"{module.text} cannot be loaded beside {seen[name]}, which has its name"
+            found.append(problem_at(module.mark, f"modules[{index}]", message))
+        seen.setdefault(name, module.text)
+    rest = {key: node for key, node in entries.items() if key not in _OF_AN_IMAGE}
+    return replace(view, value=rest), tuple(found)

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from sifmod.config.build import Build, names_easyconfig, spelled_out_node
 from sifmod.config.easyconfig import Easyconfig, Image
 from sifmod.config.find import find_easyconfig, places_before
 from sifmod.config.input import Input, read_input
-from sifmod.config.layers import Layers, read_layers
+from sifmod.config.layers import Layers, checked_view, is_view, read_layers, view_defaults
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.offered import Offered
 from sifmod.config.option import easyconfig_layer
@@ -19,7 +19,6 @@ from sifmod.config.origin import Origin, of_tree
 from sifmod.config.quirk import Quirk, applicable
 from sifmod.config.site import Site
 from sifmod.config.variables import settle_path, settle_sources, variables_read
-from sifmod.config.view import checked_view, is_view, view_defaults
 from sifmod.config.yaml.check import build, did_you_mean
 from sifmod.config.yaml.node import Mark, Node, join_key, merge, problem_at, tree
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, Problem, VariantError
@@ -105,36 +104,24 @@ def _layers(path: Path, site: Site, overrides: Overrides) -> Layers:
 
 @dataclass(frozen=True)
 class _Surroundings:
-    """What an easyconfig is loaded for."""
-
     site: LoadedSite
     environ: Mapping[str, str]
     digests: tuple[str, ...] = ()  # of the image
     above: tuple[Path, ...] = ()  # the easyconfigs that are built upon this one
 
 
-@dataclass(frozen=True)
-class _Merged:
-    """An easyconfig merged of layers: its value, as it is and as it was written, and the notes about its sources."""
-
-    easyconfig: Easyconfig
-    complete: Node
-    written: Node
-    notes: tuple[str, ...]
-
-
 def _load(path: Path, layers: Layers, variant: str | None, around: _Surroundings) -> LoadedEasyconfig:
-    made = _merged(path, layers.of(variant), around.environ)
-    quirks = applicable(around.site.quirks, made.easyconfig, around.site.site.name, around.digests)
+    easyconfig, complete, written, notes = _merged(path, layers.of(variant), around.environ)
+    quirks = applicable(around.site.quirks, easyconfig, around.site.site.name, around.digests)
     if quirks:
         upper = replace(layers, last=(*(quirk.layer for quirk in quirks), *layers.last))
-        made = _merged(path, upper.of(variant), around.environ)
-    easyconfig, binds = made.easyconfig, expand(made.easyconfig.binds, around.environ)
-    image = made.written.entries["image"].entries if easyconfig.image else {}
+        easyconfig, complete, written, notes = _merged(path, upper.of(variant), around.environ)
+    binds, looked_at = expand(easyconfig.binds, around.environ)
+    image = written.entries["image"].entries if easyconfig.image else {}
     read = variables_read([node for key in ("sources", "build") if (node := image.get(key))], around.environ)
     bases: tuple[Image, ...] = ()
     if easyconfig.image and (recipe := easyconfig.image.build):
-        recipe = _with_files(recipe, made.complete.entries["image"].entries["build"])
+        recipe = _with_files(recipe, complete.entries["image"].entries["build"])
         own = easyconfig.image.model_copy(update={"build": recipe})
         easyconfig = easyconfig.model_copy(update={"image": own})
         if recipe.definition:
@@ -143,20 +130,21 @@ def _load(path: Path, layers: Layers, variant: str | None, around: _Surroundings
             bases, of_base = _bases(
                 recipe.from_,
                 easyconfig,
-                made.complete,
+                complete,
                 replace(around, above=(*around.above, Path(os.path.realpath(path)))),
             )
             read = (*read, *of_base)
-    origins = [origin for key, node in made.complete.entries.items() for origin in of_tree(node, key)]
+    origins = [origin for key, node in complete.entries.items() for origin in of_tree(node, key)]
     origins += [origin for quirk in quirks for origin in quirk.origins]
-    inputs = tuple(dict.fromkeys((*layers.inputs, *read, *binds.inputs)))
-    easyconfig = easyconfig.model_copy(update={"binds": binds.binds})
-    return LoadedEasyconfig(
-        easyconfig, variant, path, inputs, tuple(origins), made.notes, layers, quirks, made.written, bases
-    )
+    inputs = tuple(dict.fromkeys((*layers.inputs, *read, *looked_at)))
+    easyconfig = easyconfig.model_copy(update={"binds": binds})
+    return LoadedEasyconfig(easyconfig, variant, path, inputs, tuple(origins), notes, layers, quirks, written, bases)
 
 
-def _merged(path: Path, layers: tuple[Node, ...], environ: Mapping[str, str]) -> _Merged:
+def _merged(
+    path: Path, layers: tuple[Node, ...], environ: Mapping[str, str]
+) -> tuple[Easyconfig, Node, Node, tuple[str, ...]]:
+    """The easyconfig, its merged layers complete and as they were written, and the notes about its sources."""
     start = Mark(str(path), 1, 1)
     merged = merge(layers, start)
     notes: tuple[str, ...] = ()
@@ -173,7 +161,7 @@ def _merged(path: Path, layers: tuple[Node, ...], environ: Mapping[str, str]) ->
         found = (*(easyconfig if isinstance(easyconfig, tuple) else ()), *wrong)
         placed = (problem if problem.line else problem_at(start, problem.key, problem.message) for problem in found)
         raise ConfigError(tuple(sorted(placed)))
-    return _Merged(easyconfig, complete, merged, notes)
+    return easyconfig, complete, merged, notes
 
 
 def _settled(merged: Node, environ: Mapping[str, str]) -> tuple[Node, tuple[str, ...]]:
@@ -182,11 +170,10 @@ def _settled(merged: Node, environ: Mapping[str, str]) -> tuple[Node, tuple[str,
     entries = {"filename": filename(merged), **image.entries}
     notes: tuple[str, ...] = ()
     if written := entries.get("sources"):
-        settled = settle_sources(written.items, environ)
-        notes = settled.notes
-        if notes and not settled.nodes:
+        sources, notes = settle_sources(written.items, environ)
+        if notes and not sources:
             raise ConfigError((problem_at(written.mark, "image.sources", "; ".join(notes)),))
-        entries["sources"] = replace(written, value=settled.nodes)
+        entries["sources"] = replace(written, value=sources)
     if recipe := entries.get("build"):
         entries["build"] = _settled_build(recipe, environ)
     return replace(image, value=entries), notes
@@ -204,10 +191,11 @@ def _settled_build(written: Node, environ: Mapping[str, str]) -> Node:
         if names_easyconfig(base.text):
             beside = settle_path(base, environ)
             entries["from"] = beside if os.path.isfile(beside.text) else base  # noqa: PTH113 (any text may be asked)
-        elif (settled := settle_sources((base,), environ)).notes:
-            raise ConfigError((problem_at(base.mark, "image.build.from", settled.notes[0]),))
         else:
-            entries["from"] = settled.nodes[0]
+            settled, notes = settle_sources((base,), environ)
+            if notes:
+                raise ConfigError((problem_at(base.mark, "image.build.from", notes[0]),))
+            entries["from"] = settled[0]
     return replace(recipe, value=entries) if entries else recipe
 
 
@@ -303,22 +291,19 @@ def variants_for(path: Path, site: Site) -> tuple[str | None, ...]:
     return fit or (None,)
 
 
-def outlines(path: Path, site: Site) -> tuple[Offered, ...]:
+def outlines(path: Path, site: Site) -> Iterator[Offered]:
     """The variants of an easyconfig, in their order, by name and machine alone, and without a check of the rest.
 
     The easyconfig itself where it has none. Raises ConfigError.
     """
     layers = _layers(path, site, {})
-    return tuple(_outline(layers, variant) for variant in layers.variants or (None,))
-
-
-def _outline(layers: Layers, variant: str | None) -> Offered:
-    entries = merge(layers.of(variant), _MARK).entries
-    name, version, suffix = (
-        entries[key].text if key in entries else "" for key in ("name", "version", "versionsuffix")
-    )
-    accelerator, arch = _target(layers, variant)
-    return Offered(variant, name, version, suffix, accelerator, "", (), {}, (), "", arch)
+    for variant in layers.variants or (None,):
+        entries = merge(layers.of(variant), _MARK).entries
+        name, version, suffix = (
+            entries[key].text if key in entries else "" for key in ("name", "version", "versionsuffix")
+        )
+        accelerator, arch = _target(layers, variant)
+        yield Offered(variant, name, version, suffix, accelerator, "", (), {}, (), "", arch)
 
 
 def _target(layers: Layers, variant: str | None) -> tuple[str, str]:

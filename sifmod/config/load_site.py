@@ -1,7 +1,7 @@
 """The site in force: command line > SIFMOD_* > the user's file > /etc/sifmod.d > the shipped site > defaults."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,6 @@ from sifmod.config.find import shipped
 from sifmod.config.hook import hooks_of
 from sifmod.config.input import Input, current_facts, read_input
 from sifmod.config.kinds import RUNTIMES
-from sifmod.config.named_prefix import about_this_prefix
 from sifmod.config.option import option_layers
 from sifmod.config.origin import Origin, of_default, of_tree
 from sifmod.config.prefix import settings_directories
@@ -153,8 +152,7 @@ def _settings_files(environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple
 
 
 def _base_site(layers: tuple[Node, ...], environ: Mapping[str, str], kept: Kept | None) -> BaseSite:
-    machine, user = settings_directories(environ)
-    directories = site_directories(user, machine)
+    directories = site_directories(environ)
     if (named := _names_site(layers)) is not None:
         return named_site(str(named.value), str(named.mark), directories, environ)
     return detected_site(directories, environ) if kept is None else kept_site(kept.site, directories, environ)
@@ -202,3 +200,33 @@ def _origins(merged: Node, robot_paths: tuple[Node, ...], resolved: Resolved, ba
         else:
             origins += of_default(key, field.get_default())
     return tuple(origins)
+
+
+_SHARING = ("sharing", "group", "umask")
+
+
+def about_this_prefix(levels: Sequence[Sequence[Node]]) -> tuple[tuple[Node, ...], dict[str, str]]:
+    """The layers without the sharing of another prefix than the last one named, and the prefixes which that one hides.
+
+    A level is the machine's files, the user's, the variables or the command line. With `sharing` go the `group` and the
+    `umask` of its level; where nothing says `sharing` they stay. The prefixes have the place at which each is named.
+    """
+    named = [_prefix(level) for level in levels]
+    last = next((node.text for node in reversed(named) if node), "")
+    kept: list[Node] = []
+    before = ""
+    for level, node in zip(levels, named, strict=True):
+        before = node.text if node else before
+        foreign = before not in ("", last) and any("sharing" in layer.entries for layer in level)
+        for layer in level:
+            rest = {key: node for key, node in layer.entries.items() if not (foreign and key in _SHARING)}
+            kept.append(replace(layer, value=rest))
+    others = (node for node in named if node and node.text != last)
+    return tuple(kept), {
+        node.text: str(node.mark) for node in others if node.text.startswith("/") and "$" not in node.text
+    }
+
+
+def _prefix(level: Sequence[Node]) -> Node | None:
+    nodes = (layer.entries.get("prefix") for layer in reversed(level))
+    return next((node for node in nodes if node is not None and node.text), None)

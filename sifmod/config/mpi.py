@@ -15,10 +15,8 @@ from sifmod.config.kinds import MpiUse
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
 from sifmod.config.text import BindPath, Name, NotEmpty, SearchDirectory, Version, expecting
-from sifmod.config.yaml.check import Model, build, check_layer
-from sifmod.config.yaml.node import merge
-from sifmod.config.yaml.parse import load_yaml
-from sifmod.errors import ConfigError, OptionError
+from sifmod.config.yaml.check import Model, load_model
+from sifmod.errors import OptionError
 
 HOST_MPI = "/host-mpi"  # where the host's libraries are inside
 # by ABI: under which names programs want it; Debian calls MPICH's libmpich
@@ -133,16 +131,12 @@ def read_profile(
 
 def profile_of(path: Path, environ: Mapping[str, str]) -> tuple[Profile, tuple[Input, ...]]:
     """The profile of one file, its patterns as this machine has them. Raises ConfigError."""
-    document = load_yaml(path)
-    problems = {*document.problems, *check_layer(ProfileFile, document.node)}
-    file = build(ProfileFile, merge((document.node,), document.node.mark))
-    if problems or isinstance(file, tuple):
-        raise ConfigError(tuple(sorted(problems | set(file if isinstance(file, tuple) else ()))))
+    file, document = load_model(ProfileFile, path)
     own = [BindSpec(source=file.library, target=f"{HOST_MPI}/{name}") for name in _NAMES[file.abi_name]]
     beside = [
         BindSpec(source=source, target=HOST_MPI if "*" in source else f"{HOST_MPI}/{Path(source).name}", optional=True)
         for source in file.libraries
     ]
-    expanded = expand((*own, *beside, *file.binds), environ)
-    profile = Profile(path.stem, file, expanded.binds)
-    return profile, (document.input, *expanded.inputs, read_input(f"?{file.library}", environ))
+    binds, inputs = expand((*own, *beside, *file.binds), environ)
+    profile = Profile(path.stem, file, binds)
+    return profile, (document.input, *inputs, read_input(f"?{file.library}", environ))

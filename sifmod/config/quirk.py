@@ -15,9 +15,8 @@ from sifmod.config.input import Input, read_input
 from sifmod.config.origin import Origin
 from sifmod.config.text import Name, NotEmpty
 from sifmod.config.version import is_range, within
-from sifmod.config.yaml.check import Model, build, check_layer
-from sifmod.config.yaml.node import Node, Number, join_key, merge, problem_at
-from sifmod.config.yaml.parse import load_yaml
+from sifmod.config.yaml.check import Model, load_model
+from sifmod.config.yaml.node import Node, Number, join_key, problem_at
 from sifmod.errors import ConfigError, Problem
 
 Variables = Literal["env", "host_env", "runscript_env"]
@@ -129,11 +128,7 @@ def read_quirks(directories: Iterable[Path], environ: Mapping[str, str]) -> tupl
 
 def read_quirk(path: Path) -> tuple[Quirk, Input]:
     """The quirk of one file; raises ConfigError with all of its problems."""
-    document = load_yaml(path)
-    problems = {*document.problems, *check_layer(QuirkFile, document.node)}
-    file = build(QuirkFile, merge((document.node,), document.node.mark))
-    if problems or isinstance(file, tuple):
-        raise ConfigError(tuple(sorted(problems | set(file if isinstance(file, tuple) else ()))))
+    file, document = load_model(QuirkFile, path)
     entries = document.node.entries
     if not any(key in entries for key in VARIABLES):
         message = f"expected variables under {', '.join(VARIABLES[:-1])} or {VARIABLES[-1]}; env: {{}} switches it off"

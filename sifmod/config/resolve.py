@@ -53,7 +53,7 @@ def resolve(
     if file.stores is None and hidden:
         how["stores"] = f"the prefix of {', '.join(hidden.values())}"
     stores = map(Path, hidden if file.stores is None else file.stores)
-    expanded = expand(tuple(bind for _, group in file.binds for bind in group), environ)
+    binds, inputs = expand(tuple(bind for _, group in file.binds for bind in group), environ)
     # what a file says is the site's value, but for what is found out here, and for hooks, which load_site adds
     said = {field.name: getattr(file, field.name) for field in fields(Site) if hasattr(file, field.name)}
     found: dict[str, Any] = {
@@ -63,7 +63,7 @@ def resolve(
         "prefix": prefix,
         "prefix_is_default": file.prefix is None,
         "robot_paths": robot_paths,
-        "binds": expanded.binds,
+        "binds": binds,
         "mpi_profile": file.mpi_profile or "",
         "module_syntax": _syntax(file.module_syntax, facts, how),
         "umask": _umask(file),
@@ -72,7 +72,7 @@ def resolve(
         "hooks": (),
     }
     site = Site(**{**said, **found})
-    return Resolved(site, how, expanded.inputs)
+    return Resolved(site, how, inputs)
 
 
 def _umask(file: SiteFile) -> int | None:

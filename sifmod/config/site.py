@@ -23,6 +23,7 @@ from sifmod.config.text import (
     Text,
     expecting,
     number_as_written,
+    whole_number,
 )
 from sifmod.config.yaml.check import Model
 from sifmod.config.yaml.node import Number
@@ -39,10 +40,6 @@ PROTECTED = (
 )
 _SIZE = re.compile(r"([0-9]+)\s*([kMGT]i?B?|B)?")
 _UNITS = {"": 1, "B": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-
-
-def _whole(value: object) -> object:
-    return int(value.text) if isinstance(value, Number) and re.fullmatch("-?[0-9]+", value.text) else value
 
 
 def _bytes(value: object) -> object:
@@ -68,7 +65,7 @@ class Accelerators(Model):
 class StripingKeys(Model):
     """Lustre striping of images."""
 
-    count: Annotated[int, Field(ge=-1, le=2000), BeforeValidator(_whole)] = -1
+    count: Annotated[int, Field(ge=-1, le=2000), BeforeValidator(whole_number)] = -1
     """Over how many targets; -1 for all of them."""
     size: Annotated[int, Field(ge=1 << 16, le=1 << 32), BeforeValidator(_bytes)] = 4 << 20
     """Bytes a stripe: a number, or 4MB and the like."""
@@ -216,10 +213,10 @@ class SiteFile(Model):
     host_env: HostEnv = ()
     runscript_env: RunscriptEnv = ()
     gpu_selection: GpuSelection = "slurm"
-    gpus_per_node: Annotated[int, Field(ge=1, le=64), BeforeValidator(_whole)] = 4
+    gpus_per_node: Annotated[int, Field(ge=1, le=64), BeforeValidator(whole_number)] = 4
     mpi: MpiUse = "image"
     mpi_profile: Name | None = None
-    cpus_per_gpu: Annotated[int, Field(ge=0, le=1024), BeforeValidator(_whole)] = 0
+    cpus_per_gpu: Annotated[int, Field(ge=0, le=1024), BeforeValidator(whole_number)] = 0
     cpu_bind: Annotated[Line, _CPU_BIND] = ""
     cache_directory: Annotated[Line, expecting("(/[^$]*)?", "an absolute path without variables")] = ""
     module_syntax: Literal["auto", "lua", "tcl", "both"] = "auto"
@@ -232,8 +229,8 @@ class SiteFile(Model):
     mark_days: Annotated[float, Field(ge=0, le=36500), BeforeValidator(_seconds)] = MARK_DAYS
     arch: Literal["auto", "amd64", "arm64"] = "auto"
     compression: Annotated[Line, _COMPRESSION] = "auto"
-    connections: Annotated[int, Field(ge=1, le=32), BeforeValidator(_whole)] = 4
-    processors: Annotated[int | None, Field(ge=1, le=256), BeforeValidator(_whole)] = None
+    connections: Annotated[int, Field(ge=1, le=32), BeforeValidator(whole_number)] = 4
+    processors: Annotated[int | None, Field(ge=1, le=256), BeforeValidator(whole_number)] = None
     memory: Annotated[int | None, Field(ge=64 << 20), BeforeValidator(_bytes)] = None
     mirrors: Annotated[tuple[tuple[str, tuple[Place, ...]], ...], Items(Place, tuple[Place, ...])] = ()
     insecure_registries: tuple[Place, ...] = ()

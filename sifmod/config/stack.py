@@ -16,9 +16,8 @@ from sifmod.config.find import SUFFIXES
 from sifmod.config.input import Input, read_input
 from sifmod.config.text import Items, Line, ModuleSpec, Name, NotEmpty, Pairs
 from sifmod.config.version import is_range, within
-from sifmod.config.yaml.check import Model, build, check_layer
-from sifmod.config.yaml.node import Mark, Node, Number, join_key, merge, problem_at
-from sifmod.config.yaml.parse import load_yaml
+from sifmod.config.yaml.check import Model, load_model
+from sifmod.config.yaml.node import Mark, Node, Number, join_key, problem_at
 from sifmod.errors import ConfigError, Problem, SifmodError
 
 MAX_NODES = 200_000  # a stack of ten thousand modules, each with all its keys
@@ -162,14 +161,10 @@ class _Read(NamedTuple):
 
 def _read(path: Path, above: tuple[Path, ...]) -> _Read:
     try:
-        document = load_yaml(path, MAX_NODES)
+        file, document = load_model(StackFile, path, MAX_NODES)
     except ConfigError as error:
         return _Read(None, (), (), error.problems)
     node = document.node
-    problems = {*document.problems, *check_layer(StackFile, node)}
-    file = build(StackFile, merge((node,), node.mark))
-    if problems or isinstance(file, tuple):
-        return _Read(None, (), (), tuple(problems | set(file if isinstance(file, tuple) else ())))
     if not within(__version__, tuple(one.strip() for one in file.sifmod.split(","))):
         raise SifmodError(
             f"{path} is for sifmod {file.sifmod}, and this is {__version__}", "install such a version of sifmod"

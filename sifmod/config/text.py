@@ -113,6 +113,11 @@ def number_as_written(value: object) -> object:
     return value.text if isinstance(value, Number) else value
 
 
+def whole_number(value: object) -> object:
+    """A whole number that YAML reads as one."""
+    return int(value.text) if isinstance(value, Number) and re.fullmatch("-?[0-9]+", value.text) else value
+
+
 def wrapper_item(value: object) -> tuple[str, str]:
     """A wrapper as (name, command line): `name`, whose command line is empty, or a map of one `name: command line`."""
     name, command = value, ""

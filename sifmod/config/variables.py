@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from sifmod.config.input import Input, read_input
@@ -16,18 +16,11 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 
 
-@dataclass(frozen=True)
-class Sources:
-    """The sources that can be tried, and a note for each one left out because a variable is not set."""
+def settle_sources(nodes: tuple[Node, ...], environ: Mapping[str, str]) -> tuple[tuple[Node, ...], tuple[str, ...]]:
+    """The sources that can be tried, expanded, and a note for each one left out because a variable is not set.
 
-    nodes: tuple[Node, ...]
-    notes: tuple[str, ...]
-
-
-def settle_sources(nodes: tuple[Node, ...], environ: Mapping[str, str]) -> Sources:
-    """Expand each source; a relative path is one of the directory of the file that says it.
-
-    On the command line a bare name is the file of that name in the current directory, where there is one.
+    A relative path is one of the directory of the file that says it. On the command line a bare name is the file of
+    that name in the current directory, where there is one.
     """
     settled: list[Node] = []
     notes: list[str] = []
@@ -42,7 +35,7 @@ def settle_sources(nodes: tuple[Node, ...], environ: Mapping[str, str]) -> Sourc
             notes.append(f"source {shown(node.raw)} left out: the variable {unset[0]} is not set")
         else:
             settled.append(node)
-    return Sources(tuple(settled), tuple(notes))
+    return tuple(settled), tuple(notes)
 
 
 def settle_path(node: Node, environ: Mapping[str, str]) -> Node:

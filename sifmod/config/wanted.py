@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sifmod.config.find import SUFFIXES, easyconfigs, find_easyconfig
-from sifmod.config.offered import Offered, read_index
+from sifmod.config.offered import read_index
 from sifmod.config.shown import LOCAL, REGISTRIES, shown
 from sifmod.config.site import Site
 from sifmod.config.version import version_key
@@ -133,12 +133,14 @@ def _begins(name: str, known: Mapping[str, Path]) -> list[Path]:
 
 def _offered(paths: list[Path], module: str, site: Site) -> list[tuple[bool, str]]:
     """Whether each is for this machine, and what to type for it; the newest first, and of two the one that fits."""
+    from sifmod.config.load_easyconfig import outlines
+
     index = read_index(site.robot_paths, os.environ) if paths else {}
     rows = []
     for path in sorted(paths):
         version, fits, text = "", False, one_line(path.stem)
         with suppress(ConfigError):  # `check` tells
-            for one in index.get(path) or _read(path, site):
+            for one in index.get(path) or outlines(path, site):
                 version, fits = one.version, fits or one.fits(site.accelerator, site.arch)
                 if one.variant and f"{one.name}-{one.version}{one.versionsuffix}".lower() == module:
                     fits, text = True, f"{path.stem} --variant {one.variant}"
@@ -146,9 +148,3 @@ def _offered(paths: list[Path], module: str, site: Site) -> list[tuple[bool, str
         # a build of a day (20240918) is not newer than 2.4 for its number
         rows.append(((not _DATE.match(version), version_key(version), fits), (fits, text)))
     return [row for _, row in sorted(rows, key=lambda row: row[0], reverse=True)]
-
-
-def _read(path: Path, site: Site) -> tuple[Offered, ...]:
-    from sifmod.config.load_easyconfig import outlines
-
-    return outlines(path, site)

@@ -1,17 +1,24 @@
 """A Lua modulefile that starts a container (NGC's, Biocontainers') to an easyconfig: the calls it makes, as keys."""
 
+import os
 import re
 import shlex
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sifmod.config.easyconfig import variable_problem
 from sifmod.imports.budget import CannotImportError, Imported, Value, read_text
-from sifmod.imports.container import MOST, vendor, wrapper
+from sifmod.imports.container import MOST, NAME, Found, is_for_a_shell, options, vendor, without_arguments, wrapper
 from sifmod.imports.lua import read_lua
-from sifmod.imports.lua_value import HOLE, MAYBE, SOMEWHERE, Default, Made, Read, text_of
-from sifmod.imports.modulefile_command import SOURCE, Module, take_command
-from sifmod.imports.modulefile_name import BY_PATH, MODULES, Naming, Place, beside, described
+from sifmod.imports.lua_syntax import HOLE, MAYBE, SOMEWHERE, Default, Made, Read, text_of
 
+SOURCE = re.compile(r"(?:docker|oras|library|https?|oci|shub|file):.+|[^\s]+\.(?:sif|simg)")
+_RUNTIME = re.compile(rf"(?:\S*/)?(?:singularity|apptainer)|{HOLE}")
+_ASSIGNED = re.compile("(?:SINGULARITYENV_|APPTAINERENV_)?([A-Za-z_][A-Za-z0-9_]*=.*)", re.DOTALL)
+MODULES = ("load", "depends_on", "prereq", "always_load")
+_NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _IMAGE_FILE = re.compile(r"[A-Za-z0-9_][^\s/\x00-\x1f\x7f-\x9f\ue000-\uf8ff]*\.(?:sif|simg)")
 _FETCHED = re.compile(r"(?:docker|oras|library|https)://(?!\w+://).+|(?:oci|file):.+|/.+|[^:]+")
 _ENVIRONMENT = ("setenv", "pushenv", "prepend_path", "append_path")
@@ -27,13 +34,207 @@ _NO_IMAGE = "starts no container, or the image that it starts cannot be known wi
 NO_COMMAND = "no command of it is known: `wrappers: auto` finds those that are in the image"
 
 
+@dataclass
+class Module:
+    """What the calls of a modulefile do, in the making."""
+
+    found: Found = field(default_factory=Found)
+    wrappers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    sources: dict[str, None] = field(default_factory=dict)
+    verbs: set[str] = field(default_factory=set)
+    tested: set[str] = field(default_factory=set)  # whose GPUs it looks for: of cuda, rocm
+
+    def note(self, text: str) -> None:
+        """A note for the person who imports the file, told once."""
+        if text not in self.found.notes:
+            self.found.notes.append(text)
+
+
+def take_command(module: Module, name: str, text: str) -> None:
+    """A shell function or alias that starts a container becomes a wrapper."""
+    command = without_arguments(text)
+    if len(command) > MOST or not NAME.fullmatch(name) or ".." in name:
+        module.note(f"function {name[:60].replace(HOLE, '?')!r}: cannot be a wrapper")
+        return
+    try:
+        before, words = _start(shlex.split(command))
+    except ValueError:
+        before, words = [], []
+    if words and words[0] in module.wrappers:  # another of its commands, by a name of its own
+        module.wrappers[name] = (*before, *module.wrappers[words[0]], *words[1:])
+        return
+    if len(words) < 3 or not _RUNTIME.fullmatch(words[0]) or words[1] not in ("run", "exec"):
+        module.note(f"function {name} does not just start a container: not carried over")
+        return
+    if is_for_a_shell(re.sub(r"\$\w+(?=[/:])", "", command.replace('"$@"', ""))):
+        module.note(f"function {name} is a script of its own: not carried over")
+        return
+    tested = options([word.lstrip(MAYBE) for word in words[2:] if word.startswith(MAYBE)], name)
+    words = [word.lstrip(MAYBE).partition(MAYBE)[0] for word in words]
+    given = options(words[2:], name)
+    rest = words[2 + given.count :]
+    module.verbs.add(words[1])
+    module.tested |= set(tested.gpus)
+    module.found.gpus |= set(given.gpus) - set(tested.gpus)
+    for bind in given.binds:
+        module.found.bind(bind)
+    for variable, value in given.env:
+        module.found.set(f"SINGULARITYENV_{variable}", value)
+    for note in given.notes:
+        module.note(note.replace(f"{name}: ", "", 1).replace(HOLE, "?"))
+    if not rest or HOLE in "".join(rest[1:]):
+        module.note(f"function {name}: its command is known only when it is loaded")
+        return
+    if SOURCE.fullmatch(rest[0]):
+        module.sources[rest[0]] = None
+    if len(rest) == 1:
+        module.note(f"{name} hands its arguments to the image's entrypoint; the wrapper runs {name} in the image")
+    if not (rest[1:] or [name])[0] or rest[-1:] == [""] or "".join(rest[1:2]).startswith("-"):
+        module.note(f"function {name}: no command for a wrapper: it does not begin with a command")
+        return
+    words = rest[1:] or [name]
+    if "$@" in words:  # with words behind the user's own
+        script = " ".join('"$@"' if word == "$@" else shlex.quote(word) for word in words)
+        words = ["sh", "-c", script, name]
+    module.wrappers[name] = (*before, *words)
+
+
+def _start(words: list[str]) -> tuple[list[str], list[str]]:
+    """A command line without the `env` that starts it, and that `env` for within the container."""
+    if words[:1] != ["env"]:
+        return [], words
+    before, rest = ["env"], words[1:]
+    while rest:
+        if rest[0] in ("-u", "--unset") and len(rest) > 1:
+            before += ["-u", rest[1]]
+            rest = rest[2:]
+        elif assigned := _ASSIGNED.fullmatch(rest[0]):
+            before.append(assigned[1])
+            rest = rest[1:]
+        else:
+            break
+    return (before if len(before) > 1 else []), rest
+
+
+@dataclass(frozen=True)
+class Naming:
+    """Where a module's name comes from: its path below `tree`, or what it says of itself by whatis.
+
+    Without a `tree` that is the directory two above each file: users load NAME/VERSION.lua as NAME/VERSION.
+    """
+
+    by_whatis: bool = False
+    tree: Path | None = None
+
+
+BY_PATH = Naming()
+
+
+class Place:
+    """What users type to load a modulefile, and the names of others beside it."""
+
+    def __init__(self, path: Path, naming: Naming) -> None:
+        path = Path(os.path.abspath(path))  # noqa: PTH100 (a link stays a link)
+        self.naming = naming
+        self.tree = Path(os.path.abspath(naming.tree)) if naming.tree else path.parent.parent  # noqa: PTH100
+        try:
+            *above, last = path.relative_to(self.tree).parts
+        except ValueError:
+            raise CannotImportError(f"is not below the module tree {naming.tree}") from None
+        self.version = last.removesuffix(".lua")
+        self.full_name = "/".join(above) or self.version  # as Lmod has it
+        self.name = above[-1] if above else self.version
+        self.alone = not above  # NAME.lua in the tree itself, which has no version
+        self.loaded_as = "/".join((*above, self.version))
+
+    def ours(self, spec: str) -> str:
+        """A module of the same tree by the name that it has here, which is the last two parts of its own."""
+        parts = spec.split("/")
+        with suppress(OSError, ValueError):  # a text that can be no path
+            if len(parts) > 2 and (self.tree / f"{spec}.lua").is_file():
+                return "/".join(parts[-2:])
+            if len(parts) > 1 and any((self.tree / spec).glob("*.lua")):
+                return parts[-1]
+        return spec
+
+
+def beside(read: Read, place: Place, name: str, notes: list[str]) -> dict[str, Value]:
+    """The modules that it conflicts with, those that it needs, and its family; the check looks at their names."""
+    own = (name, place.name, f"{place.name}/{place.version}")
+    conflicts, needed, families = list[str](), list[str](), list[str]()
+    for call in read.calls:
+        texts = [text.replace(HOLE, "?") for text in call.texts]
+        if call.function == "conflict":
+            conflicts += [one for one in map(place.ours, map(str.strip, texts)) if one not in own]
+        elif call.function in MODULES:
+            runtimes = [text for text in texts if re.search("singularity|apptainer", text, re.IGNORECASE)]
+            others = [place.ours(text) for text in map(str.strip, texts) if text not in runtimes]
+            needed += others
+            if others and not call.sure:
+                notes.append(f"line {call.line}: {call.function} hangs on a condition, and is taken without it")
+            if runtimes:
+                notes.append(f"{call.function}: the runtime is the one of the site")
+        elif call.function == "family":
+            families += texts[:1]
+    family, *others = dict.fromkeys(families) or [""]
+    notes += [f"family: {one[:60]} is not carried over, for a module here has one family" for one in others]
+    keys: dict[str, Value] = {"conflict": tuple(dict.fromkeys(conflicts)), "depends_on": tuple(dict.fromkeys(needed))}
+    return {key: value for key, value in (*keys.items(), ("family", family)) if value}
+
+
+def described(read: Read, place: Place, notes: list[str]) -> dict[str, Value]:
+    """Name, version, and what the module says about itself; raises CannotImportError where it has no version."""
+    whatis = [text for call in read.calls if call.function == "whatis" for text in call.texts if HOLE not in text]
+    text = next((call.texts[0] for call in read.calls if call.function == "help" and call.texts), "")
+    said = {key.strip(): value.strip() for key, colon, value in (line.partition(":") for line in whatis) if colon}
+    name, version = _named(said, place, notes)
+    for key, value in (("Name", name), ("Version", version)):
+        if said.get(key) == value:
+            del said[key]
+    body, urls = _sections(text.replace(HOLE, "?"))
+    keys: dict[str, Value] = {"name": name, "version": version, "description": body or said.get("Description", "")}
+    if (homepage := said.pop("URL", said.pop("Home page", ""))).startswith(("http://", "https://")):
+        keys["homepage"] = homepage
+    said.pop("Description", None)
+    rest = tuple(f"{key}: {' '.join(value.split())}" for key, value in said.items() if value)
+    others = tuple(url for url in urls if not url.endswith(str(keys.get("homepage", "-"))))
+    keys |= {"whatis": rest} if rest else {}
+    return keys | ({"docurls": others} if others else {})
+
+
+def _named(said: Mapping[str, str], place: Place, notes: list[str]) -> tuple[str, str]:
+    name, version = said.get("Name", ""), said.get("Version", "")
+    if place.naming.by_whatis:
+        name = name if _NAMED.fullmatch(name) else place.name
+        return name, version if _NAMED.fullmatch(version) else place.version
+    if place.alone and not _NAMED.fullmatch(version):
+        raise CannotImportError(f"is loaded as {place.loaded_as}, without a version, which a module of sifmod has")
+    name, version = place.name, version if place.alone else place.version
+    if place.loaded_as != f"{name}/{version}":
+        notes.append(f"name: {name}/{version} here, for a name has two parts; it was loaded as {place.loaded_as}")
+    return name, version
+
+
+def _sections(text: str) -> tuple[str, tuple[str, ...]]:
+    """The body of the section `Description` (all of it where there are none), and the lines with URLs of the rest."""
+    parts = re.split(r"^([A-Z][A-Za-z ]{0,40})\n={3,}\n", text, flags=re.MULTILINE)
+    if len(parts) < 3:
+        return text.strip(), ()
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+    body = sections.pop("Description", "").strip()
+    lines = (" ".join(line.strip(" -*\t").split()) for rest in sections.values() for line in rest.splitlines())
+    return body, tuple(line for line in lines if "://" in line)
+
+
 def read_modulefile(path: Path, naming: Naming = BY_PATH) -> Imported:
     """The easyconfig of a modulefile; raises CannotImportError with the reason where there is none."""
     text = read_text(path)
     place = Place(path, naming)
     read = read_lua(text, place.full_name, place.version)
     module = _taken(read)
-    if not module.sources and (directories := _directories(read)):
+    asked = (one for left in read.untaken if left.names for one in left.asked)
+    directories = frozenset(one.name for one in asked if one.name)  # variables that may name one of images
+    if not module.sources and directories:
         there = read_lua(text, place.full_name, place.version, directories)  # as where the site's image is
         if (found := _taken(there)).sources:
             read, module = there, found
@@ -67,20 +268,11 @@ def _taken(read: Read) -> Module:
         where = f"line {left.line}: " if left.line else ""
         if functions:
             module.note(f"{where}{', '.join(functions)[:80]} is not carried over: {why}")
-        names = [name for name in left.names if not _holds_an_image(read, name)]
+        values = {name: read.variables.get(name) for name in left.names}
+        names = [name for name, value in values.items() if value != "" and not SOURCE.fullmatch(text_of(value))]
         if names:
             module.note(f"{where}another value of {', '.join(names)[:80]} is not carried over: {why}")
     return module
-
-
-def _holds_an_image(read: Read, name: str) -> bool:
-    return bool(SOURCE.fullmatch(text_of(read.variables.get(name)))) or read.variables.get(name) == ""
-
-
-def _directories(read: Read) -> frozenset[str]:
-    """The variables of the environment that name a directory of images, as far as conditions can tell."""
-    asked = (one for left in read.untaken if left.names for one in left.asked)
-    return frozenset(one.name for one in asked if one.name)
 
 
 def _sources(module: Module, read: Read) -> tuple[str, ...]:

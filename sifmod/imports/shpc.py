@@ -71,7 +71,9 @@ def read_shpc(path: Path) -> Imported:
     for key in recipe:
         if key not in (*_CARRIED, "overrides", *(("gh",) if source.startswith("https:") else ())):
             notes.append(_WHY_NOT.get(key, f"{key[:60]} is no key that sifmod knows"))
-    return Imported(keys, tuple(dict.fromkeys(notes)), publisher=_publisher(recipe))
+    place = next((_text(recipe, kind) for kind in _PLACES if _text(recipe, kind)), "")
+    publisher = place.rpartition("/")[0].rpartition("/")[2]  # `autamus` of ghcr.io/autamus/samtools
+    return Imported(keys, tuple(dict.fromkeys(notes)), publisher=publisher)
 
 
 def _document(path: Path) -> dict[str, Node]:
@@ -130,12 +132,6 @@ def _local(place: str, tag: str, digest: str, path: Path) -> tuple[str, str, str
     if _SHA256.fullmatch(digest):
         note += f" (its digest there: {digest})"
     return name, tag, place if "/" in place else f"./{place}", [note]
-
-
-def _publisher(recipe: dict[str, Node]) -> str:
-    """`autamus` of ghcr.io/autamus/samtools."""
-    place = next((_text(recipe, kind) for kind in _PLACES if _text(recipe, kind)), "")
-    return place.rpartition("/")[0].rpartition("/")[2]
 
 
 def _accelerator(recipe: dict[str, Node], source: str, notes: list[str]) -> dict[str, Value]:

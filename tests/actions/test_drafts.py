@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from sifmod.actions.author.draft_easyconfig import Source, draft, quoted
-from sifmod.actions.author.draft_site import Survey, draft_site
 from sifmod.actions.author.import_easyconfig import easyconfig_text
+from sifmod.actions.author.new import Source, draft
+from sifmod.actions.author.new_file import quoted
+from sifmod.actions.author.site import Survey, draft_site
 from sifmod.config.site import SiteFile
 from sifmod.config.yaml.check import check_layer
 from sifmod.config.yaml.parse import parse_yaml

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.query import Answer, ask, order
-from sifmod.actions.search import Found, find_all
+from sifmod.actions.search import Answer, Found, ask, find_all, order
 from sifmod.config.find import shipped
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.offered import Offered

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.author.draft_site import FABRIC, Survey, draft_site, survey
+from sifmod.actions.author.site import FABRIC, Survey, draft_site, survey
 from sifmod.cli.main import run
+from sifmod.config.bind import lint_binds
 from sifmod.config.easyconfig import EasyconfigFile
-from sifmod.config.lint import lint_binds
 from sifmod.config.site import SiteFile
 from sifmod.config.yaml.check import check_layer
 from sifmod.config.yaml.parse import parse_yaml

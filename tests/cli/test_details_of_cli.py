@@ -12,8 +12,9 @@ import click
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from sifmod.cli.log import _row, _told
-from sifmod.cli.main import VERBS, CommandLine, cli, run, show_error
+from sifmod.cli.installed import _log_row, _told
+from sifmod.cli.main import VERBS, CommandLine, cli, run
+from sifmod.cli.output import show_error
 from sifmod.cli.outputs import words
 from sifmod.cli.progress import bar_line, figures
 from sifmod.cli.verb import option_groups
@@ -68,8 +69,8 @@ def test_a_row_of_the_log() -> None:
     """Who logged in is named where it is somebody else; a generation that was live before, where it is another."""
     image = "ab" * 32
     entry = Entry("2026-11-22T07:36:29.412Z", "root", 0, None, "n1", "1.0", "sifmod x", Done("fetched", image=image))
-    assert _row(entry) == ("2026-11-22 07:36", "root", "n1", "fetched image abababababab…, 0 B", "sifmod x")
-    assert _row(entry._replace(login="ada"))[1] == "ada as root"
+    assert _log_row(entry) == ("2026-11-22 07:36", "root", "n1", "fetched image abababababab…, 0 B", "sifmod x")
+    assert _log_row(entry._replace(login="ada"))[1] == "ada as root"
     for done, told in (
         (Done("removed", size=2000), "removed download, 2.0 kB"),
         (Done("removed", image=image, size=2000), "removed image abababababab…, 2.0 kB"),

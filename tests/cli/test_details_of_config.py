@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run
+from sifmod.config.bind import _listed
 from sifmod.config.bind_paths import tops_of_links
-from sifmod.config.lint import _listed
 from sifmod.errors import ConfigError, OptionError, SifmodError
 from support.config import Configuration, lines, write
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.context import resolve
-from sifmod.cli.main import BUG_REPORT, VERBS, run, show_error
+from sifmod.cli.main import BUG_REPORT, VERBS, run
+from sifmod.cli.output import show_error
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from support.answer import held

@@ -252,16 +252,16 @@ def test_what_was_answered_is_not_answered_again(
     here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Standard output holds one document, whatever happens after it was printed."""
-    import sifmod.cli.output
+    import sifmod.cli.installed
+    from sifmod.cli.output import print_json as written
 
     assert here.exists()
-    written = sifmod.cli.output.print_json
 
     def interrupted(data: object) -> None:
         written(data)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sifmod.cli.output, "print_json", interrupted)
+    monkeypatch.setattr(sifmod.cli.installed, "print_json", interrupted)
     assert answer(capfd, ("list",), 130) == []
 
 

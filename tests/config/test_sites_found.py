@@ -33,7 +33,8 @@ def recognised(sites: Path, *others: Path) -> tuple[str, str]:
 
 
 def test_sites_of_the_user_come_before_those_of_the_machine_and_the_shipped_ones() -> None:
-    assert site_directories(Path("/u"), Path("/m")) == (Path("/u/sites"), Path("/m/sites"), shipped() / "sites")
+    environ = {"XDG_CONFIG_HOME": "/u", "SIFMOD_CONFIG_DIR": "/m"}
+    assert site_directories(environ) == (Path("/u/sifmod/sites"), Path("/m/sites"), shipped() / "sites")
 
 
 def test_the_site_with_the_most_paths_is_it(sites: Path, tmp_path: Path) -> None:

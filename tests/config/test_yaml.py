@@ -9,9 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sifmod.config.yaml.compose import MAX_DEPTH, MAX_NODES
 from sifmod.config.yaml.node import Mark, Node, Number
-from sifmod.config.yaml.parse import MAX_BYTES, load_yaml, parse_yaml
+from sifmod.config.yaml.parse import MAX_BYTES, MAX_DEPTH, MAX_NODES, load_yaml, parse_yaml
 from sifmod.errors import ConfigError
 from sifmod.system import one_line
 

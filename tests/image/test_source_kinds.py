@@ -98,7 +98,7 @@ def test_a_source_is_relative_to_its_file(kind: SourceKind) -> None:
     relative = kind.example.replace("//", "").replace(":/", ":")
     is_path = kind.is_local and bool(kind.schemes)
     written = relative if is_path else kind.example
-    (settled,) = settle_sources((Node(written, mark, mark),), {}).nodes
+    ((settled,), _) = settle_sources((Node(written, mark, mark),), {})
     expected = relative.replace(":", ":/somewhere/", 1) if is_path else kind.example
     assert settled.value == expected
     if kind.schemes:

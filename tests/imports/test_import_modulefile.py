@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.imports.budget import CannotImportError, Imported, Value
-from sifmod.imports.modulefile import NO_COMMAND, read_modulefile
-from sifmod.imports.modulefile_name import Naming
+from sifmod.imports.modulefile import NO_COMMAND, Naming, read_modulefile
 
 URI = "oras://registry.example/bio/tool:2.0"
 START = f'set_alias("tool", "singularity exec {URI} tool")\n'

@@ -98,8 +98,6 @@ def test_cheap_verbs_import_nothing_heavy() -> None:
     import sys
 
     heavy = {"pydantic", "yaml", "jinja2", "requests", "cyclonedx", "sifmod.image"}
-    code = (
-        f"import sys, sifmod.cli.main, sifmod.cli.list, sifmod.cli.install;print(sorted({heavy!r} & set(sys.modules)))"
-    )
+    code = f"import sys; from sifmod.cli import main, installed, install;print(sorted({heavy!r} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

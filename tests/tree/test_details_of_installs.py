@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plans import plan
-from sifmod.actions.author.draft_site import Survey, draft_site, survey
+from sifmod.actions.author.site import Survey, draft_site, survey
 from sifmod.actions.install.request import _digests
 from sifmod.cli.main import run
 from sifmod.module.origin import NO_ORIGIN

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.gc import apply_gc, plan_gc
+from sifmod.actions.garbage import plan_gc
+from sifmod.actions.gc import apply_gc
 from sifmod.actions.list import list_modules
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.rollback import rollback

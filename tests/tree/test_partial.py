@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.gc import apply_gc, plan_gc
+from sifmod.actions.garbage import plan_gc
+from sifmod.actions.gc import apply_gc
 from sifmod.errors import FetchError
 from sifmod.module.origin import ImageOrigin
 from sifmod.tree.layout import Layout

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.actions.sources import check_sources
+from sifmod.config.bind import lint_binds
 from sifmod.config.find import SUFFIXES
-from sifmod.config.lint import lint_binds
 from sifmod.config.load_easyconfig import all_variants, load_easyconfig
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.stack import Member, load_stack
@@ -15,7 +15,6 @@ from sifmod.config.wanted import wanted_easyconfig
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, Problem, SifmodError
 from sifmod.module.decide import Choices, make_plan
-from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
 
 
@@ -23,7 +22,6 @@ from sifmod.module.render import render, render_stub
 class Checked:
     """One variant of one easyconfig that can be installed."""
 
-    path: Path
     variant: str | None
     module: str
     files: int  # rendered
@@ -61,7 +59,7 @@ def check(path: Path, site: LoadedSite, variants: tuple[str, ...] = ()) -> tuple
     choices = Choices(path.stem, site.site.link)
     plans = [make_plan(one.easyconfig, site.site, choices, one.quirks, one.bases) for one in loaded]
     return tuple(
-        Checked(path, one.variant, str(plan.module), _rendered(plan), lint_binds(one.tree))
+        Checked(one.variant, str(plan.module), len(render(plan, 1)) + len(render_stub(plan)), lint_binds(one.tree))
         for one, plan in zip(loaded, plans, strict=True)
     )
 
@@ -98,7 +96,3 @@ def _given_twice(member: Member, checked: tuple[Checked, ...], given: dict[str, 
         for name in names:
             if (other := given.setdefault(name, member)) is not member:
                 yield problem_at(member.mark, "easyconfigs", f"gives {name}, as {other.easyconfig} does ({other.mark})")
-
-
-def _rendered(plan: Plan) -> int:
-    return len(render(plan, 1)) + len(render_stub(plan))

@@ -1,15 +1,13 @@
 """check, of a site file, a quirk or an MPI profile: what is wrong with it, and what is odd."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from sifmod.config.bind import lint_binds
 from sifmod.config.detect import read_site_file, site_directories, site_names
 from sifmod.config.easyconfig import EasyconfigFile
-from sifmod.config.lint import lint_binds
 from sifmod.config.mpi import profile_of
-from sifmod.config.prefix import settings_directories
 from sifmod.config.quirk import QuirkFile, read_quirk
 from sifmod.config.site import SiteFile
 from sifmod.config.stack import MAX_NODES
@@ -29,15 +27,6 @@ _OF_STACKS = frozenset(("easyconfigs", "include"))
 _OF_QUIRKS = QuirkFile.model_fields.keys() - EasyconfigFile.model_fields.keys() - SiteFile.model_fields.keys()
 
 
-@dataclass(frozen=True)
-class CheckedSettings:
-    """A file that can be used, and what is odd about it."""
-
-    path: Path
-    kind: Kind
-    warnings: tuple[Problem, ...]
-
-
 def settings_kind(path: Path) -> Kind | None:
     """What a file is by its directory, else by what only such a file has; None for an easyconfig."""
     if kind := DIRECTORIES.get(path.absolute().parent.name):
@@ -55,21 +44,20 @@ def settings_kind(path: Path) -> Kind | None:
     return "quirk" if keys & _OF_QUIRKS else "site" if keys & _OF_SITES or groups else None
 
 
-def check_settings(path: Path, kind: Kind, environ: Mapping[str, str]) -> CheckedSettings:
-    """Read the file; raises ConfigError with all of its problems."""
+def check_settings(path: Path, kind: Kind, environ: Mapping[str, str]) -> tuple[Problem, ...]:
+    """What is odd about a file that can be used; raises ConfigError with all problems of one that cannot."""
     if kind == "quirk":
         read_quirk(path)
-        return CheckedSettings(path, kind, _unknown_sites(load_yaml(path).node, environ))
+        return _unknown_sites(load_yaml(path).node, environ)
     if kind == "profile":
         profile_of(path, environ)
-        return CheckedSettings(path, kind, ())
-    return CheckedSettings(path, kind, lint_binds(read_site_file(path, environ)[0]))
+        return ()
+    return lint_binds(read_site_file(path, environ)[0])
 
 
 def _unknown_sites(quirk: Node, environ: Mapping[str, str]) -> tuple[Problem, ...]:
     """The sites of a quirk that no site file here is for: it may be for another machine, or misspelled."""
-    machine, user = settings_directories(environ)
-    known = site_names(site_directories(user, machine), environ)
+    known = site_names(site_directories(environ), environ)
     match = quirk.entries["match"].entries
     wanted = texts(match["site"]) if "site" in match else ()
     return tuple(

@@ -10,19 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sifmod.actions.author.check import check
-from sifmod.actions.author.draft_easyconfig import quoted
-from sifmod.actions.author.new_file import write_text
+from sifmod.actions.author.new_file import quoted, write_text
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.shown import shown
 from sifmod.config.yaml.node import base_key, join_key
-from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError, SifmodError
+from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError
 from sifmod.image.disk import writing
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
 from sifmod.image.printable import line
 from sifmod.imports.budget import CannotImportError, Imported, Value
 from sifmod.imports.easybuild import read_easybuild
-from sifmod.imports.modulefile import read_modulefile
-from sifmod.imports.modulefile_name import Naming
+from sifmod.imports.modulefile import Naming, read_modulefile
 from sifmod.imports.shpc import read_shpc
 from sifmod.tree.disk import sync_directory
 
@@ -113,20 +111,16 @@ def convert(sources: tuple[Path, ...], site: LoadedSite, naming: Naming) -> Iter
                 yield replace(same, source=source, same_as=same.source)
                 continue
             converted = _convert(imported, source, site, taken)
-        except (CannotImportError, ConfigError) as error:
-            yield Converted(source, problem="; ".join(_reasons(error)))
+        except CannotImportError as error:
+            yield Converted(source, problem=error.message)
+            continue
+        except ConfigError as error:
+            told = (f"{one.key}: {one.message}" if one.key else one.message for one in error.problems)
+            yield Converted(source, problem="; ".join(told))
             continue
         taken[converted.module] = converted
         made.setdefault(module, []).append((imported.keys, converted))
         yield converted
-
-
-def _reasons(error: SifmodError) -> Iterator[str]:
-    if not isinstance(error, ConfigError):
-        yield error.message
-        return
-    for problem in error.problems:
-        yield f"{problem.key}: {problem.message}" if problem.key else problem.message
 
 
 def _convert(imported: Imported, source: Path, site: LoadedSite, taken: Mapping[str, Converted]) -> Converted:

@@ -3,11 +3,11 @@
 import os
 import re
 import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sifmod.actions.author.draft_easyconfig import Source, draft
-from sifmod.actions.author.new_file import check_target
+from sifmod.actions.author.new_file import check_target, quoted
 from sifmod.actions.fetch import FetchOptions, fetch
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.show_image import stored_digest
@@ -18,10 +18,135 @@ from sifmod.errors import ConfigError, OptionError
 from sifmod.image.artifact import Artifact
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.guess import Guess, make_guess
+from sifmod.image.inspect.python import PythonEnvironment
 from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif
+from sifmod.image.printable import line
 from sifmod.image.reference import Reference, after_scheme
 from sifmod.image.sources.kinds import parse
+
+_OCI = "org.opencontainers.image."
+_URL = re.compile(r"https?://[!-~]+")
+_SCHEMA = "org.label-schema."
+
+
+@dataclass(frozen=True)
+class Source:
+    """What the easyconfig says about the image: one source, and what is known of it."""
+
+    source: str
+    why: str  # a comment about the source
+    arch: str
+    sha256: str = ""  # the promise; "" where the source alone pins the image
+    filename: str = ""  # "" where the default will do
+
+
+def draft(guess: Guess, source: Source, asked: str, named: tuple[str, str]) -> str:
+    """The YAML text for the image that `asked` named; `named` are the name and the version it shall have.
+
+    Whatever comes from the image is quoted, and one line; the same arguments give the same text.
+    """
+    lines = [
+        f"# A first easyconfig, written by `sifmod new {_comment(asked)}` from what the image says and what is in it.",
+        "# Read it and correct it; `sifmod check` looks whether it is sound, `sifmod install` installs it.",
+        *_identity(guess, named),
+        *_about(guess),
+        f"# {_comment(guess.gpu.why)}",
+        f"accelerator: {guess.gpu.accelerator}",
+        *_image(source),
+        *_python(guess),
+        *_commands(guess),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _identity(guess: Guess, named: tuple[str, str]) -> Iterator[str]:
+    name, version = named
+    guessed = guess.named
+    yield ""
+    if name == guessed.name:
+        yield f"# from {_comment(guessed.name_from)}"
+    yield f"name: {quoted(name)}"
+    if version == guessed.version:
+        yield f"# from {_comment(guessed.version_from)}"
+    yield f"version: {quoted(version, always=True)}"
+    if guess.versionsuffix:
+        yield f"versionsuffix: {quoted(guess.versionsuffix)}"
+
+
+def _about(guess: Guess) -> Iterator[str]:
+    labels = guess.labels
+    for key, names in (
+        ("description", (f"{_OCI}description", f"{_SCHEMA}description", f"{_OCI}title")),
+        ("license", (f"{_OCI}licenses", "license")),
+    ):
+        if text := next((" ".join(labels[name].split()) for name in names if labels.get(name, "").strip()), ""):
+            yield f"{key}: {quoted(line(text, 1000))}"
+    if homepage := _first_url(guess, ("url", "source")):
+        yield f"homepage: {quoted(homepage)}"
+    if documentation := _first_url(guess, ("documentation",)):
+        yield f"docurls: {_list((documentation,))}"
+    if guess.contents:
+        others = len(guess.python.packages) - len(guess.contents) if guess.python else 0
+        yield f"# the best known of its packages; {others} more are there" if others else "# its packages"
+        yield "contents:"
+        yield from (f"  {quoted(name)}: {quoted(version, always=True)}" for name, version in guess.contents)
+
+
+def _first_url(guess: Guess, names: Iterable[str]) -> str:
+    found = (guess.labels.get(f"{_OCI}{name}", "").strip() for name in names)
+    return next((url for url in found if _URL.fullmatch(url) and len(url) <= 1000), "")
+
+
+def _image(source: Source) -> Iterator[str]:
+    yield "image:"
+    if source.filename:
+        yield f"  filename: {quoted(source.filename)}"
+    yield f"  # {_comment(source.why)}"
+    yield f"  sources: {_list((source.source,))}"
+    if source.sha256:
+        yield f"  sha256: {quoted(source.sha256)}"
+    yield f"  arch: {quoted(source.arch)}"
+
+
+def _python(guess: Guess) -> Iterator[str]:
+    if guess.others:
+        yield f"# further environments in the image: {_comment(', '.join(guess.others[:10]))}"
+    if python := guess.python:
+        yield from _environment(python)
+    if guess.path:
+        yield "# its directory is not in the image's PATH"
+        yield f"path+: {_list(guess.path)}"
+
+
+def _environment(python: PythonEnvironment) -> Iterator[str]:
+    version = f"Python {python.version}" if python.version else "a Python"
+    if python.kind == "conda":
+        yield f"# {version} in a conda environment"
+        yield f"conda: {{prefix: {quoted(python.prefix)}, env: {quoted(python.env)}}}"
+    elif python.kind == "venv":
+        yield f"# {version} in a venv"
+        yield f"venv: {quoted(python.directory)}"
+    else:
+        yield f"# {version} in {_comment(python.directory)}"
+
+
+def _commands(guess: Guess) -> Iterator[str]:
+    yield "# commands that were found in the image, and the scripts that sifmod has for every image"
+    yield f"wrappers: {_list(guess.wrappers)}"
+    if guess.named.module:
+        check = f'python -c "import {guess.named.module}"'
+        if "python" in guess.wrappers:
+            yield f"sanity_check:\n  commands: {_list((check,))}"
+
+
+def _list(texts: Iterable[str]) -> str:
+    return f"[{', '.join(quoted(text) for text in texts)}]"
+
+
+def _comment(text: str) -> str:
+    return line(text, 300)
+
 
 _SIF_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]*\.sif")
 
@@ -44,7 +169,6 @@ class Draft:
 
     text: str
     loaded: LoadedEasyconfig
-    guess: Guess
     image: Path  # the SIF that was looked at
 
     @property
@@ -76,27 +200,22 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Repor
     with open_rootfs(path, read_sif(path)) as rootfs:
         guess = make_guess(reference, described, rootfs)
     named = (options.name or guess.named.name, options.version or guess.named.version)
-    drafted = _drafted(draft(guess, source, text, named), site, options, (guess, path))
+    drafted = _drafted(draft(guess, source, text, named), path, site, options)
     if options.own_name:
         check_target(Path(drafted.filename))
     if not is_local:
         return drafted
     source = replace(source, sha256=_hashed(path, site, reporter))  # last, for it may take minutes
-    return _drafted(draft(guess, source, text, named), site, options, (guess, path))
+    return _drafted(draft(guess, source, text, named), path, site, options)
 
 
-def _drafted(text: str, site: LoadedSite, options: NewOptions, of: tuple[Guess, Path]) -> Draft:
-    guess, image = of
-    return Draft(text, _loaded(text, site, options), guess, image)
-
-
-def _loaded(text: str, site: LoadedSite, options: NewOptions) -> LoadedEasyconfig:
-    """What the text means. OptionError for a name or a version of the command line that cannot be one."""
+def _drafted(text: str, image: Path, site: LoadedSite, options: NewOptions) -> Draft:
+    """Load the text. Raises OptionError for a name or a version of the command line that cannot be one."""
     with tempfile.TemporaryDirectory(prefix="sifmod-") as directory:
         path = Path(directory) / "new.yaml"
         path.write_text(text, encoding="utf-8")
         try:
-            return load_easyconfig(path, site, None, {}, os.environ)
+            return Draft(text, load_easyconfig(path, site, None, {}, os.environ), image)
         except ConfigError as error:
             given = {"name": options.name, "version": options.version}
             for problem in error.problems:

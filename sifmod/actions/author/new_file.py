@@ -1,12 +1,16 @@
-"""A new file of an author: written whole or not at all."""
+"""A new file of an author: written whole or not at all, with texts that YAML reads back as they are."""
 
 import os
+import re
 import secrets
 from pathlib import Path
 
 from sifmod.errors import OptionError, PermissionsError
 from sifmod.image.disk import writing
 from sifmod.module.quote import shell
+
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/._+-]*")
+_NOT_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 
 
 def write_text(text: str, target: Path, *, force: bool = False) -> None:
@@ -65,3 +69,10 @@ def check_directory(target: Path) -> None:
             f"there is no directory {target.parent} to write {target.name} in",
             f"`mkdir -p {shell(str(target.parent))}` makes it",
         )
+
+
+def quoted(text: str, *, always: bool = False) -> str:
+    """A text of one line as YAML that reads back as exactly it: in quotes, unless it is a plain word or path."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT and not always:
+        return text
+    return "'{}'".format(text.replace("'", "''"))

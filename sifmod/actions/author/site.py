@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sifmod.actions.author.draft_site import draft_site, survey
-from sifmod.actions.author.new_file import check_target, write_text
-from sifmod.config.detect import detected_site, site_directories
-from sifmod.config.lint import bind_items, ends
+from sifmod.actions.author.new_file import check_target, quoted, write_text
+from sifmod.config.bind import bind_items, ends
+from sifmod.config.bind_paths import matches
+from sifmod.config.detect import BaseSite, detected_site, site_directories
 from sifmod.config.load_site import LoadedSite, load_site
 from sifmod.config.option import refuse_unknown
 from sifmod.config.origin import Origin
@@ -16,27 +16,110 @@ from sifmod.config.prefix import settings_directories
 from sifmod.config.site import SiteFile
 from sifmod.config.yaml.check import check_layer
 from sifmod.config.yaml.node import Mark, tree
-from sifmod.errors import OptionError, Problem
+from sifmod.errors import OptionError
+
+SLURM = ("/var/spool/slurmd", "/var/spool/slurm", "/run/munge")
+FABRIC = ("/opt/cray", "/opt/amazon/efa")  # InfiniBand needs nothing of the host: the image has its own rdma-core
+HOST_LIBRARIES = ("/usr/lib64/libcxi.so*", "/usr/lib/*-linux-gnu/libcxi.so*")
+_NETWORKS = ("/sys/class/net/hsn*", "/sys/class/net/ib*")
+_PARALLEL = ("lustre", "gpfs", "beegfs", "wekafs", "ceph", "nfs", "nfs4", "fhgfs", "panfs", "afs")
+_MOUNTS = "/proc/self/mounts"
+_HEAD = """\
+# The site {name}, written by `sifmod site new`. Correct it, `sifmod check` it, then choose it: --site {name}, or
+# SIFMOD_SITE={name}, or `site: {name}` in ~/.config/sifmod/config.yaml or in /etc/sifmod.d. docs/site.md has every key.
+name: {quoted}
+description: {quoted}
+
+# {accelerator_from}: auto looks on each machine; a site with login nodes without GPUs says rocm or cuda.
+accelerator: {accelerator}
+# What an easyconfig's accelerator becomes here: rocm is rocm (the host's ROCm too), devices or none; cuda is nv, nvccli
+# or none.
+# accelerators: {{rocm: devices, cuda: nv}}
+
+# Where modules and images go, and where images given by name are.
+# prefix: /appl/sifmod
+# image_dirs: [/appl/images]
+# The group that a new prefix is given to, whose members may change what is in it, and the umask of all that is made
+# there; without one all is as open as the prefix itself.
+# group: software
+# umask: '0002'
+"""
+_BINDS = """
+# What a container sees beside the user's home directory. `optional: true` leaves one out where it is missing, as on a
+# login node; `links: true` binds the places that links in it lead to; `*` is a pattern.
+binds:
+"""
+_TAIL = """
+# Variables of the distributed runscripts, where the user has set none. NCCL_NET makes a missing plugin an error.
+{runscript_env}
+# The site is recognised where all of these exist.
+detect:
+  paths: []
+"""
 
 
 @dataclass(frozen=True)
-class Detected:
-    """The site that this machine's paths tell, whatever the settings name."""
+class Survey:
+    """Paths that are there, and what they tell."""
 
-    name: str
-    how: str  # `recognised by …`
-    left_out: tuple[Problem, ...]  # of site files that cannot be read
+    slurm: tuple[str, ...]
+    fabric: tuple[str, ...]
+    host_libraries: tuple[str, ...]  # patterns
+    filesystems: tuple[str, ...]  # where file systems of the whole machine are mounted, but not home directories
+    networks: tuple[str, ...]  # interfaces of a fast network
 
 
-def detect(environ: Mapping[str, str]) -> Detected:
-    """Look which known site's paths exist; runs no program.
+def survey(mounts: str = _MOUNTS) -> Survey:
+    """Look at this machine."""
+    return Survey(
+        slurm=tuple(path for path in SLURM if Path(path).exists()),
+        fabric=tuple(path for path in FABRIC if Path(path).exists()),
+        host_libraries=tuple(pattern for pattern in HOST_LIBRARIES if matches(pattern)),
+        filesystems=_filesystems(mounts),
+        networks=tuple(Path(path).name for pattern in _NETWORKS for path in matches(pattern)),
+    )
+
+
+def _filesystems(mounts: str) -> tuple[str, ...]:
+    try:
+        lines = [line.split() for line in Path(mounts).read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError):
+        return ()
+    shared = {fields[1] for fields in lines if len(fields) > 2 and fields[2] in _PARALLEL and "\\" not in fields[1]}
+    return tuple(sorted(place for place in shared if place != "/" and not place.startswith(("/home", "/root"))))
+
+
+def draft_site(name: str, accelerator: tuple[str, str], found: Survey) -> str:
+    """The YAML text; `accelerator` is what was found, and how."""
+    groups = (
+        ("slurm", [f"{{source: {path}, optional: true}}" for path in found.slurm], "/var/spool/slurmd"),
+        ("fabric", [f"{{source: {path}, optional: true}}" for path in found.fabric], "/opt/cray"),
+        ("host-libs", [f"{{source: '{text}', optional: true}}" for text in found.host_libraries], "/usr/lib64/x.so*"),
+        ("filesystems", [f"{{source: {path}, optional: true}}" for path in found.filesystems], "/scratch"),
+    )
+    lines: list[str] = []
+    for group, items, example in groups:
+        lines += [f"  {group}:", *(f"    - {item}" for item in items)]
+        if not items:
+            lines[-1] = f"  {group}: []  # e.g. [{{source: '{example}', optional: true}}]"
+    head = _HEAD.format(name=name, quoted=quoted(name), accelerator=accelerator[0], accelerator_from=accelerator[1])
+    return head + _BINDS + "\n".join(lines) + "\n" + _TAIL.format(runscript_env=_runscript_env(found.networks))
+
+
+def _runscript_env(networks: tuple[str, ...]) -> str:
+    if not networks:
+        return "# runscript_env: {NCCL_SOCKET_IFNAME: hsn0, NCCL_NET: AWS Libfabric}\n"
+    plugin = "IB" if all(name.startswith("ib") for name in networks) else "AWS Libfabric"
+    return f"runscript_env:\n  NCCL_SOCKET_IFNAME: {','.join(networks)}\n  # NCCL_NET: {plugin}\n"
+
+
+def detect(environ: Mapping[str, str]) -> BaseSite:
+    """The site that this machine's paths tell, whatever the settings name; runs no program.
 
     Site files that cannot be read are left out. Raises OptionError for an unknown SIFMOD_* variable.
     """
     refuse_unknown(environ)
-    machine, user = settings_directories(environ)
-    base = detected_site(site_directories(user, machine), environ)
-    return Detected(base.node.entries["name"].text, base.how, base.left_out)
+    return detected_site(site_directories(environ), environ)
 
 
 def origins(loaded: LoadedSite) -> tuple[Origin, ...]:
@@ -67,8 +150,7 @@ def write_site(name: str, target: Path | None, environ: Mapping[str, str]) -> tu
 
 def shadowed_by(path: Path, environ: Mapping[str, str]) -> Path | None:
     """The site file that the one at `path` stands in front of, as the name of both is looked up; None: none."""
-    machine, user = settings_directories(environ)
-    directories = site_directories(user, machine)
+    directories = site_directories(environ)
     if path.parent not in directories:
         return None
     behind = (directory / path.name for directory in directories[directories.index(path.parent) + 1 :])

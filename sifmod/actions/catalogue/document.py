@@ -8,7 +8,7 @@ SCHEMA_VERSION = 1  # another number where a field means something else, or is g
 
 
 def document(title: str, entries: Iterable[Entry]) -> dict[str, object]:
-    """The catalogue as what JSON can say; the schema is in cli/outputs/catalogue.py."""
+    """The catalogue as what JSON can say; the schema is in cli/outputs/stack.py."""
     entries = tuple(entries)
     images = {one.image.sha256: one.packages for one in entries if one.image and one.packages}
     return {

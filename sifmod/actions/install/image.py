@@ -5,13 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.actions.ask_home import ask_home
 from sifmod.actions.changing_prefix import changing_prefix
+from sifmod.actions.fetch import ask_home, into_store
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.hooks import run_hooks
 from sifmod.actions.install.request import Request
 from sifmod.actions.install.told import of_install
-from sifmod.actions.into_store import into_store
 from sifmod.actions.lock import LockedImage
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter

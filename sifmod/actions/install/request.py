@@ -8,10 +8,10 @@ from pathlib import Path
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.lock import Lock, differing_inputs
 from sifmod.actions.sources import check_sources
+from sifmod.config.bind import lint_binds
 from sifmod.config.find import is_path
 from sifmod.config.input import Input
 from sifmod.config.kinds import SYNTAXES, Syntax, syntax_of
-from sifmod.config.lint import lint_binds
 from sifmod.config.load_easyconfig import LoadedEasyconfig, Overrides, load_easyconfig, variants_for, with_digests
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.mpi import wanted_mpi

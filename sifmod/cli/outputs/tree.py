@@ -5,9 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from sifmod.cli.outputs.error import Error
 from sifmod.cli.outputs.installed import ModuleError
-from sifmod.cli.outputs.words import ModuleName, Number, Path, Sha256, Size, Time
+from sifmod.cli.outputs.words import Error, ModuleName, Number, Path, Sha256, Size, Time
 
 
 class Finding(TypedDict):

@@ -6,6 +6,7 @@ What is not known is null; a list is there though it is empty.
 from typing import Annotated
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 ModuleName = Annotated[str, Field(pattern="^[^/]+/[^/]+$", description="name and version of a module, Name/Version")]
 Path = Annotated[str, Field(pattern="^/", description="absolute path")]
@@ -24,3 +25,25 @@ Easyconfig = Annotated[str, Field(description="the path of an easyconfig, or the
 Variant = Annotated[str, Field(description="of an easyconfig; null where it has none")]
 Hint = Annotated[str, Field(description="the next step")]
 Notes = Annotated[list[str], Field(description="what the user should know")]
+
+
+class Problem(TypedDict):
+    """One thing that is wrong, or odd, at one place."""
+
+    file: Annotated[str | None, Field(description="or the option or the variable that gave the value")]
+    line: Annotated[int | None, Field(description="from 1")]
+    column: Annotated[int | None, Field(description="from 1")]
+    key: Annotated[str | None, Field(description="path of the key, as in image.sources[0]")]
+    message: str
+
+
+class Error(TypedDict):
+    """What went wrong; the place is that of the first problem."""
+
+    error: Annotated[str, Field(description="the message, as standard error has it")]
+    hint: Hint | None
+    exit_code: int
+    file: str | None
+    line: int | None
+    column: int | None
+    problems: list[Problem]

@@ -4,13 +4,15 @@ import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache, reduce
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from sifmod.config.yaml.node import Node, Number, base_key, join_key, kind, problem_at
-from sifmod.errors import Problem
+from sifmod.config.yaml.node import Node, Number, base_key, join_key, kind, merge, problem_at
+from sifmod.config.yaml.parse import MAX_NODES, Document, load_yaml
+from sifmod.errors import ConfigError, Problem
 
 M = TypeVar("M", bound=BaseModel)
 Location = tuple[int | str, ...]
@@ -29,6 +31,16 @@ def build(model: type[M], merged: Node) -> M | tuple[Problem, ...]:
         return model.model_validate(plain(merged))
     except ValidationError:
         return _problems(model, merged, partial=False)
+
+
+def load_model(model: type[M], path: Path, most: int = MAX_NODES) -> tuple[M, Document]:
+    """What a file of its own holds; raises ConfigError with all of its problems."""
+    document = load_yaml(path, most)
+    problems = {*document.problems, *check_layer(model, document.node)}
+    value = build(model, merge((document.node,), document.node.mark))
+    if problems or isinstance(value, tuple):
+        raise ConfigError(tuple(sorted(problems | set(value if isinstance(value, tuple) else ()))))
+    return value, document
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:

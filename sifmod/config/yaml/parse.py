@@ -7,16 +7,187 @@ still says 2.20. Types are those of YAML 1.1, as PyYAML's safe loader resolves t
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 
 import yaml
 
 from sifmod.config.input import Input
-from sifmod.config.yaml.compose import MAX_NODES, Composer
-from sifmod.config.yaml.node import Mark, Node, problem_at
+from sifmod.config.yaml.node import Mark, Node, Number, Scalar, Value, join_key, kind, problem_at
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ConfigError, Problem
+
+MAX_NODES = 10_000  # with every alias followed
+MAX_DEPTH = 50
+
+_RESOLVER = yaml.resolver.Resolver()
+_TAG = "tag:yaml.org,2002:"
+_MERGE = Number("<<", "merge key")
+_TRUE = ("yes", "true", "on")
+
+
+@dataclass
+class _Open:
+    event: yaml.CollectionStartEvent
+    mark: Mark
+    is_map: bool
+    items: list[Node] = field(default_factory=list)
+    entries: dict[str, Node] = field(default_factory=dict)
+    key: tuple[str, Mark] | None = None
+    merging: bool = False  # the key is `<<`, whose value is dropped
+    size: int = 1
+
+    def step(self) -> str | int | None:
+        """The part of the key path that this container adds for what is being read in it."""
+        if not self.is_map:
+            return len(self.items)
+        return self.key[0] if self.key else None
+
+
+class Composer:
+    """Takes events one by one and keeps the open containers on a list, so that nesting costs no recursion."""
+
+    def __init__(self, file: str, most: int = MAX_NODES) -> None:
+        """Compose the one document of `file`, a name for messages, of at most so many nodes."""
+        self.file = file
+        self.most = most
+        self.problems: list[Problem] = []
+        self.open: list[_Open] = []
+        self.anchors: dict[str, Node | None] = {}  # None while the anchored value is still open
+        self.root: Node | None = None
+        self.documents = 0
+        self.nodes = 0
+
+    def feed(self, event: yaml.Event) -> None:
+        """Take the next event; raises ConfigError for what makes going on pointless."""
+        at = event.start_mark
+        mark = Mark(self.file, at.line + 1, at.column + 1) if at else Mark(self.file, 1, 1)
+        if isinstance(event, yaml.DocumentStartEvent):
+            self.documents += 1
+            if self.documents > 1:
+                self._stop(mark, "a second document begins here: a file holds one")
+        elif isinstance(event, yaml.AliasEvent):
+            self._alias(event.anchor, mark)
+        elif isinstance(event, yaml.ScalarEvent):
+            self._complete(self._scalar(event, mark), event.anchor)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self._begin(event, mark)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            self._end()
+
+    def result(self) -> tuple[Node, tuple[Problem, ...]]:
+        """The document's mapping and the problems met on the way; raises ConfigError when it is not a mapping."""
+        start = Mark(self.file, 1, 1)
+        if self.root is None or (self.root.value is None and not self.root.raw):
+            self._stop(start, "the file is empty: expected keys and values such as `name: PyTorch`")
+        elif not isinstance(self.root.value, dict):
+            self._stop(self.root.mark, f"expected keys and values such as `name: PyTorch`, got {kind(self.root)}")
+        assert self.root is not None  # noqa: S101 (for mypy: _stop raises)
+        return self.root, tuple(self.problems)
+
+    def _alias(self, name: str | None, mark: Mark) -> None:
+        target = self.anchors.get(name or "")
+        if target is not None:
+            self._count(target.size, mark)
+            self._place(target, mark)
+        elif name in self.anchors:
+            self._stop(mark, f"*{name} refers to a value that it is itself a part of")
+        else:
+            self._stop(mark, f"*{name} refers to no earlier &{name}")
+
+    def _scalar(self, event: yaml.ScalarEvent, mark: Mark) -> Node:
+        if any("\ud800" <= letter <= "\udfff" for letter in event.value):
+            self._stop(mark, "half of a surrogate pair is not a character")
+        tag = event.tag
+        if tag is None or tag == "!":
+            implicit = event.implicit if tag is None else (False, True)
+            tag = str(_RESOLVER.resolve(yaml.ScalarNode, event.value, implicit))  # type: ignore[no-untyped-call]
+        elif tag != f"{_TAG}str":
+            self._tag_problem(tag, mark)
+            tag = f"{_TAG}str"
+        return Node(_scalar_value(tag.removeprefix(_TAG), event.value), mark, mark, event.value)
+
+    def _begin(self, event: yaml.CollectionStartEvent, mark: Mark) -> None:
+        if len(self.open) >= MAX_DEPTH:
+            self._stop(mark, f"nested more than {MAX_DEPTH} deep")
+        if event.tag not in (None, "!", f"{_TAG}map", f"{_TAG}seq"):
+            self._tag_problem(event.tag, mark)
+        if event.anchor:
+            self.anchors[event.anchor] = None
+        self.open.append(_Open(event, mark, isinstance(event, yaml.MappingStartEvent)))
+
+    def _end(self) -> None:
+        done = self.open.pop()
+        value: Value = done.entries if done.is_map else tuple(done.items)
+        self._complete(Node(value, done.mark, done.mark, size=done.size), done.event.anchor)
+
+    def _complete(self, node: Node, anchor: str | None) -> None:
+        self._count(1, node.mark)
+        if anchor:
+            self.anchors[anchor] = node
+        self._place(node, node.mark)
+
+    def _place(self, node: Node, mark: Mark) -> None:
+        if not self.open:
+            self.root = node
+            return
+        into = self.open[-1]
+        into.size += node.size
+        if not into.is_map:
+            into.items.append(replace(node, key=mark))
+        elif into.key is None:
+            into.key = (self._key(node, mark), mark)
+        else:
+            name, at = into.key
+            if not into.merging:
+                into.entries.setdefault(name, replace(node, key=at))
+            into.key, into.merging = None, False
+
+    def _key(self, node: Node, mark: Mark) -> str:
+        if isinstance(node.value, dict | tuple):
+            self._stop(mark, f"a key must be text, got {kind(node)}")
+        entries = self.open[-1].entries
+        if node.value == _MERGE:
+            self.open[-1].merging = True
+            self._problem(mark, "<<", "YAML's merge keys are not read: use extends, a preset or variants")
+        elif node.raw in entries:
+            self._problem(mark, node.raw, f"duplicate key, first given in line {entries[node.raw].key.line}")
+        return node.raw
+
+    def _count(self, nodes: int, mark: Mark) -> None:
+        self.nodes += nodes
+        if self.nodes > self.most:
+            self._stop(mark, f"more than {self.most} values when every alias is followed")
+
+    def _tag_problem(self, tag: str, mark: Mark) -> None:
+        written = tag.replace(_TAG, "!!", 1)
+        self._problem(mark, None, f"the tag {written[:60]!r} is not allowed: only plain values are read")
+
+    def _problem(self, mark: Mark, key: str | None, message: str) -> None:
+        steps = [step for container in self.open if (step := container.step()) is not None]
+        path = reduce(join_key, steps if key is None else [*steps, key], "")
+        self.problems.append(problem_at(mark, path, message))
+
+    def _stop(self, mark: Mark, message: str) -> None:
+        raise ConfigError((*self.problems, problem_at(mark, "", message)))
+
+
+def _scalar_value(tag: str, raw: str) -> Scalar:
+    match tag:
+        case "null":
+            return None
+        case "bool":
+            return raw.lower() in _TRUE
+        case "int" | "float":
+            return Number(raw)
+        case "timestamp":
+            return Number(raw, "date")
+        case "merge":
+            return _MERGE
+        case _:
+            return raw
+
 
 MAX_BYTES = 1 << 20
 

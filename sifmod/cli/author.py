@@ -1,0 +1,315 @@
+"""`sifmod check`, `new`, `import`, `schema` and `lock`: what authors of easyconfigs use."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sifmod.cli.context import load_context, load_facts, typed
+from sifmod.cli.options import conversion_options, json_option, site_options, yes_option
+from sifmod.cli.output import ask, counted, echo, error_data, print_json, problems_data, quiet, say, show_error, write
+from sifmod.cli.stack_options import Value
+from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError, Problem, SifmodError
+from sifmod.system import one_line
+
+if TYPE_CHECKING:
+    from sifmod.config.load_site import LoadedSite
+
+Words = tuple[str, ...]
+
+
+@click.command("check")
+@click.argument("files", nargs=-1, required=True, metavar="FILE|DIRECTORY...")
+@click.option(
+    "--variant",
+    "variants",
+    metavar="NAME|all",
+    multiple=True,
+    help="Check only this one; may be repeated (default: all).",
+)
+@site_options
+@json_option
+def check_command(files: Words, variants: Words, as_json: bool, **site: str | None) -> int:
+    """Validate easyconfigs and render what they would install; every problem as file:line:column: key: message.
+
+    Site files and quirks are checked too; binds that are allowed and odd are a warning. Of a DIRECTORY everything below
+    it is checked but presets, which are checked where they are used. What is wrong with a file that several easyconfigs
+    use is told once, at the end.
+    """
+    from sifmod.actions.author.check import files_below
+
+    context = load_context(site)
+    only = tuple(dict.fromkeys(variants))
+    results: list[dict[str, object]] = []
+    codes: list[int] = []
+    shared: dict[str, int] = {}  # how many files each problem of another one is about
+    for file in files:
+        for path in files_below(Path(file)) or (file,):
+            found = _checked(path, context, only)
+            codes.append(found.exit_code)
+            results.append(found.data)
+            for line in found.elsewhere:
+                shared[line] = shared.get(line, 0) + 1
+            if found.lines and not as_json:
+                echo("\n".join(found.lines))
+    if as_json:
+        print_json(results)
+    else:
+        for line, number in shared.items():
+            echo(f"{line} ({counted(number, 'file')})" if number > 1 else line)
+    if len(codes) > 1:
+        say(f"{codes.count(0)} of {counted(len(codes), 'file')} ok")
+    return max(codes)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What `check` says of a file: as data, in lines about it, and in lines about the files that it uses."""
+
+    data: dict[str, object]
+    lines: Words
+    elsewhere: Words = ()
+    exit_code: int = 0
+
+
+def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
+    from sifmod.actions.author.check import check, check_stack
+    from sifmod.actions.author.check_settings import check_settings, settings_kind
+    from sifmod.config.wanted import wanted_easyconfig
+
+    path = Path(word)
+    try:
+        if os.path.isdir(word):  # noqa: PTH112 (a name may be of any length)
+            hint = "presets are checked where they are used: check an easyconfig that names one"
+            raise EasyconfigNotFoundError(f"there is no easyconfig, site or quirk in {word}", hint)
+        path = wanted_easyconfig(word, context.site)
+        if (kind := settings_kind(path)) == "stack":
+            number = check_stack(path, context)
+            return _fine(path, (), [], [f"{one_line(str(path))}: ok: a stack of {counted(number, 'easyconfig')}"])
+        if kind:
+            warnings = check_settings(path, kind, os.environ)
+            return _fine(path, warnings, [], [f"{one_line(str(path))}: ok: a {kind}"])
+        checked = check(path, context, variants)
+    except SifmodError as error:
+        data = {"path": str(path.absolute()), "modules": [], "warnings": [], **error_data(error)}
+        if isinstance(error, ConfigError):
+            return Found(data, *_places(path, error.problems), error.exit_code)
+        return Found(data, (str(error), *([f"hint: {error.hint}"] if error.hint else [])), (), error.exit_code)
+    name = one_line(str(path))
+    modules: list[dict[str, object]] = [
+        {"module": one.module, "variant": one.variant, "rendered": one.files} for one in checked
+    ]
+    fine = [f"{name}: ok: {one.module}{f' (variant {one.variant})' if one.variant else ''}" for one in checked]
+    return _fine(path, dict.fromkeys(problem for one in checked for problem in one.warnings), modules, fine)
+
+
+def _fine(path: Path, warnings: Iterable[Problem], modules: list[dict[str, object]], lines: list[str]) -> Found:
+
+    own, elsewhere = _places(path, warnings, " (warning)")
+    told = {"modules": modules, "problems": [], "warnings": problems_data(warnings)}
+    data: dict[str, object] = {"path": str(path.absolute()), **told}
+    return Found(data, (*own, *lines), elsewhere)
+
+
+def _places(path: Path, problems: Iterable[Problem], end: str = "") -> tuple[Words, Words]:
+    """The lines about the file itself, and those about files that it uses."""
+    lines = [(problem.file == str(path), f"{problem}{end}") for problem in problems]
+    return tuple(line for own, line in lines if own), tuple(line for own, line in lines if not own)
+
+
+@click.command("new")
+@click.argument("reference", metavar="REFERENCE|FILE")
+@click.option("-o", "--output", metavar="FILE", help="Write the easyconfig here; - for standard output.")
+@click.option("--name", metavar="NAME", help="The module's name (default: guessed).")
+@click.option("--version", metavar="VERSION", help="Its version (default: guessed).")
+@click.option("--arch", type=click.Choice(["amd64", "arm64"]), help="Architecture (default: the site's).")
+@click.option("--offline", is_flag=True, help="Use only what is on this machine.")
+@yes_option
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@conversion_options
+@site_options
+@json_option
+def new_command(reference: str, **given: str | bool | None) -> None:
+    """Write a first easyconfig for an image, and print its path.
+
+    Name, version, accelerator, Python environment and wrappers are guessed from what the image says and from the files
+    in it, which is not started. An image that is not on this machine is fetched into the store; a SIF that is here is
+    read where it is. The file is <Name>-<version><versionsuffix>.yaml in this directory; none is ever overwritten.
+    """
+    from sifmod.actions.author.new import NewOptions, make_draft
+    from sifmod.actions.author.new_file import check_target, write_text
+    from sifmod.actions.reporter import Reporter
+    from sifmod.cli.progress import progress
+
+    texts = {name: value for name, value in given.items() if isinstance(value, str)}
+    output, show = texts.pop("output", None), not given["quiet"]
+    if output not in (None, "-"):
+        check_target(Path(str(output)))
+    options = NewOptions(
+        name=texts.pop("name", None),
+        version=texts.pop("version", None),
+        arch=texts.get("arch"),
+        offline=bool(given["offline"]),
+        into_home=bool(given["yes"]),
+        own_name=output is None,
+    )
+    with progress(show) as update:
+        reporter = Reporter(say if show else quiet, update, ask, typed())
+        draft = make_draft(reference, load_facts(texts), options, reporter)
+    target = None if output == "-" else Path(output or draft.filename)
+    if target is not None:
+        write_text(draft.text, target)
+    if given["as_json"]:
+        path = str(target.absolute()) if target else None
+        module, sif = str(draft.loaded.easyconfig.module), str(draft.image.absolute())
+        print_json({"path": path, "module": module, "sif": sif, "text": draft.text})
+    elif target is None:
+        echo(draft.text, nl=False)
+    else:
+        echo(target)
+        if show:
+            say(f"{draft.loaded.easyconfig.module}: read what was guessed, then `sifmod install {target}`")
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True, metavar="FILE|DIRECTORY...")
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIRECTORY",
+    default=".",
+    help="Write the easyconfigs here (default: the current directory); it is made where it is missing.",
+)
+@click.option(
+    "--name-from",
+    type=click.Choice(["path", "whatis"]),
+    default="path",
+    help="Name a Lua modulefile's module by its path, NAME/VERSION.lua (default), or by what it says of itself.",
+)
+@click.option(
+    "--module-tree",
+    metavar="DIRECTORY",
+    help="What users give to `module use`, for Lua modulefiles that are not NAME/VERSION.lua right below it.",
+)
+@click.option("--force", is_flag=True, help="Replace easyconfigs that are there.")
+@site_options
+@json_option
+def import_command(
+    files: tuple[str, ...],
+    output: str,
+    name_from: str,
+    module_tree: str | None,
+    force: bool,
+    as_json: bool,
+    **site: str | None,
+) -> int:
+    """Turn files of other tools into easyconfigs, and print their paths.
+
+    A LUMI EasyBuild .eb, a container.yaml of singularity-hpc, or an NGC or Biocontainers Lua modulefile; of a directory
+    all that are in it. They are read, never run. A modulefile keeps the name under which users load it. What could not
+    be carried over stands at the top of each easyconfig and on standard error. A file that cannot be turned into an
+    easyconfig that `sifmod check` accepts is refused with the reason; the others are written, and the exit code is 5.
+    """
+    from sifmod.actions.author.import_easyconfig import convert, find_sources, write
+    from sifmod.imports.budget import CannotImportError
+    from sifmod.imports.modulefile import Naming
+
+    directory = Path(output)
+    if directory.exists() and not directory.is_dir():
+        raise OptionError(f"{directory} is not a directory")
+    if module_tree and not Path(module_tree).is_dir():
+        raise OptionError(f"--module-tree: there is no directory {module_tree}")
+    naming = Naming(name_from == "whatis", Path(module_tree) if module_tree else None)
+    results: list[dict[str, object]] = []
+    failed: dict[Path, dict[str, object]] = {}
+    worst, repeated, left = 0, 0, 0
+    for one in convert(find_sources(tuple(map(Path, files))), load_facts(site), naming):
+        row = {"source": str(one.source), "notes": one.notes}
+        if one.same_as in failed:
+            left += 1
+            results.append({**row, **failed[one.same_as], "notes": [f"the same as {one.same_as}"]})
+            continue
+        if one.same_as:
+            repeated += 1
+            told = {"path": str((directory / one.filename).absolute()), "module": one.module}
+            results.append({**row, **told, "notes": [f"the same as {one.same_as}, imported once"]})
+            continue
+        try:
+            if one.problem:
+                raise CannotImportError(one.problem)
+            path = write(one, directory, force)
+        except (CannotImportError, OptionError) as error:
+            worst = max(worst, error.exit_code)
+            place = {"file": str(one.source), "line": error.line} if isinstance(error, CannotImportError) else {}
+            failed[one.source] = {**error_data(error), **place}
+            results.append({**row, **failed[one.source]})
+            show_error(f"{one_line(str(one.source))}: {error.message}{f'; {error.hint}' if error.hint else ''}")
+            continue
+        results.append({**row, "path": str(path.absolute()), "module": one.module})
+        for note in one.notes:
+            say(f"{one.source}: {note}")
+        if not as_json:
+            echo(path)
+    if repeated:
+        say(f"{counted(repeated, 'file')} of the same content as another: imported once")
+    if left:
+        say(f"{counted(left, 'file')} of the same content as one that was not written: not imported either")
+    if as_json:
+        print_json(results)
+    return worst
+
+
+@click.command("schema")
+@click.option(
+    "--output",
+    "verb",
+    is_flag=False,
+    flag_value="",
+    metavar="[VERB]",
+    help="That of what VERB (list, 'site show', …) prints with --json, of every verb without VERB.",
+)
+@click.option("--stack", is_flag=True, help="That of a stack's file.")
+def schema_command(verb: str | None, stack: bool) -> None:
+    """Print the JSON Schema of an easyconfig, of a stack, or of what a verb prints with --json."""
+    import json
+
+    if verb is None:
+        from sifmod.config.schema import easyconfig_schema, stack_schema
+
+        write(json.dumps(stack_schema() if stack else easyconfig_schema(), indent=2))
+        return
+    from sifmod.cli.outputs.verbs import OUTPUTS, output_schema
+
+    if verb and verb not in OUTPUTS:
+        raise click.BadParameter(f"expected one of {', '.join(OUTPUTS)}, got {verb!r}", param_hint="--output")
+    found = output_schema(verb) if verb else {name: output_schema(name) for name in OUTPUTS}
+    write(json.dumps(found, indent=2))
+
+
+@click.command("lock")
+@click.argument("easyconfigs", nargs=-1, required=True, metavar="FILE|NAME...")
+@click.option("--variant", "variants", metavar="NAME|all", multiple=True, help="Which variants; may be repeated.")
+@click.option("-o", "--output", metavar="LOCK", type=click.Path(path_type=Path), help="One lock of them all.")
+@site_options
+@json_option
+def lock_command(
+    easyconfigs: tuple[str, ...], variants: tuple[str, ...], output: Path | None, as_json: bool, **given: Value
+) -> None:
+    """Write down what is installed of easyconfigs: `install --locked` gives exactly that elsewhere, or fails.
+
+    The lock of FILE.yaml is FILE.lock beside it; that of a NAME is in this directory.
+    """
+    from sifmod.cli.stack_files import write_lock
+    from sifmod.config.stack import stack_of
+
+    stacks = (easyconfigs,) if output else tuple((word,) for word in easyconfigs)
+    written: list[dict[str, object]] = []
+    for words in stacks:
+        beside = Path(words[0])
+        path = output or beside.with_name(f"{beside.stem}.lock")
+        written.append(write_lock(stack_of(words, variants), path, given, as_json=as_json))
+    if as_json:
+        print_json(written[0] if len(written) == 1 else written)

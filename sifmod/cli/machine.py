@@ -1,0 +1,208 @@
+"""`sifmod config`, `site`, `doctor` and `init`: what is true of this machine."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sifmod.cli.context import layout_for, load_context, load_facts
+from sifmod.cli.options import json_option, site_options
+from sifmod.cli.output import echo, origins_data, print_json, print_rows, problems_data, say, write
+
+if TYPE_CHECKING:
+    from sifmod.config.load_site import LoadedSite
+    from sifmod.config.origin import Origin
+
+# what is in force where nothing is set
+UNSET = {
+    "umask": "not set: yours",
+    "group": "not set: yours",
+    "memory": "not set: a quarter of the machine's or the control group's",
+    "processors": "not set: those this process may use, at most 8",
+}
+
+
+@click.group("config")
+def config_command() -> None:
+    """Show the configuration and where each value came from."""
+
+
+@config_command.command("show")
+@site_options
+@json_option
+def config_show(as_json: bool, **site: str | None) -> None:
+    """Print every setting, its value (- where it is not set) and its origin.
+
+    Precedence: command line > SIFMOD_* variables > ~/.config/sifmod/config.yaml > /etc/sifmod.d/*.yaml > the site >
+    defaults.
+    """
+    loaded = load_facts(site)
+    origins = tuple(_every(loaded))
+    if as_json:
+        print_json([{"key": key, "value": value or None, "origin": origin} for key, value, origin in origins])
+    else:
+        print_rows([(key, "=", value or "-", f"({_shorter(origin)})") for key, value, origin in origins])
+
+
+def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
+    """What is set, and every key that is not with an empty value, in the order of docs/site.md."""
+    from sifmod.actions.fetch_settings import fetch_settings
+    from sifmod.config.origin import Origin, of_default
+
+    left = list(loaded.origins)
+    for key, default in _keys():
+        found = [origin for origin in left if origin.key == key or origin.key.startswith((f"{key}.", f"{key}["))]
+        left = [origin for origin in left if origin not in found]
+        value = str(fetch_settings(loaded.site).processors) if key == "processors" else ""
+        yield from found or of_default(key, default) or [Origin(key, value, UNSET.get(key, "not set"))]
+    yield from left
+
+
+def _keys() -> Iterator[tuple[str, object]]:
+    """Every key that a site file may have, but for those that only say when it is the site; and its default."""
+    from sifmod.config.site import SiteFile
+    from sifmod.config.yaml.check import Model
+
+    for key, field in SiteFile.model_fields.items():
+        default = field.get_default()
+        if isinstance(default, Model) and key != "detect":
+            yield from ((f"{key}.{name}", getattr(default, name)) for name in type(default).model_fields)
+        elif key != "detect":
+            yield key, default
+
+
+def _shorter(origin: str) -> str:
+    """A shipped site by its name, without the path of this installation."""
+    from sifmod.config.find import shipped
+
+    path = Path(origin.rpartition(":")[0])
+    return f"site {path.stem}" if path.parent == shipped() / "sites" else origin
+
+
+@click.group("site")
+def site_command() -> None:
+    """Name, show or write the facts of this machine."""
+
+
+@site_command.command("detect")
+@json_option
+def site_detect(as_json: bool) -> None:
+    """Print which site this machine is, by the paths and devices that it has; runs no program."""
+    from sifmod.actions.author.site import detect as look
+
+    found = look(os.environ)
+    if as_json:
+        print_json({"site": found.name, "how": found.how, "warnings": problems_data(found.left_out)})
+        return
+    for problem in found.left_out:
+        say(f"warning: {problem}")
+    say(found.how)
+    echo(found.name)
+
+
+@site_command.command("show")
+@click.argument("name", required=False, metavar="[NAME|FILE]")
+@site_options
+@json_option
+def site_show(name: str | None, as_json: bool, **site: str | None) -> None:
+    """Print what is true of a site (default: the one in force), where each value came from, and what is odd."""
+    from sifmod.actions.author.site import origins
+    from sifmod.config.bind import lint_binds
+
+    loaded = load_facts({**site, "site": name} if name else site)
+    rows = origins(loaded)
+    if as_json:
+        print_json({"origins": origins_data(rows), "warnings": problems_data(lint_binds(loaded.tree))})
+        return
+    print_rows([(key, "=", value, f"({origin})") for key, value, origin in rows])
+    warn(loaded)
+
+
+@site_command.command("new")
+@click.argument("name", metavar="NAME")
+@click.option("-o", "--output", metavar="FILE", help="Write it here; - for standard output.")
+@json_option
+def site_new(name: str, output: str | None, as_json: bool) -> None:
+    """Write a first site file, with what was found on this machine, and print its path.
+
+    By default it goes to ~/.config/sifmod/sites/NAME.yaml, where --site NAME finds it; none is ever overwritten.
+    """
+    from sifmod.actions.author.site import shadowed_by, site_text, write_site
+
+    path, hidden = None, None
+    if output == "-":
+        text = site_text(name, os.environ)
+    else:
+        text, path = write_site(name, Path(output) if output else None, os.environ)
+        hidden = shadowed_by(path, os.environ)
+    if hidden:
+        say(f"from now on it is the site {name} for you, in the place of {hidden}")
+    if as_json:
+        hides = str(hidden) if hidden else None
+        print_json({"path": str(path.absolute()) if path else None, "site": name, "text": text, "hides": hides})
+    elif path:
+        echo(path)
+    else:
+        echo(text, nl=False)
+
+
+def warn(loaded: "LoadedSite") -> None:
+    """Say what is odd about the binds of a site."""
+    from sifmod.config.bind import lint_binds
+
+    for problem in lint_binds(loaded.tree):
+        say(f"warning: {problem}")
+
+
+@click.command("doctor")
+@site_options
+@json_option
+def doctor_command(as_json: bool, **site: str | None) -> int:
+    """Look at this machine: runtime, user namespaces, squashfs, GPUs, module tool, Slurm, space, prefix."""
+    from dataclasses import asdict
+
+    from sifmod.actions.doctor import diagnose, diagnose_settings
+
+    loaded = load_context(site)
+    findings = (*diagnose(loaded.site, os.environ), *diagnose_settings(os.environ))
+    if as_json:
+        print_json([{**asdict(finding), "hint": finding.hint or None} for finding in findings])
+    else:
+        width = max(len(finding.subject) for finding in findings)
+        marks = {"ok": "[ok]", "note": "[--]", "missing": "[!!]"}
+        for finding in findings:
+            echo(f"{marks[finding.status]} {finding.subject.ljust(width)}  {finding.text}")
+            if finding.hint:
+                echo(f"     {' ' * width}  {finding.hint}")
+    return 1 if any(finding.status == "missing" for finding in findings) else 0
+
+
+COMPLETION = {
+    "bash": 'if command -v sifmod >/dev/null 2>&1; then eval "$(_SIFMOD_COMPLETE=bash_source sifmod)"; fi',
+    # without `compinit` zsh has no completion to add to
+    "zsh": 'if (( $+commands[sifmod] && $+functions[compdef] )); then eval "$(_SIFMOD_COMPLETE=zsh_source sifmod)"; fi',
+    "fish": "type -q sifmod; and _SIFMOD_COMPLETE=fish_source sifmod | source",
+}
+
+
+@click.command("init")
+@click.argument("shell", type=click.Choice(sorted(COMPLETION)))
+@click.option("--prefix", metavar="DIR", help="The prefix whose modules are wanted (default: the configured one).")
+def init_command(shell: str, prefix: str | None) -> None:
+    """Print the lines that make sifmod's modules and its completion available in SHELL.
+
+    Add them to ~/.bashrc, ~/.zshrc or ~/.config/fish/config.fish, or evaluate them:
+
+        eval "$(sifmod init bash)"
+    """
+    from sifmod.module.quote import shell as quoted
+
+    modules = quoted(str(layout_for(prefix).modules))
+    # a shell in which no module tool is set up yet has no `module`
+    if shell == "fish":
+        write(f"type -q module; and module use {modules}")
+    else:
+        write(f"if command -v module >/dev/null 2>&1; then module use {modules}; fi")
+    write(COMPLETION[shell])
