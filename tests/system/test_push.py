@@ -198,6 +198,18 @@ def test_a_definitions_runscript_and_environment(
     assert said == "hello there: you\n"
 
 
+def test_a_runscript_of_another_program(images: Images, registry: Registry, push: Push, tmp_path: Path) -> None:
+    definition, sif = tmp_path / "x.def", tmp_path / "x.sif"
+    definition.write_text(
+        f"Bootstrap: oci\nFrom: {images.tiny_layout()}\n%runscript\n#!/usr/bin/env python3\nprint('hello')\n"
+    )
+    run((RUNTIME.path, "build", sif, definition), env={**os.environ, **RUNTIME.userns}).ok()
+    pushed = push(sif, f"docker://{registry.address}/push/python:1")
+    assert pushed["notes"] == ["the runscript is left out: it is for another program than a shell"]
+    config = skopeo("inspect", "--config", "--tls-verify=false", f"docker://{registry.address}/push/python:1")
+    assert not {"Entrypoint", "Cmd"} & set(config["config"])  # type: ignore[call-overload]
+
+
 def test_layers_of_a_registry_are_mounted_or_copied(
     images: Images, registry: Registry, between: Between, tmp_path: Path, push: Push, fetched: Callable[..., Path]
 ) -> None:
