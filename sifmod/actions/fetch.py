@@ -22,7 +22,7 @@ from sifmod.system import size_text
 from sifmod.tree.generation import tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
-from sifmod.tree.single_file import beside
+from sifmod.tree.partial import beside
 from sifmod.tree.store import Store
 
 LARGE = 2 * 10**9  # bytes

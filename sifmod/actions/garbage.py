@@ -7,22 +7,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.actions.layer.garbage import OldLayer, old_layers
+from sifmod.actions.slurm import NO_JOBS, Jobs, ask_slurm
 from sifmod.config.name import ModuleName
 from sifmod.config.site import MARK_DAYS
 from sifmod.errors import InstallError
+from sifmod.tree.disk import removable
 from sifmod.tree.history import previous, read_history, superseded
-from sifmod.tree.jobs import NO_JOBS, Jobs, ask_slurm
+from sifmod.tree.layer import OldLayer, old_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import begins, read_life
 from sifmod.tree.lock import closed_remains, is_held
 from sifmod.tree.mark import in_force
 from sifmod.tree.partial import Partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
-from sifmod.tree.remove import removable
-from sifmod.tree.store import entries, foreign_files, in_work, used_images
-from sifmod.tree.stored_image import StoredImage
-from sifmod.tree.user_files import changes, only_in
+from sifmod.tree.state import changes, only_in
+from sifmod.tree.store import StoredImage, entries, foreign_files, in_work, used_images
 
 DAYS = 14.0
 _DAY = 86400.0

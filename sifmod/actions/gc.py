@@ -3,22 +3,21 @@
 from typing import NamedTuple
 
 from sifmod.actions.garbage import GcPlan, OldGeneration, old_generations
-from sifmod.actions.layer.garbage import OldLayer, remove_layers
+from sifmod.actions.garbage import plan_gc as plan_gc
 from sifmod.actions.log import record, record_beside
 from sifmod.actions.reference import release
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
-from sifmod.tree.disk import take
+from sifmod.tree.disk import prune, remove_tree, take
 from sifmod.tree.generation import module_lock, tidy, unpublish
+from sifmod.tree.layer import OldLayer, remove_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
 from sifmod.tree.log import Done
 from sifmod.tree.mark import forget
 from sifmod.tree.partial import Partial, discard_partial, lock_name
 from sifmod.tree.receipt import live_number, numbers, read_receipt
-from sifmod.tree.remove import prune, remove_tree
-from sifmod.tree.store import GC, discard, entries
-from sifmod.tree.stored_image import StoredImage
+from sifmod.tree.store import GC, StoredImage, discard, entries
 
 
 class Collected(NamedTuple):

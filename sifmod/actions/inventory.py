@@ -15,12 +15,10 @@ from sifmod.errors import ModuleError, OptionError, SifmodError
 from sifmod.image.inspect.inventory import read_inventory
 from sifmod.image.inspect.package import KINDS, Inventory, Package
 from sifmod.module.quote import shell
-from sifmod.tree.kept_inventory import keep, read_kept
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import is_held, lock
 from sifmod.tree.receipt import Installation
-from sifmod.tree.store import GC
-from sifmod.tree.stored_image import read_stored
+from sifmod.tree.store import GC, keep, read_kept, read_stored
 
 FORMAT = 1
 _LEASE = 30.0  # seconds

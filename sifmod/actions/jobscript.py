@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from sifmod.actions.install.mpi import srun_mpi
+from sifmod.actions.install.found_in_image import srun_mpi
 from sifmod.actions.inventory import image_path
 from sifmod.actions.layer.places import found_layers, words_for
 from sifmod.errors import ModuleError, OptionError

@@ -16,9 +16,8 @@ from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Life, NameLife, checked_text, read_life
 from sifmod.tree.log import Done
-from sifmod.tree.modulerc import commands
 from sifmod.tree.receipt import live_number
-from sifmod.tree.write_life import Written, life_lock, write_life, written
+from sifmod.tree.write_life import Written, commands, life_lock, write_life, written
 
 _HEEDS = re.compile('"life"|/life/')  # in what a modulefile shares, where its load reads the notices
 

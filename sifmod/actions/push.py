@@ -27,7 +27,7 @@ from sifmod.image.settings import Settings
 from sifmod.image.sif_to_oci import Base, convert, descriptor_data, layer_bytes
 from sifmod.image.sources.kinds import parse as parse_source
 from sifmod.tree.layout import Layout
-from sifmod.tree.stored_image import has_its_size, read_stored
+from sifmod.tree.store import has_its_size, read_stored
 
 _SIF_CONFIG = "application/vnd.sylabs.sif.config.v1+json"  # and what is in it: as `apptainer push` has them
 _EMPTY = b"{}"

@@ -19,8 +19,7 @@ from sifmod.tree.history import recorded
 from sifmod.tree.kernelspec import kernels_directory, our_kernelspecs
 from sifmod.tree.layout import Layout
 from sifmod.tree.log import Done
-from sifmod.tree.receipt import live_number, read_receipt
-from sifmod.tree.views import views_of
+from sifmod.tree.receipt import live_number, read_receipt, views_of
 
 
 class Uninstalled(NamedTuple):

@@ -15,7 +15,7 @@ from sifmod.image.signature.check import check, signatures
 from sifmod.tree.layer import IMAGE, TREE, Layer
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, live_number, read_receipt
-from sifmod.tree.user_files import additions
+from sifmod.tree.state import additions
 
 Kind = Literal["missing", "changed", "unreadable", "added", "released", "moved"]
 
@@ -166,16 +166,17 @@ def check_image(path: Path, keys: tuple[Path, ...]) -> Outcome:
     if missing := next((key for key in keys if not key.is_file()), None):
         raise OptionError(f"there is no file {missing} with public keys")
     try:
-        if not keys and (claimed := signatures(path)):
+        info = read_sif(path)
+        if not keys and (claimed := signatures(path, info)):
             raise OptionError(
                 f"{path} says that it is signed by {', '.join(one.fingerprint or 'an unnamed key' for one in claimed)};"
                 " no public key is known that this could be checked with",
                 "name a file with one: --keys FILE, or signatures: {keys: [FILE]} in the site file",
             )
-        signed = check(path, read_sif(path), keys)
+        signers = check(path, info, keys)
     except (FetchError, PermissionsError) as error:  # SignatureError among them
         return Outcome(problem=error.message, hint=error.hint)
-    return Outcome(tuple(f"{signer.fingerprint} {line(signer.name, 200)}".rstrip() for signer in signed.signers))
+    return Outcome(tuple(f"{signer.fingerprint} {line(signer.name, 200)}".rstrip() for signer in signers))
 
 
 def image_of(installation: Installation) -> Path:

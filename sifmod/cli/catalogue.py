@@ -39,8 +39,7 @@ def command(
     from pathlib import Path
 
     from sifmod.actions.author.check_settings import settings_kind
-    from sifmod.actions.catalogue.catalogue import catalogue, write_catalogue
-    from sifmod.actions.catalogue.document import document
+    from sifmod.actions.catalogue.catalogue import catalogue, document, write_catalogue
     from sifmod.actions.catalogue.entry import compared
     from sifmod.cli.context import load_context
     from sifmod.cli.output import counted, print_json, say

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sifmod.actions.stack.plan import StackPlan
     from sifmod.actions.stack.watch import Tested
     from sifmod.config.site import Site
-    from sifmod.tree.submission import Submission
+    from sifmod.tree.stack import Submission
 
 _CORES = 8  # that a conversion uses at most
 _HOURS = 4

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence, Set
     from typing import Literal
 
-    from sifmod.actions.test.outcome import Tested
+    from sifmod.actions.test.test import Tested
     from sifmod.cli.outputs.use import KernelData, TestData
     from sifmod.config.name import ModuleName
     from sifmod.module.job import Style
@@ -81,7 +81,7 @@ def test_command(
     installation = installed(resolve(module, known(trees)), trees)
     if job:
         from sifmod.actions.slurm import Resources
-        from sifmod.actions.test.job import run_job
+        from sifmod.actions.test.test import run_job
 
         gpus = 0 if installation.provenance.accelerator == "none" else site.gpus_per_node
         words = [
@@ -98,9 +98,8 @@ def test_command(
         data: TestData = run_job(asked, words, say)  # type: ignore[assignment]
     else:
         from sifmod.actions.reporter import Reporter
-        from sifmod.actions.test.record import record_test
-        from sifmod.actions.test.start import nodes_of
-        from sifmod.actions.test.test import Wanted, test
+        from sifmod.actions.test.collective import nodes_of
+        from sifmod.actions.test.test import Wanted, record_test, test
 
         tested = test(installation, site, Wanted(nodes_of(nodes), network, minimum, timeout), say)
         record_test(installation, site, Reporter(say, command=typed()), passed=tested.passed)

@@ -1,6 +1,6 @@
 """An Artifact: a verified SIF. A Request to one source, the Fetched file that it gives, and the store that keeps it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,8 @@ from sifmod.image.settings import DEFAULT, Settings
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 
 if TYPE_CHECKING:
+    import requests
+
     from sifmod.image.reference import Reference
     from sifmod.module.plan import ImagePlan, Runtime
 
@@ -28,49 +30,19 @@ class Artifact:
 
 
 class ImageStore(Protocol):
-    """What fetching needs of the store (tree/store.py)."""
+    """What fetching needs of the store; tree/store.py says what each does."""
 
-    def find(self, sha256: str) -> Path | None:
-        """The stored image of this digest, or None."""
-
-    def damaged(self, sha256: str) -> bool:
-        """Whether another image is stored under this digest, which is not found any more; reads all of it."""
-
-    def lent(self, sha256: str) -> tuple[Path, ImageOrigin] | None:
-        """The image of this digest in another store that this one looks into, and its origin; its size is checked."""
-
-    def lends(self, path: Path) -> bool:
-        """Whether `path` is an image of another store, as `lent` and `find_made` give them."""
-
-    def incoming(self) -> AbstractContextManager[Path]:
-        """A fresh path on the store's file system; what is left there at exit is removed."""
-
-    def find_made(self, source: str, digest: str) -> tuple[tuple[Path, ImageOrigin], ...]:
-        """The stored images that `source` gave for `digest`, which is of an index or a manifest, and their origins.
-
-        Those of other stores come last.
-        """
-
-    def gave(self, path: Path, origin: ImageOrigin, source: str) -> None:
-        """Note that `source` gave the stored image at `path` too; idempotent."""
-
-    def workspace(self) -> AbstractContextManager[Path]:
-        """A fresh directory inside the prefix for the runtime's cache and temporary files, removed at exit."""
-
-    def partial(self, key: str) -> AbstractContextManager[Path]:
-        """A directory on the store's file system that stays when the block fails or dies, under a lock of `key`.
-
-        Call `finished` when the download is no longer needed.
-        """
-
-    def finished(self, partial: Path) -> None:
-        """Remove what `partial` gave."""
-
-    def add(self, incoming: Path, sha256: str, origin: ImageOrigin = NO_ORIGIN, source: str = "") -> Path:
-        """Put a complete file that `source` gave under its digest (fsync, read-only, rename) and return its path.
-
-        Idempotent. `source` is what `find_made` wants.
-        """
+    def find(self, sha256: str) -> Path | None: ...
+    def damaged(self, sha256: str) -> bool: ...
+    def lent(self, sha256: str) -> tuple[Path, ImageOrigin] | None: ...
+    def lends(self, path: Path) -> bool: ...
+    def incoming(self) -> AbstractContextManager[Path]: ...
+    def find_made(self, source: str, digest: str) -> tuple[tuple[Path, ImageOrigin], ...]: ...
+    def gave(self, path: Path, origin: ImageOrigin, source: str) -> None: ...
+    def workspace(self) -> AbstractContextManager[Path]: ...
+    def partial(self, key: str) -> AbstractContextManager[Path]: ...
+    def finished(self, partial: Path) -> None: ...
+    def add(self, incoming: Path, sha256: str, origin: ImageOrigin = NO_ORIGIN, source: str = "") -> Path: ...
 
 
 Progress = Callable[[str, int, int | None], None]
@@ -110,3 +82,27 @@ class Fetched:
     notes: tuple[str, ...] = ()
     origin: ImageOrigin = NO_ORIGIN
     lent: bool = False  # `path` is in another store, and neither taken as `link` says nor hashed yet
+
+
+Get = Callable[[Mapping[str, str]], AbstractContextManager["requests.Response"]]
+"""Opens one resource, with these headers besides: 200, 206 or 416, its body not read yet.
+
+Authenticated, redirects followed. Raises TransientError where another try may help, FetchError where it will not; so
+does reading the body inside the `with`. May be called by several threads at once.
+"""
+
+
+@dataclass(frozen=True)
+class Remote:
+    """One resource. `name` is what messages call it.
+
+    `size` in bytes and `digest` (sha256:…) are promised, or None and "". `by_digest` says that the server finds it by
+    its digest, so that it cannot change. `check` is given the first bytes, and raises ImageError where they are wrong.
+    """
+
+    name: str
+    get: Get
+    size: int | None = None
+    digest: str = ""
+    by_digest: bool = False
+    check: Callable[[bytes], None] | None = None

@@ -1,8 +1,9 @@
 """The commands of an image that are worth a wrapper: its software's, and none that would hide the host's own."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from sifmod.errors import ImageError
@@ -50,16 +51,25 @@ def find_wrappers(rootfs: Rootfs, described: ImageDescription, search: Search) -
     are left out, unless it is the image's Python, its entrypoint or what it is labelled with; names that everybody
     expects to be the host's are never given. Raises ImageError for a damaged image, and for one with too many.
     """
-    inside = _Programs(rootfs)
+
+    @cache
+    def names_in(directory: str) -> frozenset[str]:
+        return frozenset(rootfs.programs(directory) if _DIRECTORY.fullmatch(directory) else ())
+
+    def first_with(name: str, directories: Iterable[str]) -> str:
+        """The first of the directories that has it, "" where none has."""
+        return next((directory for directory in directories if name in names_in(directory)), "")
+
     front = _front(rootfs, search)
     path = (*front, *search_path(dict(described.config.environment).get("PATH", "")))
     guess = make_guess(search.image, described, rootfs)
     places = _places(front, path, guess.python)
     spoken = [word.rpartition("/") for word in _spoken_of(described)]
     elsewhere = [directory for directory, _, _ in spoken if directory.startswith("/")]
-    software = _of_software(inside, places)
+    distribution = {name for place in _BASE for name in names_in(place)}
+    software = sorted({name for place in places for name in names_in(place)} - distribution)
     wanted = [
-        *_of_python(inside, guess, places),
+        *_of_python(first_with, guess, places),
         *(name for _, _, name in spoken if name not in HOST_COMMANDS),
         *software,
     ]
@@ -69,9 +79,9 @@ def find_wrappers(rootfs: Rootfs, described: ImageDescription, search: Search) -
             f"the image has {len(names)} commands, which are too many for wrappers (at most {MOST})",
             "name those that are wanted in `wrappers`, instead of auto",
         )
-    found = [(name, place) for name in names if (place := inside.place(name, (*places, *path, *_BASE, *elsewhere)))]
+    found = [(name, place) for name in names if (place := first_with(name, (*places, *path, *_BASE, *elsewhere)))]
     commands = [
-        (name, "" if inside.place(name, path) == place else f"{place}/{name}")
+        (name, "" if first_with(name, path) == place else f"{place}/{name}")
         for name, place in found
         if name not in HOST_COMMANDS
     ]
@@ -92,35 +102,12 @@ def _places(front: tuple[str, ...], path: tuple[str, ...], python: PythonEnviron
     return tuple(place for place in path if place not in _BASE)
 
 
-def _of_python(inside: "_Programs", guess: Guess, places: tuple[str, ...]) -> list[str]:
+def _of_python(first_with: Callable[[str, Iterable[str]], str], guess: Guess, places: tuple[str, ...]) -> list[str]:
     """Python and what belongs to it: the environment's even where the distribution has it too; in a fixed order."""
     python = guess.python
     if python and (python.kind == "system" or f"{python.directory}/bin" in places):
         return list(guess.wrappers)
-    return [name for name in PYTHON_COMMANDS if inside.place(name, places)]
-
-
-def _of_software(inside: "_Programs", places: tuple[str, ...]) -> list[str]:
-    distribution = {name for place in _BASE for name in inside.names(place)}
-    return sorted({name for place in places for name in inside.names(place)} - distribution)
-
-
-class _Programs:
-    """The programs of each directory, read once."""
-
-    def __init__(self, rootfs: Rootfs) -> None:
-        self._rootfs = rootfs
-        self._names: dict[str, frozenset[str]] = {}
-
-    def names(self, directory: str) -> frozenset[str]:
-        if directory not in self._names:
-            good = _DIRECTORY.fullmatch(directory)
-            self._names[directory] = frozenset(self._rootfs.programs(directory) if good else ())
-        return self._names[directory]
-
-    def place(self, name: str, directories: Iterable[str]) -> str:
-        """The first of the directories that has it, "" where none has."""
-        return next((directory for directory in directories if name in self.names(directory)), "")
+    return [name for name in PYTHON_COMMANDS if first_with(name, places)]
 
 
 def _front(rootfs: Rootfs, search: Search) -> tuple[str, ...]:

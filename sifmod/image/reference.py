@@ -133,13 +133,30 @@ def _check_name(reference: Reference) -> None:
 Directories = tuple[str, ...]
 
 
+def nothing(*_: object) -> None:
+    """The answer where a kind has none."""
+
+
+def no_files(_reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
+    """No file here says which image it is."""
+    return ()
+
+
+def says_nothing(reference: Reference, _arch: str, _settings: "Settings") -> "ImageDescription":
+    """Raise FetchError: only the fetched image can be described."""
+    raise FetchError(
+        f"{line(reference.shown)} says nothing about itself before it is fetched",
+        "fetch it, then look at the file: sifmod fetch -o FILE.sif REFERENCE; sifmod show FILE.sif",
+    )
+
+
 Location = Literal["path", "url", "repository", "library", "definition"]
 """What the location of a reference is; the runtime alone makes something of the last two."""
 
 
 @dataclass(frozen=True)
 class SourceKind:
-    """One kind of source, in one value. No field has a default, so that a forgotten one is a type error.
+    """One kind of source, in one value. The defaults are those of a SIF elsewhere that says nothing about itself.
 
     A new kind is one file in sources/ and one line in sources/kinds.py; CONTRIBUTING.md has the recipe.
     """
@@ -149,13 +166,13 @@ class SourceKind:
     example: str
     location: Location
     parse: "Callable[[SourceKind, str], Reference]"  # pure; raises FetchError
-    watched: Callable[[Reference, Directories], tuple[str, ...]]  # the files here whose change means another image
-    local_sif: Callable[[Reference, Directories], Path | None]  # the SIF here that a user names on the command line
-    open: "Callable[[Reference, str, Settings, Path | None], OciImage] | None"  # None: a SIF already
-    describe: "Callable[[Reference, str, Settings], ImageDescription]"  # (reference, arch, settings); raises FetchError
-    pinned: "Callable[[Request], Fetched | None]"  # the SIF that the store has for its digest; no server is asked
-    announced: "Callable[[Request], int | None]"  # bytes to fetch; None where unknown; raises FetchError
     fetch: "Callable[[Request], Fetched]"  # to `request.incoming`, or one that is stored; raises FetchError, ImageError
+    watched: Callable[[Reference, Directories], tuple[str, ...]] = no_files  # whose change means another image
+    local_sif: Callable[[Reference, Directories], Path | None] = nothing  # the SIF here that a user's word names
+    open: "Callable[[Reference, str, Settings, Path | None], OciImage] | None" = None  # None: a SIF already
+    describe: "Callable[[Reference, str, Settings], ImageDescription]" = says_nothing  # for an arch; raises FetchError
+    pinned: "Callable[[Request], Fetched | None]" = nothing  # the SIF that the store has for its digest; asks no server
+    announced: "Callable[[Request], int | None]" = nothing  # bytes to fetch; None where unknown; raises FetchError
 
     def reference(self, source: str) -> Reference:
         """`source`, taken apart; raises FetchError."""
@@ -182,15 +199,6 @@ class SourceKind:
         return self.ready_made and self.location in ("path", "url")
 
 
-def nothing(*_: object) -> None:
-    """The answer where a kind has none."""
-
-
-def no_files(_reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
-    """No file here says which image it is."""
-    return ()
-
-
 def the_location(reference: Reference, _image_dirs: Directories) -> tuple[str, ...]:
     """The file that it names says which image it is."""
     return (reference.location,)
@@ -207,11 +215,3 @@ def size_here(paths: tuple[str, ...]) -> int | None:
     if found is None:
         return None
     return sum(path.stat().st_size for path in (found, *found.rglob("*")) if path.is_file())
-
-
-def says_nothing(reference: Reference, _arch: str, _settings: "Settings") -> "ImageDescription":
-    """Raise FetchError: only the fetched image can be described."""
-    raise FetchError(
-        f"{line(reference.shown)} says nothing about itself before it is fetched",
-        "fetch it, then look at the file: sifmod fetch -o FILE.sif REFERENCE; sifmod show FILE.sif",
-    )

@@ -18,7 +18,7 @@ from pathlib import Path
 from isal import isal_zlib
 
 from sifmod.digest import sha256_bytes
-from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.convert.sif.header import SifInfo, read_sif
 from sifmod.image.convert.squashfs.blocks import Stat
 from sifmod.image.convert.squashfs.reader import SquashfsReader
 from sifmod.image.disk import reading
@@ -92,7 +92,7 @@ def convert(path: Path, base: Base | None, told: Callable[[int], None]) -> Conve
         size += len(piece)
         told(size)
     layer = Descriptor(GZIP_LAYER, f"sha256:{packed.hexdigest()}", size)
-    config, notes = _config(documents, info.arch, base, f"sha256:{plain.hexdigest()}")
+    config, notes = _config(documents, info, base, f"sha256:{plain.hexdigest()}")
     raw = _json(config)
     described = Descriptor(OCI_CONFIG, f"sha256:{sha256_bytes(raw)}", len(raw))
     layers = (*(base.layers if base else ()), layer)
@@ -225,7 +225,7 @@ def _header(info: tarfile.TarInfo) -> bytes:
 
 
 def _config(
-    documents: Documents, arch: str, base: Base | None, diff_id: str
+    documents: Documents, info: SifInfo, base: Base | None, diff_id: str
 ) -> tuple[dict[str, object], tuple[str, ...]]:
     """The config of the image, and notes about what an OCI image cannot say."""
     said = documents.config
@@ -242,10 +242,10 @@ def _config(
     if labels:
         section["Labels"] = dict(sorted(labels.items()))
     history = json.loads(base.config.raw).get("history") if base else None
-    created = date(documents.created) or "1970-01-01T00:00:00Z"
+    created = date(info.created) or "1970-01-01T00:00:00Z"
     config: dict[str, object] = {
         "created": created,
-        "architecture": arch,
+        "architecture": info.arch,
         **({"variant": said.variant} if said and said.variant else {}),
         "os": "linux",
         "config": {name: value for name, value in section.items() if value is not None},

@@ -69,14 +69,13 @@ def check_startable(path: Path, info: SifInfo, request: Request) -> tuple[str, .
 
 
 def compression_of(path: Path, info: SifInfo) -> str:
-    """gzip, zstd, … as the squashfs of the SIF says; "" where its file system is another one."""
+    """gzip, zstd, … or unknown, as the squashfs of the SIF says; "" where its file system is another one."""
     with reading(path), path.open("rb") as file:
         file.seek(info.primary.offset)
         start = file.read(_HEAD.size)
     if len(start) < _HEAD.size or start[:4] != MAGIC:
         return ""
-    number = _HEAD.unpack(start)[1]
-    return NUMBERS.get(number, str(number))
+    return NUMBERS.get(_HEAD.unpack(start)[1], "unknown")
 
 
 def _again(source: str, info: SifInfo, runtime: Runtime) -> str:

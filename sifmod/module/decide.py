@@ -92,11 +92,9 @@ def make_plan(
         warn_without_version=site.warn_without_version,
         modules=easyconfig.modules,
     )
-    return plan if plan.image else _view(plan, easyconfig)
-
-
-def _view(plan: Plan, easyconfig: Easyconfig) -> Plan:
-    """The plan without what the site adds: that the modules which the view loads have."""
+    if plan.image:
+        return plan
+    # of a view without what the site adds: that the modules which it loads have
     own = _binds(_spelled(easyconfig.binds))
     return replace(plan, gpu_flags=(), binds=own, env=_merged(easyconfig.env), host_env=_merged(easyconfig.host_env))
 
@@ -165,11 +163,11 @@ def _wrappers(easyconfig: Easyconfig) -> tuple[Wrapper, ...]:
     commands = dict(easyconfig.wrapper_commands)
     anyway = {name for name in PACKERS if easyconfig.user_software and name not in commands}
     return tuple(
-        _wrapper(name, commands.get(name, "")) for name in dict.fromkeys(easyconfig.wrappers) if name not in anyway
+        wrapper_of(name, commands.get(name, "")) for name in dict.fromkeys(easyconfig.wrappers) if name not in anyway
     )
 
 
-def _wrapper(name: str, command: str) -> Wrapper:
+def wrapper_of(name: str, command: str = "") -> Wrapper:
     """A wrapper runs the command line given for it, its words as sh splits them, else the command of its own name."""
     if command:
         return Wrapper(name, tuple(shlex.split(command)))
@@ -177,7 +175,6 @@ def _wrapper(name: str, command: str) -> Wrapper:
 
 
 def _runscripts(easyconfig: Easyconfig, wrappers: tuple[Wrapper, ...]) -> tuple[str, ...]:
-    """The runscripts asked for, and those that a wrapper runs."""
     run = (wrapper.name for wrapper in wrappers if wrapper.name in SCRIPT_WRAPPERS)
     return tuple(dict.fromkeys((*easyconfig.runscripts, *run)))
 
@@ -229,10 +226,6 @@ def _whatis(easyconfig: Easyconfig) -> tuple[str, ...]:
     return (*own, *more)
 
 
-def _is_named(package: str, names: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(package.lower(), name.lower()) for name in names)
-
-
 def _help(easyconfig: Easyconfig, image: ImagePlan | None, site: Site, quirks: tuple[Quirk, ...]) -> Help:
     origin = ""
     if image:
@@ -244,7 +237,11 @@ def _help(easyconfig: Easyconfig, image: ImagePlan | None, site: Site, quirks: t
         docurls=easyconfig.docurls,
         whatis=_whatis(easyconfig),
         contents=easyconfig.contents,
-        extensions=tuple(one for one in easyconfig.contents if _is_named(one[0], site.extensions)),
+        extensions=tuple(
+            (package, version)
+            for package, version in easyconfig.contents
+            if any(fnmatchcase(package.lower(), name.lower()) for name in site.extensions)
+        ),
         origin=origin,
         quirks=tuple((str(quirk), f"{quirk.file.reason} ({quirk.file.link})") for quirk in quirks),
     )

@@ -1,11 +1,15 @@
 """A Job: what the job scripts of a module are made from, and the text of one. Each generation has its own."""
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import asdict, astuple, dataclass
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
 
 from sifmod.module.plan import RUNSCRIPTS_TARGET, Help, Plan
 from sifmod.module.scripts import TEMPLATES
+from sifmod.module.variables import image_variables, state_key
 
 JOB = "share/job.json"
 Style = Literal["srun", "torchrun", "lightning", "nccl-tests"]
@@ -18,7 +22,7 @@ class Job:
 
     module: str
     name: str  # of the job
-    key: str  # the module's name within names of variables: render.state_key
+    key: str  # the module's name within names of variables: variables.state_key
     images: tuple[str, ...]  # the variables that hold the image's path
     start: str  # the words in front of "$SIF"
     command: str  # what a job runs, words of a shell
@@ -46,14 +50,14 @@ class JobOptions:
     launchers: bool = False  # one task on each node, which starts the others
 
 
-def job_of(plan: Plan, key: str, images: tuple[str, ...]) -> Job:
+def job_of(plan: Plan) -> Job:
     command, inside, distributed = _command(plan)
     gpus = plan.gpus_per_node if plan.accelerator != "none" else 0
     return Job(
         module=str(plan.module),
         name=plan.module.name,
-        key=key,
-        images=images,
+        key=state_key(plan.module),
+        images=image_variables(plan.module),
         start=f"{plan.runtime.kind} {plan.verb}",
         command=command,
         inside=inside,
@@ -77,21 +81,27 @@ def _command(plan: Plan) -> tuple[str, bool, bool]:
 
 
 def to_json(job: Job, about: Help) -> str:
-    """The text of the file `JOB` of a generation; `about` is what the module says of itself, for `about.from_json`."""
+    """The text of the file `JOB` of a generation; `about` is what the module says of itself,."""
     return json.dumps(asdict(job) | {"about": asdict(about)}, indent=1, sort_keys=True) + "\n"
 
 
 def from_json(text: bytes) -> Job:
-    """What `to_json` gave. Raises ValueError, KeyError or TypeError for anything else: others may have written it."""
-    fields = json.loads(text)
-    fields.pop("about", None)
-    for name, kind in Job.__annotations__.items():
-        if kind == tuple[str, ...]:
-            fields[name] = tuple(fields[name])
-        for value in fields[name] if kind == tuple[str, ...] else (fields[name],):
-            if type(value) is not (str if kind == tuple[str, ...] else kind) or "\n" in str(value):
-                raise TypeError(f"{name} is another type")
-    return Job(**fields)
+    """What `to_json` gave. Raises ValueError for anything else: others may have written it."""
+    job: Job = _adapter(Job).validate_json(text, strict=True)
+    if any("\n" in str(value) for kept in astuple(job) for value in (kept if isinstance(kept, tuple) else (kept,))):
+        raise ValueError("a text of several lines")
+    return job
+
+
+def about_from_json(text: bytes) -> Help:
+    """What the module says of itself, as `to_json` was given it. Raises ValueError or KeyError, as `from_json`."""
+    about: Help = _adapter(Help).validate_python(json.loads(text)["about"])
+    return about
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def job_script(job: Job, options: JobOptions, modules: str) -> str:

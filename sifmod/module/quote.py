@@ -5,7 +5,7 @@ character for character. The literals are for people too: plain text stays reada
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from sifmod.config.kinds import Syntax
 from sifmod.errors import ModuleError
@@ -15,29 +15,15 @@ _TCL_ESCAPES = {"\n": "\\n", "\t": "\\t"} | {sign: f"\\{sign}" for sign in '\\"$
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:+@%,=-]+")
 
 
-def of(syntax: Syntax) -> Callable[[str], str]:
-    """What spells a text in a modulefile of this syntax."""
-    match syntax:
-        case "lua":
-            return lua
-        case "tcl":
-            return tcl
-
-
-def between(syntax: Syntax) -> str:
-    """What stands between two literals of a list."""
-    match syntax:
-        case "lua":
-            return ", "
-        case "tcl":
-            return " "
-
-
 def lua(text: str) -> str:
     """A Lua string: `"…"`, or a long bracket where there are several lines and nothing but text."""
     _refuse_nul(text)
     if "\n" in text and not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text):
-        return _lua_long_bracket(text)
+        # `[==[`, a line break that Lua skips, the text; with as many `=` as it takes for no part of it to be the end
+        level = 2  # as EasyBuild writes it; Lua 5.1 also refuses a `[[` within `[[…]]`
+        while f"]{'=' * level}]" in f"{text}]{'=' * level}":
+            level += 1
+        return f"[{'=' * level}[\n{text}]{'=' * level}]"
     return (
         '"'
         + re.sub(r'[\x00-\x1f\x7f"\\]', lambda found: _LUA_ESCAPES.get(found[0], f"\\{ord(found[0]):03d}"), text)
@@ -69,14 +55,6 @@ def shell(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def _lua_long_bracket(text: str) -> str:
-    """`[==[`, a line break that Lua skips, the text; with as many `=` as it takes for no part of it to be the end."""
-    level = 2  # as EasyBuild writes it; Lua 5.1 also refuses a `[[` within `[[…]]`
-    while f"]{'=' * level}]" in f"{text}]{'=' * level}":
-        level += 1
-    return f"[{'=' * level}[\n{text}]{'=' * level}]"
-
-
 def _balanced(text: str) -> bool:
     depth = 0
     for sign in text:
@@ -89,3 +67,7 @@ def _balanced(text: str) -> bool:
 def _refuse_nul(text: str) -> None:
     if "\0" in text:
         raise ModuleError(f"a text holds a NUL character, which no variable or script can hold: {text!r}")
+
+
+SPELLED: Mapping[Syntax, Callable[[str], str]] = {"lua": lua, "tcl": tcl}  # a text in a modulefile of this syntax
+BETWEEN: Mapping[Syntax, str] = {"lua": ", ", "tcl": " "}  # two literals of a list

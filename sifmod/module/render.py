@@ -4,15 +4,15 @@ import re
 from functools import cache, lru_cache
 from pathlib import Path
 
-from jinja2 import Environment, Template
+from jinja2 import Environment
 
 from sifmod.config.kinds import Syntax, stub_path
 from sifmod.errors import ModuleError
 from sifmod.module import quote
-from sifmod.module.job import JOB, Job, JobOptions, job_of, job_script, to_json
+from sifmod.module.job import JOB, JobOptions, job_of, job_script, to_json
 from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, File, Plan
 from sifmod.module.scripts import environment, scripts
-from sifmod.module.variables import host_variables, image_variables, record_key, state_key
+from sifmod.module.variables import host_variables, image_variables, record_key
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
 _PATHS = {  # as the modulefiles spell them; see plan.ROOT
@@ -21,6 +21,7 @@ _PATHS = {  # as the modulefiles spell them; see plan.ROOT
 }
 _EXTENSION = re.compile(r"[A-Za-z0-9._+-]+")
 _TEMPLATES = Path(__file__).with_name("templates")
+_PLAIN = environment()  # for text that the modulefile's template quotes
 
 
 class Literal(str):
@@ -34,32 +35,6 @@ def render(plan: Plan, number: int) -> tuple[File, ...]:
     They say nothing of the prefix, and find it from where they are. Raises ModuleError for a name or a value that no
     variable can have.
     """
-    made = _modulefiles(plan, number)
-    return (*made, *scripts(plan, number), File(JOB, to_json(_job(plan), plan.help))) if plan.image else made
-
-
-def render_stub(plan: Plan) -> tuple[File, ...]:
-    """The modulefiles of the module tree, relative to `<prefix>/modules`, which evaluate those of a generation.
-
-    They find the switch from where they are, and are the same for every generation of a module.
-    """
-    return tuple(
-        File(
-            stub_path(plan.module, syntax),
-            _templates(syntax)
-            .get_template(f"stub.{syntax}.j2")
-            .render(
-                module=str(plan.module),
-                stub=f"/modules/{stub_path(plan.module, syntax)}",
-                modulefile=f"{plan.switch}/modulefile.{syntax}",
-                generation=f"_SIFMOD_GENERATION_{record_key(plan)}",
-            ),
-        )
-        for syntax in plan.syntaxes
-    )
-
-
-def _modulefiles(plan: Plan, number: int) -> tuple[File, ...]:
     _check(plan)
     files: list[File] = []
     for syntax in plan.syntaxes:
@@ -67,6 +42,22 @@ def _modulefiles(plan: Plan, number: int) -> tuple[File, ...]:
         files.append(File(f"modulefile.{syntax}", text))
         shared = (f"share/module.{syntax}", f"share/environment.{syntax}")
         files.extend(File(path, _constant(path)) for path in shared)
+    if plan.image:
+        files += [*scripts(plan, number), File(JOB, to_json(job_of(plan), plan.help))]
+    return tuple(files)
+
+
+def render_stub(plan: Plan) -> tuple[File, ...]:
+    """The modulefiles of the module tree, relative to `<prefix>/modules`, which evaluate those of a generation.
+
+    They find the switch from where they are, and are the same for every generation of a module.
+    """
+    files = []
+    for syntax in plan.syntaxes:
+        path, modulefile = stub_path(plan.module, syntax), f"{plan.switch}/modulefile.{syntax}"
+        values = {"module": str(plan.module), "stub": f"/modules/{path}", "modulefile": modulefile}
+        values["generation"] = f"_SIFMOD_GENERATION_{record_key(plan)}"
+        files.append(File(path, _templates(syntax).get_template(f"stub.{syntax}.j2").render(values)))
     return tuple(files)
 
 
@@ -76,12 +67,10 @@ def _constant(path: str) -> str:
 
 
 def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
-    """Everything the templates print."""
     # Environment Modules loads two versions of one module unless each conflicts with its own name
     conflict = (plan.module.name, *plan.conflict) if syntax == "tcl" else plan.conflict
     return {
-        "module": str(plan.module),
-        "easyconfig": plan.easyconfig,
+        "plan": plan,
         "generation": plan.place_of(number),
         "help": _text(_help(plan), syntax),
         "whatis": tuple(_text(" ".join(line.split()), syntax) for line in _whatis(plan)),
@@ -91,23 +80,15 @@ def _values(plan: Plan, number: int, syntax: Syntax) -> dict[str, object]:
             if _EXTENSION.fullmatch(name) and _EXTENSION.fullmatch(version)
         ),
         "conflicts": tuple(conflict[i : i + CONFLICTS_A_CALL] for i in range(0, len(conflict), CONFLICTS_A_CALL)),
-        "family": plan.family,
-        "depends_on": plan.depends_on,
         "key": record_key(plan),
-        "runtime": plan.runtime.kind,
         "reinstall": plan.reinstall(PREFIX),
         "image_variables": image_variables(plan.module) if plan.image else (),
         "images": plan.images_of(ROOT),
         "binds": plan.binds_of(ROOT),
         "user_software": plan.user_software_of(ROOT),
-        "layers": plan.layers,
         "layer_target": LAYER_TARGET,
-        "warn_without_version": plan.warn_without_version,
         "flags": tuple(flag.upper() for flag in plan.gpu_flags),
-        "path_inside": plan.prepend_path,
-        "env_inside": plan.container_env,
         "env": host_variables(plan, ROOT),
-        "default_env": plan.default_env,
     }
 
 
@@ -122,25 +103,18 @@ def _whatis(plan: Plan) -> tuple[str, ...]:
 
 def _help(plan: Plan) -> str:
     """What the module says about itself to a person; see plan.ROOT for the paths in it."""
-    return _help_template().render(
+    return _PLAIN.get_template("help.txt.j2").render(
+        plan=plan,
         description=plan.help.description.strip(),
         commands=", ".join(wrapper.name for wrapper in plan.wrappers),
         start=f"{plan.runtime.kind} {plan.verb}",
-        job=job_script(_job(plan), JobOptions(), MODULES) if plan.image else "",
+        job=job_script(job_of(plan), JobOptions(), MODULES) if plan.image else "",
         modules=", ".join(plan.modules),
         bind_variable=f"{plan.runtime.prefixes[-1]}_BIND",
-        user_software=plan.user_software,
         contents=", ".join(f"{name} {version}" for name, version in plan.help.contents),
-        mpi=plan.help.mpi,
-        origin=plan.help.origin,
-        quirks=plan.help.quirks,
         reinstall=plan.reinstall(PREFIX),
         urls=tuple(url for url in (plan.help.homepage, *plan.help.docurls) if url),
     )
-
-
-def _job(plan: Plan) -> Job:
-    return job_of(plan, state_key(plan.module), image_variables(plan.module))
 
 
 def _text(text: str, syntax: Syntax) -> str:
@@ -149,9 +123,13 @@ def _text(text: str, syntax: Syntax) -> str:
 
 
 def _check(plan: Plan) -> None:
-    """Module tools print names unquoted: hold them to what the configuration promises."""
+    """Module tools and scripts print names unquoted: hold them to what the configuration promises."""
     for name in (plan.module.name, plan.module.version, *plan.conflict, *plan.depends_on):
         _match("[A-Za-z0-9][A-Za-z0-9._+/-]*", name, "a module's name")
+    for wrapper in plan.wrappers:
+        _match("[A-Za-z0-9][A-Za-z0-9._+-]*", wrapper.name, "a wrapper's name")
+    for name, _ in plan.runscript_env:
+        _match("[A-Za-z_][A-Za-z0-9_]*", name, "a variable's name")
     if plan.family is not None:
         _match("[A-Za-z0-9][A-Za-z0-9_]*", plan.family, "the name of a family")
     for name, value in (*host_variables(plan, "/"), *plan.default_env, *plan.container_env):
@@ -165,16 +143,11 @@ def _match(pattern: str, name: str, what: str) -> None:
         raise ModuleError(f"{name!r} cannot be {what}")
 
 
-@cache
-def _help_template() -> Template:
-    return environment().get_template("help.txt.j2")  # plain text, which the modulefile's template quotes
-
-
 @cache  # compiling them takes longer than everything else that is rendered
 def _templates(syntax: Syntax) -> Environment:
     """Templates that print nothing but literals of the language: a value without a filter is an error."""
     templates = environment(finalize=_only_literals, keep_trailing_newline=True)
-    literal, comma = quote.of(syntax), quote.between(syntax)
+    literal, comma = quote.SPELLED[syntax], quote.BETWEEN[syntax]
 
     def quote_all(texts: tuple[str, ...]) -> Literal:
         return Literal(comma.join(map(literal, texts)))
@@ -208,7 +181,7 @@ def _here(text: str, syntax: Syntax) -> str:
     """A text with paths of this place, as one word of the language; see plan.ROOT."""
     paths = _PATHS[syntax]
     parts = [part for part in re.split(f"({'|'.join(paths)})", text) if part]
-    literal = quote.of(syntax)
+    literal = quote.SPELLED[syntax]
     words = [paths[part] if part in paths else literal(part) for part in parts] or [literal("")]
     match syntax:
         case "lua":

@@ -9,8 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sifmod.digest import sha256_bytes
-from sifmod.errors import ModuleError
-from sifmod.module.plan import LAYER_TARGET, PREFIX, ROOT, USER_SOFTWARE_TARGET, VENVS, File, Plan
+from sifmod.module.plan import LAYER_TARGET, PREFIX, ROOT, USER_SOFTWARE_TARGET, VENVS, File, Plan, Wrapper
 from sifmod.module.quote import shell
 from sifmod.module.variables import host_variables, image_variables, own_variables, state_key
 
@@ -65,12 +64,11 @@ def rendered(template: str, **values: Hashable) -> str:
 def scripts(plan: Plan, number: int) -> tuple[File, ...]:
     """Every script of the generation of this number: POSIX sh, the same for the same plan and number, in any prefix.
 
-    Raises ModuleError for a name that cannot be a file's or a variable's.
+    Names are not quoted in them: `render` holds them to what the configuration promises.
     """
-    _check_names(plan)
     runscripts = dict.fromkeys((*plan.runscripts, *(_NEEDS[name] for name in plan.runscripts if name in _NEEDS)))
     return (
-        *(_wrapper(plan, wrapper.name, wrapper.command) for wrapper in plan.wrappers),
+        *(_wrapper(plan, wrapper) for wrapper in plan.wrappers),
         *(_packer(plan, name) for name in plan.packers),
         File(LAUNCHER, _launcher(plan, number)),
         *(() if plan.protected is None else (File(PROTECTED, "".join(f"{name}\n" for name in plan.protected)),)),
@@ -79,10 +77,10 @@ def scripts(plan: Plan, number: int) -> tuple[File, ...]:
     )
 
 
-def _wrapper(plan: Plan, name: str, command: tuple[str, ...]) -> File:
-    words = plan.activation.activated(command)
-    text = rendered("scripts/wrapper", launcher=LAUNCHER, command=words, installs=name in _INSTALLERS)
-    return File(f"bin/{name}", text, executable=True)
+def _wrapper(plan: Plan, wrapper: Wrapper) -> File:
+    words, installs = plan.activation.activated(wrapper.command), wrapper.name in _INSTALLERS
+    text = rendered("scripts/wrapper", launcher=LAUNCHER, command=words, installs=installs)
+    return File(f"bin/{wrapper.name}", text, executable=True)
 
 
 def _packer(plan: Plan, name: str) -> File:
@@ -105,15 +103,12 @@ def _launcher(plan: Plan, number: int) -> str:
     own = own_variables(plan, ROOT)
     others = {**dict(plan.default_env), **dict(host_variables(plan, ROOT))}
     return TEMPLATES.get_template("scripts/launch.sh").render(
-        module=str(plan.module),
+        plan=plan,
         generation=plan.place_of(number),
-        switch=plan.switch,
         images=plan.images_of(ROOT),
         reinstall=_reinstall(plan),
-        runtimes=plan.runtime.candidates,
         binds=plan.binds_of(ROOT),
         user_software=plan.user_software_of(ROOT),
-        verb=plan.verb,
         path=":".join(plan.prepend_path),
         plain_path=":".join(plan.path),
         kept_out=tuple(name for name in _KEPT_OUT if name in plain),
@@ -122,7 +117,6 @@ def _launcher(plan: Plan, number: int) -> str:
         image_variables=image_variables(plan.module),
         own=own,
         others=tuple((name, value) for name, value in others.items() if name not in own),
-        layers=plan.layers,
         layer_target=LAYER_TARGET,
         gpus=tuple((flag.upper(), _DEVICES[flag]) for flag in plan.gpu_flags),
     )
@@ -142,22 +136,7 @@ def _runscript(plan: Plan, number: int, name: str) -> str:
         cache_key=_CACHE_KEY,
         caches=(*_CACHES["any"], *_CACHES[plan.accelerator]),
     )
-    return text.replace(_CACHE_KEY, _cache_key(plan, number))
-
-
-def _cache_key(plan: Plan, number: int) -> str:
-    """What tells the caches of one image from those of another: a digest of the generation and of what it asks for."""
+    # it tells the caches of one image from those of another
     image = plan.own_image
-    return sha256_bytes(
-        repr((str(plan.module), number, image.sha256, image.sources, image.build and image.build.decisive)).encode()
-    )[:12]
-
-
-def _check_names(plan: Plan) -> None:
-    """Names are not quoted in a script: hold them to what the configuration promises."""
-    for name, _ in (*plan.env, *plan.host_env, *plan.default_env, *plan.runscript_env):
-        if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
-            raise ModuleError(f"{name!r} cannot be a variable's name")
-    for wrapper in plan.wrappers:
-        if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._+-]*", wrapper.name):
-            raise ModuleError(f"{wrapper.name!r} cannot be a wrapper's name")
+    key = repr((str(plan.module), number, image.sha256, image.sources, image.build and image.build.decisive))
+    return text.replace(_CACHE_KEY, sha256_bytes(key.encode())[:12])

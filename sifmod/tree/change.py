@@ -5,13 +5,13 @@ kill leaves a beginning of the sequence, so the order is for the caller to choos
 """
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import is_there, move, read, take, write
+from sifmod.tree.disk import is_there, move, prune, read, take, write
 from sifmod.tree.lock import Held
-from sifmod.tree.remove import prune
 
 
 class _Step(NamedTuple):
@@ -23,10 +23,9 @@ class _Step(NamedTuple):
 class Change:
     """Steps prepared in the holder's directory, carried out in order by `apply`."""
 
-    def __init__(self, held: Held, top: Path) -> None:
-        """`top`: the prefix, above which no empty directory is removed."""
+    def __init__(self, held: Held) -> None:
         self._held = held
-        self._top = top
+        self._top = held.top  # above which no empty directory is removed
         self._steps: list[_Step] = []
 
     def file(self, target: Path, text: str, mode: int = 0o666) -> None:
@@ -84,3 +83,12 @@ class Change:
         except FileNotFoundError:
             return None
         return old
+
+
+@contextmanager
+def change(held: Held, doing: str) -> Iterator[Change]:
+    """A Change that is carried out at the end of the block; an OSError is told with what was being done."""
+    with held.changing(doing):
+        steps = Change(held)
+        yield steps
+        steps.apply()

@@ -3,13 +3,15 @@
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from sifmod.errors import InstallError, PermissionsError, SifmodError
 from sifmod.system import FILE_LIMIT, meaning, reason
 
+Parsed = TypeVar("Parsed")
 READ_ONLY = 0o444
 READ_ONLY_EXECUTABLE = 0o555
 
@@ -73,7 +75,8 @@ def opened(directory: Path, top: Path, *, make: bool = False) -> Iterator[int]:
         except FileNotFoundError:
             if not make or attempt + 1 == _ATTEMPTS:
                 raise
-            _make(top)
+            with suppress(FileNotFoundError, FileExistsError):  # where another run removes one of them meanwhile
+                top.mkdir(parents=True, exist_ok=True)
             continue
         try:
             yield descriptor
@@ -135,6 +138,24 @@ def read(path: Path | str, most: int = _LARGEST, *, top: Path | None = None) -> 
             return os.read(descriptor, status.st_size)
         finally:
             os.close(descriptor)
+
+
+def content(path: Path | str, *, top: Path | None = None) -> bytes | None:
+    """As `read`; None for what is not there, closed, or no file of ours. Raises OSError where the disk fails."""
+    try:
+        return read(path, top=top)
+    except OSError as error:
+        if not is_refused(error):
+            raise
+    return None
+
+
+def parsed(path: Path | str, parse: Callable[[bytes], Parsed], *, top: Path | None = None) -> Parsed | None:
+    """What `parse` makes of `content`; None too for what it refuses, since others may have written it."""
+    data = content(path, top=top)
+    with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None if data is None else parse(data)
+    return None
 
 
 @contextmanager
@@ -200,29 +221,6 @@ def sync_directory(path: Path | int) -> None:
             os.close(descriptor)
 
 
-def _make(path: Path) -> None:
-    """Make a directory and those above it, as far as they are not there, subject to the umask.
-
-    Another run may remove any of them meanwhile, because it is empty: they are then made again.
-    """
-    for attempt in range(_ATTEMPTS):
-        last = attempt + 1 == _ATTEMPTS
-        try:
-            path.mkdir()
-        except FileNotFoundError:
-            if last:
-                raise
-            _make(path.parent)
-        except OSError as error:  # where nothing may be written it can be EACCES or EROFS
-            if path.is_dir():
-                return
-            # It may have gone since: Path.mkdir(exist_ok=True) raises then.
-            if last or error.errno != errno.EEXIST:
-                raise
-        else:
-            return
-
-
 def move(source: Path, target: Path, top: Path) -> None:
     """Rename `source` over `target` in one step, durably; the directories above `target` are made if need be.
 
@@ -234,7 +232,7 @@ def move(source: Path, target: Path, top: Path) -> None:
                 os.rename(source.name, target.name, src_dir_fd=start, dst_dir_fd=end)
             except FileNotFoundError:
                 # A run for another module may have removed the directory between the two calls, because it was empty.
-                if attempt + 1 == _ATTEMPTS or not _is_in(start, source.name):
+                if attempt + 1 == _ATTEMPTS or not is_there(source):
                     raise
             else:
                 sync_directory(end)
@@ -251,14 +249,6 @@ def take(source: Path, target: Path, top: Path) -> None:
         sync_directory(start)
 
 
-def _is_in(directory: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
-
-
 def is_there(path: Path) -> bool:
     """Tell whether the name exists, also of a dangling link. Raises OSError where that cannot be told.
 
@@ -271,6 +261,21 @@ def is_there(path: Path) -> bool:
     return True
 
 
+def names(directory: Path, top: Path | None = None) -> list[str]:
+    """What is in a directory, sorted; nothing where there is none. As `read` it follows no symlink below `top`."""
+    try:
+        if top is None:
+            return sorted(os.listdir(directory))  # noqa: PTH208 (plain names)
+        with opened(directory, top) as place:
+            return sorted(os.listdir(place))  # noqa: PTH208 (a descriptor)
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError:
+        if top is None:
+            return []
+        raise
+
+
 def is_refused(error: OSError) -> bool:
     """Whether the file is not there, closed, or none of ours, rather than that the disk does not give it."""
     return error.errno in _REFUSED
@@ -278,7 +283,80 @@ def is_refused(error: OSError) -> bool:
 
 def is_directory(path: Path) -> bool:
     """Tell whether `path` is a directory itself, not a symlink to one."""
-    try:
+    with suppress(OSError):
         return stat.S_ISDIR(path.lstat().st_mode)
-    except OSError:
-        return False
+    return False
+
+
+_DEEP = 50  # directories in each other, each of which takes a descriptor
+
+
+def removable(path: Path) -> bool:
+    """Whether this user can remove a directory with all that is in it; raises OSError where it cannot be looked at."""
+    if os.geteuid() == 0 or not is_directory(path):
+        return True
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        return path.lstat().st_uid == os.geteuid()  # who may open it
+    return all(removable(child) for child in path.iterdir())
+
+
+def remove_tree(path: Path, top: Path) -> None:
+    """Remove a directory below `top` with all that is in it, read-only directories too; idempotent.
+
+    No symlink is followed, also where one takes the place of a directory meanwhile. Raises OSError.
+    """
+    try:
+        with opened(path.parent, top) as directory:
+            names = [path.name]
+            while names:
+                _remove(directory, names.pop(), _DEEP, directory, names)
+    except FileNotFoundError:
+        if os.path.lexists(path):
+            raise
+
+
+def _remove(directory: int, name: str, depth: int, first: int, later: list[str]) -> None:
+    """Remove `name` from an open directory; what is too deep in it goes to `first`, and its name to `later`."""
+    try:
+        if not stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=directory)
+            return
+        if not depth:
+            later.append(f".{os.urandom(8).hex()}")
+            os.rename(name, later[-1], src_dir_fd=directory, dst_dir_fd=first)
+            return
+        inside = _open_to_empty(directory, name)
+        try:
+            for child in os.listdir(inside):  # noqa: PTH208 (a descriptor)
+                _remove(inside, child, depth - 1, first, later)
+        finally:
+            os.close(inside)
+        os.rmdir(name, dir_fd=directory)
+    except FileNotFoundError:
+        pass
+
+
+def _open_to_empty(directory: int, name: str) -> int:
+    """A descriptor of a directory in an open one, which its owner has then all rights to."""
+    place = os.open(name, os.O_PATH | DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+    try:
+        itself = f"/proc/self/fd/{place}"
+        if not os.access(itself, os.R_OK | os.W_OK | os.X_OK):
+            # another user's cannot be changed, and may need no change
+            Path(itself).chmod(stat.S_IMODE(os.fstat(place).st_mode) | 0o700)
+        return os.open(itself, DIRECTORY)
+    finally:
+        os.close(place)
+
+
+def prune(path: Path, top: Path) -> None:
+    """Remove `path` and its parents below `top`, as far as they are empty."""
+    while path != top and top in path.parents:
+        try:
+            with opened(path.parent, top) as directory:
+                os.rmdir(path.name, dir_fd=directory)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return
+        path = path.parent

@@ -5,31 +5,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sifmod.config.kinds import SYNTAXES, stub_path
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, SifmodError
-from sifmod.tree.change import Change
-from sifmod.tree.disk import READ_ONLY, is_directory, is_there, make_directory, read, take, write
+from sifmod.tree.change import Change, change
+from sifmod.tree.disk import READ_ONLY, is_directory, is_there, make_directory, prune, read, removable, write
 from sifmod.tree.history import read_history, recorded, with_event
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held, left_over, lock
 from sifmod.tree.provenance import Provenance
-from sifmod.tree.receipt import (
-    FileRecord,
-    Installation,
-    is_number,
-    live,
-    live_number,
-    numbers,
-    read_receipt,
-    to_json,
-)
-from sifmod.tree.remove import prune, removable, remove_tree
-from sifmod.tree.stage import PLACED, STUBS, USER_SOFTWARE, Stage
-from sifmod.tree.state import missing as missing
+from sifmod.tree.receipt import FileRecord, Installation, is_number, live, live_number, numbers, read_receipt, to_json
 from sifmod.tree.write_life import LOCK, complete_life, renew_life
+
+if TYPE_CHECKING:
+    pass
+
+
+from sifmod.tree.stage import PLACED, STUBS, USER_SOFTWARE, Stage
 
 _GOING = "going"  # `N.going` in the holder's directory: the module is being taken out of sight
 
@@ -77,7 +72,6 @@ def staged_generation(layout: Layout, module: ModuleName, held: Held) -> Iterato
     except BaseException:
         with suppress(OSError):
             _withdraw(layout, module, held.directory, held)
-            remove_tree(stage.directory, layout.prefix)
             prune(Path(stage.root).parent, layout.prefix)
         raise
 
@@ -91,11 +85,11 @@ def publish(layout: Layout, installation: Installation, held: Held) -> None:
     module = installation.module
     place = layout.user_software(module) / USER_SOFTWARE[0]
     with held.changing(f"cannot publish {module}"):
-        change = _publication(layout, installation, held)
+        steps = _publication(layout, installation, held)
         made = not place.exists()
         try:
             make_directory(place, layout.prefix)
-            change.apply()
+            steps.apply()
         except BaseException:
             if made:
                 prune(place, layout.prefix)
@@ -108,28 +102,24 @@ def _publication(layout: Layout, installation: Installation, held: Held) -> Chan
     wanted = {stub.path for stub in installation.stubs}
     _check_switch(layout, module)
     stale = [stub for stub in _stubs_in_place(layout, module, wanted) if stub not in wanted]
-    change = Change(held, layout.prefix)
+    steps = Change(held)
     for path in stale:
-        change.remove(layout.modules / path)
+        steps.remove(layout.modules / path)
     if live_number(layout, module) != installation.generation:
-        change.link(layout.switch(module), layout.switch_target(module, installation.generation))
+        # relative, so that a tree can be moved as a whole
+        steps.link(layout.switch(module), f".generations/{module.version}/{installation.generation}")
     for stub in installation.stubs:
         if not _is(layout.modules / stub.path, stub.sha256):
-            change.file(layout.modules / stub.path, _stub_text(layout, installation, stub))
+            copy = Path(installation.root, STUBS, stub.path)
+            if sha256_bytes(data := read(copy, top=layout.prefix)) != stub.sha256:
+                raise InstallError(
+                    f"{copy} was changed since it was installed, so it is not published",
+                    "install it anew with --rebuild",
+                )
+            steps.file(layout.modules / stub.path, data.decode())
     events = read_history(layout, module)
-    change.file(layout.history(module), with_event(events, installation.generation))
-    return change
-
-
-def _stub_text(layout: Layout, installation: Installation, stub: FileRecord) -> str:
-    """The generation's copy of a stub. Raises InstallError for one that is not what its receipt says."""
-    copy = Path(installation.root, STUBS, stub.path)
-    data = read(copy, top=layout.prefix)
-    if sha256_bytes(data) != stub.sha256:
-        raise InstallError(
-            f"{copy} was changed since it was installed, so it is not published", "install it anew with --rebuild"
-        )
-    return data.decode()
+    steps.file(layout.history(module), with_event(events, installation.generation))
+    return steps
 
 
 def restore(layout: Layout, installation: Installation, held: Held) -> None:
@@ -140,38 +130,32 @@ def restore(layout: Layout, installation: Installation, held: Held) -> None:
     root = Path(installation.root)
     image = installation.image
     gone = image.filename if image and not Path(image.path).exists() else None
-    with held.changing(f"cannot restore {installation.module}"):
-        change = Change(held, layout.prefix)
+    with change(held, f"cannot restore {installation.module}") as steps:
         for link in installation.links:
             if link.path != gone and not os.path.lexists(root / link.path):
-                change.link(root / link.path, link.target)
-        change.apply()
+                steps.link(root / link.path, link.target)
     publish(layout, installation, held)
 
 
-def note(layout: Layout, installation: Installation, provenance: Provenance, held: Held) -> None:
+def note(installation: Installation, provenance: Provenance, held: Held) -> None:
     """Say in the receipt that the same installation comes of this too, so that the next run sees it at once."""
-    with held.changing(f"cannot write the receipt of {installation.module}"):
-        change = Change(held, layout.prefix)
+    with change(held, f"cannot write the receipt of {installation.module}") as steps:
         receipt = to_json(replace(installation, provenance=provenance))
-        change.file(Path(installation.root, RECEIPT), receipt, READ_ONLY)
-        change.apply()
+        steps.file(Path(installation.root, RECEIPT), receipt, READ_ONLY)
 
 
 def unpublish(layout: Layout, module: ModuleName, held: Held) -> None:
     """Take the module out of sight: its stubs, the switch; the generations stay for `rollback` and `gc`. Idempotent."""
-    with held.changing(f"cannot uninstall {module}"):
+    with change(held, f"cannot uninstall {module}") as steps:
         _check_switch(layout, module)
-        change = Change(held, layout.prefix)
         for path in _stubs_in_place(layout, module, set()):
-            change.remove(layout.modules / path)
-        change.remove(layout.switch(module))
+            steps.remove(layout.modules / path)
+        steps.remove(layout.switch(module))
         if is_directory(layout.generations(module)):
-            change.file(layout.history(module), with_event(read_history(layout, module), None))
+            steps.file(layout.history(module), with_event(read_history(layout, module), None))
         write(held.path(_GOING), b"", layout.prefix)
-        change.apply()
-        prune(layout.modules / module.name, layout.modules)
-        prune(layout.user_software(module) / USER_SOFTWARE[0], layout.prefix)
+    prune(layout.modules / module.name, layout.modules)
+    prune(layout.user_software(module) / USER_SOFTWARE[0], layout.prefix)
     renew_life(layout, module.name, held.lease)
 
 
@@ -184,9 +168,7 @@ def _withdraw(layout: Layout, module: ModuleName, directory: Path, held: Held) -
         number = int(stem)
         root = layout.generation(module, number)
         if number not in published and is_directory(root) and removable(root):  # else another user's, and harmless
-            gone = held.path("withdrawn")
-            take(root, gone, layout.prefix)
-            remove_tree(gone, layout.prefix)
+            held.discard(root)
             prune(root.parent, layout.prefix)
 
 
@@ -206,10 +188,8 @@ def _catch_up(layout: Layout, module: ModuleName, held: Held) -> None:
     number = live_number(layout, module)
     events = read_history(layout, module)
     if number is not None and events != recorded(layout, module):
-        with held.changing(f"cannot write the history of {module}"):
-            change = Change(held, layout.prefix)
-            change.file(layout.history(module), with_event(events, number))
-            change.apply()
+        with change(held, f"cannot write the history of {module}") as steps:
+            steps.file(layout.history(module), with_event(events, number))
 
 
 def _check_switch(layout: Layout, module: ModuleName) -> None:

@@ -1,22 +1,18 @@
 """Which generation of a module was live since when; what `rollback` and `gc` decide by."""
 
-import errno
 import json
 import os
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from typing import NamedTuple
 
 from sifmod.config.name import ModuleName
-from sifmod.tree.disk import read
+from sifmod.tree.disk import is_refused, read
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live_number
 
 _MOST = 10**18
-_NONE = (  # nothing is there, or what is no regular file (for which disk.read has no number)
-    *(None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR),
-    *(errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.ENAMETOOLONG),
-)
 _PLAUSIBLE = 1_577_836_800.0  # seconds since 1970: 2020, before which there was no sifmod
 
 
@@ -36,7 +32,8 @@ def read_history(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
     now = live_number(layout, module)
     if now == (events[-1].generation if events else None):
         return events
-    return (*events, Event(now, _since(layout, module)))
+    switch = layout.switch(module)
+    return (*events, Event(now, switch.lstat().st_mtime if os.path.lexists(switch) else time.time()))
 
 
 def recorded(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
@@ -44,14 +41,13 @@ def recorded(layout: Layout, module: ModuleName) -> tuple[Event, ...]:
 
     Raises OSError for one that cannot be read now: who took it for none would write it anew and forget the past.
     """
-    try:
-        return tuple(_event(*fields) for fields in json.loads(read(layout.history(module))))
-    except OSError as error:
-        if error.errno not in _NONE:
-            raise
-        return ()
-    except (ValueError, TypeError, RecursionError):
-        return ()
+    with suppress(ValueError, TypeError, RecursionError):
+        try:
+            return tuple(_event(*fields) for fields in json.loads(read(layout.history(module))))
+        except OSError as error:
+            if isinstance(error, PermissionError) or not is_refused(error):
+                raise
+    return ()
 
 
 def _event(generation: object, since: object) -> Event:
@@ -82,8 +78,3 @@ def previous(events: tuple[Event, ...], on_disk: Collection[int]) -> int | None:
     """The generation, of those on disk, that was live before the present state; None when there is none."""
     now = events[-1].generation if events else None
     return next((e.generation for e in reversed(events) if e.generation != now and e.generation in on_disk), None)
-
-
-def _since(layout: Layout, module: ModuleName) -> float:
-    switch = layout.switch(module)
-    return switch.lstat().st_mtime if os.path.lexists(switch) else time.time()

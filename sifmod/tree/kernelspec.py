@@ -12,7 +12,7 @@ from sifmod.config.name import ModuleName, is_part
 from sifmod.config.prefix import data_home
 from sifmod.errors import InstallError
 from sifmod.system import meaning
-from sifmod.tree.disk import explain, is_refused, is_there, make_directory, move, read, write
+from sifmod.tree.disk import content, explain, is_there, make_directory, move, names, parsed, write
 
 START = "python"
 _SPEC = "kernel.json"
@@ -33,12 +33,10 @@ class Kernelspec:
 
     @property
     def display_name(self) -> str:
-        """As people choose it."""
         return f"{self.module.name} {self.module.version}{f', layer {self.layer}' if self.layer else ''}"
 
     @property
     def removal(self) -> str:
-        """The command that takes it away."""
         return f"sifmod jupyter {self.module}{f' --layer {self.layer}' if self.layer else ''} --remove"
 
 
@@ -49,9 +47,7 @@ def kernels_directory(environ: Mapping[str, str]) -> Path:
 
 
 def our_kernelspecs(kernels: Path) -> Iterator[Kernelspec]:
-    """Those that sifmod has written."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        yield from filter(None, (_owner(kernels / name) for name in sorted(os.listdir(kernels))))  # noqa: PTH208
+    return filter(None, (_owner(kernels / name) for name in names(kernels)))
 
 
 def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
@@ -60,7 +56,12 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
     Raises InstallError, or PermissionsError, where it cannot be written or another one has its place.
     """
     place = kernels / spec.name
-    _check_way(place, spec)
+    there = is_there(place / _SPEC) or (is_there(place) and not place.is_dir())
+    if (there or place.is_symlink()) and _owner(place) != spec:  # or of another module whose name is spelled the same
+        raise InstallError(
+            f"{place} is there already, and is not the kernelspec of {spec.display_name}",
+            "`jupyter kernelspec list` shows what it is; move or remove it",
+        )
     kernel = {
         # VS Code takes a kernel of Python only where it is `<a program> -m <a module> …`
         "argv": [str(place / START), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
@@ -70,7 +71,7 @@ def write_kernelspec(kernels: Path, spec: Kernelspec, start: str) -> bool:
         "metadata": {"debugger": True, "sifmod": asdict(spec) | {"module": str(spec.module)}},
     }
     files = {START: start.encode(), _SPEC: (json.dumps(kernel, ensure_ascii=False, indent=1) + "\n").encode()}
-    if all(_content(place / name) == data for name, data in files.items()) and os.access(place / START, os.X_OK):
+    if all(content(place / name) == data for name, data in files.items()) and os.access(place / START, os.X_OK):
         return False
     with _reported(f"cannot write the kernelspec {place}"):
         make_directory(place, kernels)
@@ -104,31 +105,13 @@ def _reported(doing: str) -> Iterator[None]:
         raise explained from error
 
 
-def _check_way(place: Path, spec: Kernelspec) -> None:
-    """Raise InstallError where it is not one of sifmod, or is of another module whose name is spelled the same."""
-    there = is_there(place / _SPEC) or (is_there(place) and not place.is_dir())
-    if (there or place.is_symlink()) and _owner(place) != spec:
-        raise InstallError(
-            f"{place} is there already, and is not the kernelspec of {spec.display_name}",
-            "`jupyter kernelspec list` shows what it is; move or remove it",
-        )
-
-
 def _owner(place: Path) -> Kernelspec | None:
     """Whose kernelspec lies there; None for one that sifmod has not written."""
-    with suppress(ValueError, KeyError, TypeError, RecursionError):
-        said = json.loads(_content(place / _SPEC) or b"null")["metadata"]["sifmod"]
-        name, _, version = said["module"].partition("/")
-        found = Kernelspec(ModuleName(name, version), str(said["layer"]))
-        if all(map(is_part, (name, version, found.layer or "default"))) and found.name == place.name:
-            return found
-    return None
 
+    def owner(data: bytes) -> Kernelspec | None:
+        said = json.loads(data)["metadata"]["sifmod"]
+        found = Kernelspec(ModuleName(*said["module"].split("/")), str(said["layer"]))
+        parts = (found.module.name, found.module.version, found.layer or "default")
+        return found if all(map(is_part, parts)) and found.name == place.name else None
 
-def _content(path: Path) -> bytes | None:
-    try:
-        return read(path)
-    except OSError as error:
-        if not is_refused(error):
-            raise
-    return None
+    return parsed(place / _SPEC, owner)

@@ -11,17 +11,18 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from sifmod.config.name import ModuleName, is_part
-from sifmod.tree.change import Change
-from sifmod.tree.disk import is_directory, is_refused, move, read, sync_directory, sync_file, write
-from sifmod.tree.layout import Workplace
-from sifmod.tree.lock import Held
-from sifmod.tree.receipt import is_number
+from sifmod.tree.change import Change, change
+from sifmod.tree.disk import is_directory, is_refused, move, names, parsed, read, sync_directory, sync_file, write
+from sifmod.tree.layout import Layout, Workplace
+from sifmod.tree.lock import Held, lock
+from sifmod.tree.receipt import is_number, live
 
 DEFAULT = "default"
 IMAGE = "layer.squashfs"
@@ -32,10 +33,10 @@ MODULE = "module"
 RECEIPT = "layer.json"
 _FORMAT = 1
 _KEY = re.compile("[0-9a-f]{16}")
+_STALE = "for another image than the installed one; `sifmod add --onto` reads it, `sifmod remove {} --stale` ends it"
 
 
 def image_key(sha256: str) -> str:
-    """What stands for an image in paths."""
     return sha256[:16]
 
 
@@ -45,9 +46,9 @@ class Layers(Workplace):
 
     tree: Path
 
-    def place(self, module: ModuleName, layer: str, key: str) -> Path:
-        """Where the generations of a layer for one image are."""
-        return self.prefix / module.name / module.version / layer / key
+    def place(self, module: ModuleName, layer: str, image: str) -> Path:
+        """Where the generations of a layer for an image of this digest are."""
+        return self.prefix / module.name / module.version / layer / image_key(image)
 
     def switch(self, module: ModuleName) -> Path:
         """The module's stable path; relative where the layers are within its prefix, which can then be moved whole."""
@@ -63,7 +64,7 @@ class Layer:
     module: ModuleName
     name: str
     image: str  # SHA-256 of the SIF that it was made for
-    number: int
+    number: int  # 0 until it is published
     python: str  # its prefix inside
     version: str  # of Python, as 3.11
     requirements: tuple[str, ...]  # as they were asked for
@@ -85,57 +86,36 @@ class Layer:
         return ""
 
 
-def live_layer(layers: Layers, module: ModuleName, name: str, key: str) -> Layer | None:
+def live_layer(layers: Layers, module: ModuleName, name: str, image: str) -> Layer | None:
     """The layer in use; None where there is none, or none that can be read. Raises OSError of a failing disk."""
-    return _live(layers.place(module, name, key))
+    return _live(layers.place(module, name, image))
 
 
 def live_generation(place: Path) -> str:
     """The number of the layer in use, "" where there is none. Raises OSError of a failing disk."""
     try:
         number = os.readlink(place / LIVE)  # noqa: PTH115 (a number)
+        return number if is_number(number) else ""
     except OSError as error:
         if not is_refused(error):
             raise
         return ""
-    return number if is_number(number) else ""
 
 
 def _live(place: Path) -> Layer | None:
-    if not (number := live_generation(place)):
-        return None
-    try:
-        return _layer(place / number, json.loads(read(place / number / RECEIPT)))
-    except OSError as error:
-        if not is_refused(error):
-            raise
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    return None
+    number = live_generation(place)
+    return parsed(place / number / RECEIPT, lambda data: _layer(place / number, data)) if number else None
 
 
-def _layer(root: Path, fields: dict[str, object]) -> Layer:
+def _layer(root: Path, data: bytes) -> Layer:
     """Of a receipt, which others may have written: what its place says is taken from there, the rest has its type."""
-    module, name, key = ModuleName(*root.parts[-5:-3]), root.parts[-3], root.parts[-2]
-    image, files, size = fields["image"], fields["files"], fields["size"]
-    if fields["format"] != _FORMAT or not isinstance(image, str) or image_key(image) != key:
+    from pydantic import TypeAdapter
+
+    fields = json.loads(data)
+    if fields["format"] != _FORMAT or image_key(fields["image"]) != root.parts[-2]:
         raise ValueError("the receipt of another layer")
-    if type(files) is not int or type(size) is not int or type(fields["packed"]) is not bool:
-        raise TypeError("no number")
-    pairs = {name: tuple((str(a), str(b)) for a, b in _list(fields[name])) for name in ("added", "kept")}
-    texts = {name: tuple(map(str, _list(fields[name]))) for name in ("requirements", "editable", "places")}
-    python, version = str(fields["python"]), str(fields["version"])
-    return Layer(
-        module, name, image, int(root.name), python, version,
-        texts["requirements"], texts["editable"], texts["places"],
-        pairs["added"], pairs["kept"], fields["packed"], files, size, str(fields.get("digest", "")), str(root),
-    )  # fmt: skip
-
-
-def _list(value: object) -> list[tuple[object, object]]:
-    if not isinstance(value, list):
-        raise TypeError("no list")
-    return value
+    place = {"module": ModuleName(*root.parts[-5:-3]), "name": root.parts[-3], "number": root.name, "root": str(root)}
+    return TypeAdapter(Layer).validate_python(fields | place)
 
 
 def all_layers(top: Path, module: ModuleName | None = None) -> Iterator[Layer]:
@@ -164,21 +144,15 @@ def places(top: Path, only: ModuleName | None = None) -> Iterator[Path]:
 
 
 def generations(place: Path) -> list[Path]:
-    """Every generation of a layer, live or not."""
-    return [place / number for number in _parts(place) if is_number(number)]
+    return [place / str(number) for number in _numbers(place)]
+
+
+def _numbers(place: Path) -> list[int]:
+    return sorted(int(name) for name in _parts(place) if is_number(name))
 
 
 def _parts(directory: Path) -> list[str]:
-    try:
-        return sorted(name for name in os.listdir(directory) if is_part(name) and is_directory(directory / name))  # noqa: PTH208
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def next_number(layers: Layers, module: ModuleName, name: str, key: str) -> int:
-    """The number of a new generation."""
-    place = layers.place(module, name, key)
-    return 1 + max((int(one) for one in _parts(place) if is_number(one)), default=0)
+    return [name for name in names(directory) if is_part(name) and is_directory(directory / name)]
 
 
 def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> Layer:
@@ -186,7 +160,8 @@ def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> 
 
     Gives the layer in its place. Raises LockError, InstallError or PermissionsError; the live one is then as before.
     """
-    place = layers.place(layer.module, layer.name, image_key(layer.image))
+    place = layers.place(layer.module, layer.name, layer.image)
+    layer = replace(layer, number=1 + max(_numbers(place), default=0))
     root = place / str(layer.number)
     switch = layers.switch(layer.module)
     fields = asdict(layer) | {"format": _FORMAT}
@@ -203,19 +178,17 @@ def publish_layer(layers: Layers, layer: Layer, directory: Path, held: Held) -> 
         sync_directory(directory)
         held.check()
         move(directory, root, layers.prefix)
-        change = Change(held, layers.prefix)
-        change.link(place / LIVE, str(layer.number))
-        change.apply()
+        steps = Change(held)
+        steps.link(place / LIVE, str(layer.number))
+        steps.apply()
     return replace(layer, root=str(root))
 
 
 def withdraw_layer(layers: Layers, layer: Layer, held: Held) -> None:
     """Take a layer out of use; its generations stay for what still runs, until `gc`."""
-    place = layers.place(layer.module, layer.name, image_key(layer.image))
-    with held.changing(f"cannot remove the layer {layer.name} of {layer.module}"):
-        change = Change(held, layers.prefix)
-        change.remove(place / LIVE)
-        change.apply()
+    place = layers.place(layer.module, layer.name, layer.image)
+    with change(held, f"cannot remove the layer {layer.name} of {layer.module}") as steps:
+        steps.remove(place / LIVE)
 
 
 def remove_generation(layers: Layers, root: Path, held: Held) -> None:
@@ -230,8 +203,44 @@ def remove_generation(layers: Layers, root: Path, held: Held) -> None:
 
 def remove_old(layers: Layers, layer: Layer, keep: int, held: Held) -> None:
     """Remove the generations of a layer but the `keep` newest and the live one. What cannot be removed stays."""
-    place = layers.place(layer.module, layer.name, image_key(layer.image))
-    numbers = sorted((int(one) for one in _parts(place) if is_number(one)), reverse=True)
-    for number in numbers[keep:]:
-        if number != layer.number:
-            remove_generation(layers, place / str(number), held)
+    place = layers.place(layer.module, layer.name, layer.image)
+    for root in generations(place)[:-keep]:
+        if root.name != str(layer.number):
+            remove_generation(layers, root, held)
+
+
+class OldLayer(NamedTuple):
+    """A generation of a layer. `keep` says why it stays; empty: it goes. Size in bytes."""
+
+    module: ModuleName
+    root: Path
+    size: int
+    keep: str
+
+
+def old_layers(layout: Layout, too_young: Callable[[float], str]) -> Iterator[OldLayer]:
+    """Every generation in the prefix but those of layers that fit their module; `too_young`: why it stays for its age.
+
+    What was replaced or removed last tells since when a generation is not in use.
+    """
+    for place in places(layout.prefix / "layers"):
+        module, now = ModuleName(*place.parts[-4:-2]), live_generation(place)
+        there, since = live(layout, module), place.stat().st_mtime
+        fits = there is not None and image_key(there.digest) == place.name
+        for root in generations(place):
+            if root.name != now or not fits:
+                keep = too_young(since) if root.name != now else _STALE.format(module)
+                size = sum(path.lstat().st_size for path in root.rglob("*") if not path.is_dir())
+                yield OldLayer(module, root, size, keep)
+
+
+def remove_layers(
+    layout: Layout, going: list[OldLayer], lease: float, on_wait: Callable[[str], None]
+) -> list[OldLayer]:
+    """Remove these generations, as far as they are not live by now; gives those that are gone."""
+    layers = Layers(layout.prefix / "layers", layout.prefix)
+    for old in going:
+        with lock(layers, str(old.module), lease, on_wait) as held:
+            if live_generation(old.root.parent) != old.root.name:
+                remove_generation(layers, old.root, held)
+    return [old for old in going if not os.path.lexists(old.root)]

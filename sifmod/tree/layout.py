@@ -77,10 +77,6 @@ class Layout(Workplace):
         """The root of one generation: its path in this prefix. Files of 0.1.0 name it; later files do not."""
         return Path(f"{self.prefix}/software/{module.name}/.generations/{module.version}/{number}")
 
-    def switch_target(self, module: ModuleName, number: int) -> str:
-        """What the switch holds when generation `number` is live; relative, so that a tree can be moved as a whole."""
-        return f".generations/{module.version}/{number}"
-
     def history(self, module: ModuleName) -> Path:
         """Which generation was live since when."""
         return Path(f"{self.prefix}/software/{module.name}/.generations/{module.version}/{HISTORY}")
@@ -91,11 +87,9 @@ class Layout(Workplace):
 
     @property
     def images(self) -> Path:
-        """The store."""
         return self.prefix / "images" / "sha256"
 
     def image(self, sha256: str) -> Path:
-        """The stored image of one digest."""
         return self.images / f"{sha256}.sif"
 
     def lives(self, name: str) -> Path:
@@ -107,7 +101,6 @@ class Layout(Workplace):
         return self.lives(name) / LIFE
 
     def inventory(self, sha256: str) -> Path:
-        """The packages of a stored image, as they were read from it."""
         return self.images / f"{sha256}.inventory.json"
 
     @property
@@ -119,11 +112,6 @@ class Layout(Workplace):
     def logs(self) -> Path:
         """What was changed in the tree, a file for each module, and one for the store."""
         return self.prefix / "log"
-
-    @property
-    def module_logs(self) -> Path:
-        """The files of modules, which outlive them."""
-        return self.logs / "modules"
 
     def log(self, module: ModuleName | None) -> Path:
         """The file of one module; of the store for None."""

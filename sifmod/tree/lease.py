@@ -14,8 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import make_directory, read
-from sifmod.tree.remove import remove_tree
+from sifmod.tree.disk import make_directory, names, read, remove_tree
 
 _FREE = b"free"
 _DIGITS = 18  # of a lease's number
@@ -26,8 +25,6 @@ _FORGETTING = 10.0  # seconds of silence, as of any holder
 
 
 class Holder(NamedTuple):
-    """The process that a lease names."""
-
     token: str  # unique per attempt
     host: str
     boot: str  # the boot and the process namespace: where `pid` means something
@@ -48,7 +45,6 @@ class Lease(NamedTuple):
 
     @property
     def free(self) -> bool:
-        """No process holds the lock."""
         return self.number == 0 or self.beat == _FREE
 
     @property
@@ -60,10 +56,9 @@ class Lease(NamedTuple):
     @property
     def holder(self) -> Holder | None:
         """Who holds the lock, or held it last; None when the text makes no sense."""
-        try:
+        with suppress(ValueError, TypeError, KeyError, RecursionError):
             return _holder(json.loads(self.text))
-        except (ValueError, TypeError, KeyError, RecursionError):
-            return None
+        return None
 
 
 def _holder(fields: Mapping[str, object]) -> Holder:
@@ -79,7 +74,6 @@ def _holder(fields: Mapping[str, object]) -> Holder:
 
 
 def this_process(seconds: float) -> Holder:
-    """A holder for a new attempt of this process."""
     pid = os.getpid()
     return Holder(os.urandom(8).hex(), os.uname().nodename, _boot(), pid, _status(pid)[1], seconds)
 
@@ -99,14 +93,18 @@ def dead(holder: Holder) -> bool:
 
 
 def newest(directory: Path) -> Lease:
-    """The lease that counts."""
     while True:
         number = max(_numbers(directory), default=0)
         if not number:
             return Lease(0, "", b"")
         # A later holder may have removed it between the look and the read; then there is a newer one.
         with suppress(FileNotFoundError):
-            return Lease(number, _text(_path(directory, number)), _read_beat(directory, number))
+            # Without a beat, or with one that is none or closed to this user, the holder counts as silent: the fence
+            # is what makes it safe to take the lock over.
+            text, beat = _text(_path(directory, number)), b""
+            with suppress(OSError):
+                beat = read(_beat_path(directory, number), _BEAT)
+            return Lease(number, text, beat)
 
 
 def claim(directory: Path, seen: Lease, holder: Holder) -> bool:
@@ -149,7 +147,6 @@ def beat(directory: Path, number: int, count: int) -> None:
 
 
 def free(directory: Path, number: int) -> None:
-    """Give the lock up."""
     _overwrite(_beat_path(directory, number), _FREE)
 
 
@@ -190,22 +187,10 @@ def _text(link: Path) -> str:
 
 
 def _numbers(directory: Path) -> Iterator[int]:
-    try:
-        names = os.listdir(directory)  # noqa: PTH208 (plain names)
-    except FileNotFoundError:
-        return
-    for name in names:
+    for name in names(directory):
         stem, _, kind = name.partition(".")
         if kind == "lease" and stem.isdecimal() and len(stem) <= _DIGITS:
             yield int(stem)
-
-
-def _read_beat(directory: Path, number: int) -> bytes:
-    # Without one, or with one that is none or closed to this user, the holder counts as silent: the fence is what
-    # makes it safe to take the lock over.
-    with suppress(OSError):
-        return read(_beat_path(directory, number), _BEAT)
-    return b""
 
 
 def _overwrite(path: Path, data: bytes) -> None:

@@ -5,7 +5,6 @@ it: what `modulerc` has for the module systems, and the notices that a modulefil
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
@@ -13,7 +12,7 @@ from typing import Any
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.errors import InstallError
-from sifmod.tree.disk import is_refused, opened, read
+from sifmod.tree.disk import is_refused, names, read
 from sifmod.tree.layout import Layout
 
 _LONGEST = 500  # characters of a message
@@ -73,11 +72,9 @@ class NameLife:
     versions: Mapping[str, Life] = field(default_factory=dict)
 
     def of(self, version: str) -> Life:
-        """What is decided about this version."""
         return self.versions.get(version, Life())
 
     def with_life(self, version: str, life: Life) -> "NameLife":
-        """The same with another life for one version."""
         return NameLife(self.default, {**self.versions, version: life})
 
     def without(self, version: str) -> "NameLife":
@@ -104,17 +101,10 @@ def read_life(layout: Layout, name: str) -> NameLife:
         ) from error
 
 
-def all_lives(layout: Layout) -> dict[str, NameLife]:
-    """The same of every name that has any, sorted by name."""
-    found = {name: read_life(layout, name) for name in sorted(decided_names(layout))}
-    return {name: life for name, life in found.items() if life != NameLife()}
-
-
 def decided_names(layout: Layout) -> set[str]:
     """The names about whose modules something may be decided: one look for the whole tree."""
     try:
-        with opened(layout.lives("x").parent, layout.prefix) as directory:
-            return set(filter(is_part, os.listdir(directory)))  # noqa: PTH208 (a descriptor)
+        return set(filter(is_part, names(layout.prefix / "life", layout.prefix)))
     except OSError as error:
         if is_refused(error):
             return set()
@@ -139,7 +129,6 @@ def notices(name: str, life: NameLife) -> Iterator[tuple[str, str]]:
 
 
 def deprecation(module: ModuleName, life: Life) -> str:
-    """What is said of a module that goes."""
     said, until = life.deprecated, life.refused_from
     ends = f" and loads until {until - timedelta(days=1)}" if until else ""
     instead = said.message if said and said.message else _instead(life)
@@ -179,14 +168,11 @@ def in_words(version: str, life: NameLife, on: date) -> str:
 
 def to_json(life: NameLife) -> str:
     """The file's text; empty where nothing is decided."""
-    versions = {version: _as_data(one) for version, one in sorted(life.versions.items()) if one != Life()}
+    decided = ((version, asdict(one)) for version, one in sorted(life.versions.items()) if one != Life())
+    versions = {version: {key: value for key, value in one.items() if value} for version, one in decided}
     if not versions and life.default is None:
         return ""
     return json.dumps({"format": 1, "default": life.default, "versions": versions}, indent=1, default=str) + "\n"
-
-
-def _as_data(life: Life) -> dict[str, Any]:
-    return {key: value for key, value in asdict(life).items() if value}
 
 
 def from_json(data: bytes) -> NameLife:

@@ -6,6 +6,7 @@ changes by renaming something into or out of its own directory in `.staging/`, a
 to take that directory away. A holder that wakes up late can then change nothing.
 """
 
+import errno
 import os
 import re
 import threading
@@ -14,16 +15,67 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sifmod.config.name import is_part
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
-from sifmod.tree.disk import explain, make_directory, reported
+from sifmod.tree.disk import explain, make_directory, names, removable, remove_tree, reported, take
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lease import Holder, Lease
-from sifmod.tree.node_lock import NodeLock
-from sifmod.tree.remove import removable, remove_tree
+
+if TYPE_CHECKING:
+    pass
+
+
+class NodeLock:
+    """One lock file of one node; take it with `acquire` as often as needed, give it back with `release`.
+
+    filelock's flock, or its soft lock where the file system has none. It decides who goes first on a node, without
+    polling the disk of all nodes; who really holds the lock is the lease.
+    """
+
+    def __init__(self, path: Path) -> None:
+        from filelock import BaseFileLock, FileLock
+
+        self._lock: BaseFileLock = FileLock(path)
+
+    def acquire(self) -> bool:
+        """Try once; True when this process has it."""
+        from filelock import SoftFileLock
+
+        try:
+            return self._lock.is_locked or self._try()
+        except OSError as error:
+            # filelock itself turns to its soft lock for ENOSYS; NFS without its lock service says otherwise.
+            if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+            self._lock = SoftFileLock(f"{self._lock.lock_file}.soft")
+            return self._try()
+
+    def release(self) -> None:
+        with suppress(OSError):  # the lease is what counts, and the system lets go when the process ends
+            self._lock.release()
+
+    def _try(self) -> bool:
+        import warnings
+
+        from filelock import Timeout
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that the lock became a soft one is nothing to tell a user
+            try:
+                self._lock.acquire(timeout=0)
+            except Timeout:
+                return False
+            # Its directory was removed, as the last thing of a first install that failed; filelock itself makes
+            # directories in a way that fails where one goes meanwhile.
+            except (FileNotFoundError, FileExistsError):
+                chain = Path(self._lock.lock_file).parent
+                make_directory(chain, chain.parents[1])
+                return False
+        return True
+
 
 FENCED = ".fenced"
 _DIRECTORY = re.compile(rf"([^@]+(?:@[^@]+)?)\.([0-9]{{1,18}})\.[0-9a-f]+({FENCED})?")
@@ -84,6 +136,12 @@ class Held:
         except OSError as error:
             self.check()
             raise explain(error, doing) from error
+
+    def discard(self, path: Path) -> None:
+        """Remove what is at `path` in the tree, out of reach in one step. Raises OSError."""
+        gone = self.path("gone")
+        take(path, gone, self.top)
+        remove_tree(gone, self.top)
 
     def path(self, kind: str) -> Path:
         """A fresh path in the holder's directory."""
@@ -204,11 +262,7 @@ class _Entry(NamedTuple):
 
 
 def _entries(staging: Path) -> Iterator[_Entry]:
-    try:
-        names = os.listdir(staging)  # noqa: PTH208 (plain names)
-    except FileNotFoundError:
-        return
-    for name in names:
+    for name in names(staging):
         if found := _DIRECTORY.fullmatch(name):  # others may have made anything in there
             owner, number, fenced = found.groups()
             if all(map(is_part, owner.split("@"))):
@@ -230,32 +284,19 @@ def _fence(staging: Path, name: str, number: int) -> tuple[Path, ...]:
     return tuple(fenced)
 
 
-class _Patience:
-    """How long a lease has been seen unchanged, by this process's own clock."""
-
-    def __init__(self) -> None:
-        self._seen = Lease(-1, "", b"")
-        self._since = 0.0
-
-    def silent(self, lease: Lease) -> float:
-        """Seconds since something last changed."""
-        if lease != self._seen:
-            self._seen, self._since = lease, time.monotonic()
-        return time.monotonic() - self._since
-
-
 def _acquire(chain: Path, node: NodeLock, seconds: float, on_wait: Callable[[str], None]) -> tuple[int, Holder]:
     """Wait for the lock and claim it: the number of the new lease, and its holder."""
-    patience = _Patience()
+    seen, since = Lease(-1, "", b""), 0.0  # by this process's own clock
     told, pause = "", _POLL[0]
     while True:
         first = node.acquire()
         lease = leases.newest(chain)
-        last = lease.holder
-        vacant = lease.vacant
+        if lease != seen:
+            seen, since = lease, time.monotonic()
+        last, vacant = lease.holder, lease.vacant
         # A soft lock can outlive its process, and a stopped process keeps its flock: neither may block for ever.
         wait_vacant, wait_held = (0.0 if first else _COURTESY), max(seconds, last.seconds if last else 0.0)
-        if patience.silent(lease) >= (wait_vacant if vacant else wait_held):
+        if time.monotonic() - since >= (wait_vacant if vacant else wait_held):
             holder = leases.this_process(seconds)
             if leases.claim(chain, lease, holder):
                 return lease.number + 1, holder

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from sifmod import __version__
 from sifmod.config.name import ModuleName, is_part
-from sifmod.tree.disk import opened, sync_directory
+from sifmod.tree.disk import names, opened, sync_directory
 from sifmod.tree.layout import LOG, Layout
 
 STORE = "log"  # the lock under which the store's file is written
@@ -48,8 +48,6 @@ class Done(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One line of the log."""
-
     time: str  # UTC, as ISO 8601 has it: 2026-11-22T07:36:29.412Z
     user: str
     uid: int
@@ -61,8 +59,6 @@ class Entry(NamedTuple):
 
 
 class Log(NamedTuple):
-    """What was read, oldest first, and what could not be."""
-
     entries: tuple[Entry, ...]
     problems: tuple[str, ...]
 
@@ -71,18 +67,10 @@ def entry(done: Done, command: str) -> Entry:
     """What this process has just done."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     uid, login = os.geteuid(), _login()
-    user = _user(uid)
-    shown = command if len(command) <= _COMMAND else f"{command[: _COMMAND - 1]}…"
-    return Entry(
-        now,
-        user,
-        uid,
-        _user(login) if login not in (None, uid) else None,
-        _printable(os.uname().nodename)[:_NAME],
-        __version__,
-        _printable(shown),
-        done,
-    )
+    by = _user(login) if login not in (None, uid) else None
+    host = _printable(os.uname().nodename)[:_NAME]
+    shown = _printable(command if len(command) <= _COMMAND else f"{command[: _COMMAND - 1]}…")
+    return Entry(now, _user(uid), uid, by, host, __version__, shown, done)
 
 
 def append(layout: Layout, made: Entry) -> None:
@@ -91,7 +79,9 @@ def append(layout: Layout, made: Entry) -> None:
     Others may have put anything in the file's place: no link is followed, and only a regular file with one name is
     written to. A line that an earlier run could not write to its end is ended first. Raises OSError.
     """
-    path, line = layout.log(made.done.module), _line(made)
+    path = layout.log(made.done.module)
+    while len(line := json.dumps(as_data(made)).encode() + b"\n") > LONGEST:
+        made = made._replace(command=f"{made.command[: len(made.command) // 2]}…")  # whose spelling can be so long
     with opened(path.parent, layout.prefix, make=True) as directory:
         descriptor = os.open(path.name, _APPEND, 0o666, dir_fd=directory)
         try:
@@ -121,21 +111,24 @@ def read_log(layout: Layout, module: ModuleName | None) -> Log:
         return Log((), ())
     except OSError as error:
         return Log((), (_unread(path, error),))
-    read = [_entry(line, module) for line in lines]
-    entries = tuple(one for one in read if one is not None)
-    damaged = len(read) - len(entries)
+    entries = []
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError, RecursionError):
+            entries.append(_checked(line, module))
+    damaged = len(lines) - len(entries)
     problems = [f"the log {path} is large: only its end was read"] if cut else []
     if damaged:
         problems.append(f"{damaged} line{'s' if damaged > 1 else ''} of the log {path} cannot be read")
-    return Log(entries, tuple(problems))
+    return Log(tuple(entries), tuple(problems))
 
 
 def logged_modules(layout: Layout) -> tuple[tuple[ModuleName, ...], tuple[str, ...]]:
     """Every module that has a log, sorted by name, and what could not be looked at; it may be uninstalled, and gone."""
     found: list[ModuleName] = []
     problems: list[str] = []
-    for name in filter(is_part, _names(layout.module_logs, layout.prefix, problems)):
-        for file in _names(layout.module_logs / name, layout.prefix, problems):
+    directory = layout.logs / "modules"
+    for name in filter(is_part, _names(directory, layout.prefix, problems)):
+        for file in _names(directory / name, layout.prefix, problems):
             version = file.removesuffix(LOG)
             if file != version and is_part(version):
                 found.append(ModuleName(name, version))
@@ -149,13 +142,6 @@ def as_data(made: Entry) -> dict[str, object]:
     fields: dict[str, object] = made._asdict()
     del fields["done"]
     return {**fields, "what": done.what, **changed, "image": done.image, "size": done.size, "layer": done.layer}
-
-
-def _line(made: Entry) -> bytes:
-    """Never longer than LONGEST: of a command whose spelling is so long the beginning is kept."""
-    while len(line := json.dumps(as_data(made)).encode() + b"\n") > LONGEST:
-        made = made._replace(command=f"{made.command[: len(made.command) // 2]}…")
-    return line
 
 
 def _lines(path: Path, top: Path) -> tuple[list[bytes], bool]:
@@ -172,15 +158,11 @@ def _lines(path: Path, top: Path) -> tuple[list[bytes], bool]:
     return [line for line in (lines[1:] if start else lines) if line], start > 0
 
 
-def _entry(line: bytes, module: ModuleName | None) -> Entry | None:
-    """The entry of a line in the file of `module`; None for what is none."""
-    try:
-        return _checked(json.loads(line), module) if len(line) < LONGEST else None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-
-
-def _checked(fields: dict[str, Any], module: ModuleName | None) -> Entry:
+def _checked(line: bytes, module: ModuleName | None) -> Entry:
+    """The entry of a line in the file of `module`. Raises ValueError, KeyError, TypeError or RecursionError."""
+    if len(line) >= LONGEST:
+        raise ValueError("a line that is too long")
+    fields: dict[str, Any] = json.loads(line)
     texts = [fields[key] for key in ("time", "user", "host", "sifmod", "command", "what")]
     login, image, layer = fields["login"], fields["image"], fields.get("layer")  # which earlier lines have not
     texts += [text for text in (login, image, layer) if text is not None]
@@ -199,13 +181,10 @@ def _checked(fields: dict[str, Any], module: ModuleName | None) -> Entry:
 
 def _names(directory: Path, top: Path, problems: list[str]) -> list[str]:
     try:
-        with opened(directory, top) as place:
-            return os.listdir(place)  # noqa: PTH208 (a descriptor)
-    except FileNotFoundError:
-        pass
+        return names(directory, top)
     except OSError as error:
         problems.append(_unread(directory, error))
-    return []
+        return []
 
 
 def _unread(path: Path, error: OSError) -> str:
@@ -213,7 +192,6 @@ def _unread(path: Path, error: OSError) -> str:
 
 
 def _user(uid: int) -> str:
-    """The name of a user; the number of one that this machine does not know."""
     try:
         return _printable(pwd.getpwuid(uid).pw_name)[:_NAME]
     except KeyError:

@@ -36,11 +36,6 @@ class Mark(NamedTuple):
     path: Path
 
 
-def marks(layout: Layout, sha256: str) -> tuple[Mark, ...]:
-    """The marks of one image, the newest first, one a user, however old they are. Raises OSError."""
-    return all_marks(layout, (sha256,)).get(sha256, ())
-
-
 def in_force(layout: Layout, images: Container[str], days: float) -> dict[str, tuple[Mark, ...]]:
     """The marks of these images that are not older than so many days, by digest. Raises OSError."""
     found, now = all_marks(layout, images) if days else {}, time.time()
@@ -49,7 +44,10 @@ def in_force(layout: Layout, images: Container[str], days: float) -> dict[str, t
 
 
 def all_marks(layout: Layout, images: Container[str]) -> dict[str, tuple[Mark, ...]]:
-    """As `marks`, of several images; others may have put any file there, of which the newest of a user is taken."""
+    """The marks of these images, the newest first, one a user, however old they are. Raises OSError.
+
+    Others may have put any file there, of which the newest of a user is taken.
+    """
     newest: dict[tuple[str, int], Mark] = {}
     with suppress(FileNotFoundError), opened(layout.marks, layout.prefix) as directory:
         for name, sha256, _ in _names(directory):
@@ -101,7 +99,6 @@ def forget(layout: Layout, stored: Container[str]) -> None:
 
 
 def is_name(name: str) -> bool:
-    """Whether a mark can be called so."""
     return _NAME.fullmatch(name) is not None
 
 

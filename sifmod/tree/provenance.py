@@ -11,18 +11,13 @@ from sifmod.config.input import Input
 
 Pairs = tuple[tuple[str, str], ...]
 
-# 0.1.0 keeps these as named pairs in `options`; they are fields now
+# 0.1.0 keeps what are fields now as named pairs in `options`
 _SKIPPED = "--skip-sanity-check"
-_KEPT = "image"
-_REQUEST = "image request"
-_DIRECTORIES = "image directories"
 _STATE = "state of "
 _FOUND = "commands found in "
 
 
 class Asked(NamedTuple):
-    """What the command line asked for."""
-
     name: str = ""  # the bare name by which the easyconfig was found; "" for a path
     options: Pairs = ()  # those that decide what is installed, as typed (`--site`), with absolute paths
     checked: bool = True  # whether the sanity check was wanted, which changes no file
@@ -36,7 +31,6 @@ class FileState(NamedTuple):
 
 
 def file_state(path: str) -> FileState:
-    """The state of a file that need not be there."""
     try:
         status = Path(path).stat()
     except OSError:
@@ -71,8 +65,6 @@ class ImageChoice(NamedTuple):
 
 
 class Provenance(NamedTuple):
-    """What an installation was made from."""
-
     sifmod: str  # version
     easyconfig: str  # absolute path
     version: str  # of the easyconfig, without its versionsuffix
@@ -87,7 +79,6 @@ class Provenance(NamedTuple):
 
 
 def as_data(made: Provenance) -> dict[str, Any]:
-    """As what JSON can say."""
     inputs = [(seen.path, seen.sha256) for seen in made.inputs]
     return made._asdict() | {"inputs": inputs, "asked": made.asked._asdict(), "image": made.image._asdict()}
 
@@ -141,10 +132,10 @@ def _of_0_1_0(options: Any) -> dict[str, Any]:
     asked = {"name": "", "options": typed, "checked": _SKIPPED not in words}
     found = [(name.removeprefix(_FOUND), text) for name, text in pairs if name.startswith(_FOUND)]
     image = {
-        "request": words.get(_REQUEST, ""),
-        "kept": _KEPT in words,
+        "request": words.get("image request", ""),
+        "kept": "image" in words,
         "states": [(name.removeprefix(_STATE), state) for name, state in pairs if name.startswith(_STATE)],
-        "directories": [directory for directory in words.get(_DIRECTORIES, "").split(":") if directory],
+        "directories": [directory for directory in words.get("image directories", "").split(":") if directory],
         "commands": found[0] if found else None,
     }
     return {"asked": asked, "image": image}

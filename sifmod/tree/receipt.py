@@ -13,7 +13,7 @@ from sifmod.config.name import ModuleName, is_part
 from sifmod.errors import ViewError
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
 from sifmod.tree import provenance as provenances
-from sifmod.tree.disk import is_refused, read
+from sifmod.tree.disk import is_refused, names, parsed, read
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.provenance import Provenance
 
@@ -41,8 +41,6 @@ class LinkRecord(NamedTuple):
 
 
 class ImageRecord(NamedTuple):
-    """The image that a generation uses."""
-
     sha256: str
     size: int  # bytes
     source: str  # the source that gave it, without a query
@@ -202,14 +200,7 @@ def read_receipt(generation: Path) -> Installation | None:
 
 def _receipt(generation: Path) -> Installation | None:
     """As `read_receipt`, and OSError where a failing disk does not give it."""
-    try:
-        return from_json(read(f"{generation}/{RECEIPT}"), str(generation))
-    except OSError as error:
-        if is_refused(error):
-            return None
-        raise
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
+    return parsed(f"{generation}/{RECEIPT}", lambda text: from_json(text, str(generation)))
 
 
 def live_number(layout: Layout, module: ModuleName) -> int | None:
@@ -217,7 +208,14 @@ def live_number(layout: Layout, module: ModuleName) -> int | None:
 
     Raises OSError where the disk does not give the switch: who took that for none would remove what is live.
     """
-    return _number(f"{layout.prefix}/software/{module}", module.version)  # a text: `list` asks for hundreds
+    try:
+        target = os.readlink(f"{layout.prefix}/software/{module}")  # noqa: PTH115 (a text: `list` asks for hundreds)
+    except OSError as error:
+        if not is_refused(error):
+            raise
+        return None
+    directory, _, number = target.rpartition("/")
+    return int(number) if directory == f".generations/{module.version}" and is_number(number) else None
 
 
 def live(layout: Layout, module: ModuleName) -> Installation | None:
@@ -232,8 +230,8 @@ def live(layout: Layout, module: ModuleName) -> Installation | None:
 def live_modules(layout: Layout) -> tuple[tuple[ModuleName, int], ...]:
     """Every module that has a live generation, and its number, sorted by name; no receipt is read."""
     found = []
-    for name in _names(layout.software):
-        for version in _names(layout.software / name):
+    for name in filter(is_part, names(layout.software)):
+        for version in filter(is_part, names(layout.software / name)):
             module = ModuleName(name, version)
             if (number := live_number(layout, module)) is not None:
                 found.append((module, number))
@@ -249,15 +247,15 @@ def installations(layout: Layout) -> tuple[Installation, ...]:
 def known_modules(layout: Layout) -> tuple[ModuleName, ...]:
     """Every module of which any generation is on disk, live or not, sorted by name."""
     found = []
-    for name in _names(layout.software):
-        for version in _names(layout.software / name / ".generations"):
+    for name in filter(is_part, names(layout.software)):
+        for version in filter(is_part, names(layout.software / name / ".generations")):
             found.append(ModuleName(name, version))  # noqa: PERF401 (two loops read better)
     return tuple(found)
 
 
 def numbers(layout: Layout, module: ModuleName) -> tuple[int, ...]:
     """The numbers of all generations on disk, oldest first."""
-    return tuple(sorted(int(name) for name in _names(layout.generations(module)) if is_number(name)))
+    return tuple(sorted(int(name) for name in names(layout.generations(module)) if is_number(name)))
 
 
 def is_number(text: str) -> bool:
@@ -265,19 +263,26 @@ def is_number(text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None
 
 
-def _names(directory: Path) -> list[str]:
-    try:
-        return sorted(filter(is_part, os.listdir(directory)))  # noqa: PTH208 (plain names)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+_NO_VIEW = b'"modules":[]'  # in a receipt; most are not parsed
 
 
-def _number(switch: str, version: str) -> int | None:
-    try:
-        target = os.readlink(switch)  # noqa: PTH115 (compared as text)
-    except OSError as error:
-        if not is_refused(error):
-            raise
-        return None
-    directory, _, number = target.rpartition("/")
-    return int(number) if directory == f".generations/{version}" and is_number(number) else None
+def views_of(layout: Layout, module: ModuleName) -> tuple[ModuleName, ...]:
+    """The installed views that load this module, and have no other one of the prefix to load in its place."""
+    here = [str(one) for one, _ in live_modules(layout) if one != module]
+    found = []
+    for view, number in live_modules(layout):
+        root = layout.generation(view, number)
+        with suppress(OSError):
+            if _NO_VIEW in read(root / RECEIPT):
+                continue
+        installation = read_receipt(root)
+        wanted = [one for one in (installation.modules if installation else ()) if meant(one, str(module))]
+        if any(not any(meant(one, other) for other in here) for one in wanted):
+            found.append(view)
+    return tuple(found)
+
+
+def meant(wanted: str, module: str) -> bool:
+    """Whether a module system may load `module` where `wanted` is typed: its name, all of it, or a beginning."""
+    end = "[-_.+]" if "/" in wanted else "/"
+    return module == wanted or re.match(re.escape(wanted) + end, module) is not None

@@ -34,7 +34,6 @@ class Rights(NamedTuple):
         return (owner | owner >> 3 | owner >> 6) & ~self.umask
 
     def fits(self, status: os.stat_result) -> bool:
-        """Whether it has that mode, and the group."""
         return self.mode(status.st_mode) == stat.S_IMODE(status.st_mode) and self.gid in (None, status.st_gid)
 
 
@@ -83,7 +82,7 @@ def _ours(layout: Layout) -> set[Path]:
     user_software = layout.prefix / "user-software"
     found = {layout.prefix, layout.staging, layout.images.parent, layout.images}
     for place in (layout.locks, layout.logs, layout.partials, layout.prefix / "layers"):
-        found.update(_all(place))
+        found.update(Path(top, name) for top, below, files in os.walk(place) for name in (".", *below, *files))
     for image in entries(layout):
         found |= {image.path, image.path.with_suffix(".json"), layout.inventory(image.sha256)}
     for place in (layout.modules, layout.software, user_software):
@@ -109,9 +108,3 @@ def _of_module(layout: Layout, module: ModuleName) -> Iterator[Path]:
             file = layout.modules / stub.path
             if file.is_file() and not file.is_symlink() and sha256_file(file) == stub.sha256:
                 yield file
-
-
-def _all(place: Path) -> Iterator[Path]:
-    for directory, directories, files in os.walk(place):
-        yield Path(directory)
-        yield from (Path(directory, name) for name in (*directories, *files))

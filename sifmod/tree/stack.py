@@ -1,12 +1,13 @@
-"""What stacks have been applied to a tree: their modules, so that one that is no longer named can be told."""
+"""The records of stacks: what they have installed, and the jobs that install their modules."""
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sifmod.config.name import ModuleName, is_part
-from sifmod.tree.change import Change
-from sifmod.tree.disk import is_refused, read
+from sifmod.tree.change import change
+from sifmod.tree.disk import parsed
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held
 
@@ -22,33 +23,79 @@ class Applied(NamedTuple):
     decided: tuple[str, ...] = ()  # the modules, and names for a default, about whose life it says something
 
 
+class Submission(NamedTuple):
+    """An array of Slurm, and which modules each of its elements is for: `<prefix>/stacks/jobs/<name>.json`."""
+
+    job: str  # its number
+    what: Literal["apply", "test"]
+    logs: str  # the directory in which an element that fails leaves what it has said
+    elements: tuple[tuple[ModuleName, ...], ...]
+
+    def log(self, stack: str, element: int) -> Path:
+        return Path(self.logs, f"sifmod-{stack}-{self.job}_{element}.log")
+
+
 def read_applied(layout: Layout, name: str) -> Applied | None:
     """None where no such stack was applied, or its record cannot be read: others may have written it."""
-    try:
-        fields = json.loads(read(_path(layout, name)))
-        parts = [tuple(str(module).split("/")) for module in fields["modules"]]
-        if fields["format"] != _FORMAT or not all(len(pair) == 2 and all(map(is_part, pair)) for pair in parts):
-            return None
-        decided = tuple(str(one) for one in fields["decided"])
-        return Applied(name, str(fields["file"]), tuple(ModuleName(*pair) for pair in parts), decided)
-    except OSError as error:
-        if is_refused(error):
-            return None
-        raise
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
+
+    def applied(data: bytes) -> Applied:
+        fields = _checked(data)
+        modules, decided = map(_module, fields["modules"]), map(str, fields["decided"])
+        return Applied(name, str(fields["file"]), tuple(modules), tuple(decided))
+
+    return parsed(_path(layout, name), applied, top=layout.prefix)
 
 
 def write_applied(layout: Layout, applied: Applied, held: Held) -> None:
     """Keep it, where it has changed. Raises InstallError, LockError."""
-    if read_applied(layout, applied.name) == applied:
-        return
-    modules = [str(module) for module in applied.modules]
-    fields = {"format": _FORMAT, "file": applied.file, "modules": modules, "decided": applied.decided}
-    with held.changing(f"cannot write down what the stack {applied.name} has installed"):
-        change = Change(held, layout.prefix)
-        change.file(_path(layout, applied.name), json.dumps(fields, indent=1) + "\n")
-        change.apply()
+    if read_applied(layout, applied.name) != applied:
+        fields = {"file": applied.file, "modules": [*map(str, applied.modules)], "decided": applied.decided}
+        _write(_path(layout, applied.name), fields, held)
+
+
+def read_submissions(layout: Layout, stack: str) -> tuple[Submission, ...]:
+    """What was last submitted; nothing where the record cannot be read: others may have written it."""
+
+    def submissions(data: bytes) -> tuple[Submission, ...]:
+        return tuple(map(_submission, _checked(data)["jobs"]))
+
+    return parsed(_path(layout, f"jobs/{stack}"), submissions, top=layout.prefix) or ()
+
+
+def write_submissions(layout: Layout, stack: str, submissions: Iterable[Submission], held: Held) -> None:
+    """Keep these in the place of the earlier ones, so that none is submitted twice. Raises InstallError, LockError."""
+    jobs = [
+        {**one._asdict(), "elements": [[str(module) for module in element] for element in one.elements]}
+        for one in submissions
+    ]
+    _write(_path(layout, f"jobs/{stack}"), {"jobs": jobs}, held)
+
+
+def _checked(data: bytes) -> Any:
+    fields = json.loads(data)
+    if fields["format"] != _FORMAT:
+        raise ValueError("another format")
+    return fields
+
+
+def _write(path: Path, fields: Mapping[str, object], held: Held) -> None:
+    with change(held, f"cannot write the record {path}") as steps:
+        steps.file(path, json.dumps({"format": _FORMAT, **fields}, indent=1) + "\n")
+
+
+def _submission(fields: dict[str, object]) -> Submission:
+    job, what, logs, elements = (fields[name] for name in Submission._fields)
+    if not (isinstance(job, str) and job.isdigit() and isinstance(logs, str) and isinstance(elements, list)):
+        raise TypeError("another type")
+    kind: Literal["apply", "test"] = "test" if what == "test" else "apply"
+    return Submission(job, kind, logs, tuple(tuple(map(_module, element)) for element in elements))
+
+
+def _module(text: str) -> ModuleName:
+    name, version = text.split("/")
+    if not (is_part(name) and is_part(version)):
+        raise ValueError(f"{text} names no module")
+    return ModuleName(name, version)
 
 
 def _path(layout: Layout, name: str) -> Path:

@@ -15,18 +15,12 @@ from sifmod.tree.disk import READ_ONLY, READ_ONLY_EXECUTABLE, move, new_file, op
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held
 from sifmod.tree.provenance import Provenance
-from sifmod.tree.receipt import (
-    FileRecord,
-    ImageRecord,
-    Installation,
-    LinkRecord,
-    live,
-    to_json,
-)
-from sifmod.tree.user_files import Carried, carry_over
+from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, LinkRecord, live, to_json
+from sifmod.tree.state import Carried, carry_over
 
 if TYPE_CHECKING:
     from sifmod.module.plan import File
+
 
 STUBS = "share/modules"  # a generation's copy of its stubs, so that it can be published again
 PLACED = ".placed"  # `N.placed` in the holder's directory: generation N was placed, perhaps not published
@@ -97,17 +91,8 @@ class Stage:
 
     def record(self, provenance: Provenance, image: ImageRecord | None, modules: tuple[str, ...] = ()) -> Installation:
         """Write the receipt, the last file of a generation; `modules` are those of a view, which has no image."""
-        installation = Installation(
-            self.module,
-            self.number,
-            self.root,
-            provenance,
-            image,
-            tuple(self._files),
-            tuple(self._links),
-            tuple(self._stubs),
-            modules=modules,
-        )
+        ours = (tuple(self._files), tuple(self._links), tuple(self._stubs))
+        installation = Installation(self.module, self.number, self.root, provenance, image, *ours, modules=modules)
         with self._held.changing(f"cannot stage {self.module}"):
             write(self.directory / RECEIPT, to_json(installation).encode(), self._layout.prefix, READ_ONLY)
         return installation

@@ -11,25 +11,126 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError, PermissionsError
-from sifmod.module.origin import NO_ORIGIN, ImageOrigin
+from sifmod.module.origin import NO_ORIGIN, ImageOrigin, from_fields
 from sifmod.tree import lease as leases
-from sifmod.tree.disk import is_there, move, sync_directory, take, write
-from sifmod.tree.incoming import Incoming
-from sifmod.tree.kept_inventory import discard_kept
+from sifmod.tree.disk import READ_ONLY, content, is_there, move, parsed, prune, sync_directory, take, write
 from sifmod.tree.layout import Layout
-from sifmod.tree.lenders import Lenders
 from sifmod.tree.lock import FENCED, Held, left_over, lock
 from sifmod.tree.mark import in_force
-from sifmod.tree.partial import lock_name, open_partial, own_key
+from sifmod.tree.partial import Incoming, lock_name, open_partial, own_key
 from sifmod.tree.receipt import known_modules, numbers
-from sifmod.tree.remove import prune
-from sifmod.tree.stored_image import Given, StoredImage, given_by, has_its_size, is_whole, origin_for, read_stored
-from sifmod.tree.stored_image import entries as entries
+
+
+@dataclass(frozen=True)
+class Given:
+    """What gave an image: a source in its one spelling, without tag and digest, and what it stood for there."""
+
+    source: str
+    index: str
+    manifest: str
+
+
+class StoredImage(NamedTuple):
+    """An image that the store has a receipt of."""
+
+    sha256: str
+    size: int  # bytes, as it was put in
+    added: float  # seconds since 1970
+    path: Path  # it may have been removed by hand
+    origin: ImageOrigin = NO_ORIGIN
+    given: tuple[Given, ...] = ()
+
+
+def read_stored(layout: Layout, sha256: str) -> StoredImage | None:
+    """What the store's receipt says of the image of this digest; None where there is none, or a damaged one.
+
+    Raises OSError where the disk does not give it.
+    """
+    path = layout.image(sha256)
+    record = path.with_suffix(".json")
+
+    def image(data: bytes) -> StoredImage | None:
+        fields = json.loads(data)
+        if fields["sha256"] != sha256 or type(fields["size"]) is not int:
+            return None
+        origin = from_fields(fields["origin"]) if "origin" in fields else NO_ORIGIN
+        given = tuple(Given(**{key: str(value) for key, value in one.items()}) for one in fields.get("given", ()))
+        return StoredImage(sha256, fields["size"], record.stat().st_mtime, path, origin, given)
+
+    return parsed(record, image)
+
+
+def given_by(image: StoredImage, origin: ImageOrigin, source: str) -> StoredImage:
+    """The image with `source` among what gave it. Of two origins that of a conversion counts, of two such the new."""
+    new = Given(source, origin.index, origin.manifest)
+    given = image.given if new in image.given or not (source and origin.manifest) else (*image.given, new)
+    before = image.origin
+    made_anew = origin.compression and (origin.compression, origin.tools) != (before.compression, before.tools)
+    return image._replace(origin=origin if made_anew or not before.manifest else before, given=given)
+
+
+def entries(layout: Layout) -> tuple[StoredImage, ...]:
+    """Every image that the store has a receipt of, sorted by digest."""
+    stems = (path.stem for path in sorted(layout.images.glob("*.json")))
+    found = (read_stored(layout, stem) for stem in stems if "." not in stem)  # else it is an inventory
+    return tuple(image for image in found if image is not None)
+
+
+def origin_for(image: StoredImage, source: str, digest: str) -> ImageOrigin | None:
+    """What the image was made from, if `source` gave it for `digest`, which is of an index or a manifest."""
+    given = (one for one in image.given if digest and one.source == source and digest in (one.index, one.manifest))
+    if (first := next(given, None)) is None:
+        return None
+    return replace(image.origin, index=digest if digest != first.manifest else "", manifest=first.manifest)
+
+
+def keeper(layout: Layout, path: Path) -> Path | None:
+    """The prefix in whose store the file at `path` lies, through links too; None for a file of no store.
+
+    None too for the path that this tree's own store has for an image: a generation that links to it keeps it.
+    """
+    real = Path(os.path.realpath(path))
+    stored = real.parent.parts[-2:] == ("images", "sha256") and real.with_suffix(".json").is_file()
+    return real.parents[2] if stored and path != layout.image(real.stem) else None
+
+
+def has_its_size(image: StoredImage) -> bool:
+    """Whether it is there, as large as it was put in; raises OSError."""
+    return image.path.is_file() and image.path.stat().st_size == image.size
+
+
+def is_whole(image: StoredImage) -> bool:
+    """Whether it is what its name says; one that the disk cannot give back is not."""
+    try:
+        return has_its_size(image) and sha256_file(image.path) == image.path.stem
+    except OSError:
+        return False
+
+
+def read_kept(layout: Layout, sha256: str) -> bytes | None:
+    """The inventory of an image; None where none is kept that can be read. Raises OSError where the disk fails."""
+    return content(layout.inventory(sha256))
+
+
+def keep(layout: Layout, sha256: str, text: bytes, held: Held) -> None:
+    """Put it beside its image, as open as the image is; nothing where that has been removed meanwhile.
+
+    `held`: the lock under which images are discarded.
+    """
+    image, place = layout.image(sha256), layout.inventory(sha256)
+    with held.changing(f"cannot write {place}"):
+        if is_there(image):
+            unfinished = held.path("inventory")
+            write(unfinished, text, layout.prefix)
+            os.chmod(unfinished, image.stat().st_mode & READ_ONLY)  # noqa: PTH101
+            move(unfinished, place, layout.prefix)
+
 
 GC = "gc"  # the lock under which images are discarded
 _PIN = ".pin"
@@ -55,7 +156,7 @@ class Store(Incoming):
         self._layout = layout
         self._on_wait = on_wait
         self._fresh = fresh
-        self._lenders = Lenders(others)
+        self._others = tuple(map(Layout, others))
         self._damaged: set[str] = set()
         self.brought: list[tuple[str, int]] = []  # digest and bytes of each image that this run has put in
 
@@ -75,7 +176,7 @@ class Store(Incoming):
 
     def damaged(self, sha256: str) -> bool:
         """Whether another image is stored under this digest, which is not found any more; reads all of it."""
-        known = read_stored(self._layout, sha256) or self._lenders.find(sha256)
+        known = read_stored(self._layout, sha256) or self._lent(sha256)
         if known is None or not os.path.lexists(known.path) or is_whole(known):
             return False
         self._damaged.add(sha256)
@@ -88,18 +189,32 @@ class Store(Incoming):
         """
         made = ((image, origin_for(image, source, digest)) for image in entries(self._layout))
         own = {path: origin for image, origin in made if origin and (path := self.find(image.sha256))}
-        lent = () if self._fresh else self._lenders.find_made(source, digest)
-        there = {path.stem for path in own} | self._damaged
-        return (*own.items(), *((image.path, origin) for image, origin in lent if image.sha256 not in there))
+        there, lent = {path.stem for path in own} | self._damaged, []
+        for layout in self._others:
+            with suppress(OSError):
+                lent += [
+                    (image.path, origin)
+                    for image in entries(layout)
+                    if (origin := origin_for(image, source, digest)) and has_its_size(image)
+                ]
+        return (*own.items(), *(one for one in lent if one[0].stem not in there))
 
     def lent(self, sha256: str) -> tuple[Path, ImageOrigin] | None:
         """The image of this digest in another store, whole by its size, and its origin; its content is not read."""
-        known = None if self._fresh or sha256 in self._damaged else self._lenders.find(sha256)
+        known = None if sha256 in self._damaged else self._lent(sha256)
         return (known.path, known.origin) if known else None
+
+    def _lent(self, sha256: str) -> StoredImage | None:
+        """The image in the store of another tree; nothing is written there, and what cannot be read is not there."""
+        for layout in self._others:
+            with suppress(OSError):
+                if (known := read_stored(layout, sha256)) and has_its_size(known):
+                    return known
+        return None
 
     def lends(self, path: Path) -> bool:
         """Whether `path` is where another store that this one looks into has its images."""
-        return self._lenders.lend(path)
+        return any(path.parent == layout.images for layout in self._others)
 
     @contextmanager
     def partial(self, key: str) -> Iterator[Path]:
@@ -146,17 +261,18 @@ class Store(Incoming):
                 incoming.unlink()
                 self.gave(path, origin, source)
                 return path
-            self._check_way(path, sha256)
-            image = StoredImage(sha256, _seal(incoming), 0, path, given=self._given(known, sha256))
+            if is_there(path) and known is None and sha256_file(path) != sha256:
+                raise InstallError(
+                    f"{path} was not put there by sifmod and is not what its name says, so it is not replaced",
+                    "move it away, then repeat the command",
+                )
+            there = known or self._lent(sha256)
+            image = StoredImage(sha256, _seal(incoming), 0, path, given=there.given if there else ())
             self._record(given_by(image, origin, source))
             move(incoming, path, self._layout.prefix)
             self._damaged.discard(sha256)
             self.brought.append((sha256, image.size))
         return path
-
-    def _given(self, known: StoredImage | None, sha256: str) -> tuple[Given, ...]:
-        there = known or self._lenders.find(sha256)
-        return there.given if there else ()
 
     def gave(self, path: Path, origin: ImageOrigin, source: str) -> None:
         """Note that `source` gave the stored image at `path` too, and what makes the same bytes now; idempotent."""
@@ -183,13 +299,6 @@ class Store(Incoming):
             with lock(self._layout, GC, self._held.lease, self._on_wait):
                 pass
 
-    def _check_way(self, path: Path, sha256: str) -> None:
-        if is_there(path) and read_stored(self._layout, sha256) is None and sha256_file(path) != sha256:
-            raise InstallError(
-                f"{path} was not put there by sifmod and is not what its name says, so it is not replaced",
-                "move it away, then repeat the command",
-            )
-
 
 def discard(layout: Layout, image: StoredImage, held: Held, mark_days: float = 0.0) -> bool:
     """Remove an image from the store; False where another run removed it, or when it is used and stays.
@@ -199,10 +308,10 @@ def discard(layout: Layout, image: StoredImage, held: Held, mark_days: float = 0
     if _needed(layout, image.sha256, mark_days):
         return False
     with held.changing(f"cannot remove {image.path}"):
-        discard_kept(layout, image.sha256, held)
         gone = held.path("discarded")
-        with suppress(FileNotFoundError):
-            take(image.path, gone, layout.prefix)
+        for path, to in ((layout.inventory(image.sha256), held.path("discarded")), (image.path, gone)):
+            with suppress(FileNotFoundError):
+                take(path, to, layout.prefix)
         if _needed(layout, image.sha256, mark_days):  # which another node may see late
             with suppress(FileNotFoundError):
                 move(gone, image.path, layout.prefix)

@@ -8,13 +8,13 @@ import pytest
 from sifmod.actions.author.import_easyconfig import _letters, easyconfig_text
 from sifmod.actions.author.new import _of_artifact
 from sifmod.actions.garbage import _several, _too_young
+from sifmod.actions.slurm import NO_JOBS, Jobs
 from sifmod.cli.main import run
 from sifmod.config.easyconfig import EasyconfigFile
 from sifmod.image.artifact import Artifact
 from sifmod.image.sources.kinds import parse
 from sifmod.imports.budget import Imported
 from sifmod.module.origin import ImageOrigin
-from sifmod.tree.jobs import NO_JOBS, Jobs
 from support.config import write
 
 DIGEST = f"sha256:{'1' * 64}"

@@ -13,9 +13,8 @@ from sifmod.actions.author.site import Survey, draft_site
 from sifmod.config.site import SiteFile
 from sifmod.config.yaml.check import check_layer
 from sifmod.config.yaml.parse import parse_yaml
-from sifmod.image.guess import Guess
+from sifmod.image.guess import Guess, Named
 from sifmod.image.inspect.gpu import Gpu
-from sifmod.image.inspect.naming import Named
 from sifmod.image.inspect.python import PythonEnvironment
 from sifmod.imports.budget import Imported, Value
 

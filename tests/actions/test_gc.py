@@ -12,11 +12,11 @@ from sifmod.actions.gc import Collected, apply_gc
 from sifmod.actions.life import update_life
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.rollback import rollback
+from sifmod.actions.slurm import Jobs, ask_slurm
 from sifmod.actions.uninstall import uninstall
 from sifmod.config.load_site import load_site
 from sifmod.config.name import ModuleName
 from sifmod.tree.generation import module_lock
-from sifmod.tree.jobs import Jobs, ask_slurm
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.life import Life, NameLife, Retired
 from sifmod.tree.lock import lock

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.install.mpi import srun_mpi
+from sifmod.actions.install.found_in_image import srun_mpi
 from sifmod.cli.main import run as sifmod
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, installations

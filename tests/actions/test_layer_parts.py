@@ -16,12 +16,9 @@ import pytest
 
 from plans import plan
 from sifmod.actions.layer.add import protected
-from sifmod.actions.layer.bytecode import COMPILE
-from sifmod.actions.layer.image_python import Distribution, ImagePython, image_python
-from sifmod.actions.layer.inside import Inside
+from sifmod.actions.layer.inside import Distribution, ImagePython, Inside, image_python, name_of, read_requirements
+from sifmod.actions.layer.make import COMPILE, start_file
 from sifmod.actions.layer.resolve import followed, pinned, versions_of
-from sifmod.actions.layer.start import start_file
-from sifmod.actions.layer.wanted import name_of, read_requirements
 from sifmod.config.site import PROTECTED
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.convert.packed import More, pack

@@ -23,8 +23,8 @@ from sifmod.config.site import Site
 from sifmod.errors import ModuleError, OptionError
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Deprecated, Life, NameLife, Retired, read_life, today
-from sifmod.tree.modulerc import commands, is_ours
 from sifmod.tree.receipt import live_number
+from sifmod.tree.write_life import commands, is_ours
 from support.disk_state import disk_state
 from support.steps import some
 from support.tree import ALONE, LEASE, MODULE, install, names

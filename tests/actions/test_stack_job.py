@@ -16,7 +16,7 @@ from sifmod.config.name import ModuleName
 from sifmod.config.stack import load_stack
 from sifmod.errors import OptionError
 from sifmod.tree.layout import Layout
-from sifmod.tree.submission import Submission, read_submissions
+from sifmod.tree.stack import Submission, read_submissions
 from support.config import write
 from support.disk_state import disk_state
 

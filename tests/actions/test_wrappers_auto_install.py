@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.install import wrappers as action
+from sifmod.actions.install import found_in_image as action
 from sifmod.cli.main import run as sifmod
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import Layout
@@ -70,7 +70,7 @@ def unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise AssertionError("the image is looked into again")
 
-    monkeypatch.setattr(action, "_search", fail)
+    monkeypatch.setattr(action, "_search_commands", fail)
 
 
 def test_what_is_in_the_image_becomes_commands(

@@ -291,7 +291,7 @@ def test_a_job_imports_nothing_of_the_current_directory(
 def test_a_job_without_an_answer_leaves_its_log(
     programs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sifmod.actions.test.job.LAG", 0.0)
+    monkeypatch.setattr("sifmod.actions.test.test.LAG", 0.0)
     write(programs / "sbatch", "#!/bin/sh\n>sifmod-test-7.json; echo killed >sifmod-test-7.log; echo 7\n")
     message = answer(capfd, ("test", "Gpu", "--job"), 22)["error"]
     assert message.startswith("job 7 ended without an answer")

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from sifmod.errors import ImageError
 from sifmod.image.convert.inode import PLACE, Content
 from sifmod.image.convert.layers.merge_layers import merge_layers
+from sifmod.image.convert.squashfs.writer import DataWriter
 from support.layers import EPOCH, Entry, Stored, directory, hard_link, packed, symlink, tar
 
 LIMIT = 300 << 10  # KiB of peak resident memory
@@ -45,10 +46,11 @@ WORDS = (
 )
 
 
-class Nowhere:
+class Nowhere(DataWriter):
     """A writer that forgets, as fast as it can."""
 
-    size = 0
+    def __init__(self) -> None:
+        self.size = 0
 
     def add(self, data: bytes) -> Content:
         assert len(data) < 131072

@@ -73,7 +73,7 @@ def attempt(path: Path, keys: tuple[Path, ...]) -> str:
     try:
         info = read_sif(path)
         describe_sif(path)
-        signatures(path)
+        signatures(path, info)
         if keys:
             check(path, info, keys)
     except SifmodError as error:

@@ -18,7 +18,7 @@ from inputs import change, try_inputs
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from sifmod.errors import ImageError
-from sifmod.image.convert.squashfs.reader import SquashfsReader
+from sifmod.image.convert.squashfs.reader import SquashfsReader, tree_digest
 from support.squashfs_trees import build, from_directory
 
 
@@ -67,7 +67,7 @@ def use(image: SquashfsReader) -> None:
         if found is not None and found.kind == "f":
             image.read(path, 100_000)
     list(image.entries(image.root))
-    image.tree_digest()
+    tree_digest(image)
 
 
 def attempt(path: Path, action: Callable[[SquashfsReader], None]) -> str:

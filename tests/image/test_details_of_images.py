@@ -12,21 +12,19 @@ import pytest
 
 from sifmod.cli.main import run
 from sifmod.errors import FetchError, ImageError, SifmodError
-from sifmod.image.convert.layers.data import header_map
-from sifmod.image.convert.layers.malformed import Malformed
+from sifmod.image.artifact import Remote
+from sifmod.image.convert.layers.fields import header_map
 from sifmod.image.convert.layers.merge_layers import merge_layers
-from sifmod.image.convert.layers.stream import Replaced
+from sifmod.image.convert.layers.stream import Malformed, Replaced
 from sifmod.image.convert.metadata.make import _date, inspect_text
 from sifmod.image.convert.squashfs.metadata import ListingWriter, MetadataWriter
 from sifmod.image.disk import Sink
 from sifmod.image.download.arriving_file import ArrivingFile, Shared
 from sifmod.image.download.downloads import _publish
 from sifmod.image.oci.content import LARGEST
-from sifmod.image.oci.image import Directory as Files
-from sifmod.image.oci.image import read_json
+from sifmod.image.oci.image import files_below, read_json
 from sifmod.image.program import ask
 from sifmod.image.registry.credentials import auth_files
-from sifmod.image.remote import Remote
 from sifmod.image.sources.build import inputs
 from support.config import write
 from support.downloading import Place, content, getter, serving, sha256
@@ -113,9 +111,9 @@ def test_a_sparse_map_that_never_ends() -> None:
 def test_a_long_manifest_is_refused_before_it_is_read(tmp_path: Path) -> None:
     (tmp_path / "index.json").write_bytes(b" " * (LARGEST + 1))
     with pytest.raises(ImageError, match=f"index.json has {LARGEST + 1} bytes, and no manifest or config is so long"):
-        read_json(Files(tmp_path), "index.json")
+        read_json(files_below(tmp_path), "index.json")
     (tmp_path / "index.json").write_bytes(b" " * LARGEST)
-    assert len(read_json(Files(tmp_path), "index.json")) == LARGEST
+    assert len(read_json(files_below(tmp_path), "index.json")) == LARGEST
 
 
 def test_the_index_of_a_large_directory_has_every_block() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import requests
 
+from sifmod.image.artifact import Remote
 from sifmod.image.download import journal
 from sifmod.image.download.journal import Record
 from sifmod.image.download.pieces import Pieces
-from sifmod.image.remote import Remote
 
 ONE, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 SPANS = ((0, 100), (200, 300))

@@ -6,9 +6,8 @@ import pytest
 import requests
 
 from sifmod.errors import FetchError
-from sifmod.image.download.pieces import Piece
-from sifmod.image.download.response import Head, Known, Ranges, Restart, read_head, why_restart
-from sifmod.image.remote import Remote
+from sifmod.image.artifact import Remote
+from sifmod.image.download.pieces import Head, Known, Piece, Ranges, Restart, read_head, why_restart
 
 DATE = "Tue, 15 Nov 1994 12:45:26 GMT"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.download import journal, pool
+from sifmod.image.artifact import Remote
+from sifmod.image.download import downloads, journal
 from sifmod.image.download.journal import journal_path
-from sifmod.image.remote import Remote
 from support.downloading import LENGTH, Place, content, getter, serving, sha256
 from support.identity import call_on_small_disk
 from support.ranged import Asked, Ranged, Span, ignores_ranges, says
@@ -24,12 +24,12 @@ DIGEST = sha256(CONTENT)
 CHILD = """
 import sys
 from pathlib import Path
-from sifmod.image.download import pool
-from sifmod.image.remote import Remote
+from sifmod.image.download import downloads
+from sifmod.image.artifact import Remote
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
 from support.downloading import Place
-pool._SAVE_EVERY = 0.05
+downloads._SAVE_EVERY = 0.05
 url, directory, digest = sys.argv[1:]
 Place(Path(directory)).fetch(Remote("x.sif", Http().resource(url, Netrc()), digest=digest))
 """
@@ -209,7 +209,7 @@ def test_no_room_for_the_journal_costs_a_resumption_and_not_the_download(tmp_pat
         place = Place(tmp_path / "disk" / "partial")
         place.directory.mkdir()
         file = Ranged(CONTENT, faults=[pauses])
-        pool._SAVE_EVERY = 0.02  # this is a process of its own
+        downloads._SAVE_EVERY = 0.02  # this is a process of its own
 
         with serving(file) as server:
             filled_up = False

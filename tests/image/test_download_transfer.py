@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.artifact import Remote
 from sifmod.image.registry.network import Patience
-from sifmod.image.remote import Remote
 from support.downloading import LENGTH, Place, content, getter, serving, sha256
 from support.ranged import (
     Asked,

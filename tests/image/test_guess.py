@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.image.guess import MAIN_PACKAGES, Guess, make_guess
+from sifmod.image.guess import MAIN_PACKAGES, Guess, Named, make_guess
 from sifmod.image.inspect.description import Config, ImageDescription
-from sifmod.image.inspect.naming import Named
 from sifmod.image.sources.kinds import parse
 from support.inside import Files, programs, rootfs
 

@@ -20,13 +20,10 @@ from sifmod.errors import ImageError
 from sifmod.image.convert import budget as watching
 from sifmod.image.convert.budget import Watch
 from sifmod.image.convert.layers.ahead import ReadAhead
-from sifmod.image.convert.layers.data import LARGEST, Copier
-from sifmod.image.convert.layers.decompress import CHUNK, chunks
-from sifmod.image.convert.layers.malformed import Malformed
-from sifmod.image.convert.layers.merging_directory import MergingDirectory
-from sifmod.image.convert.layers.parallel_gzip import threads
-from sifmod.image.convert.layers.stream import Stream
-from sifmod.image.convert.layers.top_down import Entangled
+from sifmod.image.convert.layers.decompress import CHUNK, chunks, threads_for
+from sifmod.image.convert.layers.stream import Malformed, Stream, Warnings
+from sifmod.image.convert.layers.tar import TarReader
+from sifmod.image.convert.layers.top_down import Entangled, MergingDirectory
 from support.layers import Memory, Stored
 from support.lazily import Lazily
 
@@ -178,7 +175,7 @@ def test_how_many_threads_a_large_layer_is_worth(processors: int, size: int, exp
         def size(self) -> int:
             return size
 
-    assert threads(Sized(b""), processors) == expected
+    assert threads_for(Sized(b""), processors) == expected
 
 
 NOISE = random.Random(1).randbytes(3_000_000)
@@ -277,25 +274,15 @@ def test_no_chunk_is_larger_than_it_may_be() -> None:
         assert sum(sizes) == 5 * CHUNK
 
 
-class Source:
-    """Stored data, as a reader of tars gives it."""
-
-    def __init__(self, data: bytes) -> None:
-        self.stream, self.at = Stream(iter((data[:1000], data[1000:]))), 0
-
-    def read(self, size: int) -> bytes:
-        self.at += size
-        return self.stream.take(self.at - size, size)
-
-    def pieces(self, size: int) -> Iterator[memoryview]:
-        self.at += size
-        return self.stream.pieces(self.at - size, size)
+def source(data: bytes) -> TarReader:
+    """A reader of tars that stands before these bytes of a member."""
+    return TarReader(Stream(iter((data[:1000], data[1000:]))), Warnings())
 
 
 @pytest.mark.parametrize("size", (0, 1, BLOCK - 1, BLOCK, BLOCK + 1))
 def test_a_file_is_handed_over(size: int) -> None:
     data = Memory()
-    content = Copier(data).copy(Source(NOISE), size, None)
+    content = source(NOISE).copy(size, None, data)
     assert (content.size, data.bytes_of(content)) == (size, NOISE[:size])
     assert len(data.files) == 1
 
@@ -307,19 +294,9 @@ def test_a_sparse_file_is_handed_over_with_its_holes(size: int) -> None:
         for offset, length in extents:
             expected[offset : offset + length] = NOISE[at : at + length]
             at += length
-        content = Copier(data).copy(Source(NOISE), size, extents)
+        content = source(NOISE).copy(size, extents, data)
         assert data.bytes_of(content) == expected
-        holes = sum(part for part in data.parts_of(content) if isinstance(part, int))
-        assert holes == (size - at if size >= BLOCK else 0)
-
-
-def test_sparse_files_are_as_large_as_memory_allows() -> None:
-    copier = Copier(Memory())
-    copier.copy(Source(b""), LARGEST - BLOCK, ())
-    copier.copy(Source(b""), BLOCK, ())
-    with pytest.raises(Malformed) as caught:
-        copier.copy(Source(b""), 1, ())
-    assert str(caught.value) == f"has sparse files of {LARGEST + 1} bytes; up to {LARGEST} are converted"
+        assert sum(part for part in data.parts_of(content) if isinstance(part, int)) == size - at
 
 
 def test_members_are_looked_at_in_runs() -> None:
@@ -350,10 +327,10 @@ def test_a_directory_hides_and_shows_names() -> None:
     for name in (b"a", b"b"):
         directory.hide(name)
         directory.white_out(name)
-    directory.show(b"a")
+    directory.hidden.discard(b"a")
     assert (directory.hidden, directory.whiteouts) == ({b"b"}, {b"a", b"b"})
     other = MergingDirectory(attributes, 1)
-    other.show(b"a")
+    other.hidden.discard(b"a")
     assert (other.hidden, other.whiteouts) == (set(), set())
     real, hidden = (directory.child(name, attributes, 1, real=name == b"r") for name in (b"r", b"h"))
     assert (real.real, hidden.real, directory.hidden) == (True, False, {b"b", b"h"})

@@ -5,11 +5,23 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from sifmod.errors import ImageError
-from sifmod.image.convert.layers.data import MAP, check, header_map, pax_map, pax_size
 from sifmod.image.convert.layers.decompress import Frames, is_zstd
-from sifmod.image.convert.layers.fields import decimal, in_force, number, parse, seconds, whole, xattrs
-from sifmod.image.convert.layers.malformed import Malformed, Warnings, naming, shown
-from sifmod.image.convert.layers.member import (
+from sifmod.image.convert.layers.fields import (
+    MAP,
+    check,
+    decimal,
+    header_map,
+    in_force,
+    number,
+    parse,
+    pax_map,
+    pax_size,
+    seconds,
+    whole,
+    xattrs,
+)
+from sifmod.image.convert.layers.stream import Malformed, Stream, Warnings, naming, shown
+from sifmod.image.convert.layers.tar import (
     OPAQUE,
     attributes,
     checksum,
@@ -23,7 +35,6 @@ from sifmod.image.convert.layers.member import (
     overridden,
     whited_out,
 )
-from sifmod.image.convert.layers.stream import Stream
 from support.tars import header
 
 TERA2 = 1 << 41  # bytes; the largest sparse file

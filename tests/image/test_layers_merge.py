@@ -45,7 +45,6 @@ class Counted:
     opened: list[int] = field(default_factory=lambda: [0])
     digest: str = "sha256:counted"
     diff_id: str = ""
-    media_type: str = ""
     size: int = 1000
 
     def open(self) -> BinaryIO:

@@ -3,7 +3,7 @@
 import pytest
 
 from sifmod.config.easyconfig import Easyconfig
-from sifmod.image.inspect.naming import CALLED, Named, find_name, is_framework, own_labels
+from sifmod.image.guess import CALLED, Named, find_name, is_framework, own_labels
 from sifmod.image.sources.kinds import parse
 
 TORCH = {"torch": "2.7.1+cu126", "numpy": "2.0.0"}

@@ -8,7 +8,7 @@ import pytest
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.disk import NoSpaceError
-from sifmod.image.oci.archive import Archive, open_archive
+from sifmod.image.oci.archive import open_archive
 from sifmod.image.oci.image import OciImage, Stored
 from sifmod.image.sources.docker_archive import read_docker_archive
 from sifmod.image.sources.kinds import parse
@@ -251,7 +251,7 @@ def test_a_docker_archive_that_is_damaged_is_refused(tmp_path: Path, manifest: o
     with pytest.raises(FetchError) as caught:
         docker(archive)
     assert said in caught.value.message
-    assert isinstance(open_archive(archive, None), Archive)
+    assert open_archive(archive, None).name == str(archive)
 
 
 def test_an_archive_without_manifest_json_is_refused(images: Images, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.registry.advice import refused_by
+from sifmod.image.registry.authority import refused_by
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http, TransientError, retry_after
 from sifmod.image.registry.mirrors import Place

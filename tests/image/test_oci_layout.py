@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.oci.image import Directory
-from sifmod.image.oci.layout import read_layout
+from sifmod.image.oci.image import files_below, read_layout
 from sifmod.image.sources.kinds import parse
 from support.command import run
 from support.images import Images
@@ -36,12 +35,12 @@ def digests(layout: Path) -> dict[str, str]:
 
 def chosen(source: str, layout: Path, arch: str = "amd64") -> str:
     """The digest of the manifest that `source` names."""
-    return read_layout(parse(source), Directory(layout), arch).manifest.digest
+    return read_layout(parse(source), files_below(layout), arch).manifest.digest
 
 
 def refused(source: str, layout: Path, arch: str = "amd64") -> FetchError:
     with pytest.raises(FetchError) as caught:
-        read_layout(parse(source), Directory(layout), arch)
+        read_layout(parse(source), files_below(layout), arch)
     assert caught.value.message.isprintable()
     return caught.value
 
@@ -91,7 +90,7 @@ def test_what_is_no_layout_is_refused(tmp_path: Path) -> None:
 
 def test_the_blobs_lie_in_the_layout(images: Images) -> None:
     layout = images.tiny_layout()
-    local = read_layout(parse(f"oci:{layout}"), Directory(layout), "amd64")
+    local = read_layout(parse(f"oci:{layout}"), files_below(layout), "amd64")
     for descriptor, stored in zip(local.manifest.layers, local.sources, strict=True):
         assert stored.path is not None
         content = stored.path.read_bytes()
@@ -103,7 +102,7 @@ def test_the_blobs_lie_in_the_layout(images: Images) -> None:
 def test_of_an_image_for_several_architectures_ours_is_taken(tmp_path: Path) -> None:
     """An index in the layout's index, as `skopeo copy --all` writes it."""
     layout = write_multi(tmp_path / "layout", ("arm64", "amd64", "s390x"))
-    found = {arch: read_layout(parse(f"oci:{layout}"), Directory(layout), arch) for arch in ("amd64", "arm64")}
+    found = {arch: read_layout(parse(f"oci:{layout}"), files_below(layout), arch) for arch in ("amd64", "arm64")}
     assert [one.config.arch for one in found.values()] == ["amd64", "arm64"]
     outer = entry(layout)["digest"]
     assert {one.manifest.index_digest for one in found.values()} == {outer}
@@ -120,7 +119,7 @@ def test_a_flat_list_of_architectures_is_one_image(tmp_path: Path) -> None:
     layout = write_multi(tmp_path / "layout", ("arm64", "amd64"))
     inner = json.loads((layout / "blobs/sha256" / str(entry(layout)["digest"])[7:]).read_text())
     (layout / "index.json").write_text(json.dumps(inner))
-    assert read_layout(parse(f"oci:{layout}"), Directory(layout), "arm64").config.arch == "arm64"
+    assert read_layout(parse(f"oci:{layout}"), files_below(layout), "arm64").config.arch == "arm64"
     assert "which 2 of its 2 images have" in refused(f"oci:{layout}", layout, "s390x").message
 
 
@@ -143,7 +142,7 @@ def test_a_damaged_manifest_is_refused(images: Images, tmp_path: Path, blob: byt
 
 def test_a_damaged_config_is_refused(images: Images, tmp_path: Path) -> None:
     layout = copied(images, tmp_path)
-    config = read_layout(parse(f"oci:{layout}"), Directory(layout), "amd64").manifest.config
+    config = read_layout(parse(f"oci:{layout}"), files_below(layout), "amd64").manifest.config
     with (layout / "blobs" / "sha256" / config.digest[7:]).open("ab") as file:
         file.write(b" ")
     assert "the config is not what was promised" in refused(f"oci:{layout}", layout).message
@@ -151,7 +150,7 @@ def test_a_damaged_config_is_refused(images: Images, tmp_path: Path) -> None:
 
 def test_a_layer_that_is_missing_or_cut_is_told(images: Images, tmp_path: Path) -> None:
     layout = copied(images, tmp_path)
-    (descriptor,) = read_layout(parse(f"oci:{layout}"), Directory(layout), "amd64").manifest.layers
+    (descriptor,) = read_layout(parse(f"oci:{layout}"), files_below(layout), "amd64").manifest.layers
     blob = layout / "blobs" / "sha256" / descriptor.digest[7:]
     blob.write_bytes(blob.read_bytes()[:1000])
     message = refused(f"oci:{layout}", layout).message

@@ -10,8 +10,15 @@ import urllib3
 from requests import exceptions
 
 from sifmod.errors import FetchError
-from sifmod.image.registry.network import SlowError, TransientError, causes, hung_up, network_errors, without_secrets
-from sifmod.image.registry.pace import TooSlowError
+from sifmod.image.registry.network import (
+    SlowError,
+    TooSlowError,
+    TransientError,
+    causes,
+    hung_up,
+    network_errors,
+    without_secrets,
+)
 
 POOL = urllib3.HTTPSConnectionPool("host", 5000)
 REFUSED = urllib3.exceptions.NewConnectionError(

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.registry.advice import refused_by
+from sifmod.image.registry.authority import refused_by
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import TransientError, beginning, refusal, retry_after
 from sifmod.image.registry.mirrors import Place

@@ -8,6 +8,7 @@ import pytest
 import requests
 
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.artifact import Get
 from sifmod.image.oci.content import LARGEST
 from sifmod.image.oci.manifest import Descriptor, Manifest
 from sifmod.image.registry.credentials import Netrc
@@ -15,7 +16,6 @@ from sifmod.image.registry.http import Http, TransientError, in_the_clear
 from sifmod.image.registry.mirrors import Place
 from sifmod.image.registry.network import Patience
 from sifmod.image.registry.registry import Registry, Repository
-from sifmod.image.remote import Get
 from sifmod.image.settings import Settings
 from sifmod.image.sources.kinds import parse
 from support.misbehaving import BLOB, CONFIG, LAYER, MANIFEST, Misbehaving, client, descriptor, digest

@@ -8,8 +8,7 @@ import pytest
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.mirrors import Place
-from sifmod.image.registry.network import SlowError
-from sifmod.image.registry.pace import SLOWEST, Timeouts
+from sifmod.image.registry.network import SLOWEST, SlowError, Timeouts
 from sifmod.image.registry.registry import Repository
 from support.misbehaving import MANIFEST, Misbehaving, challenge, guarded
 from support.web import Answer, Handler, answer, make_certificate

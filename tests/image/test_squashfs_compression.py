@@ -84,7 +84,7 @@ def test_a_compression_that_is_not_supported_is_named(number: int) -> None:
     ),
 )
 def test_unsquashfs_names_the_compression_and_its_level(tmp_path: Path, text: str, expected: tuple[str, ...]) -> None:
-    build(tmp_path / "image", lambda _: Directory(FOLDER), text)
+    build(tmp_path / "image", lambda _: Directory(*FOLDER), text)
     done = subprocess.run(["unsquashfs", "-s", str(tmp_path / "image")], capture_output=True, text=True, check=True)
     assert set(expected) <= {line.strip() for line in done.stdout.splitlines()}
 

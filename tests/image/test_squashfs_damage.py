@@ -11,15 +11,14 @@ import pytest
 import zstandard
 
 from sifmod.errors import ImageError
-from sifmod.image.convert.inode import Content, Device, Directory, Fifo, File, Node, Symlink
+from sifmod.image.convert.inode import Content, Device, Directory, Entries, Fifo, File, Node, Symlink
 from sifmod.image.convert.squashfs.blocks import Blocks, Cursor, Stat
 from sifmod.image.convert.squashfs.compression import Compression, decompressor, parse
-from sifmod.image.convert.squashfs.metadata import MetadataWriter, indexed, little, stored
-from sifmod.image.convert.squashfs.nodes import MOST_BLOCKS, Common, Written, block_sizes, pack_node
+from sifmod.image.convert.squashfs.metadata import MetadataWriter, XattrTable, indexed, little, stored
+from sifmod.image.convert.squashfs.pipeline import MOST_BLOCKS, Written
 from sifmod.image.convert.squashfs.reader import SquashfsReader
 from sifmod.image.convert.squashfs.superblock import Superblock, parse_superblock
-from sifmod.image.convert.squashfs.tree import Heads, Ids, survey
-from sifmod.image.convert.squashfs.xattrs import XattrTable
+from sifmod.image.convert.squashfs.tree import Common, Heads, Ids, block_sizes, pack_node, survey
 from support.squashfs_trees import FOLDER, PLAIN, build, noise
 
 BLOCK = 131072
@@ -142,7 +141,7 @@ def test_very_many_metadata_blocks_are_read(tmp_path: Path) -> None:
     for each in range(300):
         data, at = blocks.metadata(at)
         assert data == b"%04d" % each
-    assert len(blocks._metadata) == 128
+    assert blocks.metadata.cache_info().currsize == 128
     assert blocks.metadata(96)[0] == b"0000"
 
 
@@ -169,7 +168,7 @@ def test_fragments_are_read_whatever_was_read_before(tmp_path: Path) -> None:
     blocks = fragments(tmp_path / "image", *(size | 1 << 24 for size in range(1, 8)))
     for index in (0, 1, 2, 3, 4, 5, 6, 6, 0, 1):
         assert blocks.fragment(index) == bytes(range(index + 1))
-    assert list(blocks._fragments) == [5, 6, 0, 1]  # the last ones that were read
+    assert blocks.fragment.cache_info().currsize == 4
     assert refusal(blocks.fragment, 7) == "damaged squashfs: fragment 7 of 7"
 
 
@@ -221,16 +220,18 @@ def test_metadata_is_cut_into_blocks() -> None:
 
 
 IMAGE: tuple[Node, ...] = (
-    Symlink((0o777, 0, 0, 1, ()), b"target"),
-    Device((0o660, 1, 2, 3, ()), "b", 8, 300),
-    Device((0o666, 1, 2, 3, ()), "c", 4095, 1048575),
-    Fifo(0o600, 5, 6, 7),
+    Symlink(0o777, 0, 0, 1, (), b"target"),
+    Device(0o660, 1, 2, 3, (), "b", 8, 300),
+    Device(0o666, 1, 2, 3, (), "c", 4095, 1048575),
+    Fifo(0o600, 5, 6, 7, ()),
 )
 
 
 def one(path: Path, node: Node | bytes, data: bytes = b"") -> tuple[SquashfsReader, Stat]:
     """An image of one entry `x`, nothing of it compressed shorter, and what the reader says of the entry."""
-    build(path, lambda writer: Directory(FOLDER, {b"x": File(PLAIN, writer.add(data)) if node == b"" else node}), "lz4")
+    build(
+        path, lambda writer: Directory(*FOLDER, {b"x": File(*PLAIN, writer.add(data)) if node == b"" else node}), "lz4"
+    )
     found = SquashfsReader(path.open("rb"), 0, path.stat().st_size)
     stat = found.lookup("x", follow=False)
     assert stat is not None
@@ -272,13 +273,13 @@ def test_the_largest_numbers_of_a_device(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("numbers", [(4095, 0x100), (0xF00, 0xFF), (0, 0xFFF00), (1, 0)])
 def test_the_bits_of_a_device_do_not_mix(tmp_path: Path, numbers: tuple[int, int]) -> None:
-    _, stat = one(tmp_path / "image", Device(PLAIN, "b", *numbers))
+    _, stat = one(tmp_path / "image", Device(*PLAIN, "b", *numbers))
     assert device_numbers(stat) == numbers
 
 
 def test_inodes_in_many_blocks(tmp_path: Path) -> None:
-    nodes: dict[bytes, Node] = {b"%04d" % each: Fifo(0o600, each % 3, each % 5, each) for each in range(2000)}
-    build(tmp_path / "image", lambda _: Directory(FOLDER, nodes), "lz4")
+    nodes: Entries = {b"%04d" % each: Fifo(0o600, each % 3, each % 5, each, ()) for each in range(2000)}
+    build(tmp_path / "image", lambda _: Directory(*FOLDER, nodes), "lz4")
     image = SquashfsReader((tmp_path / "image").open("rb"), 0, (tmp_path / "image").stat().st_size)
     found = [(stat.mode, stat.uid, stat.gid, stat.mtime) for _, stat, _ in image.walk()]
     assert found == [(0o600, each % 3, each % 5, each) for each in range(2000)]
@@ -299,11 +300,11 @@ def packing(node: Node) -> str:
 
 def test_nodes_that_no_squashfs_holds() -> None:
     plain = (0o644, 0, 0, 0, ())
-    assert packing(Symlink(plain, b"")) == "a symbolic link's target has 0 bytes, expected 1 to 4095"
-    assert packing(Symlink(plain, b"x" * 4096)) == "a symbolic link's target has 4096 bytes, expected 1 to 4095"
-    pack_node(Symlink(plain, b"x" * 4095), Common(0, 0, 1, 1, NONE), Written())
+    assert packing(Symlink(*plain, b"")) == "a symbolic link's target has 0 bytes, expected 1 to 4095"
+    assert packing(Symlink(*plain, b"x" * 4096)) == "a symbolic link's target has 4096 bytes, expected 1 to 4095"
+    pack_node(Symlink(*plain, b"x" * 4095), Common(0, 0, 1, 1, NONE), Written())
     for major, minor in ((4096, 0), (0, 1 << 20), (-1, 0), (0, -1)):
-        message = packing(Device(plain, "c", major, minor))
+        message = packing(Device(*plain, "c", major, minor))
         assert message == f"device numbers {major}, {minor} are larger than Linux knows"
     assert packing(Node(*plain)) == "a squashfs cannot hold a Node"
 
@@ -314,7 +315,7 @@ def file_of(content: Content, links: int = 1, start: int = 1000, xattrs: int = N
     if not content.sparse:
         for each in range(3):
             written.note(each, start + each, 100 + each)
-    return pack_node(File(PLAIN, content), Common(1, 2, 3, links, xattrs), written)[1]
+    return pack_node(File(*PLAIN, content), Common(1, 2, 3, links, xattrs), written)[1]
 
 
 def test_the_form_of_a_file_s_inode() -> None:
@@ -352,7 +353,7 @@ def test_the_blocks_of_a_file() -> None:
 
 
 def test_as_many_blocks_as_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sifmod.image.convert.squashfs.nodes.MOST_BLOCKS", 5)
+    monkeypatch.setattr("sifmod.image.convert.squashfs.pipeline.MOST_BLOCKS", 5)
     written = Written()
     written.reserve(2)
     written.reserve(3)
@@ -386,7 +387,7 @@ def test_how_the_inode_of_a_plain_file_begins() -> None:
 
 
 def tree(*names: bytes) -> Directory:
-    return Directory(FOLDER, {name: Fifo(*PLAIN) for name in names})
+    return Directory(*FOLDER, {name: Fifo(*PLAIN) for name in names})
 
 
 @pytest.mark.parametrize("name", (b"", b"a/b", b"/", b"a\0", b".", b".."))
@@ -404,8 +405,8 @@ def test_names_as_long_as_linux_takes_them() -> None:
 
 def test_a_tree_is_surveyed_from_above() -> None:
     shared = Fifo(*PLAIN)
-    lower, upper = Directory(FOLDER, {b"s": shared}), Directory(FOLDER)
-    root = Directory(FOLDER, {b"b": lower, b"a": upper, b"s": shared, b"f": Fifo(*PLAIN), b"p": bytes(28)})
+    lower, upper = Directory(*FOLDER, {b"s": shared}), Directory(*FOLDER)
+    root = Directory(*FOLDER, {b"b": lower, b"a": upper, b"s": shared, b"f": Fifo(*PLAIN), b"p": bytes(28)})
     seen = survey(root)
     assert seen.directories == (root, upper, lower)
     assert seen.names == ([b"a", b"b", b"f", b"p", b"s"], [], [b"s"])

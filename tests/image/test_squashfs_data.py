@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sifmod.image.convert.inode import OWNER, Directory, Fifo, File, Node, content_of, unpacked
+from sifmod.image.convert.inode import OWNER, Directory, Entries, Fifo, File, content_of, unpacked
 from sifmod.image.convert.squashfs.writer import DataWriter
 from support.squashfs_trees import FOLDER, PLAIN, build, noise, reader
 from support.squashfs_trees import unpacked as unpacked_by_tool
@@ -34,11 +34,11 @@ def in_pieces(writer: DataWriter, given_pieces: list[Piece]) -> File:
             writer.hole(size)
         else:
             writer.write(expected([(kind, size)]))
-    return File(PLAIN, writer.finish())
+    return File(*PLAIN, writer.finish())
 
 
 def whole(writer: DataWriter, given_pieces: list[Piece]) -> File:
-    return File(PLAIN, writer.add(expected(given_pieces)))
+    return File(*PLAIN, writer.add(expected(given_pieces)))
 
 
 def data_of(image: Path) -> dict[bytes, bytes]:
@@ -50,11 +50,11 @@ def check(image: Path, files: dict[bytes, list[Piece]], compression: str) -> Non
     """Every file in pieces and at once: unsquashfs and our own reader give back what was put in."""
 
     def make(writer: DataWriter) -> Directory:
-        nodes: dict[bytes, Node] = {}
+        nodes: Entries = {}
         for name, parts in files.items():
             nodes[b"p" + name] = in_pieces(writer, parts)
             nodes[b"w" + name] = whole(writer, parts)
-        return Directory(FOLDER, nodes)
+        return Directory(*FOLDER, nodes)
 
     build(image, make, compression)
     wanted = {how + name: expected(parts) for name, parts in files.items() for how in (b"p", b"w")}
@@ -70,10 +70,10 @@ def test_sizes_around_blocks_by_add(tmp_path: Path, size: int, before: int, comp
     """Into a fragment block that is empty, that has something in it, and that lacks one byte."""
 
     def make(writer: DataWriter) -> Directory:
-        nodes: dict[bytes, Node] = {b"a": File(PLAIN, writer.add(NOISE[:before]))}
-        nodes |= {name: File(PLAIN, writer.add(NOISE[:size])) for name in (b"b", b"c")}
-        nodes[b"d"] = File(PLAIN, writer.add(b"last"))
-        return Directory(FOLDER, nodes)
+        nodes: Entries = {b"a": File(*PLAIN, writer.add(NOISE[:before]))}
+        nodes |= {name: File(*PLAIN, writer.add(NOISE[:size])) for name in (b"b", b"c")}
+        nodes[b"d"] = File(*PLAIN, writer.add(b"last"))
+        return Directory(*FOLDER, nodes)
 
     image = tmp_path / "image"
     build(image, make, compression)
@@ -87,7 +87,7 @@ def test_files_that_fill_a_fragment_to_its_last_byte(tmp_path: Path) -> None:
     sizes = (BLOCK - 1, 1, 0, 1, BLOCK - 1, 0, BLOCK, 0, 5)
 
     def make(writer: DataWriter) -> Directory:
-        return Directory(FOLDER, {b"%d" % i: File(PLAIN, writer.add(NOISE[:size])) for i, size in enumerate(sizes)})
+        return Directory(*FOLDER, {b"%d" % i: File(*PLAIN, writer.add(NOISE[:size])) for i, size in enumerate(sizes)})
 
     build(tmp_path / "image", make)
     out = unpacked_by_tool(tmp_path / "image", tmp_path / "out")
@@ -119,11 +119,11 @@ def test_a_plain_file_is_what_a_node_of_it_is(tmp_path: Path) -> None:
 
     def image(packed: bool, dropped: int) -> bytes:
         def make(writer: DataWriter) -> Directory:
-            root = Directory(FOLDER)
+            root = Directory(*FOLDER)
             for number, size in enumerate((0, 1, 5000, BLOCK - 1, 0, 70_000, 100_000, *range(600))):
                 attributes = (0o600 + number % 8, number % 3, number % 5, 1_600_000_000 + number, ())
                 place = writer.small(NOISE[:size])
-                node = File(attributes, content_of(place))
+                node = File(*attributes, content_of(place))
                 plain = OWNER.pack(*attributes[:4]) + place
                 assert unpacked(plain).content == node.content
                 root.entries[b"%03d" % number] = plain if packed else node

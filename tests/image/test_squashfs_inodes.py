@@ -2,7 +2,7 @@
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,9 +14,8 @@ from sifmod.image.convert.squashfs.blocks import Blocks, Stat, read_stat
 from sifmod.image.convert.squashfs.compression import parse
 from sifmod.image.convert.squashfs.metadata import ListingWriter, MetadataWriter, stored
 from sifmod.image.convert.squashfs.pipeline import Pipeline
-from sifmod.image.convert.squashfs.reader import tree_digest
+from sifmod.image.convert.squashfs.reader import SquashfsReader, read_xattrs, tree_digest
 from sifmod.image.convert.squashfs.superblock import Superblock
-from sifmod.image.convert.squashfs.xattrs import read_xattrs
 
 NONE, NOWHERE = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 UNIT = 1 << 20
@@ -205,19 +204,19 @@ def test_a_run_that_reaches_into_the_next_block_ends_its_own() -> None:
 
 
 @dataclass
-class Tree:
+class Tree(SquashfsReader):
     """A tree of files for a digest."""
 
-    entries: list[tuple[bytes, Stat, int]] = field(default_factory=list)
+    listed: list[tuple[bytes, Stat, int]] = field(default_factory=list)
     contents: dict[int, list[bytes | int]] = field(default_factory=dict)
     attributes: dict[int, Xattrs] = field(default_factory=dict)
     root: Stat = ROOT
 
-    def walk(self) -> Iterable[tuple[bytes, Stat, int]]:
-        return self.entries
+    def walk(self, enter: Callable[[bytes], bool] = lambda _: True) -> Iterator[tuple[bytes, Stat, int]]:
+        return iter(name for name in self.listed if enter(name[0]))
 
-    def data(self, file: Stat) -> Iterable[bytes | int]:
-        return self.contents[file.number]
+    def data(self, file: Stat) -> Iterator[bytes | int]:
+        return iter(self.contents[file.number])
 
     def xattrs(self, inode: Stat) -> Xattrs:
         return self.attributes.get(inode.number, ())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import ImageError
-from sifmod.image.convert.inode import Directory, Fifo, File, Node, Symlink
+from sifmod.image.convert.inode import Directory, Entries, Fifo, File, Symlink
 from sifmod.image.convert.squashfs.compression import parse
 from sifmod.image.convert.squashfs.writer import DataWriter, SquashfsWriter
 from support.squashfs_trees import (
@@ -27,8 +27,8 @@ def test_a_directory_of_70000_names(tmp_path: Path) -> None:
     image = tmp_path / "image"
 
     def make(writer: DataWriter) -> Directory:
-        files: dict[bytes, Node] = {b"%d" % i: file(writer, b"%d" % i) for i in range(70_000)}
-        return Directory(FOLDER, {b"d": Directory(FOLDER, files)})
+        files: Entries = {b"%d" % i: file(writer, b"%d" % i) for i in range(70_000)}
+        return Directory(*FOLDER, {b"d": Directory(*FOLDER, files)})
 
     build(image, make)
     names = sorted(str(i) for i in range(70_000))
@@ -44,11 +44,11 @@ def with_ids(count: int) -> Make:
 
     def make(writer: DataWriter) -> Directory:
         content = writer.add(b"")
-        entries: dict[bytes, Node] = {}
+        entries: Entries = {}
         for i in range(0, count, 2):
             owner = i * 7, min(i + 1, count - 1) * 7
-            entries[b"%06d" % i] = File((0o644, *owner, 0, ()), content)
-        return Directory(FOLDER, entries)
+            entries[b"%06d" % i] = File(0o644, *owner, 0, (), content)
+        return Directory(*FOLDER, entries)
 
     return make
 
@@ -69,19 +69,19 @@ def test_65536_ids_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", (b"x" * 256, b"", b".", b"..", b"a/b", b"/", b"a\0b"))
 def test_a_name_that_no_file_has_is_refused(tmp_path: Path, name: bytes) -> None:
     with pytest.raises(ImageError):
-        build(tmp_path / "image", lambda _: Directory(FOLDER, {b"a": Fifo(*PLAIN), name: Fifo(*PLAIN)}))
+        build(tmp_path / "image", lambda _: Directory(*FOLDER, {b"a": Fifo(*PLAIN), name: Fifo(*PLAIN)}))
 
 
 @pytest.mark.parametrize("target", (b"", b"x" * 4096))
 def test_a_target_that_linux_cannot_read_is_refused(tmp_path: Path, target: bytes) -> None:
     with pytest.raises(ImageError, match="symbolic link"):
-        build(tmp_path / "image", lambda _: Directory(FOLDER, {b"a": Symlink(PLAIN, target)}))
+        build(tmp_path / "image", lambda _: Directory(*FOLDER, {b"a": Symlink(*PLAIN, target)}))
 
 
 def test_a_directory_with_two_names_is_refused(tmp_path: Path) -> None:
-    inner = Directory(FOLDER)
+    inner = Directory(*FOLDER)
     with pytest.raises(ImageError, match="reached by two names"):
-        build(tmp_path / "image", lambda _: Directory(FOLDER, {b"a": inner, b"b": inner}))
+        build(tmp_path / "image", lambda _: Directory(*FOLDER, {b"a": inner, b"b": inner}))
 
 
 def test_files_of_over_4_gib_and_holes_cost_nothing(tmp_path: Path) -> None:
@@ -90,10 +90,10 @@ def test_files_of_over_4_gib_and_holes_cost_nothing(tmp_path: Path) -> None:
         writer.write(b"begin")
         writer.hole(8 << 30)
         writer.write(b"end")
-        sparse = File(PLAIN, writer.finish())
+        sparse = File(*PLAIN, writer.finish())
         writer.start()
         writer.hole(1 << 40)
-        return Directory(FOLDER, {b"sparse": sparse, b"terabyte": File(PLAIN, writer.finish())})
+        return Directory(*FOLDER, {b"sparse": sparse, b"terabyte": File(*PLAIN, writer.finish())})
 
     image = tmp_path / "image"
     build(image, make)
@@ -111,7 +111,7 @@ def test_zeros_that_are_written_become_holes(tmp_path: Path) -> None:
         writer.start()
         for _ in range(8 << 10):
             writer.write(bytes(1 << 20))
-        return Directory(FOLDER, {b"zeros": File(PLAIN, writer.finish())})
+        return Directory(*FOLDER, {b"zeros": File(*PLAIN, writer.finish())})
 
     build(tmp_path / "image", make)
     assert (tmp_path / "image").stat().st_size <= 8192
@@ -122,7 +122,7 @@ def test_more_blocks_than_memory_holds_are_refused(tmp_path: Path) -> None:
     def make(writer: DataWriter) -> Directory:
         writer.start()
         writer.hole(1 << 60)
-        return Directory(FOLDER, {b"x": File(PLAIN, writer.finish())})
+        return Directory(*FOLDER, {b"x": File(*PLAIN, writer.finish())})
 
     with pytest.raises(ImageError, match="more than 4 TiB"):
         build(tmp_path / "image", make)
@@ -133,9 +133,9 @@ def test_data_beyond_4_gib_of_image(tmp_path: Path) -> None:
     data = noise(3 << 20)
     with image.open("w+b") as opened, SquashfsWriter(opened, 0, parse("zstd:3"), 2, 0) as writer:
         writer._pipeline.position = (1 << 32) - (1 << 20)  # as if a lot were written, without that
-        entries: dict[bytes, Node] = {name: file(writer, data, PLAIN) for name in (b"across", b"after")}
+        entries: Entries = {name: file(writer, data, PLAIN) for name in (b"across", b"after")}
         entries[b"small"] = file(writer, b"after it")
-        writer.close(Directory(FOLDER, entries))
+        writer.close(Directory(*FOLDER, entries))
     ours = reader(image)
     expected = {"across": data, "after": data, "small": b"after it"}
     assert {name: ours.read(name, 1 << 30) for name in expected} == expected
@@ -148,7 +148,7 @@ def test_extended_attributes_of_any_size(tmp_path: Path) -> None:
     xattrs = (*((b"user.n%04d" % i, noise(i * 40, i)) for i in range(300)), (b"user.z", noise(65536)))
 
     def make(writer: DataWriter) -> Directory:
-        return Directory(FOLDER, {b"a": File((*PLAIN[:4], xattrs), writer.add(b"")), b"b": Fifo(*PLAIN[:4], xattrs)})
+        return Directory(*FOLDER, {b"a": File(*PLAIN[:4], xattrs, writer.add(b"")), b"b": Fifo(*PLAIN[:4], xattrs)})
 
     build(tmp_path / "image", make)
     ours = reader(tmp_path / "image")
@@ -161,4 +161,4 @@ def test_extended_attributes_of_any_size(tmp_path: Path) -> None:
 @pytest.mark.parametrize("xattr", ((b"system.posix_acl_access", b""), (b"user.", b"x"), (b"user.x", bytes(65537))))
 def test_an_attribute_that_cannot_be_kept_is_refused(tmp_path: Path, xattr: tuple[bytes, bytes]) -> None:
     with pytest.raises(ImageError, match="extended attribute"):
-        build(tmp_path / "image", lambda _: Directory((*FOLDER[:4], (xattr,))))
+        build(tmp_path / "image", lambda _: Directory(*FOLDER[:4], (xattr,)))

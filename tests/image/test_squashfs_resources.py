@@ -26,7 +26,7 @@ def test_data_of_files_that_did_not_stay_does_no_harm(tmp_path: Path) -> None:
     def make(writer: DataWriter) -> Directory:
         for i in range(100):
             last = file(writer, noise(100_000, i))
-        return Directory(FOLDER, {b"x": last})
+        return Directory(*FOLDER, {b"x": last})
 
     build(tmp_path / "image", make)
     assert (unpacked(tmp_path / "image", tmp_path / "out") / "x").read_bytes() == noise(100_000, 99)
@@ -54,9 +54,9 @@ def test_300000_files_in_bounded_memory(tmp_path: Path) -> None:
 def make(writer):
     folders = {}
     for d in range(3000):
-        files = {b"%d" % i: File(PLAIN, writer.add(b"%d" % (d * i) * 1000)) for i in range(100)}
-        folders[b"%d" % d] = Directory(FOLDER, files)
-    return Directory(FOLDER, folders)
+        files = {b"%d" % i: File(*PLAIN, writer.add(b"%d" % (d * i) * 1000)) for i in range(100)}
+        folders[b"%d" % d] = Directory(*FOLDER, files)
+    return Directory(*FOLDER, folders)
 """
     image = tmp_path / "image"
     assert peak(make, image, 2) < 200
@@ -71,7 +71,7 @@ def make(writer):
     writer.start()
     for i in range(500):
         writer.write(bytes(memoryview(block)))
-    return Directory(FOLDER, {b"x": File(PLAIN, writer.finish())})
+    return Directory(*FOLDER, {b"x": File(*PLAIN, writer.finish())})
 """
     assert peak(make, tmp_path / "image", processors) < 180
 
@@ -82,7 +82,7 @@ def test_a_full_disk_is_told_and_threads_end(tmp_path: Path) -> None:
             writer.start()
             for i in range(100):
                 writer.write(noise(1 << 20, i))
-            return Directory(FOLDER, {b"x": File(PLAIN, writer.finish())})
+            return Directory(*FOLDER, {b"x": File(*PLAIN, writer.finish())})
 
         try:
             build(tmp_path / "small" / "image", make, processors=3)
@@ -102,7 +102,7 @@ def test_the_rest_of_a_short_write_follows(tmp_path: Path, monkeypatch: pytest.M
         return write(descriptor, data[: len(data) // 2 + most], offset)
 
     def make(writer: DataWriter) -> Directory:
-        return Directory(FOLDER, {b"%d" % size: file(writer, noise(size)) for size in sizes})
+        return Directory(*FOLDER, {b"%d" % size: file(writer, noise(size)) for size in sizes})
 
     build(tmp_path / "expected", make)
     with monkeypatch.context() as patched:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.image.convert.inode import Device, Directory, Fifo, File, Node, Symlink
+from sifmod.image.convert.inode import Device, Directory, Entries, Fifo, File, Symlink
+from sifmod.image.convert.squashfs.reader import tree_digest
 from sifmod.image.convert.squashfs.writer import DataWriter
 from support.squashfs_trees import (
     FOLDER,
@@ -99,14 +100,14 @@ def test_squashfuse_and_the_kernel_read_it(tree: Path, tmp_path: Path, compressi
 def test_owners_devices_and_attributes_of_root(tmp_path: Path) -> None:
     def make(writer: DataWriter) -> Directory:
         capability = ((b"security.capability", b"\1\0\0\2" + bytes(16)), (b"trusted.x", b"\0"))
-        entries: dict[bytes, Node] = {
-            b"block": Device((0o660, 0, 6, 1, capability), "b", 4095, (1 << 20) - 1),
-            b"char": Device((0o666, 1, 2, 0, ()), "c", 1, 3),
+        entries: Entries = {
+            b"block": Device(0o660, 0, 6, 1, capability, "b", 4095, (1 << 20) - 1),
+            b"char": Device(0o666, 1, 2, 0, (), "c", 1, 3),
             b"fifo": Fifo(0o600, 4_294_967_294, 65536, 0xFFFFFFFF, capability),
             b"file": file(writer, b"x", (0o4755, 1000, 100, 86400, capability)),
-            b"link": Symlink((0o777, 5, 6, 0, capability), b"/file"),
+            b"link": Symlink(0o777, 5, 6, 0, capability, b"/file"),
         }
-        return Directory((0o711, 3, 4, 5, capability), entries)
+        return Directory(0o711, 3, 4, 5, capability, entries)
 
     image = tmp_path / "image"
     build(image, make)
@@ -150,7 +151,7 @@ def test_how_data_is_cut_into_pieces_does_not_matter(tmp_path: Path) -> None:
                 else:
                     writer.write(memoryview(piece) if i % 2 else piece)
                 at, i = at + len(piece), i + 1
-            return Directory(FOLDER, {b"x": File(PLAIN, writer.finish())})
+            return Directory(*FOLDER, {b"x": File(*PLAIN, writer.finish())})
 
         return inner
 
@@ -172,4 +173,4 @@ def test_mksquashfs_says_the_same(tree: Path, tmp_path: Path) -> None:
         for image in (tmp_path / "ours", theirs)
     ]
     assert without_sizes[0] == without_sizes[1]
-    assert reader(tmp_path / "ours").tree_digest() == reader(theirs).tree_digest()
+    assert tree_digest(reader(tmp_path / "ours")) == tree_digest(reader(theirs))

@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from sifmod.image.artifact import Get, Remote
 from sifmod.image.download import journal
 from sifmod.image.download.arriving_file import Shared
+from sifmod.image.download.downloads import Pool, ProgressThread
 from sifmod.image.download.pieces import Coverage
-from sifmod.image.download.pool import Pool, ProgressThread
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
-from sifmod.image.registry.network import Patience
-from sifmod.image.registry.pace import Timeouts
-from sifmod.image.remote import Get, Remote
+from sifmod.image.registry.network import Patience, Timeouts
 from sifmod.image.settings import Settings
 from support.ranged import Ranged, Span
 from support.web import Web

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sifmod.image.convert.inode import Content, Directory, File, Symlink
-from sifmod.image.convert.metadata.insert import insert_metadata
-from sifmod.image.convert.metadata.make import Metadata, make_metadata
+from sifmod.image.convert.metadata.make import Metadata, insert_metadata, make_metadata
 from sifmod.image.convert.sif.write import DataObject, partition_offset, write_header
 from sifmod.image.oci.manifest import parse_config
 from support.command import run
@@ -36,7 +35,7 @@ class Tree:
     """A root file system in memory, whose files' data is kept by the test."""
 
     def __init__(self) -> None:
-        self.root = Directory((0o755, 0, 0, EPOCH, ()))
+        self.root = Directory(0o755, 0, 0, EPOCH, ())
         self.data: list[bytes] = []
 
     def add(self, data: bytes) -> Content:
@@ -44,12 +43,12 @@ class Tree:
         return Content(len(data), len(self.data) - 1)
 
     def file(self, data: bytes, mode: int = 0o644) -> File:
-        return File((mode, 0, 0, EPOCH, ()), self.add(data))
+        return File(mode, 0, 0, EPOCH, (), self.add(data))
 
     def directory(self, path: str) -> Directory:
         at = self.root
         for name in path.encode().split(b"/"):
-            at = at.entries.setdefault(name, Directory((0o755, 0, 0, EPOCH, ())))  # type: ignore[assignment]
+            at = at.entries.setdefault(name, Directory(0o755, 0, 0, EPOCH, ()))  # type: ignore[assignment]
         return at
 
     def put(self, entries: Sequence[Entry]) -> None:
@@ -58,7 +57,7 @@ class Tree:
             parent, _, name = entry.path.rpartition("/")
             directory = self.directory(parent) if parent else self.root
             if entry.link is not None:
-                directory.entries[name.encode()] = Symlink((0o777, 0, 0, EPOCH, ()), entry.link.encode())
+                directory.entries[name.encode()] = Symlink(0o777, 0, 0, EPOCH, (), entry.link.encode())
             elif entry.content is not None:
                 directory.entries[name.encode()] = self.file(entry.content, entry.mode)
             else:

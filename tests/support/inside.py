@@ -28,12 +28,12 @@ def of_files(files: Files) -> Callable[[DataWriter], Directory]:
     """What makes a tree of them, with the directories above."""
 
     def make(writer: DataWriter) -> Directory:
-        root = Directory((0o755, 0, 0, EPOCH, ()))
+        root = Directory(0o755, 0, 0, EPOCH, ())
         for path, text in files.items():
             *above, name = path.strip("/").encode().split(b"/")
             at = root
             for each in (*above, name) if text is None else above:
-                at = at.entries.setdefault(each, Directory((0o755, 0, 0, EPOCH, ())))  # type: ignore[assignment]
+                at = at.entries.setdefault(each, Directory(0o755, 0, 0, EPOCH, ()))  # type: ignore[assignment]
             if text is not None:
                 at.entries[name] = _node(writer, text.encode() if isinstance(text, str) else text)
         return root
@@ -43,9 +43,9 @@ def of_files(files: Files) -> Callable[[DataWriter], Directory]:
 
 def _node(writer: DataWriter, data: bytes) -> File | Symlink:
     if data.startswith(b"-> "):
-        return Symlink((0o777, 0, 0, EPOCH, ()), data[3:])
+        return Symlink(0o777, 0, 0, EPOCH, (), data[3:])
     mode = 0o755 if data.startswith((PROGRAM.encode(), b"\x7fELF")) else 0o644
-    return File((mode, 0, 0, EPOCH, ()), writer.add(data))
+    return File(mode, 0, 0, EPOCH, (), writer.add(data))
 
 
 @contextmanager

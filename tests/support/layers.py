@@ -24,6 +24,7 @@ from sifmod.image.convert.inode import (
     unpacked,
 )
 from sifmod.image.convert.layers.merge_layers import Merged, merge_layers
+from sifmod.image.convert.squashfs.writer import DataWriter
 
 EPOCH = 1_600_000_000
 
@@ -76,7 +77,6 @@ class Stored:
     """A blob in memory."""
 
     data: bytes
-    media_type: str = "application/vnd.oci.image.layer.v1.tar"
     diff_id: str = ""
 
     @property
@@ -105,7 +105,7 @@ def packed(data: bytes, how: str) -> Stored:
 
 
 @dataclass
-class Memory:
+class Memory(DataWriter):
     """A writer that keeps what it is given: for each content, the pieces and holes in order."""
 
     files: list[list[bytes | int]] = field(default_factory=list)

@@ -34,11 +34,11 @@ def reader(path: Path, offset: int = 0) -> SquashfsReader:
 def file(writer: DataWriter, data: bytes, attributes: Attributes = PLAIN) -> File:
     """A file of any size, given in pieces of odd sizes where it is large."""
     if len(data) < writer.BLOCK:
-        return File(attributes, writer.add(data))
+        return File(*attributes, writer.add(data))
     writer.start()
     for at in range(0, len(data), 99_991):
         writer.write(data[at : at + 99_991])
-    return File(attributes, writer.finish())
+    return File(*attributes, writer.finish())
 
 
 def from_directory(writer: DataWriter, top: Path) -> Directory:
@@ -53,18 +53,18 @@ def from_directory(writer: DataWriter, top: Path) -> Directory:
     def fresh(path: bytes, status: os.stat_result) -> Node:
         own = attributes(path, status)
         if stat.S_ISLNK(status.st_mode):
-            return Symlink(own, os.readlink(path))
+            return Symlink(*own, os.readlink(path))
         if stat.S_ISREG(status.st_mode):
             return file(writer, Path(os.fsdecode(path)).read_bytes(), own)
         if stat.S_ISFIFO(status.st_mode):
             return Fifo(*own)
         kind = "b" if stat.S_ISBLK(status.st_mode) else "c"
-        return Device(own, kind, os.major(status.st_rdev), os.minor(status.st_rdev))
+        return Device(*own, kind, os.major(status.st_rdev), os.minor(status.st_rdev))
 
     def node(path: bytes) -> Node:
         status = os.lstat(path)
         if stat.S_ISDIR(status.st_mode):
-            return Directory(attributes(path, status), {name: node(path + b"/" + name) for name in os.listdir(path)})
+            return Directory(*attributes(path, status), {name: node(path + b"/" + name) for name in os.listdir(path)})
         key = status.st_dev, status.st_ino
         if key not in known:
             known[key] = fresh(path, status)

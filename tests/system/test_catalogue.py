@@ -11,7 +11,7 @@ import pytest
 from sifmod.actions.catalogue.catalogue import catalogue, write_catalogue
 from sifmod.actions.catalogue.gather import installed
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.test.record import record_test
+from sifmod.actions.test.test import record_test
 from sifmod.cli.main import run
 from sifmod.tree.layout import Layout
 from sifmod.tree.log import read_log

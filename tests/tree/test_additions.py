@@ -11,7 +11,7 @@ from sifmod.tree.generation import module_lock, staged_generation
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import Asked, ImageChoice, Provenance
 from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, LinkRecord
-from sifmod.tree.user_files import Carried, additions, carry_over, changes, only_in
+from sifmod.tree.state import Carried, additions, carry_over, changes, only_in
 from support.tree import LEASE, MODULE, nobody
 
 MADE = Provenance("0.1", "/x.yaml", "1.0", None, "test", "none", (), (), Asked(), ImageChoice("x"), "x")

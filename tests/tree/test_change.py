@@ -51,7 +51,7 @@ def test_where_one_step_is_refused_none_is_done(top: Path, count: int) -> None:
     """Behind so many steps comes one onto a directory, which appears when all has been prepared."""
     before = state(top)
     with lock(Layout(top.parent), "Tiny/1.0", LEASE, nobody) as held:
-        change = Change(held, top.parent)
+        change = Change(held)
         for step in STEPS[:count]:
             step(change, top)
         change.file(top.parent / "refused", "new")
@@ -67,7 +67,7 @@ def test_where_one_step_is_refused_none_is_done(top: Path, count: int) -> None:
 def test_where_the_lock_was_lost_none_is_done(top: Path) -> None:
     before = state(top)
     with lock(Layout(top.parent), "Tiny/1.0", LEASE, nobody) as held:
-        change = Change(held, top.parent)
+        change = Change(held)
         for step in STEPS:
             step(change, top)
         held.directory.rename(held.directory.with_name("taken"))
@@ -78,7 +78,7 @@ def test_where_the_lock_was_lost_none_is_done(top: Path) -> None:
 
 def test_all_steps_are_done(top: Path) -> None:
     with lock(Layout(top.parent), "Tiny/1.0", LEASE, nobody) as held:
-        change = Change(held, top.parent)
+        change = Change(held)
         for step in STEPS:
             step(change, top)
         change.apply()

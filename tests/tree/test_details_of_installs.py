@@ -8,19 +8,18 @@ from pathlib import Path
 import pytest
 
 from plans import plan
+from sifmod.actions import slurm
 from sifmod.actions.author.site import Survey, draft_site, survey
 from sifmod.actions.install.request import _digests
 from sifmod.cli.main import run
 from sifmod.module.origin import NO_ORIGIN
 from sifmod.module.render import render
-from sifmod.tree import jobs
 from sifmod.tree.change import Change
-from sifmod.tree.disk import move, take, write
+from sifmod.tree.disk import move, prune, take, write
 from sifmod.tree.generation import module_lock
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.log import logged_modules
-from sifmod.tree.remove import prune
 from support import tree
 from support.images import Images
 
@@ -74,7 +73,7 @@ def test_a_change_that_fails_half_way_gives_everything_back(tmp_path: Path) -> N
     (place / "full" / "of").write_text("something")
     layout = Layout(tmp_path / "prefix")
     with lock(layout, "x", 60, lambda _who: None) as held:
-        change = Change(held, layout.prefix)
+        change = Change(held)
         change.file(place / "file", "new")
         change.link(place / "link", "elsewhere")
         change.file(place / "new", "new")
@@ -175,8 +174,8 @@ def test_a_squeue_that_does_not_answer_keeps_everything(tmp_path: Path, monkeypa
     squeue.write_text("#!/bin/sh\nexec sleep 60\n")
     squeue.chmod(0o755)
     monkeypatch.setenv("PATH", f"{squeue.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(jobs, "_TIMEOUT", 0.2)
-    assert jobs.ask_slurm(tmp_path).unknown.startswith("squeue did not answer: ")
+    monkeypatch.setattr(slurm, "_TIMEOUT", 0.2)
+    assert slurm.ask_slurm(tmp_path).unknown.startswith("squeue did not answer: ")
 
 
 def test_doctor_says_who_chose_the_prefix(
@@ -214,8 +213,8 @@ def test_a_module_whose_run_died_is_whole_or_gone_and_another_ones_is_left(
 def test_only_logs_of_modules_are_logs(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     for name in ("Tiny/1.0.log", "Tiny/2.0", "Tiny/.log", "Tiny/a b.log", "a b/1.0.log", "Big/3.log/x"):
-        (layout.module_logs / name).parent.mkdir(parents=True, exist_ok=True)
-        (layout.module_logs / name).touch()
+        (layout.logs / "modules" / name).parent.mkdir(parents=True, exist_ok=True)
+        (layout.logs / "modules" / name).touch()
     found, problems = logged_modules(layout)
     assert ([str(module) for module in found], problems) == (["Big/3", "Tiny/1.0"], ())
 

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 from plans import plan
+from sifmod.actions.diff import Launcher
 from sifmod.module.plan import Activation, Bind, Wrapper
 from sifmod.module.render import render
-from sifmod.tree.launcher import Launcher
 
 NASTY = "a 'b' \"c\" $d `e` \\ ; # é"
 

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.layer.garbage import old_layers, remove_layers
 from sifmod.actions.layer.places import found_layers, hidden, is_stale, withdrawn
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.verify import verify_layer
 from sifmod.cli.main import run as sifmod
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
-from sifmod.tree.layer import Layer, Layers, all_layers, image_key, publish_layer
+from sifmod.tree.layer import Layer, Layers, all_layers, image_key, old_layers, publish_layer, remove_layers
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import Life, NameLife, Retired, to_json
 from sifmod.tree.lock import lock

@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 
 import pytest
@@ -55,12 +54,6 @@ def test_paths_are_those_of_the_design() -> None:
         ".locks",
         ".staging",
     ]
-
-
-def test_the_switch_leads_to_its_generation() -> None:
-    layout = Layout(Path("/p"))
-    switch = layout.switch(MODULE)
-    assert os.path.normpath(switch.parent / layout.switch_target(MODULE, 7)) == str(layout.generation(MODULE, 7))
 
 
 def test_a_tree_that_is_moved_as_a_whole_keeps_its_links(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from sifmod.errors import InstallError
 from sifmod.tree.layout import Layout
-from sifmod.tree.life import Deprecated, Life, NameLife, Retired, all_lives, from_json, notices, read_life, to_json
-from sifmod.tree.modulerc import LUA, TCL, is_ours, modulercs
+from sifmod.tree.life import Deprecated, Life, NameLife, Retired, decided_names, from_json, notices, read_life, to_json
+from sifmod.tree.write_life import LUA, TCL, is_ours, modulercs
 
 DAY, LAST = date(2026, 10, 1), date(2027, 3, 31)
 LIFE = NameLife(
@@ -102,12 +102,12 @@ def test_what_is_no_file_is_named_and_not_followed(layout: Layout, tmp_path: Pat
     place.parent.rename(tmp_path / "moved")
     place.parent.parent.rmdir()
     place.parent.parent.symlink_to(tmp_path)
-    assert all_lives(layout) == {}
+    assert decided_names(layout) == set()
 
 
 def test_where_nothing_is_decided_there_is_nothing(layout: Layout) -> None:
-    assert (read_life(layout, "PyTorch"), all_lives(layout)) == (NameLife(), {})
+    assert read_life(layout, "PyTorch") == NameLife()
     layout.life("PyTorch").parent.mkdir(parents=True)
     layout.life("PyTorch").write_text(to_json(LIFE))
     layout.lives("Empty").mkdir()
-    assert all_lives(layout) == {"PyTorch": LIFE}
+    assert {name: read_life(layout, name) for name in decided_names(layout)} == {"Empty": NameLife(), "PyTorch": LIFE}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.tree.layout import Layout
-from sifmod.tree.mark import all_marks, forget, in_force, leave, marks, remove
+from sifmod.tree.mark import all_marks, forget, in_force, leave, remove
 from support.command import User
 from support.identity import call_as
 
@@ -39,11 +39,11 @@ def test_a_mark_is_renewed_and_removed(layout: Layout, tmp_path: Path) -> None:
     assert list(in_force(layout, (SHA, OTHER), 101)) == [SHA]
     assert in_force(layout, (SHA,), 0) == {}
     assert leave(layout, SHA, tmp_path / "own") == (path, False)
-    (mark,) = marks(layout, SHA)
+    (mark,) = all_marks(layout, (SHA,))[SHA]
     assert time.time() - mark.since < 60
     other, _ = leave(layout, SHA, tmp_path / "another")
     remove(layout, SHA, tmp_path / "own")
-    assert [one.path for one in marks(layout, SHA)] == [other]
+    assert [one.path for one in all_marks(layout, (SHA,)).get(SHA, ())] == [other]
     assert leave(layout, SHA, tmp_path / "own", path.name) == (path, True)
     forget(layout, {SHA})
     assert len(list(layout.marks.iterdir())) == 2
@@ -53,7 +53,7 @@ def test_a_mark_is_renewed_and_removed(layout: Layout, tmp_path: Path) -> None:
 
 def test_without_a_place_for_marks_there_are_none(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "site")
-    assert marks(layout, SHA) == ()
+    assert all_marks(layout, (SHA,)).get(SHA, ()) == ()
     remove(layout, SHA, tmp_path)
     forget(layout, set())
     with pytest.raises(FileNotFoundError):
@@ -96,8 +96,8 @@ def test_hostile_users_reach_nothing_but_that_images_stay(layout: Layout) -> Non
     found = all_marks(layout, (SHA, OTHER))
     assert sorted(mark.user for mark in found.pop(SHA)) == [f"user {UMA.uid}", f"user {EVE.uid}"]
     assert found == {}
-    assert max(mark.since for mark in marks(layout, SHA)) < time.time() + 60
+    assert max(mark.since for mark in all_marks(layout, (SHA,)).get(SHA, ())) < time.time() + 60
     assert call_as(UMA, lambda: leave(layout, SHA, prefix)) == (path, False)
     call_as(UMA, lambda: remove(layout, SHA, prefix))
-    assert [mark.user for mark in marks(layout, SHA)] == [f"user {EVE.uid}"]
+    assert [mark.user for mark in all_marks(layout, (SHA,)).get(SHA, ())] == [f"user {EVE.uid}"]
     assert target.read_text() == "x"

@@ -14,13 +14,14 @@ from sifmod.tree.disk import (
     make_directory,
     move,
     opened,
+    prune,
+    remove_tree,
     reported,
     sync_directory,
     sync_file,
     take,
     write,
 )
-from sifmod.tree.remove import prune, remove_tree
 
 UNCHANGED = "; what was installed before is unchanged"
 

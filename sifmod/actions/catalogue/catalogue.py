@@ -1,20 +1,147 @@
-"""catalogue: the files of a catalogue, and where they are written."""
+"""The catalogue as data and as one page for a browser, which loads nothing from elsewhere, and where it is written."""
 
+import base64
+import hashlib
 import json
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from html import escape
 from pathlib import Path
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
 from sifmod.actions.author.new_file import write_text
-from sifmod.actions.catalogue.document import document
-from sifmod.actions.catalogue.entry import Entry, compared
-from sifmod.actions.catalogue.html import GENERATOR, INDEX, page
-from sifmod.actions.catalogue.markdown import PAGES, pages
+from sifmod.actions.catalogue.entry import Changes, Entry, Pairs, compared
 from sifmod.config.name import is_part
 from sifmod.errors import OptionError
 from sifmod.image.disk import writing
 from sifmod.module.plan import File
+from sifmod.system import harmless, one_line, size_text
+
+PAGES = "pages"
+ACCELERATORS = {"cuda": "CUDA", "rocm": "ROCm", "none": "CPU"}
+_MARKS = re.compile(r"[\\`*_{}\[\]|#~$^=:]|^[^\w&]|^[0-9](?=[0-9]*[.)]\s)")  # also where a list would begin
+_LINK = re.compile(r"https?://[A-Za-z0-9._~:/?#@!$&()*+,;=%-]+")
+
+
+def pages(title: str, entries: tuple[Entry, ...]) -> Iterator[File]:
+    """The files; whatever a text holds, it is shown and neither Markdown, HTML nor a template's."""
+    rows = (
+        f"| [{_text(str(one.module))}]({_path(one)}) | {ACCELERATORS.get(one.accelerator, one.accelerator)}"
+        f" | {_text(status(one))} | {_text(summary(one))} |\n"
+        for one in entries
+    )
+    head = "| module | for | status | what it is |\n|---|---|---|---|\n"
+    yield File(f"{PAGES}/index.md", f"# {_text(title)}\n\n{head}{''.join(rows)}")
+    for entry in entries:
+        yield File(f"{PAGES}/{_path(entry)}", _page(entry))
+
+
+def status(entry: Entry) -> str:
+    until = f" until {entry.ending.until}" if entry.ending and entry.ending.until else ""
+    return f"{entry.status}{until}{', the default' if entry.default else ''}"
+
+
+def summary(entry: Entry) -> str:
+    """The first paragraph of its description."""
+    return " ".join(entry.about.description.strip().partition("\n\n")[0].split())
+
+
+def rest(entry: Entry) -> tuple[str, ...]:
+    return tuple(" ".join(text.split()) for text in entry.about.description.strip().split("\n\n")[1:])
+
+
+def web_address(text: str) -> str:
+    """The text where it can be the target of a link; "" for anything else, `javascript:` say."""
+    return text if _LINK.fullmatch(text) else ""
+
+
+def _path(entry: Entry) -> str:
+    return f"{entry.module}.md"
+
+
+def _page(entry: Entry) -> str:
+    about = entry.about
+    parts = [f"# {_text(str(entry.module))}", *map(_text, about.description.strip().split("\n\n"))]
+    if entry.ending:
+        parts.append(f"**{_text(' '.join(filter(None, (f'{status(entry)}.', entry.ending.message))))}**")
+    if entry.install:
+        parts += ["It is not installed. This installs it:", _code(entry.install)]
+    parts += ["## Load it", _code("\n".join(entry.load))]
+    if entry.job:
+        parts += ["## A job script", _code(entry.job)]
+    if entry.add:
+        parts += ["## Add packages", _code(entry.add)]
+    if about.contents:
+        parts += ["## What is in it", _table("package", about.contents)]
+    if entry.changes:
+        parts += [f"## New since {_text(str(entry.changes.since))}", _changes(entry.changes)]
+    parts += ["## Facts", _table("", tuple(facts(entry)))]
+    if entry.packages:
+        lines = "\n".join(f"{name} {version}" for name, version in entry.packages)
+        head = f"<details><summary>All {len(entry.packages)} packages</summary>"
+        parts.append(f"{head}{_code(lines)}</details>")
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def facts(entry: Entry) -> Iterator[tuple[str, str]]:
+    about, image, test = entry.about, entry.image, entry.test
+    yield from entry.labels
+    texts = (
+        ("status", status(entry)),
+        ("successor", entry.ending.successor if entry.ending else ""),
+        ("accelerator", ACCELERATORS.get(entry.accelerator, entry.accelerator)),
+        ("architecture", entry.arch),
+        ("site", entry.site),
+        ("licence", entry.license),
+        ("keywords", ", ".join(entry.keywords)),
+        ("MPI", about.mpi),
+        *(("quirk", f"{what}: {why}") for what, why in about.quirks),
+        ("home page", about.homepage),
+        *(("documentation", url) for url in about.docurls),
+        ("image", entry.source),
+        ("SHA-256", image.sha256 if image else ""),
+        ("size", size_text(image.size) if image else ""),
+        ("installed", image.since[:10] if image else ""),
+        ("last test", f"{'passed' if test.passed else 'failed'} on {test.time[:10]}, {test.host}" if test else ""),
+    )
+    yield from ((name, text) for name, text in texts if text)
+
+
+def _changes(changes: Changes) -> str:
+    rows = (f"| {_text(one.name)} | {_text(one.was)} | {_text(one.now)} |" for one in changes.packages)
+    table = "\n".join(("| package | was | now |", "|---|---|---|", *rows)) if changes.packages else ""
+    return "\n\n".join(filter(None, (table, more(changes))))
+
+
+def more(changes: Changes) -> str:
+    """What is to be said beside the packages that are listed."""
+    if changes.others:
+        other, plural = "other " if changes.packages else "", "" if changes.others == 1 else "s"
+        return f"{changes.others} {other}package{plural} changed; sifmod diff lists them."
+    return "" if changes.packages else "No package of which the version is known is another one."
+
+
+def _table(what: str, rows: Iterable[tuple[str, str]]) -> str:
+    head = f"| {what} | {'version' if what else ''} |\n|---|---|\n"
+    shown = ((name, f"<{url}>" if (url := web_address(text)) else _text(text)) for name, text in rows)
+    return head + "\n".join(f"| {_text(name)} | {text} |" for name, text in shown)
+
+
+def _text(text: str) -> str:
+    """One line, in which no sign means anything."""
+    plain = escape(one_line(" ".join(text.split())), quote=False)
+    return _MARKS.sub(lambda sign: f"&#{ord(sign[0])};", plain)
+
+
+def _code(text: str) -> str:
+    """Text as it is: not between fences, in which a template of MkDocs would still mean something."""
+    inside = escape(harmless(text.rstrip("\n")), quote=False)
+    return f"<pre><code>{re.sub('[{}]', lambda sign: f'&#{ord(sign[0])};', inside)}</code></pre>"
+
 
 DATA = "catalogue.json"
 _HEAD = 1000  # bytes of a page, among which is what made it
@@ -42,7 +169,12 @@ def write_catalogue(files: tuple[File, ...], directory: Path) -> int:
     for file in files:
         target = directory / file.path
         if file.path == DATA:
-            _remove(directory, {f"{PAGES}/{module}.md" for module in before or ()} - {one.path for one in files})
+            gone = {f"{PAGES}/{module}.md" for module in before or ()} - {one.path for one in files}
+            for place in (directory / name for name in sorted(gone)):
+                with writing(place):
+                    place.unlink(missing_ok=True)
+                with suppress(OSError):
+                    place.parent.rmdir()
         with writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.is_file() and target.read_bytes() == file.text.encode():
@@ -75,9 +207,125 @@ def _check_free(directory: Path) -> None:
     raise OptionError(f"{there} is no catalogue's, and is left as it is", "give a directory of its own: -o DIR")
 
 
-def _remove(directory: Path, names: set[str]) -> None:
-    for name in sorted(names):
-        with writing(directory / name):
-            (directory / name).unlink(missing_ok=True)
-        with suppress(OSError):
-            (directory / name).parent.rmdir()
+SCHEMA_VERSION = 1  # another number where a field means something else, or is gone
+
+
+def document(title: str, entries: Iterable[Entry]) -> dict[str, object]:
+    """The catalogue as what JSON can say; the schema is in cli/outputs/stack.py."""
+    entries = tuple(entries)
+    images = {one.image.sha256: one.packages for one in entries if one.image and one.packages}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "title": title,
+        "entries": [_module(entry) for entry in entries],
+        "inventories": [
+            {"sha256": sha256, "all_packages": [{"name": name, "version": version} for name, version in packages]}
+            for sha256, packages in sorted(images.items())
+        ],
+    }
+
+
+def _module(entry: Entry) -> dict[str, object]:
+    about, image, ending, changes = entry.about, entry.image, entry.ending, entry.changes
+    return {
+        "module": str(entry.module),
+        "version": entry.version,
+        "status": entry.status,
+        "default": entry.default,
+        "until": ending.until or None if ending else None,
+        "message": ending.message if ending else "",
+        "successor": ending.successor or None if ending else None,
+        "labels": dict(entry.labels),
+        "accelerator": entry.accelerator,
+        "arch": entry.arch,
+        "site": entry.site or None,
+        "description": about.description.strip(),
+        "homepage": about.homepage or None,
+        "docurls": list(about.docurls),
+        "license": entry.license or None,
+        "keywords": list(entry.keywords),
+        "contents": dict(about.contents),
+        "load": list(entry.load),
+        "install": entry.install or None,
+        "add": entry.add or None,
+        "job_script": entry.job or None,
+        "source": entry.source,
+        "sha256": image.sha256 if image else None,
+        "size": image.size if image else None,
+        "installed_at": image.since or None if image else None,
+        "last_test": entry.test._asdict() if entry.test else None,
+        "changes": {
+            "since": str(changes.since),
+            "differences": [one._asdict() for one in changes.packages],
+            "others": changes.others,
+        }
+        if changes
+        else None,
+    }
+
+
+INDEX = "index.html"
+GENERATOR = "sifmod stack catalogue"
+_TEMPLATES = Path(__file__).with_name("templates")
+
+
+def page(title: str, entries: tuple[Entry, ...]) -> File:
+    """The file. Texts of others are text in it: each is escaped, and only this page's own script may run."""
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        undefined=StrictUndefined,
+        autoescape=True,
+        finalize=lambda value: harmless(value) if type(value) is str else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        one.__name__: one for one in (facts, labels, more, rest, status, statuses, summary, web_address)
+    }
+    style, script = ((_TEMPLATES / name).read_text("utf-8") for name in ("page.css", "page.js"))
+    choices = (
+        ("site", "Site", _values((entry.site,) for entry in entries)),
+        ("status", "Status", _values(map(statuses, entries), least=2)),
+        ("label", "Label", _values(map(labels, entries))),
+    )
+    packages = tuple(dict.fromkeys(entry.packages for entry in entries if entry.packages))
+    text = environment.get_template("page.html.j2").render(
+        title=title,
+        generator=GENERATOR,
+        entries=entries,
+        accelerators=[(key, name) for key, name in ACCELERATORS.items() if key in {one.accelerator for one in entries}],
+        names=ACCELERATORS,
+        choices=[(key, label, values) for key, label, values in choices if values],
+        told=any(key == "status" and values for key, _, values in choices),
+        sets={packages_of: number for number, packages_of in enumerate(packages)},
+        packages=_data(packages),
+        style=Markup(style),  # noqa: S704 (ours)
+        script=Markup(script),  # noqa: S704 (ours)
+        hashes={"style": _hash(style), "script": _hash(script)},
+    )
+    return File(INDEX, text)
+
+
+def statuses(entry: Entry) -> tuple[str, ...]:
+    return (entry.status, "default") if entry.default else (entry.status,)
+
+
+def labels(entry: Entry) -> tuple[str, ...]:
+    return tuple(f"{name}: {value}" for name, value in entry.labels)
+
+
+def _values(texts: Iterable[tuple[str, ...]], least: int = 1) -> list[str]:
+    """What a filter offers; nothing where there is too little to choose from."""
+    found = sorted({text for several in texts for text in several if text})
+    return found if len(found) >= least else []
+
+
+def _data(packages: tuple[Pairs, ...]) -> Markup:
+    """What images hold, once each: many modules share one. No `<`, so that it cannot end its element."""
+    lines = [[harmless(f"{name} {version}".strip()) for name, version in one] for one in packages]
+    text = json.dumps(lines, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return Markup(text)  # noqa: S704 (JSON without a `<`)
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -14,8 +14,6 @@ Status = Literal["current", "deprecated", "retired", "not installed"]
 
 
 class LastTest(NamedTuple):
-    """The last `sifmod test` of the live generation that the log has."""
-
     time: str  # UTC, as ISO 8601 has it
     host: str
     passed: bool
@@ -46,8 +44,6 @@ class Changes(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The image of an installed module."""
-
     sha256: str
     size: int  # bytes
     since: str  # when its generation became live; UTC, as ISO 8601 has it
@@ -79,12 +75,10 @@ class Entry:
 
     @property
     def license(self) -> str:
-        """The licence of the software in the image."""
         return self._said("License")
 
     @property
     def keywords(self) -> tuple[str, ...]:
-        """Words by which it is found."""
         return tuple(word for text in self._said("Keywords").split(",") if (word := text.strip()))
 
     def _said(self, key: str) -> str:

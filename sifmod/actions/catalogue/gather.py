@@ -5,12 +5,13 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
-from sifmod.actions.catalogue.entry import Entry, LastTest, Stored
-from sifmod.actions.catalogue.known import Packages, with_life
+from sifmod.actions.catalogue.entry import Ending, Entry, LastTest, Pairs, Stored
 from sifmod.actions.install.how_to_load import commands_to_load
+from sifmod.actions.inventory import image_path, inventory_at
 from sifmod.actions.jobscript import jobscript
 from sifmod.actions.search import offered as described
 from sifmod.actions.sources import check_sources
@@ -19,16 +20,15 @@ from sifmod.config.find import is_path, name_of, own_path
 from sifmod.config.load_easyconfig import LoadedEasyconfig, all_variants
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.yaml.parse import load_yaml
-from sifmod.errors import ConfigError, ModuleError
-from sifmod.module.about import from_json
+from sifmod.errors import ConfigError, ModuleError, SifmodError
 from sifmod.module.decide import Choices, make_plan
-from sifmod.module.job import JOB, JobOptions, job_of, job_script
+from sifmod.module.job import JOB, JobOptions, about_from_json, job_of, job_script
 from sifmod.module.plan import Help
 from sifmod.module.quote import shell
-from sifmod.module.variables import image_variables, state_key
 from sifmod.tree.disk import read
 from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
+from sifmod.tree.life import Life, NameLife, read_life
 from sifmod.tree.log import TEST_FAILED, TEST_PASSED, read_log
 from sifmod.tree.receipt import Installation, live_modules, read_receipt
 
@@ -39,16 +39,45 @@ _AGAIN = "`sifmod install --module-only --installed` renders it again"
 
 
 def installed(layout: Layout, say: Say) -> tuple[Entry, ...]:
-    """The modules that are live in a tree and not hidden; what cannot be read of one is said, and left out."""
+    """The modules that are live in a tree and not hidden; what cannot be read of one is said, and left out.
+
+    Raises InstallError where what is decided about a name is damaged.
+    """
     found: list[Entry] = []
-    packages = Packages(say)
+    packages: dict[str, Pairs] = {"": ()}  # of images, by digest: each is asked once, whichever modules have it
+    life_of = cache(lambda name: read_life(layout, name))
     for module, number in live_modules(layout):
+        of_name: NameLife = life_of(module.name)
+        life = of_name.of(module.version)
         installation = read_receipt(layout.generation(module, number))
         if installation is None:
             say(f"warning: {module} is left out: its receipt cannot be read")
-        else:
-            found.append(replace(_installed(layout, installation, say), packages=packages.of(installation)))
-    return tuple(with_life(layout, found))
+        elif not life.hidden:
+            if installation.digest not in packages:
+                packages[installation.digest] = _packages(installation, say)
+            entry = replace(_installed(layout, installation, say), packages=packages[installation.digest])
+            entry = replace(entry, default=of_name.default == module.version, labels=life.labels)
+            found.append(_ending(entry, life))
+    return tuple(found)
+
+
+def _packages(installation: Installation, say: Say) -> Pairs:
+    """Name and version of all that is known to be in its image, by whichever packager; sorted."""
+    try:
+        packages = inventory_at(image_path(installation)).packages
+    except (SifmodError, OSError) as error:
+        say(f"warning: what is in the image of {installation.module} is not known: {error}")
+        return ()
+    return tuple(sorted({(one.name, one.version) for one in packages}))
+
+
+def _ending(entry: Entry, life: Life) -> Entry:
+    said = life.retired or life.deprecated
+    if said is None:
+        return entry
+    until = str(life.refused_from - timedelta(days=1)) if life.refused_from else ""
+    ending = Ending(until, said.message, life.retired.successor if life.retired else "")
+    return replace(entry, status="retired" if life.retired else "deprecated", ending=ending)
 
 
 def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
@@ -56,7 +85,7 @@ def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
     if image is None:
         return _view(installation, say)
     try:
-        about = from_json(read(Path(installation.root, JOB)))
+        about = about_from_json(read(Path(installation.root, JOB)))
         job = jobscript(installation, JobOptions(), (layout,))
     except (OSError, ValueError, KeyError, TypeError, RecursionError, ModuleError):
         about, job = _NOTHING, ""
@@ -87,13 +116,10 @@ def _view(installation: Installation, say: Say) -> Entry:
         description = node.entries["description"].text if "description" in node.entries else ""
     except ConfigError as error:
         say(f"warning: {module} says nothing of itself: {error.message}")
-    about = replace(_NOTHING, description="\n\n".join(filter(None, (description, f"Loads {_listed(installation)}."))))
+    description = f"{description}\n\nLoads {', '.join(installation.modules)}.".strip()
+    about = replace(_NOTHING, description=description)
     load = commands_to_load(installation, {})
     return Entry(module, made.version, made.accelerator, arch="", site=made.site, about=about, source="", load=load)
-
-
-def _listed(installation: Installation) -> str:
-    return ", ".join(map(str, installation.modules))
 
 
 def _last_test(layout: Layout, installation: Installation) -> LastTest | None:
@@ -152,7 +178,7 @@ def _installable(loaded: LoadedEasyconfig, site: LoadedSite, environ: Mapping[st
     words += ["--variant", loaded.variant] if loaded.variant else []
     plan = make_plan(loaded.easyconfig, site.site, Choices(path.stem, site.site.link), loaded.quirks, loaded.bases)
     modules = _for_anyone(Layout(site.site.prefix).modules, environ)
-    job = job_of(plan, state_key(plan.module), image_variables(plan.module)) if plan.image else None
+    job = job_of(plan) if plan.image else None
     return Entry(
         module=plan.module,
         version=plan.version,

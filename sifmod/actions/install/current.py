@@ -1,21 +1,27 @@
-"""Whether what is installed is what a request asks for, and what its receipt says of that."""
+"""Whether what is installed is what a request asks for, what its receipt says of that, and what an install would do."""
 
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from difflib import unified_diff
+from pathlib import Path
 
 from sifmod import __version__
 from sifmod.actions import sharing
+from sifmod.actions.install.found_in_image import recorded_commands, with_recorded
 from sifmod.actions.install.image import image_request
 from sifmod.actions.install.request import Request
 from sifmod.config.find import own_path, places_before
-from sifmod.config.input import Input, read_input
+from sifmod.config.input import read_input
+from sifmod.config.shown import shown
 from sifmod.digest import sha256_bytes
 from sifmod.module.plan import Plan
 from sifmod.module.render import render, render_stub
+from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import ImageChoice, Provenance
-from sifmod.tree.receipt import Installation
+from sifmod.tree.receipt import Installation, live, numbers
+from sifmod.tree.stage import STUBS
 from sifmod.tree.state import edited, edited_stubs, missing
 
 
@@ -47,7 +53,9 @@ def is_complete(layout: Layout, before: Installation, request: Request) -> bool:
 def provenance(request: Request, choice: ImageChoice) -> Provenance:
     """What the receipt of an installation made now says."""
     plan, site, loaded = request.plan, request.site, request.loaded
-    inputs = (*request.inputs, *_nearer_places(request))
+    # the files that the name it was asked by would have meant rather than this easyconfig
+    nearer = places_before(loaded.path, request.options.asked.name, site.site.robot_paths)
+    inputs = (*request.inputs, *(read_input(str(place), os.environ) for place in nearer))
     return Provenance(
         sifmod=__version__,
         easyconfig=own_path(loaded.path),
@@ -84,7 +92,86 @@ def oddities(before: Installation | None, request: Request) -> Iterator[str]:
         yield f"neither apptainer nor singularity is here: {plan.module} can be installed and loaded, but not used here"
 
 
-def _nearer_places(request: Request) -> tuple[Input, ...]:
-    """The files that the name it was asked by would have meant rather than this easyconfig."""
-    places = places_before(request.loaded.path, request.options.asked.name, request.site.site.robot_paths)
-    return tuple(read_input(str(place), os.environ) for place in places)
+def difference(installation: Installation, plan: Plan) -> str:
+    """What would change if the files were written again in their place; "" where nothing does."""
+    root = Path(installation.root)
+    after = {file.path: file.text for file in render(plan, installation.generation)}
+    ours = [file.path for file in installation.files if not file.path.startswith(f"{STUBS}/")]
+    before = {path: _text(root / path) for path in ours if path not in ("easyconfig.yaml", "share/image")}
+    lines: list[str] = []
+    for path in sorted(before.keys() | after.keys()):
+        if before.get(path) == after.get(path):
+            continue
+        name = f"{installation.module}/{path}"
+        old, new = (texts.get(path, "").splitlines() for texts in (before, after))
+        ends = (name if path in before else "/dev/null", name if path in after else "/dev/null")
+        lines += unified_diff(old, new, *ends, lineterm="")
+    return "\n".join(lines)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""  # it comes back
+
+
+def mark(request: Request) -> str:
+    """EasyBuild's mark: `x` installed, `F` forced, `R` rebuilt, blank to install."""
+    if request.options.force:
+        return "F"
+    layout = Layout(Path(request.plan.prefix))
+    before = live(layout, request.plan.module)
+    if before is None:
+        return " "
+    return "x" if is_complete(layout, before, request) else "R"
+
+
+def overview(request: Request) -> tuple[str, ...]:
+    """The decisions a user wants to see before an install, a line each."""
+    plan = request.plan
+    layout = Layout(Path(plan.prefix))
+    runtime = f"{plan.runtime.kind} ({plan.runtime.path or 'not found here'})"
+    return (
+        f"site         {request.site.site.name}, accelerator {plan.accelerator}, runtime {runtime}",
+        f"variant      {request.loaded.variant or '-'}",
+        f"modulefile   {', '.join(str(layout.module_file(plan.module, syntax)) for syntax in plan.syntaxes)}",
+        f"software     {layout.switch(plan.module)}",
+        *_image(plan),
+        *(f"bind         {bind}{' (optional)' if bind.optional else ''}" for bind in plan.binds),
+        *((f"wrappers     {_wrappers(plan, live(layout, plan.module))}",) if plan.image else ()),
+    )
+
+
+def _image(plan: Plan) -> tuple[str, ...]:
+    """Where the image comes from; of a view, what it loads."""
+    image = plan.image
+    if image is None:
+        return tuple(f"loads        {module}" for module in plan.modules)
+    sources = tuple(map(shown, image.sources)) or (f"build {image.build}",)
+    promise = image.sha256 or "not stated: install prints it"
+    return (*(f"image        {source}" for source in sources), f"sha256       {promise}")
+
+
+def _wrappers(plan: Plan, before: Installation | None) -> str:
+    """Their names; those that `auto` finds as they were found in the image that is installed."""
+    known = with_recorded(plan, before)
+    open_yet = plan.wrappers_auto and not (before and recorded_commands(plan, before, before.digest))
+    later = ("(auto: those found in the image)",) if open_yet else ()
+    return " ".join((*(wrapper.name for wrapper in known.wrappers), *later, *known.packers))
+
+
+def texts(request: Request) -> tuple[tuple[str, str], ...]:
+    """Every file that would be written, as (path, text); exact, since rendering needs no image.
+
+    But for the wrappers that `auto` stands for: those of an image that is not there yet are not among them.
+    """
+    layout = Layout(Path(request.plan.prefix))
+    before = live(layout, request.plan.module)
+    plan = with_recorded(request.plan, before)
+    used = {event.generation or 0 for event in read_history(layout, plan.module)}
+    number = 1 + max((*used, *numbers(layout, plan.module)), default=0)
+    root = layout.generation(plan.module, number)
+    files = [(str(root / file.path), file.text) for file in render(plan, number)]
+    stubs = [(str(layout.modules / file.path), file.text) for file in render_stub(plan)]
+    return tuple(files + stubs)

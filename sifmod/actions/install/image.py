@@ -9,8 +9,7 @@ from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.fetch import ask_home, into_store
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.hooks import run_hooks
-from sifmod.actions.install.request import Request
-from sifmod.actions.install.told import of_install
+from sifmod.actions.install.request import Request, of_install
 from sifmod.actions.lock import LockedImage
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
@@ -28,7 +27,7 @@ from sifmod.module.quote import shell
 from sifmod.tree.generation import module_lock, tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
-from sifmod.tree.provenance import FileState, FoundCommands, ImageChoice, file_state
+from sifmod.tree.provenance import FileState, ImageChoice, file_state
 from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.store import Store
 
@@ -38,10 +37,6 @@ class ChosenImage(NamedTuple):
 
     artifact: Artifact
     choice: ImageChoice
-
-    def with_commands(self, found: FoundCommands | None) -> "ChosenImage":
-        """The same with what `wrappers: auto` found in it."""
-        return self._replace(choice=self.choice._replace(commands=found))
 
 
 def image_request(plan: Plan) -> str:
@@ -93,7 +88,6 @@ def kept_image(before: Installation | None, request: Request, store: Store, repo
 
 
 def recorded_image(installation: Installation) -> Artifact:
-    """The image of an installation, from its receipt."""
     record = installation.own_image
     return Artifact(Path(record.path), record.sha256, record.size, record.source, record.arch, (), record.origin)
 
@@ -183,17 +177,9 @@ def _pinned(source: str, digest: str) -> str:
     return f"{reference.kind.name}://{reference.location}@{digest}" if in_registry else source
 
 
-def image_record(plan: Plan, artifact: Artifact) -> ImageRecord:
-    return ImageRecord(
-        sha256=artifact.sha256,
-        size=artifact.size,
-        source=artifact.source,
-        arch=artifact.arch,
-        link=plan.own_image.link,
-        filename=plan.own_image.filename,
-        path=str(artifact.path),
-        origin=artifact.origin,
-    )
+def image_record(plan: Plan, made: Artifact) -> ImageRecord:
+    link, name, path = plan.own_image.link, plan.own_image.filename, str(made.path)
+    return ImageRecord(made.sha256, made.size, made.source, made.arch, link, name, path, made.origin)
 
 
 def fetch_only(request: Request, reporter: Reporter) -> Artifact:

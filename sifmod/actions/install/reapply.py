@@ -3,17 +3,16 @@
 import os
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sifmod.actions.author.site import detect
-from sifmod.actions.install.file_diff import difference
+from sifmod.actions.install.current import difference
+from sifmod.actions.install.found_in_image import with_found
 from sifmod.actions.install.image import ChosenImage, recorded_image, released
-from sifmod.actions.install.mpi import with_found_mpi
 from sifmod.actions.install.options import InstallOptions
-from sifmod.actions.install.request import Request, decide, with_image
-from sifmod.actions.install.sites import Sites
-from sifmod.actions.install.wrappers import with_found_wrappers
+from sifmod.actions.install.request import Request, Sites, decide, with_image
 from sifmod.config.detect import KEPT
 from sifmod.config.load_site import Kept, LoadedSite
 from sifmod.config.name import ModuleName
@@ -29,8 +28,6 @@ Options = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Reapplication:
-    """An installed module, and what would become of it now."""
-
     module: ModuleName
     request: Request | None  # None where it cannot be told, which `error` explains
     changes: bool
@@ -45,7 +42,10 @@ def reapplications(layout: Layout, given: Options, sanity: bool = True) -> tuple
     `given` are options of this command line by key of the site (prefix.OPTION_KEYS). A module keeps its site, and what
     was found on the machine of its install, where no option, variable or settings file names a site.
     """
-    asked = _Asked({**given, "prefix": str(layout.prefix)}, sanity, _detected())
+    detected = ""
+    with suppress(SifmodError):  # load_site says so where it matters
+        detected = detect(os.environ).name
+    asked = _Asked({**given, "prefix": str(layout.prefix)}, sanity, detected)
     return tuple(_reapplication(layout, module, number, asked) for module, number in live_modules(layout))
 
 
@@ -62,25 +62,16 @@ def planned(installation: Installation) -> tuple[Plan, Site]:
     prefix = str(Path(installation.root).parents[4])
     request = _request(installation, _Asked({"prefix": prefix}, sanity=True, detected=""))
     image = ChosenImage(recorded_image(installation), ImageChoice(""))
-    plan, _, _ = with_found_wrappers(request.plan, installation, image)
+    plan, _, _ = with_found(request.plan, installation, image)
     return plan, request.site.site
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What holds for all modules."""
-
     given: Options
     sanity: bool
     detected: str  # the name of the site that this machine looks like; "" where that cannot be told
     sites: Sites = field(default_factory=Sites)
-
-
-def _detected() -> str:
-    try:
-        return detect(os.environ).name
-    except SifmodError:
-        return ""  # load_site says so where it matters
 
 
 def _reapplication(layout: Layout, module: ModuleName, number: int, asked: _Asked) -> Reapplication:
@@ -96,8 +87,7 @@ def _reapplication(layout: Layout, module: ModuleName, number: int, asked: _Aske
         plan = request.plan
         if plan.image:
             image = ChosenImage(recorded_image(installation), ImageChoice(""))
-            plan, image, _ = with_found_wrappers(plan, installation, image)
-            plan, _, _ = with_found_mpi(plan, installation, image)
+            plan, _, _ = with_found(plan, installation, image)
     except SifmodError as error:
         return Reapplication(module, None, False, "", "", error)
     made, diff = installation.provenance, difference(installation, plan)
@@ -116,7 +106,10 @@ def _request(installation: Installation, asked: _Asked) -> Request:
             f"bring it back from the copy in the module: {shlex.join(('mkdir', '-p', str(path.parent)))} && {copy}",
         )
     given, options = _options(installation, asked)
-    site = asked.sites.of(given, _kept(made))
+    facts = dict(made.facts)
+    variable = facts.get("variable SIFMOD_SITE", "")  # whose path names a site that is a file in no directory of sites
+    known = os.path.abspath(variable) if "/" in variable else made.site  # noqa: PTH100 (a link stays one)
+    site = asked.sites.of(given, Kept(known, facts))
     request = decide(str(path), site, options)
     if request.plan.image:
         artifact = recorded_image(installation)
@@ -149,13 +142,6 @@ def _options(installation: Installation, asked: _Asked) -> tuple[dict[str, str],
         asked=Asked(options=named, checked=asked.sanity and made.asked.checked),
     )
     return {**texts, **asked.given}, options
-
-
-def _kept(made: Provenance) -> Kept:
-    """What it was installed with; a site that is a file in no directory of sites is known by the variable's path."""
-    facts = dict(made.facts)
-    variable = facts.get("variable SIFMOD_SITE", "")
-    return Kept(os.path.abspath(variable) if "/" in variable else made.site, facts)  # noqa: PTH100 (a link stays one)
 
 
 def _note(made: Provenance, site: LoadedSite, detected: str) -> str:

@@ -2,19 +2,22 @@
 
 import os
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sifmod.actions.hooks import of_image
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.lock import Lock, differing_inputs
 from sifmod.actions.sources import check_sources
 from sifmod.config.bind import lint_binds
 from sifmod.config.find import is_path
 from sifmod.config.input import Input
-from sifmod.config.kinds import SYNTAXES, Syntax, syntax_of
+from sifmod.config.kinds import SYNTAXES, syntax_of
 from sifmod.config.load_easyconfig import LoadedEasyconfig, Overrides, load_easyconfig, variants_for, with_digests
-from sifmod.config.load_site import LoadedSite
+from sifmod.config.load_site import Kept, LoadedSite, load_site
 from sifmod.config.mpi import wanted_mpi
+from sifmod.config.prefix import OPTION_KEYS
 from sifmod.config.quirk import applicable
 from sifmod.config.wanted import wanted_easyconfig
 from sifmod.errors import InstallError
@@ -23,7 +26,7 @@ from sifmod.module.decide import Choices, make_plan
 from sifmod.module.origin import ImageOrigin
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
-from sifmod.tree.receipt import Installation, live
+from sifmod.tree.receipt import ImageRecord, Installation, live
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,6 @@ class Request:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What was looked at to decide it."""
         return (*self.site.inputs, *self.site.quirk_inputs, *self.loaded.inputs, *self.mpi_inputs)
 
     @property
@@ -61,7 +63,7 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Reques
     layout = Layout(site.site.prefix)  # a prefix that cannot be one is refused before anything is done
     before = live(layout, loaded.easyconfig.module)
     if before is not None and before.image:  # most likely the image that it will be
-        loaded = _with_digests(loaded, site, _digests(before.image.sha256, before.image.origin))
+        loaded = _with_digests(loaded, site, before.image)
     return _request(loaded, site, options, before)
 
 
@@ -89,22 +91,22 @@ def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:
 
 def with_image(request: Request, artifact: Artifact) -> Request:
     """The request for this image: quirks may be for its digest, which is known only now."""
-    digests = _digests(artifact.sha256, artifact.origin)
-    loaded = _with_digests(request.loaded, request.site, digests)
+    loaded = _with_digests(request.loaded, request.site, artifact)
     if loaded is request.loaded:
         return request
     before = live(Layout(Path(request.plan.prefix)), request.plan.module)
     return _request(loaded, request.site, request.options, before)
 
 
-def _with_digests(loaded: LoadedEasyconfig, site: LoadedSite, digests: tuple[str, ...]) -> LoadedEasyconfig:
-    """The same where these digests call for no other quirks, because to merge its layers again takes long."""
+def _with_digests(loaded: LoadedEasyconfig, site: LoadedSite, image: Artifact | ImageRecord) -> LoadedEasyconfig:
+    """The same where the image's digests call for no other quirks, because to merge its layers again takes long."""
+    digests = _digests(image.sha256, image.origin)
     quirks = applicable(site.quirks, loaded.easyconfig, site.site.name, digests)
     return loaded if quirks == loaded.quirks else with_digests(loaded, site, digests, os.environ)
 
 
 def _digests(sha256: str, origin: ImageOrigin) -> tuple[str, ...]:
-    return tuple(digest for digest in (f"sha256:{sha256}", origin.manifest, origin.index) if digest)
+    return tuple(filter(None, (f"sha256:{sha256}", origin.manifest, origin.index)))
 
 
 def _request(
@@ -112,15 +114,12 @@ def _request(
 ) -> Request:
     choices = Choices(_again(loaded, site, options), site.site.link, options.offline)
     plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks, loaded.bases)
-    syntaxes, named = _syntaxes(plan, before), "--prefix" in dict(options.asked.options)
+    # also those that are installed, so that a shell can unload after a reinstall what it loaded
+    there = {syntax_of(stub.path) for stub in before.stubs} if before else set()
+    syntaxes = tuple(syntax for syntax in SYNTAXES if syntax in there or syntax in plan.syntaxes)
+    named = "--prefix" in dict(options.asked.options)
     mpi, inputs = wanted_mpi(loaded.easyconfig, site.site, os.environ)
     return Request(replace(plan, syntaxes=syntaxes, prefix_named=named, mpi=mpi), loaded, site, options, inputs)
-
-
-def _syntaxes(plan: Plan, before: Installation | None) -> tuple[Syntax, ...]:
-    """The plan's syntaxes and those installed already, so that a shell can unload after a reinstall what it loaded."""
-    there = {syntax_of(stub.path) for stub in before.stubs} if before else set()
-    return tuple(syntax for syntax in SYNTAXES if syntax in there or syntax in plan.syntaxes)
 
 
 def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> str:
@@ -135,3 +134,40 @@ def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) 
     for name, value in given.items():
         words += [name, value] if value and name != "--prefix" else []
     return shlex.join(words)
+
+
+def of_install(request: Request, found: Artifact | None = None, done: Installation | None = None) -> dict[str, object]:
+    """The plan of an install; with the image that was found, or the generation that came of it."""
+    plan = request.plan
+    return {
+        "module": str(plan.module),
+        "easyconfig": str(request.loaded.path.absolute()),
+        "variant": request.loaded.variant,
+        "accelerator": plan.accelerator,
+        "module_only": request.options.module_only,
+        "loads": list(plan.modules),
+        "image": plan.image and of_image(plan.image, found or (done.image if done else None)),
+        "wrappers": [wrapper.name for wrapper in plan.wrappers],
+        "binds": [str(bind) for bind in plan.binds],
+        "env": dict(plan.env),
+        "host_env": dict(plan.host_env),
+        "license": request.loaded.easyconfig.license,
+        "contents": dict(plan.help.contents),
+        "generation": done and done.generation,
+        "path": done and done.root,
+    }
+
+
+class Sites:
+    """The sites for one run. Its quirks come with a site, so that they too are read once."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[object, LoadedSite] = {}
+
+    def of(self, given: Mapping[str, str], kept: Kept | None = None) -> LoadedSite:
+        """The site in force with those of these options that are about it. Raises ConfigError, OptionError."""
+        about = {name: text for name, text in given.items() if name in OPTION_KEYS}
+        key = (frozenset(about.items()), kept and (kept.site, frozenset(kept.facts.items())))
+        if key not in self._loaded:
+            self._loaded[key] = load_site(about, os.environ, kept)
+        return self._loaded[key]

@@ -15,7 +15,7 @@ from sifmod.config.input import Surroundings
 from sifmod.config.name import ModuleName
 from sifmod.tree.disk import read
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.provenance import Provenance, file_state
+from sifmod.tree.provenance import file_state
 from sifmod.tree.receipt import Installation, live, live_modules
 from sifmod.tree.state import edited, edited_stubs, missing
 
@@ -49,13 +49,14 @@ def find_unchanged(
 
 
 def made_by(layout: Layout, easyconfig: str) -> Iterator[Installation]:
-    """The live installations of this easyconfig, whatever it says by now."""
-    return (one for one in _candidates(layout, easyconfig) if _same_easyconfig(one.provenance, easyconfig))
+    """The live installations of this easyconfig, whatever it says by now.
 
-
-def _same_easyconfig(made: Provenance, asked: str) -> bool:
-    """The same file; for a bare name, one that was found by that name: where it looked first is among its inputs."""
-    return made.easyconfig == own_path(asked) if is_path(asked) else made.asked.name == asked
+    For a bare name those that were found by that name: where it looked first is among their inputs.
+    """
+    for one in _candidates(layout, easyconfig):
+        made = one.provenance
+        if made.easyconfig == own_path(easyconfig) if is_path(easyconfig) else made.asked.name == easyconfig:
+            yield one
 
 
 def _candidates(layout: Layout, easyconfig: str) -> Iterator[Installation]:

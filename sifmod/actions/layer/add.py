@@ -5,11 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from sifmod.actions.layer.image_python import ImagePython
-from sifmod.actions.layer.inside import inside_of
+from sifmod.actions.layer.inside import ImagePython, Inside, Wanted, name_of, python_wrapper, words_of
 from sifmod.actions.layer.make import make
 from sifmod.actions.layer.resolve import Resolved, followed, resolve
-from sifmod.actions.layer.wanted import Wanted, name_of, words_of
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.verify import verify_layer
@@ -19,16 +17,7 @@ from sifmod.errors import ModuleError, OptionError
 from sifmod.image.inspect.python import normalized
 from sifmod.image.program import ask, limits
 from sifmod.module.scripts import PROTECTED
-from sifmod.tree.layer import (
-    Layer,
-    Layers,
-    image_key,
-    live_layer,
-    next_number,
-    publish_layer,
-    remove_old,
-    withdraw_layer,
-)
+from sifmod.tree.layer import Layer, Layers, live_layer, publish_layer, remove_old, withdraw_layer
 from sifmod.tree.lock import lock
 from sifmod.tree.receipt import Installation
 
@@ -58,9 +47,9 @@ def change_layer(
     not fit the image, FetchError where an index cannot be asked, InstallError, PermissionsError or LockError where it
     cannot be written.
     """
-    module, key = installation.module, image_key(installation.own_image.sha256)
+    module, image = installation.module, installation.own_image.sha256
     with lock(layers, str(module), site.lock_lease, reporter.waiting(f"the layers of {module}")) as held:
-        before = live_layer(layers, module, change.name, key)
+        before = live_layer(layers, module, change.name, image)
         wanted = _wanted(before, change)
         if not (wanted.requirements or wanted.editable or change.lock is not None):
             if before is None:
@@ -69,7 +58,9 @@ def change_layer(
             record_layer(layers, None, before, site.lock_lease, reporter)
             return before, "removed"
         with held.changing(f"cannot make the layer {change.name} of {module}"):
-            inside = inside_of(installation, held.path("layer"), wanted)
+            directory = held.path("layer")
+            (directory / "work").mkdir(parents=True)
+            inside = Inside(python_wrapper(installation), directory, (*wanted.editable, *wanted.places))
             python = inside.look(site.protected if (own := protected(Path(installation.root))) is None else own)
             inside.check_seen(wanted.editable)
             if change.lock is not None:
@@ -78,11 +69,13 @@ def change_layer(
                 earlier = "" if before is None or change.upgrade else before.lock
                 resolved = resolve(python, wanted, earlier, inside)
             _tell(python, resolved, reporter)
-            program = ask(_runtime(installation) or site.runtime_path)
+            # that of the module's commands, which need not be that of this user's settings
+            named = Path(installation.root, "share", "image").read_text().splitlines()[1:]
+            program = ask("".join(named[:1]) or site.runtime_path)
             binds = not (program and any(limit.subject == "image bind" for limit in limits(program)))
             kept = tuple((one.name, one.version) for one in python.protected.values())
             layer = Layer(
-                module, change.name, installation.own_image.sha256, next_number(layers, module, change.name, key),
+                module, change.name, image, 0,
                 python.prefix, python.short, resolved.requirements, wanted.editable, wanted.places,
                 tuple(sorted(resolved.added.items())), kept, packed=binds and not (change.unpacked or wanted.editable),
             )  # fmt: skip
@@ -117,11 +110,6 @@ def protected(root: Path) -> tuple[str, ...] | None:
     """What the easyconfig of the generation at `root` says of what stays as it is; None where it says nothing."""
     said = root / PROTECTED
     return tuple(said.read_text().split()) if said.is_file() else None
-
-
-def _runtime(installation: Installation) -> str:
-    """The path of the runtime that the module's commands start, which need not be that of this user's settings."""
-    return next(iter(Path(installation.root, "share", "image").read_text().splitlines()[1:]), "")
 
 
 def _wanted(before: Layer | None, change: LayerChange) -> Wanted:

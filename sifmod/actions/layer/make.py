@@ -1,18 +1,16 @@
 """make: the packages of a layer installed by uv, compiled, and packed into one file, in a directory of its own."""
 
+import functools
 import os
 import re
 import shutil
+import zipfile
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from sifmod.actions.layer.bytecode import bytecode
-from sifmod.actions.layer.image_python import ImagePython
-from sifmod.actions.layer.inside import Inside
+from sifmod.actions.layer.inside import ImagePython, Inside, Wanted, uv_cache
 from sifmod.actions.layer.resolve import pinned
-from sifmod.actions.layer.start import command, start_file
-from sifmod.actions.layer.wanted import Wanted
 from sifmod.config.site import Site
 from sifmod.digest import sha256_file
 from sifmod.errors import InstallError, OptionError
@@ -21,6 +19,8 @@ from sifmod.image.convert.packed import More, pack
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
 from sifmod.image.program import Program
 from sifmod.image.startable import reads
+from sifmod.module.plan import LAYER_TARGET
+from sifmod.module.quote import shell
 from sifmod.tree.layer import IMAGE, LOCK, TREE, Layer
 
 _LEFT_BY_UV = (".lock", ".gitignore", "CACHEDIR.TAG", "*.dist-info/uv_cache.json", "*.dist-info/uv_build.json")
@@ -54,8 +54,11 @@ def make(
         _commands(directory, tree, layer)
         (directory / LOCK).write_text(lock)
         if not layer.packed:
-            files, size = _unpacked(tree, more)
-            return replace(layer, files=files, size=size)
+            for path, read in more.items():
+                (tree / path).parent.mkdir(exist_ok=True)
+                (tree / path).write_bytes(read())
+            sizes = [Path(top, name).lstat().st_size for top, _, names in os.walk(tree) for name in names]
+            return replace(layer, files=len(sizes), size=sum(sizes))
         (directory / "lib").unlink()
         chosen = site.compression if site.compression != "auto" else "zstd" if reads("zstd", program) else "gzip"
         files, size = pack(tree, directory / IMAGE, chosen, jobs, more)
@@ -77,30 +80,12 @@ def _arrange(place: Path, python: ImagePython) -> None:
     (tree / "start" / "sitecustomize.py").write_text(start_file(python, jupyter=jupyter))
 
 
-def _unpacked(tree: Path, more: More) -> tuple[int, int]:
-    for path, read in more.items():
-        (tree / path).parent.mkdir(exist_ok=True)
-        (tree / path).write_bytes(read())
-    found = [Path(top, name) for top, _, names in os.walk(tree) for name in names]
-    return len(found), sum(path.lstat().st_size for path in found)
-
-
 def _install(inside: Inside, python: ImagePython, layer: Layer, lock: str, wanted: Wanted) -> None:
     # a lock says where each file is, and uv goes there; where other places are named only the digests count
     name, text = ("pinned.txt", pinned(lock)) if wanted.places else (LOCK, lock)
     (inside.directory / "work" / name).write_text(text)
-    words = (
-        "pip",
-        "install",
-        "--python",
-        python.executable,
-        "--target",
-        f"{inside.target}/lib",
-        "--no-deps",
-        "--quiet",
-        "--link-mode",
-        "hardlink" if layer.packed else "copy",
-    )
+    words = ["pip", "install", "--python", python.executable, "--target", f"{inside.target}/lib"]
+    words += ["--no-deps", "--quiet", "--link-mode", "hardlink" if layer.packed else "copy"]
     calls = [("--requirements", f"{inside.target}/work/{name}")] if layer.added else []
     calls += [("--editable", path) for path in layer.editable]
     for call in calls:
@@ -118,16 +103,13 @@ def _check_hides_nothing(lib: Path, python: ImagePython) -> None:
         is_module = (place / "__init__.py").exists() or place.suffix in (".py", ".so")
         if held and is_module and not place.name.endswith("-info"):
             begin = (f"{place.name}/", f"{place.name},")
-            found = (one.parent.name for one in lib.glob("*/RECORD") if _begins(one, begin))
+            records = ((one.parent.name, one.read_text("utf-8").splitlines()) for one in lib.glob("*/RECORD"))
+            found = (name for name, lines in records if any(line.startswith(begin) for line in lines))
             who = " ".join(next(found, "one of them").removesuffix(".dist-info").split("-")[:2])
             raise OptionError(
                 f"{who} brings a {name} of its own; the image has {held.name} {held.version}, which stays",
                 f"look for a form of it that takes the {name} that is there",
             )
-
-
-def _begins(record: Path, begin: tuple[str, ...]) -> bool:
-    return any(line.startswith(begin) for line in record.read_text("utf-8").splitlines())
 
 
 def _forget(left: Path) -> None:
@@ -149,3 +131,154 @@ def _commands(directory: Path, tree: Path, layer: Layer) -> None:
             place.write_text(command(program.name, layer.name))
             mode = place.stat().st_mode
             place.chmod(mode | (mode & 0o444) >> 2)  # for who may read it
+
+
+_START = '''"""Puts a layer in front of the image's own packages, for the one Python that it was made for."""
+
+import os
+import sys
+
+
+def _layer():
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [place for place in sys.path if place != here]
+    if sys.prefix == {prefix!r} and sys.version_info[:2] == {version!r} and os.path.exists({mark!r}):
+        import site
+
+        before = list(sys.path)
+        site.addsitedir(os.path.join(os.path.dirname(here), "lib"))
+        added = [place for place in sys.path if place not in before]
+        packages = [index for index, place in enumerate(before) if place.endswith(("site-packages", "dist-packages"))]
+        first = packages[0] if packages else len(before)
+        sys.path[:] = before[:first] + added + before[first:]
+{jupyter}
+
+_layer()
+del sys.modules["sitecustomize"]
+try:  # the image's own, which this one hides
+    import sitecustomize  # noqa: F401
+except ImportError:
+    sys.modules["sitecustomize"] = type(sys)("sitecustomize")
+'''
+# which looks below sys.prefix for its pages, its extensions and its kernels
+_JUPYTER = """
+        lib = os.path.join(os.path.dirname(here), "lib")
+        for name, place in (("JUPYTER_PATH", "share/jupyter"), ("JUPYTER_CONFIG_PATH", "etc/jupyter")):
+            places = [one for one in os.environ.get(name, "").split(":") if one]
+            os.environ[name] = ":".join(dict.fromkeys([*places, os.path.join(lib, place)]))
+        if os.path.isdir(os.path.join(lib, "share/jupyter/lab/static")):
+            os.environ.setdefault("JUPYTERLAB_DIR", os.path.join(lib, "share/jupyter/lab"))
+"""
+_COMMAND = """#!/bin/sh
+# Runs a command of a layer, in the container of the module that it was made for.
+here=$0
+if [ -L "$here" ]; then here=$(readlink -f "$here"); fi
+export SIFMOD_LAYER={layer} SIFMOD_LAYERS="${{here%/*}}/../../../../../..${{SIFMOD_LAYERS:+:$SIFMOD_LAYERS}}"
+# it need not be Python's
+exec "${{here%/*}}/../module/bin/python" -ISc 'import os, sys; os.execv(sys.argv[1], sys.argv[1:])' {path} "$@"
+"""
+
+
+def start_file(python: ImagePython, *, jupyter: bool) -> str:
+    """The sitecustomize.py of a layer, `jupyter`: which holds files for Jupyter.
+
+    `.pth` files work in it, as they do not in a directory of PYTHONPATH. Where another module is loaded too, whose
+    image has its Python in the same place, a bare `exec` may see this layer over that image. Then the metadata of
+    torch, or of what else stays, tell the two apart: their name has the version.
+    """
+    mark = python.first.place if python.first else python.prefix
+    jupyter_too = _JUPYTER if jupyter else ""
+    return _START.format(prefix=python.prefix, version=python.version[:2], mark=mark, jupyter=jupyter_too)
+
+
+def command(name: str, layer: str) -> str:
+    """The script that starts the layer's command `name` from the host."""
+    return _COMMAND.format(layer=shell(layer), path=shell(f"{LAYER_TARGET}/bin/{name}"))
+
+
+# Compiling takes longer than everything else that makes a layer. So it is kept, beside what uv keeps, by top-level
+# name: a zip for each, under the digest of its files.
+_KEPT = "sifmod-bytecode"
+# Run inside. Arguments: directory, cache, the file that is to name what of the cache is used, processes.
+# Bytecode is as PEP 552 has it, never held against its source.
+COMPILE = r"""
+import hashlib, importlib.util, marshal, multiprocessing, os, sys, tempfile, zipfile, zlib
+from functools import partial
+from zipfile import ZIP_DEFLATED as DEFLATED
+
+FORM = b"\1\0\0\0"
+VERSION = 4 if sys.version_info >= (3, 11) else 2  # with references, older ones write what they happen to share
+
+def compiled(top, name):
+    path = os.path.join(top, name)
+    with open(path, "rb") as file:
+        source = file.read()
+    try:
+        code = compile(source, path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # left to who imports it
+        return b""
+    return importlib.util.MAGIC_NUMBER + FORM + importlib.util.source_hash(source) + marshal.dumps(code, VERSION)
+
+def place_of(top, cache, names):
+    whole = hashlib.sha256(importlib.util.MAGIC_NUMBER)
+    for name in names:
+        with open(os.path.join(top, name), "rb") as file:
+            content = file.read()
+        whole.update(repr((name, len(content))).encode() + content)
+    return os.path.join(cache, whole.hexdigest() + ".zip")
+
+def keep(place, names, contents):
+    descriptor, new = tempfile.mkstemp(dir=os.path.dirname(place))
+    try:
+        with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w", DEFLATED, compresslevel=1) as archive:
+            for name, content in zip(names, contents):
+                if content:
+                    archive.writestr(importlib.util.cache_from_source(name), content)
+        os.replace(new, place)
+    except BaseException:
+        os.unlink(new)
+        raise
+
+def is_whole(place):
+    try:
+        with zipfile.ZipFile(place) as archive:
+            return archive.testzip() is None
+    except (OSError, zipfile.BadZipFile, zlib.error, EOFError):
+        return False
+
+def main(top, cache, said, jobs):
+    os.makedirs(cache, exist_ok=True)
+    by_name = {}
+    for directory, _, names in os.walk(top):
+        for name in (os.path.relpath(os.path.join(directory, name), top) for name in names if name.endswith(".py")):
+            by_name.setdefault(name.split(os.sep)[0], []).append(name)
+    by_name.pop("bin", None)  # commands, which are run and not imported
+    places = {place_of(top, cache, sorted(names)): sorted(names) for names in by_name.values()}
+    new = {place: names for place, names in places.items() if not is_whole(place)}
+    if new:
+        with multiprocessing.get_context("fork").Pool(int(jobs)) as pool:
+            for place, names in new.items():
+                keep(place, names, pool.imap(partial(compiled, top), names, chunksize=16))
+    with open(said, "w") as file:
+        file.writelines(os.path.basename(place) + "\n" for place in places)
+
+main(*sys.argv[1:])
+"""
+
+
+def bytecode(inside: Inside, jobs: int, held: ExitStack) -> More:
+    """The compiled modules of `lib`, by path below it; read when they are asked for, while `held` is open.
+
+    Raises InstallError with what the image's Python said where it cannot compile.
+    """
+    work, said = f"{inside.target}/work", inside.directory / "work" / "compiled"
+    ended = inside.python(
+        "-W", "ignore", "-c", COMPILE, f"{inside.target}/lib", f"{work}/cache/{_KEPT}", f"{work}/{said.name}", str(jobs)
+    )
+    if ended.code != 0 or not said.is_file():
+        raise InstallError("the packages could not be compiled:\n" + "\n".join(ended.lines[-12:]))
+    more: More = {}
+    for name in said.read_text().split():
+        archive = held.enter_context(zipfile.ZipFile(uv_cache() / _KEPT / name))
+        more |= {f"lib/{entry.filename}": functools.partial(archive.read, entry) for entry in archive.infolist()}
+    return more

@@ -1,9 +1,11 @@
-"""Where layers are: which installation a name means, where its layer is made, and which layers there are."""
+"""Where layers are: found, made, brought from another tree by their digests, taken out of use, and left for a gc."""
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
@@ -11,11 +13,14 @@ from sifmod.config.name import ModuleName
 from sifmod.config.prefix import default_prefix, quick_prefix
 from sifmod.errors import InstallError, ModuleError, ViewError
 from sifmod.module.quote import shell
-from sifmod.tree.layer import LIVE, LOCK, Layer, Layers, all_layers, withdraw_layer
+from sifmod.tree.layer import IMAGE, LIVE, LOCK, Layer, Layers, all_layers, live_layer, publish_layer, withdraw_layer
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life, retirement, today
 from sifmod.tree.lock import lock
 from sifmod.tree.receipt import Installation, live, live_modules
+
+if TYPE_CHECKING:
+    from sifmod.config.site import Site
 
 
 def layouts(prefix: Path, environ: Mapping[str, str]) -> tuple[Layout, ...]:
@@ -73,7 +78,7 @@ def searched(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> tuple[Pat
 def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
     """Whether a layer was made for an image with which none of these modules is installed."""
     there = live(modules[layer.module], layer.module) if layer.module in modules else None
-    return bool(layer.image) and (there is None or there.image is None or there.image.sha256 != layer.image)
+    return bool(layer.image) and (there is None or there.digest != layer.image)
 
 
 def after_retired(module: ModuleName, trees: tuple[Layout, ...]) -> tuple[str, str]:
@@ -116,3 +121,62 @@ def withdrawn(layer: Layer, lease: float, reporter: Reporter) -> None:
     with lock(layers, str(layer.module), lease, reporter.waiting(f"the layers of {layer.module}")) as held:
         withdraw_layer(layers, layer, held)
         record_layer(layers, None, layer, lease, reporter)
+
+
+def own_layers(layout: Layout, installation: Installation) -> dict[str, str]:
+    """The packed layers of a module in its own tree, by name, with their digests."""
+    return {layer.name: layer.digest for layer in _layers_of(installation, layout.prefix / "layers") if layer.digest}
+
+
+def _layers_of(installation: Installation, top: Path) -> Iterator[Layer]:
+    here = (layer for layer in all_layers(top, installation.module) if layer.image == installation.digest)
+    return here if installation.image else iter(())
+
+
+def bring_layers(
+    installation: Installation, wanted: dict[str, str], trees: tuple[Path, ...], site: "Site", reporter: Reporter
+) -> None:
+    """Make the layers of a module in its own tree those that are wanted, from the same module in the `trees`.
+
+    Raises InstallError for one that none of them has, and what publishing a layer raises.
+    """
+    from sifmod.actions.changing_prefix import changing_prefix, for_layers
+    from sifmod.actions.verify import verify_layer
+
+    layout = Layout(site.prefix)
+    layers, module, key = Layers(layout.prefix / "layers", layout.prefix), installation.module, installation.digest
+    for name, digest in wanted.items():
+        if own_layers(layout, installation).get(name) == digest:
+            continue
+        there = (layer for tree in trees for layer in _layers_of(installation, tree / "layers") if layer.name == name)
+        source = next((layer for layer in there if layer.digest == digest and not verify_layer(layer)), None)
+        if source is None:
+            raise InstallError(
+                f"the layer {name} of {module} is not as the lock says, and no tree has it",
+                "`--from PREFIX` names the tree where it was made; `sifmod sync` makes it of its own lock",
+            )
+        with (
+            changing_prefix(for_layers(site, layers.prefix)),
+            lock(layers, str(module), site.lock_lease, reporter.waiting(f"the layers of {module}")) as held,
+        ):
+            before, directory = live_layer(layers, module, name, key), held.path("layer")
+            with held.changing(f"cannot bring the layer {name} of {module}"):
+                _copy(Path(source.root), directory)
+            made = publish_layer(layers, source, directory, held)
+            record_layer(layers, made, before, site.lock_lease, reporter)
+
+
+def _copy(source: Path, directory: Path) -> None:
+    """The files of a layer but those that say where it is; the large one shares its bytes where that can be."""
+    directory.mkdir()
+    shutil.copyfile(source / LOCK, directory / LOCK)
+    try:
+        os.link(source / IMAGE, directory / IMAGE)
+    except OSError:
+        shutil.copyfile(source / IMAGE, directory / IMAGE)
+    (directory / "bin").mkdir()
+    for command in (source / "bin").iterdir():
+        place = directory / "bin" / command.name
+        shutil.copyfile(command, place)
+        mode = place.stat().st_mode
+        place.chmod(mode | (mode & 0o444) >> 2)  # for who may read it

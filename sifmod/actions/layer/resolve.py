@@ -17,9 +17,7 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from sifmod.actions.layer.image_python import Distribution, ImagePython
-from sifmod.actions.layer.inside import Inside
-from sifmod.actions.layer.wanted import Wanted, name_of
+from sifmod.actions.layer.inside import Distribution, ImagePython, Inside, Wanted, name_of
 from sifmod.errors import FetchError, OptionError
 from sifmod.image.inspect.python import normalized
 
@@ -64,7 +62,6 @@ def resolve(python: ImagePython, wanted: Wanted, earlier: str, inside: Inside) -
 
 
 def _write_stubs(distributions: Iterable[Distribution], directory: Path) -> None:
-    """A wheel of metadata for each of these."""
     directory.mkdir()
     for one in distributions:
         stem = f"{one.key.replace('-', '_')}-{one.version}"

@@ -21,7 +21,7 @@ from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import OptionError
 from sifmod.tree.lock import lock
-from sifmod.tree.submission import Submission, read_submissions, write_submissions
+from sifmod.tree.stack import Submission, read_submissions, write_submissions
 
 _MODULES = 200  # that one element renders at most, where no image is fetched for them
 _COMMENT = 1000  # characters; Slurm refuses more than 1024

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sifmod.actions.layer.bring import own_layers
+from sifmod.actions.layer.places import own_layers
 from sifmod.actions.lock import LockedModule, locked_module, spelled_inputs
 from sifmod.actions.stack.plan import Planned, plan_stack
 from sifmod.errors import InstallError

@@ -11,10 +11,9 @@ from sifmod.actions.install.current import is_complete, noted
 from sifmod.actions.install.image import image_request
 from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.options import InstallOptions, deciding
-from sifmod.actions.install.request import Request, decide, held_to, variants_here
-from sifmod.actions.install.sites import Sites
+from sifmod.actions.install.request import Request, Sites, decide, held_to, variants_here
 from sifmod.actions.install.unchanged import find_unchanged, made_by
-from sifmod.actions.layer.bring import own_layers
+from sifmod.actions.layer.places import own_layers
 from sifmod.actions.lock import Lock
 from sifmod.config.input import Surroundings
 from sifmod.config.name import ModuleName

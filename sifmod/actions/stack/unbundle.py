@@ -41,7 +41,7 @@ def unbundle(bundle: "Bundle", site: Site, reporter: Reporter) -> Path:
         changing_prefix(site),
         locked(layout, f"stack-{bundle.name}", site.lock_lease, reporter.waiting(f"the stack {bundle.name}")) as held,
     ):
-        change = Change(held, layout.prefix)
+        change = Change(held)
         for name, text in bundle.files.items():
             if not _has(place / name, text, layout.prefix):
                 change.file(place / name, text)

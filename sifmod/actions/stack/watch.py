@@ -15,7 +15,7 @@ from sifmod.config.name import ModuleName
 from sifmod.errors import SifmodError
 from sifmod.tree.disk import read
 from sifmod.tree.receipt import live_number
-from sifmod.tree.submission import Submission
+from sifmod.tree.stack import Submission
 
 _POLLS = (1.0, 15.0)  # seconds, from when something has changed to when nothing does
 _NOTE = re.compile(r"^[0-9T:-]+Z (?:(there already|installed, .*)|failed \(([0-9]{1,3})\): (.*))$", re.MULTILINE)

@@ -49,7 +49,6 @@ class Network:
 
     @property
     def text(self) -> str:
-        """All of it in one line."""
         said = [f"{self.transport} ({self.name})" if self.name != self.transport else self.name]
         said += [", ".join(self.devices[:8])] if self.devices else []
         said += [f"{self.library} {self.version}".strip()] if self.library else []
@@ -86,7 +85,6 @@ def read_log(lines: Sequence[str]) -> Network:
 
 
 def _is_own(name: str) -> bool:
-    """Whether the devices are in the library's own words."""
     return name == "Socket" or _OVER_IB.match(name) is not None
 
 

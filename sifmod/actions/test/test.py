@@ -1,29 +1,62 @@
-"""test: the steps that show whether an installed module works here."""
+"""test: the steps that show whether an installed module works here, in this process or in a job of Slurm."""
 
+import json
+import os
+import shlex
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal
 
+from sifmod.actions.changing_prefix import site_umask
+from sifmod.actions.install.install import sanity_check
 from sifmod.actions.install.reapply import planned
-from sifmod.actions.install.sanity import sanity_check
-from sifmod.actions.test.collective import Found, look, measured, run_collective, run_perf
+from sifmod.actions.log import record
+from sifmod.actions.reporter import Reporter
+from sifmod.actions.slurm import LAG, SIFMOD, Resources, cancel, states, submit
+from sifmod.actions.test.collective import Bandwidth, Found, Place, check_ended, look, measured, perf, run_collective
 from sifmod.actions.test.nccl_log import Network, read_log
-from sifmod.actions.test.outcome import Bandwidth, Step, Tested
-from sifmod.actions.test.start import Place, check_ended
+from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import SanityCheckError, SifmodError
 from sifmod.image.child import Ended
+from sifmod.tree.generation import module_lock
+from sifmod.tree.layout import Layout
+from sifmod.tree.log import TEST_FAILED, TEST_PASSED, Done
 from sifmod.tree.receipt import Installation
 
 _LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV"}
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is asked of a test."""
+class Step:
+    name: str
+    outcome: Literal["passed", "failed", "skipped"]
+    text: str  # one line
+    seconds: float
+    said: tuple[str, ...] = ()  # the last that a program said that failed
+    hint: str | None = None
 
+
+@dataclass(frozen=True)
+class Tested:
+    module: ModuleName
+    root: str  # of the generation
+    nodes: tuple[str, ...]  # as they call themselves
+    steps: tuple[Step, ...]
+    bandwidth: Bandwidth | None
+    network: Network | None
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing failed; what was skipped says why."""
+        return all(step.outcome != "failed" for step in self.steps)
+
+
+@dataclass(frozen=True)
+class Wanted:
     nodes: int | None = None  # of the allocation that this runs in; None: this node, without srun
     network: bool = False
     minimum: float | None = None  # GB/s that the bus must reach
@@ -73,7 +106,6 @@ class _Run:
         self.backend = "gloo" if self.accelerator == "none" else "nccl"
 
     def step(self, name: str, do: Callable[[], str]) -> None:
-        """Take one step."""
         self.say(f"{name} …")
         began = time.monotonic()
         try:
@@ -149,7 +181,7 @@ class _Run:
             self.bandwidth = None
             raise _SkippedError("there is only one rank")
         if self.found.all_reduce_perf and self.found.gpus and self.wanted.nodes is None:
-            self.bandwidth = run_perf(self.place, self.found.gpus)
+            self.bandwidth = perf(self.place, self.found.gpus)
         found, least = self.bandwidth, self.wanted.minimum
         text = f"{found.algorithm:.2f} GB/s, bus {found.bus:.2f} GB/s ({found.size >> 20} MiB, {found.tool})"
         if least is not None and not found.bus >= least:
@@ -166,7 +198,9 @@ class _Run:
         if not network.name:
             raise SanityCheckError("\n".join(("no network was chosen", *self.ended.lines[-20:])), advice)
         self.network = network
-        if network.transport == "TCP" and (fabric := fabric_of(self.site)):
+        # the site has a fabric where it sets NCCL_NET to another network than TCP
+        fabric = dict((*self.site.host_env, *self.site.env, *self.site.runscript_env)).get("NCCL_NET", "Socket")
+        if network.transport == "TCP" and fabric not in ("", "Socket"):
             hosts = f" on {', '.join(network.tcp_hosts[:8])}" if network.tcp_hosts else ""
             raise SanityCheckError(f"{network.text}{hosts}, though site {self.site.name} has {fabric}", advice)
         return network.text if (self.wanted.nodes or 1) > 1 else f"{network.text}; chosen, not used: there is one node"
@@ -177,7 +211,70 @@ class _Run:
             raise _SkippedError(f"the module has no runscript {runscript}")
 
 
-def fabric_of(site: Site) -> str:
-    """The fabric of a site: what it sets NCCL_NET to, unless that is TCP; "" for one without."""
-    named = dict((*site.host_env, *site.env, *site.runscript_env)).get("NCCL_NET", "")
-    return "" if named == "Socket" else named
+def record_test(installation: Installation, site: Site, reporter: Reporter, *, passed: bool) -> None:
+    """Say in the log of the module what became of a test. A reader of the tree writes nothing; a test is none less."""
+    layout = Layout(Path(installation.root).parents[4])
+    if not os.access(layout.prefix, os.W_OK):
+        return
+    module, number, what = installation.module, installation.generation, TEST_PASSED if passed else TEST_FAILED
+    try:
+        with site_umask(site), module_lock(layout, module, site.lock_lease, reporter.waiting(module)) as held:
+            record(layout, Done(what, module, number, number, installation.digest or None), held, reporter)
+    except SifmodError as error:
+        reporter.warn_once("the log", f"the test is not in the log: {error.message}")
+
+
+_POLL = 3.0  # seconds
+
+
+def run_job(resources: Resources, test: Sequence[str], say: Callable[[str], None]) -> dict[str, Any]:
+    """Submit `sifmod test …` and wait: what it prints with `--json`. Where the wait is broken off the job is cancelled.
+
+    The job's files are beside its user, as those of sbatch are; its log stays where the test did not pass. Raises
+    OptionError where the job is refused, SanityCheckError where it ends without an answer.
+    """
+    wrap = shlex.join((*SIFMOD, "test", *test, "--json"))
+    files = ("--output=sifmod-test-%j.json", "--error=sifmod-test-%j.log")
+    number = submit("--job-name=sifmod-test", *resources.words, *files, f"--wrap=exec {wrap}")
+    file = Path(f"sifmod-test-{number}.json")
+    try:
+        before = ""
+        while state := _state(number):
+            if state != before:
+                say(f"job {number}: {state}")
+            before = state
+            time.sleep(_POLL)
+    except BaseException:
+        cancel(number)
+        until = time.monotonic() + LAG  # a job that has just begun makes its files all the same
+        while _state(number) and time.monotonic() < until:
+            time.sleep(0.2)
+        file.unlink(missing_ok=True)
+        raise
+    return _answer(file, file.with_suffix(".log"), number)
+
+
+def _state(number: str) -> str:
+    if (known := states((number,))) is None:
+        return "squeue does not answer"
+    state = known.get(number)
+    return "" if state is None or state.over else str(state)
+
+
+def _answer(file: Path, log: Path, number: str) -> dict[str, Any]:
+    until = time.monotonic() + LAG
+    while not (file.exists() and file.stat().st_size) and time.monotonic() < until:
+        time.sleep(0.2)
+    try:
+        data: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        lines = log.read_text(errors="replace").splitlines()[-20:] if log.exists() else []
+        why = f"job {number} ended without an answer; {log.absolute()} is its log"
+        raise SanityCheckError("\n".join((why, *lines))) from error
+    finally:
+        file.unlink(missing_ok=True)
+    if "error" in data:
+        raise SanityCheckError(f"job {number}: {data['error']}", data["hint"] or "")
+    if data["passed"]:
+        log.unlink(missing_ok=True)
+    return data

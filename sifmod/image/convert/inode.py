@@ -6,8 +6,7 @@ each is a few bytes instead of a node.
 """
 
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 Xattrs = tuple[tuple[bytes, bytes], ...]
@@ -42,66 +41,46 @@ class Node:
     uid: int
     gid: int
     mtime: int  # seconds since 1970 (u32)
-    xattrs: Xattrs = ()
+    xattrs: Xattrs
 
 
+@dataclass(slots=True, eq=False)
 class File(Node):
-    __slots__ = ("content",)
+    content: Content
 
-    def __init__(self, attributes: tuple[int, int, int, int, Xattrs], content: Content) -> None:
-        super().__init__(*attributes)
-        self.content = content
+
+@dataclass(slots=True, eq=False)
+class Symlink(Node):
+    target: bytes  # its text
+
+
+@dataclass(slots=True, eq=False)
+class Device(Node):
+    kind: str  # b or c
+    major: int
+    minor: int
+
+
+@dataclass(slots=True, eq=False)
+class Fifo(Node):
+    """A named pipe."""
+
+
+Entries = dict[bytes, Node | Plain]
+
+
+@dataclass(slots=True, eq=False)
+class Directory(Node):
+    entries: Entries = field(default_factory=dict)  # by name, in any order
 
 
 def unpacked(plain: Plain) -> File:
     """The same file as a node, which may have several names."""
-    return File((*OWNER.unpack_from(plain), ()), content_of(plain[OWNER.size :]))
+    mode, uid, gid, mtime = OWNER.unpack_from(plain)
+    return File(mode, uid, gid, mtime, (), content_of(plain[OWNER.size :]))
 
 
 def content_of(place: bytes) -> Content:
     """Of a PLACE."""
     fragment, offset, size = PLACE.unpack(place)
     return Content(size, fragment=fragment, offset=offset) if size else Content(0)
-
-
-class Symlink(Node):
-    """A symbolic link; `target` is its text."""
-
-    __slots__ = ("target",)
-
-    def __init__(self, attributes: tuple[int, int, int, int, Xattrs], target: bytes) -> None:
-        super().__init__(*attributes)
-        self.target = target
-
-
-class Device(Node):
-    """A device node: `kind` is b or c, `major` and `minor` its numbers."""
-
-    __slots__ = ("kind", "major", "minor")
-
-    def __init__(self, attributes: tuple[int, int, int, int, Xattrs], kind: str, major: int, minor: int) -> None:
-        super().__init__(*attributes)
-        self.kind = kind
-        self.major = major
-        self.minor = minor
-
-
-class Fifo(Node):
-    """A named pipe."""
-
-    __slots__ = ()
-
-
-Entries = dict[bytes, Node | Plain]
-
-
-class Directory(Node):
-    """A directory; `entries` by name, in any order."""
-
-    __slots__ = ("entries",)
-
-    def __init__(
-        self, attributes: tuple[int, int, int, int, Xattrs], entries: Mapping[bytes, Node | Plain] | None = None
-    ) -> None:
-        super().__init__(*attributes)
-        self.entries: Entries = dict(entries or ())

@@ -4,7 +4,7 @@ import gc
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,19 +12,17 @@ from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import FetchError, ImageError, UnstartableError
 from sifmod.image.artifact import Fetched, Request
 from sifmod.image.convert.budget import Budget
-from sifmod.image.convert.layers.member import U32
 from sifmod.image.convert.layers.merge_layers import merge_layers
 from sifmod.image.convert.layers.stream import Replaced
-from sifmod.image.convert.metadata.insert import insert_metadata
-from sifmod.image.convert.metadata.make import Metadata, make_metadata
+from sifmod.image.convert.layers.tar import U32
+from sifmod.image.convert.metadata.make import Metadata, insert_metadata, make_metadata
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.convert.sif.write import partition_offset, write_header
 from sifmod.image.convert.squashfs import compression
 from sifmod.image.convert.squashfs.compression import Compression
 from sifmod.image.convert.squashfs.writer import SquashfsWriter
 from sifmod.image.disk import KEPT, NOTHING_WRITTEN, reserve, stripe, writing
-from sifmod.image.download.downloads import Downloads, missing
-from sifmod.image.download.shared_blobs import forget_shared, keep_shared, with_shared
+from sifmod.image.download.downloads import Downloads, forget_shared, keep_shared, missing, with_shared
 from sifmod.image.oci.image import OciImage, open_image
 from sifmod.image.program import ask
 from sifmod.image.registry.mirrors import own_place, source_of
@@ -56,7 +54,10 @@ def convert(request: Request) -> Fetched:
         preflight(request, image, unpacked=any(workspace.iterdir()))
         with Downloads(image.sources, request.partial, request.settings.connections) as downloads:
             try:
-                warnings = _written(request, image, downloads, metadata, how)
+                while True:
+                    with suppress(Replaced):  # as often as a transfer may start over, which it bounds
+                        warnings = _write(request, image, downloads, metadata, how)
+                        break
                 downloads.complete()
             except (FetchError, ImageError):
                 forget_shared(image.sources, shared)
@@ -136,17 +137,6 @@ def _metadata(request: Request, image: OciImage) -> Metadata:
     return make_metadata(image.config, manifest.raw, reference.kind.name, where)
 
 
-def _written(
-    request: Request, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
-) -> tuple[str, ...]:
-    """Write the SIF, from the start again where a transfer started over after some of its bytes went into it."""
-    while True:
-        try:
-            return _write(request, image, downloads, metadata, how)
-        except Replaced:  # as often as a transfer may start over, which it bounds
-            continue
-
-
 def _write(
     request: Request, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
 ) -> tuple[str, ...]:
@@ -184,7 +174,6 @@ def _no_collector() -> Iterator[None]:
 
 
 def _tools(how: Compression) -> Tools:
-    """What decides the bytes of a conversion now."""
     return (("sif-format", str(FORMAT)), *how.versions())
 
 
@@ -208,7 +197,6 @@ def preflight(request: Request, image: OciImage, *, unpacked: bool) -> None:
 
 
 def _done(partial: Path, unpacked: bool) -> str:
-    """What has become of what was written before."""
     if unpacked:
         return "the unpacked archive was removed"
     arrived = partial.is_dir() and any(path.stat().st_size for path in partial.iterdir())

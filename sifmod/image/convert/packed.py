@@ -48,7 +48,7 @@ def _tree(more: Mapping[str, Read]) -> _Tree:
 
 def _directory(writer: DataWriter, directory: Path | None, more: _Tree, count: list[int]) -> Directory:
     """One with what it has on the host, where it is there at all, and more."""
-    made = Directory((0o755, 0, 0, _EPOCH, ()))
+    made = Directory(0o755, 0, 0, _EPOCH, ())
     here = {entry.name: entry for entry in os.scandir(directory)} if directory else {}
     for name in sorted(here.keys() | more.keys(), key=os.fsencode):
         entry, added = here.get(name), more.get(name, {})
@@ -66,12 +66,12 @@ def _file(writer: DataWriter, read: Read, count: list[int]) -> File:
     count[0] += 1
     writer.start()
     writer.write(read())
-    return File((0o644, 0, 0, _EPOCH, ()), writer.finish())
+    return File(0o644, 0, 0, _EPOCH, (), writer.finish())
 
 
 def _node(writer: DataWriter, entry: "os.DirEntry[str]", more: _Tree, count: list[int]) -> Node:
     if entry.is_symlink():
-        return Symlink((0o777, 0, 0, _EPOCH, ()), os.fsencode(os.readlink(entry.path)))  # noqa: PTH115 (bytes)
+        return Symlink(0o777, 0, 0, _EPOCH, (), os.fsencode(os.readlink(entry.path)))  # noqa: PTH115 (bytes)
     if entry.is_dir():
         return _directory(writer, Path(entry.path), more, count)
     status = entry.stat()
@@ -82,4 +82,4 @@ def _node(writer: DataWriter, entry: "os.DirEntry[str]", more: _Tree, count: lis
         writer.start()
         while piece := file.read(_PIECE):
             writer.write(piece)
-    return File((0o755 if status.st_mode & 0o100 else 0o644, 0, 0, _EPOCH, ()), writer.finish())
+    return File(0o755 if status.st_mode & 0o100 else 0o644, 0, 0, _EPOCH, (), writer.finish())

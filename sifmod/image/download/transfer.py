@@ -20,15 +20,14 @@ import requests
 import urllib3
 
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.artifact import Remote
 from sifmod.image.convert.layers.stream import Replaced
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.download import journal
 from sifmod.image.download.arriving_file import STEP, ArrivingFile, Shared
 from sifmod.image.download.journal import PartialFile
-from sifmod.image.download.pieces import Piece, Pieces
-from sifmod.image.download.response import Head, Known, Ranges, read_head, why_restart
+from sifmod.image.download.pieces import Head, Known, Piece, Pieces, Ranges, read_head, why_restart
 from sifmod.image.registry.network import PATIENCE, Attempts, Patience, SlowError, TransientError
-from sifmod.image.remote import Remote
 from sifmod.image.settings import Settings
 
 _CHUNK = 1 << 18  # bytes at a time; so much is lost at most when the connection breaks
@@ -60,7 +59,13 @@ class Transfer(ArrivingFile):
         self._busy = 0
         self._restarts = 0
         try:
-            self._resume()
+            with shared.changed:
+                if self._pieces.load():
+                    self._adopt_size()
+                    self.front = self._pieces.coverage.front
+                    self._pieces.plan()
+                else:
+                    self._empty()
         except BaseException:
             self.close(None)
             raise
@@ -68,15 +73,6 @@ class Transfer(ArrivingFile):
     @property
     def received(self) -> int:
         return self._pieces.coverage.total
-
-    def _resume(self) -> None:
-        with self.shared.changed:
-            if self._pieces.load():
-                self._adopt_size()
-                self.front = self._pieces.coverage.front
-                self._pieces.plan()
-            else:
-                self._empty()
 
     def take(self) -> Piece | None:
         """The next piece to ask for, None where there is none now. Called with the lock; `run` has to follow."""

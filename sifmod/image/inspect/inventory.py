@@ -52,7 +52,6 @@ def read_inventory(path: Path) -> Inventory:
 
 
 def _system(release: str) -> str:
-    """Such as debian-12, from the text of an os-release."""
     said = dict(re.findall(r"^(ID|VERSION_ID)=(.*)$", release, re.MULTILINE))
     try:
         return "-".join(word for key in ("ID", "VERSION_ID") for word in shlex.split(said.get(key, ""))[:1])

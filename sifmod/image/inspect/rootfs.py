@@ -8,6 +8,7 @@ from pathlib import Path
 from sifmod.image.convert.sif.header import SifInfo, read_sif
 from sifmod.image.convert.squashfs.blocks import Stat
 from sifmod.image.convert.squashfs.reader import SquashfsReader
+from sifmod.image.convert.squashfs.reader import tree_digest as digest_of
 from sifmod.image.disk import reading
 
 _WHENCE = ("/.singularity.d/Singularity", "/.singularity.d/labels.json")  # say where it came from, not what it is
@@ -30,7 +31,9 @@ def tree_digest(path: Path) -> str:
     """
     primary = read_sif(path).primary
     with reading(path), path.open("rb") as file:
-        return SquashfsReader(file, primary.offset, primary.size).tree_digest(*_WHENCE)
+        reader = SquashfsReader(file, primary.offset, primary.size)
+        found = (reader.lookup(name, follow=False) for name in _WHENCE)
+        return digest_of(reader, {stat.number for stat in found if stat and stat.kind == "f"})
 
 
 class Rootfs:

@@ -10,13 +10,13 @@ from pathlib import Path
 from sifmod.digest import sha256_bytes
 from sifmod.errors import ImageError
 from sifmod.image.convert.sif.header import DEFFILE, JSON, LABELS, PARTITION, SifInfo, SifObject, kind_of, read_sif
-from sifmod.image.convert.squashfs.compression import NUMBERS
 from sifmod.image.disk import reading
 from sifmod.image.inspect.description import Config, ImageDescription, Part, date, of_config, pairs
 from sifmod.image.inspect.rootfs import Rootfs, open_rootfs
 from sifmod.image.oci.manifest import ImageConfig, parse_config
 from sifmod.image.printable import LINE, block, line
 from sifmod.image.signature.check import signatures
+from sifmod.image.startable import compression_of
 
 _ASSIGNED = re.compile(r"(?:^|[;&|\n])[ \t]*(export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)=")
 _EXPORTED = re.compile(r"(?:^|[;&\n])[ \t]*export((?:[ \t]+[A-Za-z_][A-Za-z0-9_]*)+)[ \t]*(?=$|[;&\n])")
@@ -27,7 +27,6 @@ _FILE_SYSTEMS = {1: "squashfs", 2: "ext3", 3: "archive", 4: "raw", 5: "encrypted
 _PARTITIONS = {1: "system", 2: "primary system", 3: "data", 4: "overlay"}
 _LARGEST = 4 << 20  # bytes of one document
 _MOST_DOCUMENTS = 32
-_CREATED = 64  # where the header says it, seconds since 1970
 _HOME = "/.singularity.d"
 _OF_THE_RUNTIME = re.compile(r"(01-base|94-appsbase|95-apps|99-base|99-runtimevars)\.sh")
 _OF_OCI = "10-docker2singularity.sh"
@@ -43,7 +42,6 @@ class Documents:
     manifest: str = ""
     scripts: dict[str, str] = field(default_factory=dict)  # of the environment, by name
     runscript: str = ""
-    created: int = 0  # seconds since 1970, as the header has it
     notes: list[str] = field(default_factory=list)
 
     def environment(self, environment: Mapping[str, str], longest: int = LINE) -> dict[str, str]:
@@ -68,19 +66,13 @@ def describe_sif(path: Path, name: str = "") -> ImageDescription:
     that cannot be read is a note of the description.
     """
     info = read_sif(path, name)
-    found = read_documents(path, info)
-    with reading(path), path.open("rb") as file:
-        file.seek(info.primary.offset)
-        start = file.read(96)
-    return _description(path, info, found, start)
+    return _description(path, info, read_documents(path, info))
 
 
 def read_documents(path: Path, info: SifInfo) -> Documents:
     """What the documents in the SIF at `path`, whose checked header is `info`, say. Raises as `describe_sif` does."""
     found = Documents()
     with reading(path), path.open("rb") as file:
-        file.seek(_CREATED)
-        (found.created,) = struct.unpack("<q", file.read(8))
         for entry in info.descriptors[: _MOST_DOCUMENTS * 4]:
             if entry.type in (DEFFILE, LABELS, JSON) and entry.size <= _LARGEST:
                 file.seek(entry.offset)
@@ -93,25 +85,24 @@ def read_documents(path: Path, info: SifInfo) -> Documents:
     return found
 
 
-def _description(path: Path, info: SifInfo, found: Documents, start: bytes) -> ImageDescription:
+def _description(path: Path, info: SifInfo, found: Documents) -> ImageDescription:
     config = of_config(found.config) if found.config else Config()
     labels = {**dict(config.labels), **dict(pairs(found.labels.items()))}
     environment = pairs(found.environment(dict(config.environment)).items())
     config = config._replace(labels=tuple(sorted(labels.items())), environment=environment)
-    squashfs = start[:4] == b"hsqs"
     return ImageDescription(
         kind="SIF",
         arch=info.arch,
         size=info.size,
         manifest=found.manifest,
-        created=date(found.created),
+        created=date(info.created),
         origin=_origin(found.deffile),
         parts=tuple(Part(_part(entry), entry.size) for entry in info.descriptors),
-        compression=NUMBERS.get(struct.unpack_from("<H", start, 20)[0], "unknown") if squashfs else "",
+        compression=compression_of(path, info),
         config=config,
         runscript="" if config.entrypoint or config.cmd else block(found.runscript),
         definition=block(found.deffile),
-        signers=tuple(one.fingerprint or f"a signature of the form {one.form}" for one in signatures(path)),
+        signers=tuple(one.fingerprint or f"a signature of the form {one.form}" for one in signatures(path, info)),
         notes=tuple(line(note) for note in found.notes),
     )
 

@@ -1,15 +1,24 @@
 """An OciImage: manifest, config and where its layers are, the same for a registry, a layout and an archive."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.artifact import Get
 from sifmod.image.disk import reading
-from sifmod.image.oci.content import LARGEST, plain
-from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_layers, check_platform
+from sifmod.image.oci.content import LARGEST, plain, read_content
+from sifmod.image.oci.index import Entry, lowest, manifest_behind, parse, parse_entries
+from sifmod.image.oci.manifest import (
+    Descriptor,
+    ImageConfig,
+    Manifest,
+    check_digest,
+    check_layers,
+    check_platform,
+    parse_config,
+)
 from sifmod.image.reference import Reference
-from sifmod.image.remote import Get
 from sifmod.image.settings import Settings
 
 
@@ -28,28 +37,23 @@ class Stored:
             return file.read(min(limit, self.size))
 
 
-class Files(Protocol):
+@dataclass(frozen=True)
+class Files:
     """A directory or an archive, called `name` in messages."""
 
-    @property
-    def name(self) -> str: ...
-
-    def find(self, name: str) -> Stored | None:
-        """The regular file of this relative name, or None."""
+    name: str
+    find: Callable[[str], Stored | None]  # the regular file of this relative name, or None
 
 
-class Directory:
+def files_below(path: Path) -> Files:
     """The files below a directory. Symbolic links are followed: the directory is the user's own."""
+    top = path.absolute()
 
-    def __init__(self, path: Path) -> None:
-        self.name = str(path)
-        self._path = path.absolute()
+    def find(name: str) -> Stored | None:
+        with reading(top / name):
+            return Stored(top / name, 0, (top / name).stat().st_size) if (top / name).is_file() else None
 
-    def find(self, name: str) -> Stored | None:
-        """The regular file of this relative name, or None."""
-        path = self._path / name
-        with reading(path):
-            return Stored(path, 0, path.stat().st_size) if path.is_file() else None
+    return Files(str(path), find)
 
 
 def read_json(files: Files, name: str) -> bytes:
@@ -109,3 +113,67 @@ def open_image(reference: Reference, arch: str, settings: Settings, workspace: P
         raise ImageError(f"{name} has {layers} layers where its config speaks of {diff_ids}")
     stated = zip(image.sources, image.config.diff_ids, strict=True)
     return replace(image, sources=tuple(replace(source, diff_id=diff_id) for source, diff_id in stated))
+
+
+def read_layout(reference: Reference, files: Files, arch: str) -> OciImage:
+    """The image of `reference` in the layout that `files` are, for linux on `arch`.
+
+    Index, manifest and config are verified; of the layers only that they are there and as long as they should be.
+    Raises FetchError where there is no layout or no such image in it, ImageError where it is damaged.
+    """
+    if files.find("index.json") is None or files.find("oci-layout") is None:
+        raise FetchError(f"{files.name} is not an OCI layout: it has no oci-layout and index.json")
+    name = f"{files.name}/index.json"
+    entries = parse_entries(read_content(read_json(files, "index.json"), name))
+    manifest = manifest_behind(
+        lambda digest: (
+            parse(read_json(files, _path(digest)), f"{files.name}: {digest}", digest),
+            f"{files.name}: the image",
+        ),
+        _chosen(reference, files, entries, arch),
+        arch,
+        files.name,
+    )
+    config = manifest.config
+    raw = read_json(files, _path(config.digest))
+    check_digest(raw, f"{files.name}: the config", config.digest)
+    blobs = tuple(_blob(files, layer) for layer in manifest.layers)
+    return of_files(manifest, parse_config(raw, f"{files.name}: the config {config.digest}"), blobs)
+
+
+def _path(digest: str) -> str:
+    return f"blobs/{digest.replace(':', '/')}"
+
+
+def _blob(files: Files, descriptor: Descriptor) -> Stored:
+    stored = files.find(_path(descriptor.digest))
+    if stored is None:
+        raise ImageError(f"{files.name} is not complete: the layer {descriptor.digest} is missing")
+    if stored.size != descriptor.size:
+        raise ImageError(
+            f"{files.name}: the layer {descriptor.digest} has {stored.size} bytes, expected {descriptor.size}"
+        )
+    return stored
+
+
+def _chosen(reference: Reference, files: Files, entries: tuple[Entry, ...], arch: str) -> str:
+    """The digest of the manifest or index that the reference names."""
+    tags = [entry.tag for entry in entries]
+    if reference.digest:
+        if files.find(_path(reference.digest)):  # also inside an index
+            return reference.digest
+        wanted: tuple[Entry, ...] = ()
+    elif reference.tag and tags != [""]:  # a single image without a name has any tag
+        wanted = tuple(entry for entry in entries if entry.tag == reference.tag)
+    else:
+        wanted = entries
+    if len({entry.tag for entry in wanted}) == 1 and len({entry.digest for entry in wanted}) > 1:
+        wanted = lowest(wanted, arch) or wanted  # one tag, an image for each architecture
+    if len({entry.digest for entry in wanted}) == 1:
+        return wanted[0].descriptor.digest
+    asked = reference.digest or (f"the tag {reference.tag}" if reference.tag else "no tag")
+    have = ", ".join(sorted({plain(tag) for tag in tags if tag})) or ", ".join(plain(entry.digest) for entry in entries)
+    raise FetchError(
+        f"{files.name}: asked for {asked}, which {len(wanted)} of its {len(entries)} images have",
+        f"it has: {have}" if have else "",
+    )

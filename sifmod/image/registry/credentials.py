@@ -66,18 +66,13 @@ class Logins:
         Variables win over files; they name no host, and are used only for a host that the user named. The first file
         with an entry wins, and in a file the most specific entry; a helper that fails is passed over.
         """
-        if place.named and (found := self._from_variables()):
-            return found
-        for path in auth_files(self._environ):
-            if (content := self._read(path)) and (found := self._from_file(path, content, str(place))):
-                return found
-        return None
-
-    def _from_variables(self) -> Credentials | None:
-        for prefix in ("APPTAINER", "SINGULARITY"):
+        for prefix in ("APPTAINER", "SINGULARITY") if place.named else ():
             username, password = (self._environ.get(f"{prefix}_DOCKER_{what}", "") for what in ("USERNAME", "PASSWORD"))
             if username and password:
                 return Credentials(f"{prefix}_DOCKER_USERNAME", username, password)
+        for path in auth_files(self._environ):
+            if (content := self._read(path)) and (found := self._from_file(path, content, str(place))):
+                return found
         return None
 
     def _read(self, path: Path) -> Content | None:

@@ -10,6 +10,7 @@ from typing import TypeVar
 import requests
 
 from sifmod.errors import FetchError, ImageError
+from sifmod.image.artifact import Get
 from sifmod.image.oci.content import LARGEST, plain, read_content
 from sifmod.image.oci.index import ACCEPTED, Index, manifest_behind, parse
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_digest, parse_config
@@ -17,9 +18,7 @@ from sifmod.image.reference import Reference
 from sifmod.image.registry.authority import RegistryAuthority
 from sifmod.image.registry.http import GET, Asked, Http
 from sifmod.image.registry.mirrors import Place, places, token_servers
-from sifmod.image.registry.network import PATIENCE, Patience, SlowError, TransientError, causes, patiently
-from sifmod.image.registry.pace import within
-from sifmod.image.remote import Get
+from sifmod.image.registry.network import PATIENCE, Patience, SlowError, TransientError, causes, patiently, within
 from sifmod.image.settings import Settings
 
 _OF_MIRROR = "\n    mirror "  # before what a mirror said, in an error of the registry itself
@@ -71,26 +70,17 @@ class Repository:
             except FetchError as error:
                 if self._scheme or not _may_speak_tls(error):
                     raise
-                response = stack.enter_context(self._over_tls(path, headers, asked, error))
+                try:
+                    response = stack.enter_context(self._resource("https", path, asked)(headers))
+                except FetchError as second:
+                    speaks = second.__cause__ is None or "certificate verify" in second.message
+                    raise second if speaks or isinstance(second, SlowError) else error from None
+                self._scheme = "https"
             if response.headers.get("Content-Type", "").lower().startswith("text/html"):
                 raise FetchError(
                     f"{self.place.server} sent an HTML page instead of {path}",
                     "a login page or a proxy may be in the way; or it is no registry: correct the name of the source",
                 )
-            yield response
-
-    @contextmanager
-    def _over_tls(
-        self, path: str, headers: Mapping[str, str], asked: Asked, first: FetchError
-    ) -> Iterator[requests.Response]:
-        with ExitStack() as stack:
-            try:
-                response = stack.enter_context(self._resource("https", path, asked)(headers))
-            except FetchError as error:
-                speaks = error.__cause__ is None or "certificate verify" in error.message
-                speaks = speaks or isinstance(error, SlowError)
-                raise error if speaks else first from None
-            self._scheme = "https"
             yield response
 
     def _resource(self, scheme: str, path: str, asked: Asked) -> Get:

@@ -5,18 +5,21 @@ integrity format of SIF version 01, as Singularity 3.6 and later and Apptainer m
 this file checks that the list is true, and that it leaves nothing out, and holds it against the site's policy.
 """
 
-from collections.abc import Sequence
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
-from sifmod.errors import SignatureError
-from sifmod.image.convert.sif.header import SIGNATURE, SifInfo, SifObject, SifTable, read_table
+from sifmod.errors import ImageError, SignatureError
+from sifmod.image.convert.sif.header import SIGNATURE, SifInfo, SifObject
 from sifmod.image.disk import reading
 from sifmod.image.reference import Reference
 from sifmod.image.settings import Settings
 from sifmod.image.signature.openpgp import DamagedError, Verdict, parse_clear_signed, public_keys, verify
-from sifmod.image.signature.signed_list import Digests, SignedList, check_list, parse_list
 
 Form = Literal["pgp", "legacy", "dsse", "unknown"]
 
@@ -24,6 +27,8 @@ _MOST = 1 << 20  # bytes of a signature
 _MOST_SIGNATURES = 40  # a table as apptainer makes it has room for no more
 _MOST_KEYS = 16 << 20
 _FETCH_AGAIN = "do not use it: fetch it again, or ask who signed it"
+_ALGORITHMS = ("sha224", "sha256", "sha384", "sha512")
+_CHUNK = 1 << 20  # bytes
 _FORMS: dict[str, str] = {
     "legacy": "was made by Singularity 3.5 or older, whose signatures leave the descriptors open",
     "dsse": "is not an OpenPGP one, but was made with a PEM key or certificate",
@@ -64,14 +69,13 @@ def check_policy(path: Path, name: str, info: SifInfo, settings: Settings) -> tu
     if settings.policy == "off":
         return ()
     try:
-        signed = check(path, info, settings.keys)
+        signers = check(path, info, settings.keys)
     except SignatureError as error:
         message = error.message.replace(str(path), name)
         if settings.policy == "require":
             raise SignatureError(message, error.hint) from error
         return (f"{message}; the site only warns of it",)
-    names = ", ".join(f"{signer.name} ({signer.fingerprint})" for signer in signed.signers)
-    return (f"signed by {names}",)
+    return (f"signed by {', '.join(map(str, signers))}",)
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,6 @@ class Signature:
     id: int  # its own object's number
     form: Form
     fingerprint: str  # of the primary key, upper case; empty where the SIF does not say
-    link: int  # the number of the group, or of the object, that it is about
-    links_group: bool
 
 
 @dataclass(frozen=True)
@@ -92,38 +94,32 @@ class Signer:
     fingerprint: str
     name: str
 
-
-@dataclass(frozen=True)
-class Signed:
-    """What `check` found in order: who signed, and the numbers of all objects that are covered."""
-
-    signers: tuple[Signer, ...]
-    covered: tuple[int, ...]
+    def __str__(self) -> str:
+        return f"{self.name} ({self.fingerprint})"
 
 
-def signatures(path: Path) -> tuple[Signature, ...]:
+def signatures(path: Path, info: SifInfo) -> tuple[Signature, ...]:
     """The signatures in the SIF at `path`, unchecked. Raises ImageError, PermissionsError or FetchError as read_sif."""
     return tuple(
-        Signature(entry.id, _form(_content(path, entry)), _fingerprint(entry), entry.link, entry.links_group)
-        for entry in _signature_objects(read_table(path))
+        Signature(entry.id, _form(_content(path, entry)), _fingerprint(entry))
+        for entry in _signature_objects(path, info)
     )
 
 
-def check(path: Path, info: SifInfo, keys: tuple[Path, ...]) -> Signed:
-    """Check that owners of `keys` signed all of the SIF at `path`, whose checked header is `info`.
+def check(path: Path, info: SifInfo, keys: tuple[Path, ...]) -> tuple[Signer, ...]:
+    """Who signed all of the SIF at `path`, whose checked header is `info`: owners of `keys`.
 
     A key file holds OpenPGP public keys, armored or binary. Signatures by other keys say nothing, but no object, the
     signatures apart, may be without a good one, and every good one must be true. Reads the whole file. Raises
     SignatureError that says what is wrong, ImageError for a damaged SIF, RuntimeMissingError without gpgv.
     """
-    table = read_table(path)
-    if not (found := _signature_objects(table)):
+    if not (found := _signature_objects(path, info)):
         hint = "get a signed one from who made it, or have it signed (`apptainer sign`) before it is installed"
         raise SignatureError(f"{path} is not signed", hint)
     if len(found) > _MOST_SIGNATURES:
         raise SignatureError(f"{path} has {len(found)} signatures: expected at most {_MOST_SIGNATURES}", _FETCH_AGAIN)
     packets = _read_keys(keys)
-    digests = Digests(path)
+    digest = cache(partial(_digest, path))
     signers: dict[str, Signer] = {}
     covered: set[int] = set()
     refused: list[_RefusedError] = []
@@ -133,12 +129,27 @@ def check(path: Path, info: SifInfo, keys: tuple[Path, ...]) -> Signed:
         except _RefusedError as error:
             refused.append(error)
         else:
-            covered |= check_list(path, table, entry.link, (made, f"{signer.name} ({signer.fingerprint})"), digests)
+            covered |= _check_list(path, info, entry.link, (made, signer), digest)
             signers[signer.fingerprint] = signer
     if not signers:
         raise min(refused, key=lambda error: error.rank)
-    _check_all_covered(path, info, table, (tuple(signers.values()), covered))
-    return Signed(tuple(signers.values()), tuple(sorted(covered)))
+    _check_all_covered(path, info, tuple(signers.values()), covered)
+    return tuple(signers.values())
+
+
+@dataclass(frozen=True)
+class SignedObject:
+    """One object of the list; `relative` is its number, less the lowest one of its group."""
+
+    relative: int
+    descriptor: str  # digests, as sha256:hex
+    content: str
+
+
+@dataclass(frozen=True)
+class SignedList:
+    header: str
+    objects: tuple[SignedObject, ...]
 
 
 class _RefusedError(SignatureError):
@@ -189,10 +200,9 @@ def _refusal(what: str, entry: SifObject, verdict: Verdict, keys: Sequence[Path]
             return _RefusedError(2, f"{what} by {who} is {_OUTCOMES[outcome]}", hint)
 
 
-def _check_all_covered(path: Path, info: SifInfo, table: SifTable, signed: tuple[Sequence[Signer], set[int]]) -> None:
-    signers, covered = signed
-    left = [entry for entry in table.objects if entry.type != SIGNATURE and entry.id not in covered]
-    names = ", ".join(f"{signer.name} ({signer.fingerprint})" for signer in signers)
+def _check_all_covered(path: Path, info: SifInfo, signers: Sequence[Signer], covered: set[int]) -> None:
+    left = [entry for entry in info.descriptors if entry.type != SIGNATURE and entry.id not in covered]
+    names = ", ".join(map(str, signers))
     hint = "have the whole image signed: `apptainer sign` without --sif-id and --group-id"
     if any(entry.id == info.primary.id for entry in left):
         raise SignatureError(
@@ -204,7 +214,6 @@ def _check_all_covered(path: Path, info: SifInfo, table: SifTable, signed: tuple
 
 
 def _read_keys(keys: Sequence[Path]) -> bytes:
-    """The packets of all key files."""
     if not keys:
         raise SignatureError("no public key is given to check signatures with", "name some in `signatures: keys:`")
     packets = b""
@@ -218,8 +227,10 @@ def _read_keys(keys: Sequence[Path]) -> bytes:
     return packets
 
 
-def _signature_objects(table: SifTable) -> tuple[SifObject, ...]:
-    return tuple(entry for entry in table.objects if entry.type == SIGNATURE)
+def _signature_objects(path: Path, info: SifInfo) -> tuple[SifObject, ...]:
+    if len({entry.id for entry in info.descriptors}) != len(info.descriptors):
+        raise ImageError(f"{path} is a damaged SIF: two of its objects have the same number")
+    return tuple(entry for entry in info.descriptors if entry.type == SIGNATURE)
 
 
 def _content(path: Path, entry: SifObject) -> bytes:
@@ -241,3 +252,66 @@ def _fingerprint(entry: SifObject) -> str:
     """Of a signature's descriptor: after the number of a hash, 20 bytes, or zero."""
     found = entry.extra[4:24]
     return found.hex().upper() if any(found) else ""
+
+
+def parse_list(text: bytes) -> SignedList | None:
+    """The list in `text`; None where it is none of version 1."""
+    try:
+        found = json.loads(text)
+        if found["version"] != 1:
+            return None
+        rows = found["objects"]
+        objects = tuple(SignedObject(row["relativeId"], row["descriptorDigest"], row["objectDigest"]) for row in rows)
+        made = SignedList(found["header"]["digest"], objects)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    digests = [made.header, *(digest for row in objects for digest in (row.descriptor, row.content))]
+    numbers = [row.relative for row in objects]
+    if not all(type(number) is int and 0 <= number < 1 << 32 for number in numbers) or len(set(numbers)) < len(numbers):
+        return None
+    return made if all(isinstance(digest, str) and _algorithm(digest) for digest in digests) else None
+
+
+def _digest(path: Path, entry: SifObject, algorithm: str) -> str:
+    digest, left = hashlib.new(algorithm), entry.size
+    with reading(path), path.open("rb") as file:
+        file.seek(entry.offset)
+        while left > 0 and (chunk := file.read(min(left, _CHUNK))):
+            digest.update(chunk)
+            left -= len(chunk)
+    return f"{algorithm}:{digest.hexdigest()}"
+
+
+def _check_list(
+    path: Path, info: SifInfo, group: int, signed: tuple[SignedList, Signer], digest: Callable[[SifObject, str], str]
+) -> set[int]:
+    """The numbers of the objects of `group` that are as the list says; `signed` is the list, and who signed it.
+
+    Raises SignatureError where the header, or an object of the list, is not as it was when the list was signed.
+    """
+    made, signer = signed
+    changed = f"{path} was changed after {signer} signed it: "
+    if not _same(made.header, info.header):
+        raise SignatureError(f"{changed}its header is another one", _FETCH_AGAIN)
+    objects = {entry.id: entry for entry in info.descriptors if entry.group == group}
+    first = min(objects, default=0)  # signatures count from the lowest number
+    for row in made.objects:
+        entry = objects.get(first + row.relative)
+        if entry is None:
+            raise SignatureError(f"{changed}object {first + row.relative} is gone", _FETCH_AGAIN)
+        if not _same(row.descriptor, entry.covered(row.relative)):
+            raise SignatureError(f"{changed}the descriptor of the {entry.title} is another one", _FETCH_AGAIN)
+        if not hmac.compare_digest(digest(entry, _algorithm(row.content)), row.content.lower()):
+            raise SignatureError(f"{changed}the content of the {entry.title} is another one", _FETCH_AGAIN)
+    return {first + row.relative for row in made.objects}
+
+
+def _same(expected: str, content: bytes) -> bool:
+    found = hashlib.new(_algorithm(expected), content).hexdigest()
+    return hmac.compare_digest(f"{_algorithm(expected)}:{found}", expected.lower())
+
+
+def _algorithm(digest: str) -> str:
+    """The hash of a digest; "" for one that is not known."""
+    name = digest.partition(":")[0]
+    return name if name in _ALGORITHMS and digest.isascii() else ""

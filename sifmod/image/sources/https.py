@@ -3,14 +3,12 @@
 from urllib.parse import urlsplit
 
 from sifmod.config.shown import shown
-from sifmod.image.artifact import Fetched, Request
+from sifmod.image.artifact import Fetched, Remote, Request
 from sifmod.image.download.downloads import download_sif, refuse_other_files
-from sifmod.image.reference import Reference, SourceKind, is_loopback, no_files, nothing, refused, says_nothing
+from sifmod.image.reference import Reference, SourceKind, is_loopback, refused
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
-from sifmod.image.registry.network import PATIENCE, Patience, patiently
-from sifmod.image.registry.pace import TIMEOUTS, Timeouts
-from sifmod.image.remote import Remote
+from sifmod.image.registry.network import PATIENCE, TIMEOUTS, Patience, Timeouts, patiently
 
 
 def _parse(kind: SourceKind, source: str) -> Reference:
@@ -60,11 +58,6 @@ HTTPS = SourceKind(
     example="https://host/x.sif",
     location="url",
     parse=_parse,
-    watched=no_files,
-    local_sif=nothing,
-    open=None,
-    describe=says_nothing,
-    pinned=nothing,
     announced=_announced,
     fetch=download,
 )

@@ -5,9 +5,8 @@ from pathlib import Path
 from sifmod.errors import FetchError
 from sifmod.image.convert.oci_to_sif import convert
 from sifmod.image.inspect.description import describe_image
-from sifmod.image.oci.image import Directory, OciImage
-from sifmod.image.oci.layout import read_layout
-from sifmod.image.reference import Reference, SourceKind, nothing, parse_layout, size_of_location
+from sifmod.image.oci.image import OciImage, files_below, read_layout
+from sifmod.image.reference import Reference, SourceKind, parse_layout, size_of_location
 from sifmod.image.settings import Settings
 
 
@@ -15,7 +14,7 @@ def _open(reference: Reference, arch: str, _settings: Settings, _workspace: Path
     path = Path(reference.location)
     if not path.exists():
         raise FetchError(f"{path} is not an OCI layout: there is nothing")
-    return read_layout(reference, Directory(path), arch)
+    return read_layout(reference, files_below(path), arch)
 
 
 OCI = SourceKind(
@@ -25,10 +24,8 @@ OCI = SourceKind(
     location="path",
     parse=parse_layout,
     watched=lambda reference, _: (f"{reference.location}/index.json",),
-    local_sif=nothing,
     open=_open,
     describe=describe_image,
-    pinned=nothing,
     announced=size_of_location,
     fetch=convert,
 )

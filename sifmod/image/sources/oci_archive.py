@@ -5,9 +5,8 @@ from pathlib import Path
 from sifmod.image.convert.oci_to_sif import convert
 from sifmod.image.inspect.description import describe_image
 from sifmod.image.oci.archive import open_archive
-from sifmod.image.oci.image import OciImage
-from sifmod.image.oci.layout import read_layout
-from sifmod.image.reference import Reference, SourceKind, nothing, parse_layout, size_of_location, the_location
+from sifmod.image.oci.image import OciImage, read_layout
+from sifmod.image.reference import Reference, SourceKind, parse_layout, size_of_location, the_location
 from sifmod.image.settings import Settings
 
 
@@ -22,10 +21,8 @@ OCI_ARCHIVE = SourceKind(
     location="path",
     parse=parse_layout,
     watched=the_location,
-    local_sif=nothing,
     open=_open,
     describe=describe_image,
-    pinned=nothing,
     announced=size_of_location,
     fetch=convert,
 )

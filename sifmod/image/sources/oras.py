@@ -3,15 +3,14 @@
 from dataclasses import replace
 
 from sifmod.errors import FetchError
-from sifmod.image.artifact import Fetched, Request
+from sifmod.image.artifact import Fetched, Remote, Request
 from sifmod.image.download.downloads import download_sif, refuse_other_files
 from sifmod.image.inspect.description import Config, ImageDescription, pairs, parts
 from sifmod.image.oci.manifest import SIF_LAYER, Descriptor, Manifest
-from sifmod.image.reference import Reference, SourceKind, no_files, nothing, parse_repository
+from sifmod.image.reference import Reference, SourceKind, parse_repository
 from sifmod.image.registry.mirrors import source_of
 from sifmod.image.registry.network import PATIENCE, Patience
 from sifmod.image.registry.registry import Registry
-from sifmod.image.remote import Remote
 from sifmod.image.settings import Settings
 from sifmod.image.stored import damaged, lent, stored, to_bring
 from sifmod.module.origin import ImageOrigin
@@ -99,9 +98,6 @@ ORAS = SourceKind(
     example="oras://ghcr.io/group/image:1.0",
     location="repository",
     parse=parse_repository,
-    watched=no_files,
-    local_sif=nothing,
-    open=None,
     describe=_describe,
     pinned=_pinned,
     announced=_announced,

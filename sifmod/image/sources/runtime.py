@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sifmod.errors import FetchError, RuntimeMissingError
 from sifmod.image.artifact import Fetched, Request
-from sifmod.image.child import Ended, run_child
+from sifmod.image.child import run_child
 from sifmod.image.disk import writing
 from sifmod.image.sources.file import hashed
 from sifmod.module.plan import Runtime
@@ -81,19 +81,15 @@ def run_runtime(request: Request, command: tuple[str, ...], workspace: Path, cwd
             "install apptainer or load the site's module for it, or give a source that is a SIF already",
         ) from None
     if ended.code != 0 or not request.incoming.exists():
-        raise _failure(shown, ended)
+        lines = [line for line in ended.lines if not line.startswith(("INFO:", "DEBUG", "VERBOSE"))][-_SHOWN:]
+        how = f"was ended by signal {-ended.code}" if ended.code < 0 else f"failed with exit code {ended.code}"
+        said = "\n".join(ended.lines)
+        advice = next((hint for pattern, hint in _ADVICE if re.search(pattern, said, re.IGNORECASE)), "")
+        raise FetchError("\n".join((f"`{shown}` {how}:", *(f"    {line}" for line in lines))), advice)
     return hashed(request.incoming, request)
 
 
-def _failure(shown: str, ended: Ended) -> FetchError:
-    said = [line for line in ended.lines if not line.startswith(("INFO:", "DEBUG", "VERBOSE"))][-_SHOWN:]
-    how = f"was ended by signal {-ended.code}" if ended.code < 0 else f"failed with exit code {ended.code}"
-    advice = next((hint for pattern, hint in _ADVICE if re.search(pattern, "\n".join(ended.lines), re.IGNORECASE)), "")
-    return FetchError("\n".join((f"`{shown}` {how}:", *(f"    {line}" for line in said))), advice)
-
-
 def _link_credentials(environ: Mapping[str, str], runtime: Runtime, config: Path) -> None:
-    """Let the runtime, whose configuration directory is `config`, find what the user's logins have left."""
     home = Path(environ.get("HOME", "/"))
     own = [Path(environ[name]) for prefix in runtime.prefixes if (name := f"{prefix}_CONFIGDIR") in environ]
     directories = (*own, home / f".{runtime.kind}", home / ".apptainer", home / ".singularity")

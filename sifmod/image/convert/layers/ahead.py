@@ -8,10 +8,8 @@ from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import NamedTuple, Self
 
-from sifmod.image.convert.layers import parallel_gzip
-from sifmod.image.convert.layers.decompress import chunks
-from sifmod.image.convert.layers.malformed import Malformed
-from sifmod.image.convert.layers.stream import Blob
+from sifmod.image.convert.layers.decompress import chunks, threads_for
+from sifmod.image.convert.layers.stream import Blob, Malformed
 from sifmod.image.convert.layers.top_down import Entangled
 
 _AHEAD = 3  # chunks of a layer that wait at most, behind its decompression and again behind its hash
@@ -72,7 +70,7 @@ class ReadAhead:
     def _begin(self) -> None:
         while self._waiting and len(self._under_way) < _MOST:
             blob = self._waiting[0]
-            threads = parallel_gzip.threads(blob, self._processors)
+            threads = threads_for(blob, self._processors)
             if self._under_way and sum(layer.threads for layer in self._under_way) + threads > self._processors:
                 return
             decompressed = _Thread(chunks(blob, self._count, threads), "decompress")

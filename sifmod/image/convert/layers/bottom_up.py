@@ -12,8 +12,8 @@ from itertools import chain
 from sifmod.image.convert.budget import Watch
 from sifmod.image.convert.inode import OWNER, Content, Directory, File, Node, Plain, Symlink, content_of
 from sifmod.image.convert.layers.ahead import ReadAhead
-from sifmod.image.convert.layers.malformed import Malformed, Warnings, naming, shown
-from sifmod.image.convert.layers.member import (
+from sifmod.image.convert.layers.stream import Blob, Malformed, Stream, Warnings, naming, shown
+from sifmod.image.convert.layers.tar import (
     DIRECTORY,
     HARD_LINK,
     OPAQUE,
@@ -21,13 +21,12 @@ from sifmod.image.convert.layers.member import (
     Attributes,
     Member,
     Parts,
+    TarReader,
     cleaned,
     is_whiteout,
     special_node,
     whited_out,
 )
-from sifmod.image.convert.layers.stream import Blob, Stream
-from sifmod.image.convert.layers.tar import TarReader
 
 _LINKS = 255  # symlinks on the way to one entry
 
@@ -93,7 +92,7 @@ class _Tree:
                 content = known[number] if number < len(known) else None
                 if isinstance(content, Plain):
                     content = content_of(content[OWNER.size :])
-                file = File(member.attributes, content or Content(member.size))
+                file = File(*member.attributes, content or Content(member.size))
                 if content is None:
                     missing[number] = file
                 self._apply(parts, member, file)
@@ -206,13 +205,13 @@ class _Tree:
 
 def _directory(folder: _Folder, seen: set[int]) -> Directory:
     """The same as nodes; `seen` gets the ids of all that are no directory."""
-    root = Directory(folder.attributes)
+    root = Directory(*folder.attributes)
     todo = [(folder, root)]
     while todo:
         folder, directory = todo.pop()
         for name, child in folder.children.items():
             if isinstance(child, _Folder):
-                below = directory.entries[name] = Directory(child.attributes)
+                below = directory.entries[name] = Directory(*child.attributes)
                 todo.append((child, below))
             else:
                 directory.entries[name] = child.node

@@ -4,16 +4,15 @@ import bz2
 import io
 import lzma
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from gzip import BadGzipFile
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import zstandard
 from isal import igzip, igzip_lib
 
-from sifmod.image.convert.layers import parallel_gzip
-from sifmod.image.convert.layers.malformed import Malformed
-from sifmod.image.convert.layers.stream import Blob
+from sifmod.image.convert.layers.stream import Blob, Malformed
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -23,10 +22,18 @@ CHUNK = 1 << 20  # bytes
 _ISAL = cast(type[Exception], igzip_lib.IsalError)  # its stub has an instance
 _DAMAGED = (EOFError, BadGzipFile, _ISAL, zstandard.ZstdError, lzma.LZMAError)
 _WINDOW = 1 << 29  # bytes; the largest window of a zstd frame, and what it takes in memory
-_GZIP = b"\x1f\x8b"
+_GZIP, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\0"
 _XZ = 1 << 29  # bytes that an xz stream may take in memory
 _BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # a block's or an end's magic: a tar's first name may be BZh1
-_HEAD = 10  # bytes that tell how a blob is compressed
+HEAD = 10  # bytes that tell how a blob is compressed
+_WORTH = 16 << 20  # bytes of a gzip blob: below that starting rapidgzip's threads costs more than they save
+_FEWEST, _MOST = 4, 8  # of its threads: it takes twice the processor time of isa-l, and some 40 MB of memory a thread
+
+
+def threads_for(blob: Blob, processors: int) -> int:
+    """How many threads are worth starting for `blob`: 1, or half of the processors, for the rest merge and compress."""
+    wanted = min(processors // 2, _MOST)
+    return wanted if wanted >= _FEWEST and blob.size >= _WORTH else 1
 
 
 def chunks(blob: Blob, count: Callable[[int], None], threads: int = 1) -> Iterator[bytes]:
@@ -36,12 +43,16 @@ def chunks(blob: Blob, count: Callable[[int], None], threads: int = 1) -> Iterat
     that is damaged or cut, and what `blob` raises: above all where what it gave is not what was promised.
     """
     if threads == 1 or not _is_gzip(blob):
-        yield from _chunks(blob, count)
+        with blob.open() as file:
+            yield from uncompressed(file, count)
         return
-    try:
-        yield from parallel_gzip.chunks(blob, count, threads)
-    except parallel_gzip.Unfinished as before:  # a padded stream, a damaged one: what isa-l says counts
-        yield from _without(before.size, _chunks(blob, lambda _size: None))
+    done = yield from _in_threads(blob, count, threads)
+    if done is not None:  # a padded stream, a damaged one: what isa-l says counts
+        with blob.open() as file:
+            for chunk in uncompressed(file, lambda _size: None):
+                if rest := chunk[done:]:
+                    yield rest
+                done = max(0, done - len(chunk))
 
 
 def _is_gzip(blob: Blob) -> bool:
@@ -49,26 +60,46 @@ def _is_gzip(blob: Blob) -> bool:
         return file.read(len(_GZIP)) == _GZIP
 
 
-def _without(size: int, uncompressed: Iterator[bytes]) -> Iterator[bytes]:
-    """What follows the first `size` bytes."""
-    for chunk in uncompressed:
-        if rest := chunk[size:]:
-            yield rest
-        size = max(0, size - len(chunk))
+def _in_threads(blob: Blob, count: Callable[[int], None], threads: int) -> Generator[bytes, None, int | None]:
+    """The chunks of a gzip `blob` by rapidgzip; where that fails, the end is how many bytes came, all of them right.
+
+    It reads the blob in an order of its own, so a further thread reads it from its start to its end for its digest.
+    """
+    import rapidgzip  # type: ignore[import-not-found] # 8 MB of code, for few machines
+
+    beside = ThreadPoolExecutor(1, "certify")
+    certified = beside.submit(_certify, blob, count)
+    beside.shutdown(wait=False)
+    done, failed = 0, False
+    try:
+        with blob.seekable() as file, rapidgzip.RapidgzipFile(file, parallelization=threads) as stream:
+            while chunk := stream.read(CHUNK):
+                done += len(chunk)
+                yield chunk
+    except (RuntimeError, ValueError, OSError):  # what its C++ raises; also for what the blob raises in its threads
+        failed = True
+    certified.result()
+    return done if failed else None
 
 
-def _chunks(blob: Blob, count: Callable[[int], None]) -> Iterator[bytes]:
+def _certify(blob: Blob, count: Callable[[int], None]) -> None:
     with blob.open() as file:
-        compressed = _Compressed(file, count)
-        try:
-            yield from _uncompressed(compressed)
-        except Malformed:
-            compressed.skip()
-            raise
-        except _DAMAGED as error:  # some of isal's outlive this, and would keep all buffers with their traceback
-            compressed.skip()
-            raise Malformed(f"is cut or damaged: {error}") from error.with_traceback(None)
+        while data := file.read(CHUNK):
+            count(len(data))
+
+
+def uncompressed(file: BinaryIO, count: Callable[[int], None]) -> Iterator[bytes]:
+    """The same for a file that is read to its end. Raises Malformed."""
+    compressed = _Compressed(file, count)
+    try:
+        yield from _uncompressed(compressed)
+    except Malformed:
         compressed.skip()
+        raise
+    except _DAMAGED as error:  # some of isal's outlive this, and would keep all buffers with their traceback
+        compressed.skip()
+        raise Malformed(f"is cut or damaged: {error}") from error.with_traceback(None)
+    compressed.skip()
 
 
 def _uncompressed(compressed: "_Compressed") -> Iterator[bytes]:
@@ -77,7 +108,7 @@ def _uncompressed(compressed: "_Compressed") -> Iterator[bytes]:
         return _read(cast(BinaryIO, igzip.open(compressed, "rb")))  # type: ignore[no-untyped-call]
     if is_zstd(head):
         return _zstd(compressed)
-    if head.startswith(b"\xfd7zXZ\0"):
+    if head.startswith(_XZ_MAGIC):
         return _xz(compressed)
     if _BZIP2.match(head):
         return _bzip2(compressed)
@@ -130,12 +161,11 @@ class _Compressed(io.RawIOBase):
         self._count = count
         self.frames: Frames | None = None
         self.head = b""
-        while len(self.head) < _HEAD and (more := file.read(_HEAD - len(self.head))):
+        while len(self.head) < HEAD and (more := file.read(HEAD - len(self.head))):
             self.head += more
         self._unread = self.head
 
     def skip(self) -> None:
-        """Read what is left, for its digest."""
         while data := self._file.read(CHUNK):
             self._count(len(data))
 
@@ -159,6 +189,11 @@ class _Compressed(io.RawIOBase):
         size = self._file.readinto(view) or 0
         self._count(size)
         return size
+
+
+def is_compressed(head: bytes) -> bool:
+    """Whether what begins with `head`, HEAD bytes, is compressed in one of the ways that are read here."""
+    return head.startswith((_GZIP, _XZ_MAGIC)) or is_zstd(head) or bool(_BZIP2.match(head))
 
 
 def is_zstd(head: bytes) -> bool:

@@ -7,12 +7,10 @@ from sifmod.image.convert.budget import UNLIMITED, Budget, Watch
 from sifmod.image.convert.inode import Directory, File
 from sifmod.image.convert.layers.ahead import Progress, ReadAhead
 from sifmod.image.convert.layers.bottom_up import merge_bottom_up
-from sifmod.image.convert.layers.data import Copier, DataWriter
-from sifmod.image.convert.layers.malformed import Warnings, naming
-from sifmod.image.convert.layers.member import REGULAR
-from sifmod.image.convert.layers.stream import Blob, Stream
-from sifmod.image.convert.layers.tar import TarReader
+from sifmod.image.convert.layers.stream import Blob, Stream, Warnings, naming
+from sifmod.image.convert.layers.tar import REGULAR, TarReader
 from sifmod.image.convert.layers.top_down import Entangled, TopDown
+from sifmod.image.convert.squashfs.writer import DataWriter
 
 Missing = Sequence[tuple[Blob, Mapping[int, File]]]
 """Layers, and for each the files that lack their data, by their number among its regular files."""
@@ -62,7 +60,6 @@ def fetch(missing: Missing, data: DataWriter) -> None:
     wanted = [(blob, files) for blob, files in missing if files]
     if not wanted:
         return
-    copier = Copier(data)
     with ReadAhead([blob for blob, _ in wanted], lambda _read, _total: None) as ahead:
         for blob, files in wanted:
             with naming(blob.digest), ahead.layer() as chunks:
@@ -72,4 +69,4 @@ def fetch(missing: Missing, data: DataWriter) -> None:
                     if member.kind == REGULAR:
                         number += 1
                         if number in files:
-                            files[number].content = copier.copy(reader, member.size, member.extents)
+                            files[number].content = reader.copy(member.size, member.extents, data)

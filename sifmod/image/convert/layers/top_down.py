@@ -7,12 +7,12 @@ layers applied to a real directory, test_both_ways_give_the_same in test_layers_
 """
 
 from collections.abc import Iterator
+from dataclasses import InitVar, dataclass, field
 
 from sifmod.image.convert.budget import Watch
-from sifmod.image.convert.inode import OWNER, Content, Directory, File, Node, Plain, Symlink, unpacked
-from sifmod.image.convert.layers.data import BLOCK, Copier, DataWriter
-from sifmod.image.convert.layers.malformed import Malformed
-from sifmod.image.convert.layers.member import (
+from sifmod.image.convert.inode import OWNER, Content, Directory, Entries, File, Node, Plain, Symlink, unpacked
+from sifmod.image.convert.layers.stream import Malformed
+from sifmod.image.convert.layers.tar import (
     DIRECTORY,
     HARD_LINK,
     NAME,
@@ -22,6 +22,7 @@ from sifmod.image.convert.layers.member import (
     Attributes,
     Member,
     Parts,
+    TarReader,
     cleaned,
     is_whiteout,
     mark,
@@ -29,8 +30,88 @@ from sifmod.image.convert.layers.member import (
     special_node,
     whited_out,
 )
-from sifmod.image.convert.layers.merging_directory import MergingDirectory
-from sifmod.image.convert.layers.tar import TarReader
+from sifmod.image.convert.squashfs.superblock import BLOCK
+from sifmod.image.convert.squashfs.writer import DataWriter
+
+_NONE: set[bytes] = set()  # shared: most directories have nothing of the sort
+
+
+@dataclass(slots=True, eq=False)
+class MergingDirectory:
+    """A directory, what the layer being read added to it, and what it hides from lower layers.
+
+    Layers are counted from 1, the topmost. One that is not `real` is known by whiteouts inside it alone: it is
+    no directory of the image until some layer has one there.
+    """
+
+    implicit: InitVar[Attributes]
+    layer: int  # the uppermost that uses it
+    node: Directory = field(init=False)
+    fresh: Entries = field(default_factory=dict)  # entries of this layer, which join the node's at its end
+    directories: "dict[bytes, MergingDirectory]" = field(default_factory=dict)
+    # names that lower layers cannot have, and directories that are not real
+    hidden: set[bytes] = field(default_factory=lambda: _NONE)
+    whiteouts: set[bytes] = field(default_factory=lambda: _NONE)  # of this layer
+    opaque: bool = False  # by this layer: closed at its end
+    closed: bool = False  # lower layers have nothing in it
+    sealed: bool = False  # lower layers have nothing in it, nor its attributes
+    real: bool = False
+    explicit: int = 0  # the layer that gave its attributes, 0: none yet
+    touched: int = field(init=False)  # the lowest layer so far that uses it
+    through: bool = True  # that layer put something in it before it had an entry for it, if it has one
+    blocked: int = 0  # the lowest layer so far that has a file in its place
+
+    def __post_init__(self, implicit: Attributes) -> None:
+        self.node = Directory(*implicit)
+        self.touched = self.layer
+
+    def child(self, name: bytes, implicit: Attributes, layer: int, *, real: bool) -> "MergingDirectory":
+        """A new directory in it, by this layer."""
+        child = self.directories[name] = MergingDirectory(implicit, layer)
+        if real:
+            self.promote(name, child)
+        else:
+            self.hide(name)
+        return child
+
+    def promote(self, name: bytes, child: "MergingDirectory") -> None:
+        """Make a directory of the image of one in it."""
+        child.real = True
+        self.hidden.discard(name)
+        self.fresh[name] = child.node
+
+    def hide(self, name: bytes) -> None:
+        """Let lower layers have nothing of this name; most directories hide nothing, and have no set for it."""
+        self.hidden = self.hidden or set()
+        self.hidden.add(name)
+
+    def white_out(self, name: bytes) -> None:
+        """Hide a name of lower layers at the end of this one."""
+        self.whiteouts = self.whiteouts or set()
+        self.whiteouts.add(name)
+
+    def end_layer(self) -> None:
+        """Let this layer's entries join those above, and its whiteouts hide what is below."""
+        if self.fresh:
+            if self.node.entries:
+                self.node.entries.update(self.fresh)
+            else:
+                self.node.entries = self.fresh
+            self.fresh = {}
+        for name in self.whiteouts:
+            child = self.directories.get(name)
+            if child is not None and child.real:
+                child.seal()
+            elif name not in self.node.entries:
+                self.directories.pop(name, None)
+                self.hide(name)
+        self.whiteouts = _NONE
+        self.closed = self.closed or self.opaque
+
+    def seal(self) -> None:
+        """Whatever lower layers have in its place is gone, and it is a directory of its own."""
+        self.closed = self.sealed = True
+        self.through = False
 
 
 class Entangled(Exception):  # noqa: N818 - not an error: another way has to be taken
@@ -46,7 +127,6 @@ class TopDown:
         self._root = MergingDirectory(self._implicit, 0)
         self._root.real = True
         self._data = data
-        self._copier = Copier(data)
         self._layer = 0
         self._touched: list[MergingDirectory] = []  # by this layer
         self._seals: list[MergingDirectory] = []  # at this layer's end
@@ -275,15 +355,15 @@ class TopDown:
             self._seals.append(child)
             return False
         del directory.directories[name]
-        directory.show(name)
+        directory.hidden.discard(name)
         return True
 
     def _node(self, reader: TarReader, member: Member) -> Node:
         if member.kind != REGULAR:
             return special_node(member)
-        content = self._copier.copy(reader, member.size, member.extents)
+        content = reader.copy(member.size, member.extents, self._data)
         self.contents[-1][-1] = content
-        return File(member.attributes, content)
+        return File(*member.attributes, content)
 
     def _target(self, member: Member) -> Node | tuple[int, Member] | None:
         """What a hard link leads to, if that is in its own layer: a node, or a file that is hidden."""
@@ -307,5 +387,5 @@ class TopDown:
         number, member = found
         missing = self.missing[-1]
         if number not in missing:
-            missing[number] = File(member.attributes, Content(member.size))
+            missing[number] = File(*member.attributes, Content(member.size))
         return missing[number]

@@ -3,9 +3,10 @@
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sifmod.image.convert.inode import Content, Directory, File, Node, Plain, Symlink
 from sifmod.image.convert.metadata.scripts import (
     ACTIONS,
     APPS,
@@ -106,7 +107,7 @@ def make_metadata(config: ImageConfig, manifest: bytes, bootstrap: str, source: 
         "startscript": START,
     }
     labels_text = json.dumps(labels, ensure_ascii=False, indent="\t").encode()
-    entries = (*_directories(), *_entries(variables, run), *_texts(labels_text, deffile))
+    entries = _entries(variables, run, labels_text, deffile)
     objects = (
         DataObject("deffile", "", deffile.encode()),
         DataObject("labels", "", labels_text),
@@ -116,15 +117,10 @@ def make_metadata(config: ImageConfig, manifest: bytes, bootstrap: str, source: 
     return Metadata(entries, objects, warnings)
 
 
-def _directories() -> Sequence[Entry]:
-    """Where the runtimes mount something, and where site tools bind their scripts and an environment of the user's."""
-    names = "dev proc root var/tmp tmp etc sys home runscripts user-software"
-    own = (Entry(f"{_HOME}/{name}", replaces=True) for name in ("libs", "actions", "env"))
-    return (*own, *(Entry(name) for name in names.split()))
-
-
-def _entries(variables: str, run: str) -> Sequence[Entry]:
-    texts = (
+def _entries(variables: str, run: str, labels: bytes, deffile: str) -> tuple[Entry, ...]:
+    # where the runtimes mount something, and where site tools bind their scripts and an environment of the user's
+    mounts = "dev proc root var/tmp tmp etc sys home runscripts user-software"
+    scripts = (
         (f"env/{IMAGE_ENVIRONMENT}", variables),
         ("env/90-environment.sh", CUSTOM),
         ("env/95-apps.sh", APPS),
@@ -134,11 +130,10 @@ def _entries(variables: str, run: str) -> Sequence[Entry]:
         ("startscript", START),
         *((f"actions/{name}", text) for name, text in ACTIONS),
     )
-    return tuple(Entry(f"{_HOME}/{name}", content=text.encode(), replaces=True) for name, text in texts)
-
-
-def _texts(labels: bytes, deffile: str) -> Sequence[Entry]:
     return (
+        *(Entry(f"{_HOME}/{name}", replaces=True) for name in ("libs", "actions", "env")),
+        *(Entry(name) for name in mounts.split()),
+        *(Entry(f"{_HOME}/{name}", content=text.encode(), replaces=True) for name, text in scripts),
         Entry(f"{_HOME}/labels.json", 0o644, labels, replaces=True),
         Entry(f"{_HOME}/Singularity", 0o644, deffile.encode(), replaces=True),
         Entry("etc/hosts", 0o644, b""),
@@ -159,3 +154,83 @@ def _oci_objects(raw: bytes, manifest: bytes) -> Sequence[DataObject]:
     if manifest:
         made.append(DataObject("json", "oci-manifest.json", manifest))
     return made
+
+
+_MOST_LINKS = 40  # as Linux
+_DEFINITION, _HISTORY = b"Singularity", b"bootstrap_history"
+
+
+def insert_metadata(
+    root: Directory, entries: Sequence[Entry], add: Callable[[bytes], Content], epoch: int
+) -> tuple[str, ...]:
+    """Put `entries` into `root`; the data of files goes through `add`. Returns warnings.
+
+    What the image has at a place stays, unless the entry replaces it. Links are followed inside `root` only; where one
+    leads to nothing, or a file stands in the way, an entry that replaces nothing is left out. New entries belong to
+    root and have `epoch` as their time; no attribute of the image's own directories changes. A definition of an
+    earlier build goes to `bootstrap_history`, as with Apptainer.
+    """
+    return tuple(
+        f"/{entry.path} is not made: what the image has on the way to it is no directory"
+        for entry in entries
+        if not _put(root, entry, add, epoch)
+    )
+
+
+def _put(root: Directory, entry: Entry, add: Callable[[bytes], Content], epoch: int) -> bool:
+    *parents, name = entry.path.encode().split(b"/")
+    if entry.content is None and not entry.link:
+        return _directory(root, (*parents, name), entry.replaces, epoch) is not None
+    directory = _directory(root, parents, entry.replaces, epoch)
+    if directory is None:
+        return False
+    if name in directory.entries and not entry.replaces:
+        return True
+    kept = name == _DEFINITION and name in directory.entries
+    if kept and (history := _directory(directory, (_HISTORY,), True, epoch)):
+        history.entries[b"Apptainer%d" % len(history.entries)] = directory.entries.pop(_DEFINITION)
+    attributes = (entry.mode, 0, 0, epoch, ())
+    made = Symlink(*attributes, entry.link.encode()) if entry.content is None else File(*attributes, add(entry.content))
+    directory.entries[name] = made
+    return True
+
+
+def _directory(root: Directory, parts: Sequence[bytes], replaces: bool, epoch: int) -> Directory | None:
+    """The directory of this path, made where it is missing; None where something else is in the way and may stay."""
+    trail = [root]
+    for name in parts:
+        node = trail[-1].entries.get(name)
+        way = _resolved(trail, node) if isinstance(node, Symlink) else None
+        if way is not None:
+            trail = way
+            continue
+        if not isinstance(node, Directory):
+            if node is not None and not replaces:
+                return None
+            node = Directory(0o755, 0, 0, epoch, ())
+            trail[-1].entries[name] = node
+        trail.append(node)
+    return trail[-1]
+
+
+def _resolved(trail: list[Directory], link: Symlink) -> list[Directory] | None:
+    """The way from the root to the directory that `link`, an entry of the last of `trail`, leads to; None for none."""
+    here, names, links = list(trail), list[bytes](), 0
+    node: Node | Plain | None = link
+    while True:
+        if isinstance(node, Symlink):
+            links += 1
+            if links > _MOST_LINKS:
+                return None
+            names.extend(reversed(node.target.split(b"/")))
+            del here[1 if node.target.startswith(b"/") else len(here) :]
+        elif isinstance(node, Directory):
+            here.append(node)
+        else:
+            return None
+        while names and names[-1] in (b"", b".", b".."):
+            if names.pop() == b"..":
+                del here[max(1, len(here) - 1) :]
+        if not names:
+            return here
+        node = here[-1].entries.get(names.pop())

@@ -8,8 +8,10 @@ import os
 import re
 import stat
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sifmod.errors import ImageError
 from sifmod.image.disk import reading
@@ -103,49 +105,15 @@ class SifObject:
         return _COVERED.pack(kind, used, relative, link, size, created, uid, gid, name, extra)
 
 
-@dataclass(frozen=True)
-class SifTable:
-    """What the header and the table of a SIF say; `header` are the bytes of the header that a signature covers."""
-
-    header: bytes
-    objects: tuple[SifObject, ...]
-
-    def first(self, group: int) -> int:
-        """The lowest object number in `group`; signatures count from it."""
-        return min((entry.id for entry in self.objects if entry.group == group), default=0)
-
-
-def read_table(path: Path) -> SifTable:
-    """Read the table of a SIF that read_sif has found in order. Raises what read_sif raises."""
-    with reading(path), path.open("rb") as file:
-        start = file.read(HEADER.size)
-        if len(start) < HEADER.size:
-            raise ImageError(f"{path} is truncated: {len(start)} bytes")
-        launch, magic, version, _, identity, *numbers = HEADER.unpack(start)
-        total, offset = numbers[3], numbers[4]
-        if not 0 < total <= MOST_DESCRIPTORS or offset < HEADER.size:
-            raise ImageError(f"{path} is a damaged SIF: its header speaks of {total} descriptors at {offset}")
-        file.seek(offset)
-        table = file.read(total * DESCRIPTOR.size)
-    objects = _objects(table)
-    if len({entry.id for entry in objects}) != len(objects):
-        raise ImageError(f"{path} is a damaged SIF: two of its objects have the same number")
-    return SifTable(launch + magic + version + identity, objects)
-
-
-def _objects(table: bytes) -> tuple[SifObject, ...]:
+def _objects(table: bytes) -> Iterator[SifObject]:
     """Those whose descriptors are whole and in use."""
-    rows = [table[at : at + DESCRIPTOR.size] for at in range(0, len(table), DESCRIPTOR.size)]
-    return tuple(_object(row) for row in rows if len(row) == DESCRIPTOR.size and row[4])
-
-
-def _object(raw: bytes) -> SifObject:
-    row = DESCRIPTOR.unpack(raw)
-    kind, _, number, group, link, offset, size, *_, name, extra = row
-    text = name.rstrip(b"\0").decode("utf-8", "replace")
-    links_group = link & GROUP_MASK == GROUP_MASK
-    place = (group & ~GROUP_MASK, link & ~GROUP_MASK, links_group, offset, size)
-    return SifObject(kind, number, *place, text, extra, raw)
+    for at in range(0, len(table) - DESCRIPTOR.size + 1, DESCRIPTOR.size):
+        raw = table[at : at + DESCRIPTOR.size]
+        kind, used, number, group, link, offset, size, *_, name, extra = DESCRIPTOR.unpack(raw)
+        if used:
+            text = name.rstrip(b"\0").decode("utf-8", "replace")
+            numbers = (group & ~GROUP_MASK, link & ~GROUP_MASK, link & GROUP_MASK == GROUP_MASK)
+            yield SifObject(kind, number, *numbers, offset, size, text, extra, raw)
 
 
 @dataclass(frozen=True)
@@ -156,6 +124,8 @@ class SifInfo:
     size: int  # bytes
     descriptors: tuple[SifObject, ...]
     primary: SifObject  # the partition with the root file system
+    created: int  # seconds since 1970
+    header: bytes  # what of it a signature covers
 
 
 def read_sif(path: Path, name: str = "") -> SifInfo:
@@ -181,7 +151,7 @@ def read_sif(path: Path, name: str = "") -> SifInfo:
         table = total * DESCRIPTOR.size
         _check_within(name, size, offset + table)
         file.seek(offset)
-        info = _describe(name, size, header[3], file.read(table))
+        info = _describe(name, size, header, file.read(table))
         if _PARTITION.unpack_from(info.primary.extra)[0] == SQUASHFS:
             file.seek(info.primary.offset)
             _check_squashfs(name, info.primary, file.read(_SUPERBLOCK.size))
@@ -232,8 +202,9 @@ def _text(start: bytes) -> str:
     return f"a JSON document ({line})" if head[:1] in (b"{", b"[") else f"a text ({line})"
 
 
-def _describe(name: str, size: int, code: bytes, table: bytes) -> SifInfo:
-    used = _objects(table)
+def _describe(name: str, size: int, header: tuple[Any, ...], table: bytes) -> SifInfo:
+    launch, magic, version, code, identity, created, *_ = header
+    used = tuple(_objects(table))
     for entry in used:
         if entry.offset < HEADER.size or entry.size < 0:
             raise ImageError(f"{name} is a damaged SIF: object {entry.id} has {entry.size} bytes at {entry.offset}")
@@ -247,7 +218,8 @@ def _describe(name: str, size: int, code: bytes, table: bytes) -> SifInfo:
     outer, inner = _ARCHES.get(code, ""), _ARCHES.get(_PARTITION.unpack_from(primary[0].extra)[2], "")
     if outer and inner and outer != inner:
         raise ImageError(f"{name} is a damaged SIF: its header says {outer} and its primary partition {inner}")
-    return SifInfo(inner or outer or "unknown", size, used, primary[0])
+    covered = launch + magic + version + identity
+    return SifInfo(inner or outer or "unknown", size, used, primary[0], created, covered)
 
 
 def _check_within(name: str, size: int, end: int) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import struct
-from collections import OrderedDict
+from functools import lru_cache
 from typing import BinaryIO, NamedTuple
 
 from sifmod.errors import ImageError
@@ -43,8 +43,8 @@ class Blocks:
         self._offset = offset
         self.superblock = parse_superblock(os.pread(self._fd, min(SIZE, max(size, 0)), offset), size)
         self._decompress = decompressor(self.superblock.compression)
-        self._metadata: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
-        self._fragments: OrderedDict[int, bytes] = OrderedDict()
+        self.metadata = lru_cache(_KEPT)(self._read_metadata)
+        self.fragment = lru_cache(_KEPT_FRAGMENTS)(self._read_fragment)
 
     def raw(self, start: int, size: int) -> bytes:
         """The bytes of the image at a place."""
@@ -55,23 +55,18 @@ class Blocks:
             raise ImageError(f"cut squashfs: it ends before {start + size}")
         return data
 
-    def metadata(self, start: int) -> tuple[bytes, int]:
+    def _read_metadata(self, start: int) -> tuple[bytes, int]:
         """The metadata block at a place, and the place of the next one."""
-        known = self._metadata.get(start)
-        if known is None:
-            header = int.from_bytes(self.raw(start, 2), "little")
-            size = header & ~STORED_METADATA
-            if not 0 < size <= METADATA:
-                raise ImageError(f"damaged squashfs: a metadata block at {start} of {size} bytes")
-            data = self.raw(start + 2, size)
-            if not header & STORED_METADATA:
-                data = self._decompress(data, METADATA)
-            if not data:
-                raise ImageError(f"damaged squashfs: an empty metadata block at {start}")
-            known = self._metadata[start] = data, start + 2 + size
-            if len(self._metadata) > _KEPT:
-                self._metadata.popitem(last=False)
-        return known
+        header = int.from_bytes(self.raw(start, 2), "little")
+        size = header & ~STORED_METADATA
+        if not 0 < size <= METADATA:
+            raise ImageError(f"damaged squashfs: a metadata block at {start} of {size} bytes")
+        data = self.raw(start + 2, size)
+        if not header & STORED_METADATA:
+            data = self._decompress(data, METADATA)
+        if not data:
+            raise ImageError(f"damaged squashfs: an empty metadata block at {start}")
+        return data, start + 2 + size
 
     def data(self, start: int, word: int, expected: int) -> bytes:
         """A data block whose size is told by `word`, which must have so many bytes when decompressed."""
@@ -80,18 +75,11 @@ class Blocks:
             raise ImageError(f"damaged squashfs: a data block of {len(data)} bytes at {start}, expected {expected}")
         return data
 
-    def fragment(self, index: int) -> bytes:
-        """A whole fragment block."""
-        known = self._fragments.get(index)
-        if known is None:
-            if index >= self.superblock.fragments:
-                raise ImageError(f"damaged squashfs: fragment {index} of {self.superblock.fragments}")
-            entry = self.indexed(self.superblock.fragment_table, index, 16)
-            start, word, _ = struct.unpack("<QII", entry)
-            known = self._fragments[index] = self._block(start, word, "fragment")
-            if len(self._fragments) > _KEPT_FRAGMENTS:
-                self._fragments.popitem(last=False)
-        return known
+    def _read_fragment(self, index: int) -> bytes:
+        if index >= self.superblock.fragments:
+            raise ImageError(f"damaged squashfs: fragment {index} of {self.superblock.fragments}")
+        start, word, _ = struct.unpack("<QII", self.indexed(self.superblock.fragment_table, index, 16))
+        return self._block(start, word, "fragment")
 
     def _block(self, start: int, word: int, what: str) -> bytes:
         size = word & (STORED - 1)

@@ -1,10 +1,20 @@
-"""Metadata: the 8 KiB blocks in which a squashfs keeps inodes, directories and tables; and a directory's entries."""
+"""Metadata: the 8 KiB blocks in which a squashfs keeps inodes, directories, extended attributes and tables."""
 
 import struct
 from array import array
 
+from sifmod.errors import ImageError
+from sifmod.image.convert.inode import Xattrs
 from sifmod.image.convert.squashfs.compression import Compress
-from sifmod.image.convert.squashfs.superblock import METADATA, STORED_METADATA
+from sifmod.image.convert.squashfs.superblock import (
+    METADATA,
+    NONE,
+    NOWHERE,
+    STORED_METADATA,
+    XATTR_NAME,
+    XATTR_PREFIXES,
+    XATTR_VALUE,
+)
 
 _RUN = struct.Struct("<III")  # entries - 1, start of their inodes' block, number that theirs are relative to
 _ENTRY = struct.Struct("<HhHH")
@@ -121,3 +131,46 @@ class ListingWriter:
         self.size += len(data)
         table.buffer += data
         table.flush()
+
+
+class XattrTable:
+    """Sets of extended attributes, numbered as they come."""
+
+    def __init__(self, compress: Compress) -> None:
+        self._compress = compress
+        self._pairs = MetadataWriter(compress)
+        self._numbers: dict[Xattrs, int] = {(): NONE}
+        self._lookup = bytearray()
+
+    def number(self, xattrs: Xattrs) -> int:
+        """The number of a set, for an inode; raises ImageError for what squashfs or Linux cannot hold."""
+        known = self._numbers.get(xattrs)
+        if known is not None:
+            return known
+        number = self._numbers[xattrs] = len(self._numbers) - 1
+        reference = self._pairs.start << 16 | len(self._pairs.buffer)
+        packed = b"".join(_packed(name, value) for name, value in xattrs)
+        listed = sum(len(name) + 1 for name, _ in xattrs)
+        self._lookup += struct.pack("<QII", reference, len(xattrs), listed)
+        self._pairs.buffer += packed
+        self._pairs.flush()
+        return number
+
+    def finish(self, position: int) -> tuple[bytes, int]:
+        """Return the table as it lies at `position`, and the place of its header; nothing and NOWHERE without sets."""
+        if not self._lookup:
+            return b"", NOWHERE
+        pairs = bytes(self._pairs.finish())
+        after = position + len(pairs)
+        lookup, places = indexed(bytes(self._lookup), self._compress, after)
+        header = struct.pack("<QII", position, len(self._lookup) // 16, 0)
+        blocks, starts = lookup[: places - after], lookup[places - after :]
+        return pairs + blocks + header + starts, places
+
+
+def _packed(name: bytes, value: bytes) -> bytes:
+    for number, prefix in enumerate(XATTR_PREFIXES):
+        if name.startswith(prefix) and len(prefix) < len(name) <= XATTR_NAME and len(value) <= XATTR_VALUE:
+            short = name[len(prefix) :]
+            return struct.pack("<HH", number, len(short)) + short + struct.pack("<I", len(value)) + value
+    raise ImageError(f"an extended attribute {name[:80]!r} of {len(value)} bytes cannot be stored in a squashfs")

@@ -3,14 +3,13 @@
 import hashlib
 import os
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import BinaryIO, Protocol
+from collections.abc import Callable, Collection, Iterator
+from typing import BinaryIO
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.inode import Xattrs
 from sifmod.image.convert.squashfs.blocks import Blocks, Cursor, Stat, read_stat
-from sifmod.image.convert.squashfs.superblock import NONE, NOWHERE
-from sifmod.image.convert.squashfs.xattrs import read_xattrs
+from sifmod.image.convert.squashfs.superblock import NONE, NOWHERE, XATTR_NAME, XATTR_PREFIXES, XATTR_VALUE
 
 _UNIT = 1 << 20  # a multiple of every block size
 _ZEROS = bytes(_UNIT)
@@ -21,80 +20,9 @@ _MOST_LISTING = 64 << 20  # bytes of one directory
 _MOST_ENTRIES = 1 << 20
 _MOST_PATH = 1 << 16  # bytes, of a path met by walking
 _MOST_LINKS = 40  # symbolic links followed, as Linux does
+_MOST_XATTRS = 4096  # of one file
+_ELSEWHERE = 0x100  # in an extended attribute's type: what follows is the place of its value
 _WORDS = 2048  # of a block list, read at once
-
-
-class Tree(Protocol):
-    """What is needed of a reader."""
-
-    root: Stat
-
-    def walk(self) -> Iterable[tuple[bytes, Stat, int]]:
-        """Path, inode and reference of everything but the root."""
-
-    def data(self, file: Stat) -> Iterable[bytes | int]:
-        """A file's data, or sizes of holes."""
-
-    def xattrs(self, inode: Stat) -> Xattrs:
-        """Extended attributes."""
-
-
-def tree_digest(tree: Tree, left_out: Collection[int] = ()) -> str:
-    """One number for the content, whatever its compression, block size and order; without the inodes `left_out`.
-
-    A sha256 over a record for each name in `walk`'s order, the root first: path, type, mode, owners, mtime, extended
-    attributes and, by type, the size and digest of the data, the link's target or the device's numbers. A further name
-    of a file seen before is recorded as that. Data is digested in units of 1 MiB, those of zeros left out: holes are
-    zeros. Raises what the reader raises.
-    """
-    whole = hashlib.sha256(b"sifmod squashfs tree 1\n")
-    whole.update(_record(tree, b"", tree.root, b""))
-    names: dict[int, int] = {}  # index of the first name of files with several
-    for index, (path, stat, reference) in enumerate(tree.walk()):
-        if stat.number in left_out:
-            continue
-        if stat.kind != "d" and stat.links > 1 and names.setdefault(reference, index) != index:
-            whole.update(struct.pack("<IcQ", len(path), b"h", names[reference]) + path)
-            continue
-        data = _data(tree, stat) if stat.kind == "f" else b""
-        whole.update(_record(tree, path, stat, data))
-    return whole.hexdigest()
-
-
-def _record(tree: Tree, path: bytes, stat: Stat, data: bytes) -> bytes:
-    xattrs = b"".join(struct.pack("<II", len(n), len(v)) + n + v for n, v in tree.xattrs(stat))
-    size = 0 if stat.kind == "d" else stat.size  # a directory's depends on its layout
-    head = struct.pack("<IcIIIIQ", len(path), stat.kind.encode(), stat.mode, stat.uid, stat.gid, stat.mtime, size)
-    lengths = struct.pack("<III", stat.device, len(stat.target), len(xattrs))
-    return head + lengths + path + stat.target + xattrs + data
-
-
-def _data(tree: Tree, stat: Stat) -> bytes:
-    digest = hashlib.sha256()
-    unit = bytearray()
-    index = 0
-    for piece in tree.data(stat):
-        if isinstance(piece, bytes):
-            unit += piece  # a block never reaches over the end of a unit
-            hole = 0
-        else:
-            room = min(piece, _UNIT - len(unit))
-            unit += _ZEROS[:room]
-            hole = piece - room
-        if len(unit) == _UNIT:
-            _put(digest, unit, index)
-            index += 1 + hole // _UNIT
-            unit += _ZEROS[: hole % _UNIT]
-    _put(digest, unit, index)
-    return digest.digest()
-
-
-def _put(digest: "hashlib._Hash", unit: bytearray, index: int) -> None:
-    """Digest a unit if there is something in it, and empty it."""
-    if not _ZEROS.startswith(unit):
-        digest.update(struct.pack("<Q", index))
-        digest.update(unit)
-    unit.clear()
 
 
 class SquashfsReader:
@@ -250,14 +178,94 @@ class SquashfsReader:
             return ()
         return read_xattrs(self._blocks, inode.xattrs)
 
-    def tree_digest(self, *left_out: Path) -> str:
-        """A sha256 of everything in the file system but the files `left_out`, where they are.
-
-        It is the same for all compressions and layouts.
-        """
-        found = (self.lookup(path, follow=False) for path in left_out)
-        return tree_digest(self, {stat.number for stat in found if stat and stat.kind == "f"})
-
 
 def _parts(path: Path) -> list[bytes]:
     return [part for part in os.fsencode(path).split(b"/") if part not in (b"", b".")]
+
+
+def tree_digest(tree: SquashfsReader, left_out: Collection[int] = ()) -> str:
+    """One number for the content, whatever its compression, block size and order; without the inodes `left_out`.
+
+    A sha256 over a record for each name in `walk`'s order, the root first: path, type, mode, owners, mtime, extended
+    attributes and, by type, the size and digest of the data, the link's target or the device's numbers. A further name
+    of a file seen before is recorded as that. Data is digested in units of 1 MiB, those of zeros left out: holes are
+    zeros. Raises what the reader raises.
+    """
+    whole = hashlib.sha256(b"sifmod squashfs tree 1\n")
+    whole.update(_record(tree, b"", tree.root, b""))
+    names: dict[int, int] = {}  # index of the first name of files with several
+    for index, (path, stat, reference) in enumerate(tree.walk()):
+        if stat.number in left_out:
+            continue
+        if stat.kind != "d" and stat.links > 1 and names.setdefault(reference, index) != index:
+            whole.update(struct.pack("<IcQ", len(path), b"h", names[reference]) + path)
+            continue
+        data = _data(tree, stat) if stat.kind == "f" else b""
+        whole.update(_record(tree, path, stat, data))
+    return whole.hexdigest()
+
+
+def _record(tree: SquashfsReader, path: bytes, stat: Stat, data: bytes) -> bytes:
+    xattrs = b"".join(struct.pack("<II", len(n), len(v)) + n + v for n, v in tree.xattrs(stat))
+    size = 0 if stat.kind == "d" else stat.size  # a directory's depends on its layout
+    head = struct.pack("<IcIIIIQ", len(path), stat.kind.encode(), stat.mode, stat.uid, stat.gid, stat.mtime, size)
+    lengths = struct.pack("<III", stat.device, len(stat.target), len(xattrs))
+    return head + lengths + path + stat.target + xattrs + data
+
+
+def _data(tree: SquashfsReader, stat: Stat) -> bytes:
+    digest = hashlib.sha256()
+    unit = bytearray()
+    index = 0
+    for piece in tree.data(stat):
+        if isinstance(piece, bytes):
+            unit += piece  # a block never reaches over the end of a unit
+            hole = 0
+        else:
+            room = min(piece, _UNIT - len(unit))
+            unit += _ZEROS[:room]
+            hole = piece - room
+        if len(unit) == _UNIT:
+            _put(digest, unit, index)
+            index += 1 + hole // _UNIT
+            unit += _ZEROS[: hole % _UNIT]
+    _put(digest, unit, index)
+    return digest.digest()
+
+
+def _put(digest: "hashlib._Hash", unit: bytearray, index: int) -> None:
+    """Digest a unit if there is something in it, and empty it."""
+    if not _ZEROS.startswith(unit):
+        digest.update(struct.pack("<Q", index))
+        digest.update(unit)
+    unit.clear()
+
+
+def read_xattrs(blocks: Blocks, number: int) -> Xattrs:
+    """Read one set, sorted by name. Raises ImageError where it is damaged or larger than Linux allows."""
+    table = blocks.superblock.xattr_table
+    start, sets, _ = struct.unpack("<QII", blocks.raw(table, 16))
+    if number >= sets:
+        raise ImageError(f"damaged squashfs: set {number} of {sets} of extended attributes")
+    reference, count, _ = struct.unpack("<QII", blocks.indexed(table + 16, number, 16))
+    if count > _MOST_XATTRS:
+        raise ImageError(f"damaged squashfs: {count} extended attributes of one file")
+    cursor = Cursor(blocks, start + (reference >> 16), reference & 0xFFFF)
+    return tuple(sorted(_read_xattr(blocks, cursor, start) for _ in range(count)))
+
+
+def _read_xattr(blocks: Blocks, cursor: Cursor, start: int) -> tuple[bytes, bytes]:
+    kind, length = struct.unpack("<HH", cursor.take(4))
+    if kind & 0xFF >= len(XATTR_PREFIXES) or length > XATTR_NAME:
+        raise ImageError(f"damaged squashfs: an extended attribute of type {kind} with a name of {length} bytes")
+    name = XATTR_PREFIXES[kind & 0xFF] + cursor.take(length)
+    size = int.from_bytes(cursor.take(4), "little")
+    if kind & _ELSEWHERE:
+        if size != 8:
+            raise ImageError(f"damaged squashfs: the place of an extended attribute's value has {size} bytes")
+        place = int.from_bytes(cursor.take(8), "little")
+        cursor = Cursor(blocks, start + (place >> 16), place & 0xFFFF)
+        size = int.from_bytes(cursor.take(4), "little")
+    if size > XATTR_VALUE:
+        raise ImageError(f"damaged squashfs: an extended attribute of {size} bytes")
+    return name, cursor.take(size)

@@ -7,6 +7,7 @@ from sifmod.errors import ImageError
 
 MAGIC = b"hsqs"
 SIZE = 96  # bytes
+BLOCK = 1 << 17  # bytes of a block of data as we write it
 METADATA = 8192  # bytes of a metadata block, before compression
 NOWHERE = 0xFFFFFFFFFFFFFFFF  # start of a table that is not there
 NONE = 0xFFFFFFFF  # no fragment, no extended attributes
@@ -24,6 +25,9 @@ EXTENDED = 7
 KINDS = ("", "d", "f", "l", "b", "c", "p", "s")
 """A letter for each basic type, as find(1) prints them."""
 
+XATTR_PREFIXES = (b"user.", b"trusted.", b"security.")
+"""Of extended attributes, in the order of their numbers."""
+XATTR_NAME, XATTR_VALUE = 255, 65536  # bytes, Linux's own limits
 _LAYOUT = struct.Struct("<4sIIIIHHHHHHQQQQQQQQ")
 
 
@@ -45,7 +49,7 @@ class Superblock:
     directory_table: int
     fragment_table: int
     export_table: int
-    block_size: int = 1 << 17
+    block_size: int = BLOCK
 
     def pack(self) -> bytes:
         head = (MAGIC, self.inodes, self.time, self.block_size, self.fragments, self.compression)

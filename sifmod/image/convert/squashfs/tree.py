@@ -5,21 +5,35 @@ from array import array
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from sifmod.errors import ImageError
-from sifmod.image.convert.inode import Directory, Node, Plain
+from sifmod.image.convert.inode import Content, Device, Directory, Fifo, File, Node, Plain, Symlink
 from sifmod.image.convert.squashfs.compression import Compress
-from sifmod.image.convert.squashfs.metadata import ListingWriter, MetadataWriter
-from sifmod.image.convert.squashfs.nodes import Common, Written, pack_node
-from sifmod.image.convert.squashfs.superblock import DIRECTORY, EXTENDED, FILE, METADATA, NONE
-from sifmod.image.convert.squashfs.xattrs import XattrTable
+from sifmod.image.convert.squashfs.metadata import ListingWriter, MetadataWriter, XattrTable, little
+from sifmod.image.convert.squashfs.pipeline import Written
+from sifmod.image.convert.squashfs.superblock import (
+    BLOCK,
+    BLOCK_DEVICE,
+    CHARACTER_DEVICE,
+    DIRECTORY,
+    EXTENDED,
+    FIFO,
+    FILE,
+    METADATA,
+    NONE,
+    SYMLINK,
+)
 
 _OWNER = struct.Struct("<HxxII")
 _HEAD = struct.Struct("<HHHH")  # of any inode: type, mode, ids
 _NUMBERED = struct.Struct("<I4x")  # of a file: its number, and that it has no blocks
 _SHORT = struct.Struct("<HHHHIIIIHHI")  # a directory
 _LONG = struct.Struct("<HHHHIIIIIIHHI")
+_COMMON = struct.Struct("<HHHHII")  # of any inode, with its time and number
+_LARGE = struct.Struct("<QQQIIII")  # a file with large numbers
 _MOST_IDS = 65535
+_MOST_TARGET = 4095  # bytes; Linux reads no longer one
 _MOST_NAME = 255  # bytes
 
 
@@ -177,7 +191,6 @@ class TreeWriter:
         return place, number, kind
 
     def _own(self, index: int, listing: ListingWriter, links: int) -> None:
-        """Write the inode of a directory itself."""
         node = self._seen.directories[index]
         size = listing.size + 3  # `.` and `..`
         self.places[index] = self._here()
@@ -195,3 +208,67 @@ class TreeWriter:
 
     def _here(self) -> int:
         return self.inodes.start << 16 | len(self.inodes.buffer)
+
+
+class Common(NamedTuple):
+    """What an inode says of itself beside its kind: the indexes of its ids, its number, links and attributes."""
+
+    uid: int
+    gid: int
+    number: int
+    links: int
+    xattrs: int  # number of the set, NONE without
+
+
+def pack_node(node: Node, common: Common, written: Written) -> tuple[int, bytes]:
+    """Return an inode's basic type and its bytes. Raises ImageError for a symlink that Linux could not read."""
+    if isinstance(node, File):
+        return FILE, _file(node, common, written)
+    if isinstance(node, Symlink):
+        if not 0 < len(node.target) <= _MOST_TARGET:
+            raise ImageError(f"a symbolic link's target has {len(node.target)} bytes, expected 1 to {_MOST_TARGET}")
+        body = struct.pack("<II", common.links, len(node.target)) + node.target
+        return SYMLINK, _special(node, common, SYMLINK, body)
+    if isinstance(node, Device):
+        kind = BLOCK_DEVICE if node.kind == "b" else CHARACTER_DEVICE
+        return kind, _special(node, common, kind, struct.pack("<II", common.links, _device(node)))
+    if isinstance(node, Fifo):
+        return FIFO, _special(node, common, FIFO, struct.pack("<I", common.links))
+    raise ImageError(f"a squashfs cannot hold a {type(node).__name__}")
+
+
+def _head(node: Node, common: Common, kind: int) -> bytes:
+    return _COMMON.pack(kind, node.mode, common.uid, common.gid, node.mtime, common.number)
+
+
+def _special(node: Node, common: Common, kind: int, body: bytes) -> bytes:
+    if common.xattrs == NONE:
+        return _head(node, common, kind) + body
+    return _head(node, common, kind + EXTENDED) + body + struct.pack("<I", common.xattrs)
+
+
+def _device(node: Device) -> int:
+    """Linux's encoding of a device's numbers in 32 bits. Raises ImageError where they do not fit."""
+    if not (0 <= node.major < 1 << 12 and 0 <= node.minor < 1 << 20):
+        raise ImageError(f"device numbers {node.major}, {node.minor} are larger than Linux knows")
+    return (node.minor & 0xFF) | node.major << 8 | (node.minor & ~0xFF) << 12
+
+
+def _file(node: File, common: Common, written: Written) -> bytes:
+    content = node.content
+    fragment = content.fragment if content.fragment >= 0 else NONE
+    sizes = block_sizes(content, written)
+    start = written.starts[content.stored] if any(sizes) else 0
+    body = little(sizes)
+    if common.links == 1 and common.xattrs == NONE and not content.sparse and max(start, content.size) < 1 << 32:
+        return _head(node, common, FILE) + struct.pack("<IIII", start, fragment, content.offset, content.size) + body
+    sparse = min(content.sparse, content.size - 1) if content.sparse else 0
+    place = (common.links, fragment, content.offset, common.xattrs)
+    return _head(node, common, FILE + EXTENDED) + _LARGE.pack(start, content.size, sparse, *place) + body
+
+
+def block_sizes(content: Content, written: Written) -> "array[int]":
+    """The words of a file's block list; empty where all of it is in a fragment."""
+    if content.fragment >= 0 or not content.size:
+        return array("I")
+    return written.sizes[content.block : content.block + (content.size + BLOCK - 1) // BLOCK]

@@ -8,12 +8,18 @@ from sifmod.image.convert.inode import EMPTY, NO_FRAGMENT, OWNER, PLACE, Content
 from sifmod.image.convert.squashfs import superblock
 from sifmod.image.convert.squashfs.compression import Buffer, Compression
 from sifmod.image.convert.squashfs.metadata import indexed, little, stored
-from sifmod.image.convert.squashfs.nodes import Written
-from sifmod.image.convert.squashfs.pipeline import Block, Pipeline
-from sifmod.image.convert.squashfs.superblock import ALIGNMENT, EXPORTABLE, NO_XATTRS, NOWHERE, OPTIONS, Superblock
+from sifmod.image.convert.squashfs.pipeline import Block, Pipeline, Written
+from sifmod.image.convert.squashfs.superblock import (
+    ALIGNMENT,
+    BLOCK,
+    EXPORTABLE,
+    NO_XATTRS,
+    NOWHERE,
+    OPTIONS,
+    Superblock,
+)
 from sifmod.image.convert.squashfs.tree import Survey, TreeWriter, survey
 
-BLOCK = 1 << 17
 ZEROS = bytes(BLOCK)
 
 _place = PLACE.pack
@@ -220,7 +226,6 @@ class SquashfsWriter(DataWriter):
         return size
 
     def _indexed(self, data: bytes) -> int:
-        """Append a table with its index; return the index's place."""
         table, place = indexed(data, self._compression.compressor(), self._pipeline.position)
         self._pipeline.append(table)
         return place

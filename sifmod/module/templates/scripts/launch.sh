@@ -6,9 +6,9 @@
 # code and signals are the command's own. A command that cannot be started ends with 127, and standard error says why.
 # Variables begin with sifmod_, so that none of the user's is changed.
 
-sifmod_module={{ module | shell }}
+sifmod_module={{ plan.module | string | shell }}
 sifmod_generation={{ generation | shell }}
-sifmod_switch={{ switch | shell }}
+sifmod_switch={{ plan.switch | shell }}
 set -f # a `*` in a path is just that
 
 # The generation's own path, also where it is reached through the switch, which may lead to another one soon.
@@ -23,7 +23,7 @@ launch() {
   if [ -d /.singularity.d ] && [ -n "${APPTAINER_CONTAINER-}${SINGULARITY_CONTAINER-}" ]; then
     sifmod_run_here "$@"
   fi
-  {% if layers %}
+  {% if plan.layers %}
   # activated over the module, whose python goes on where the environment's own is a link to nothing on this host
   case $1${VIRTUAL_ENV+ } in
     'python ' | 'python3 ')
@@ -43,7 +43,7 @@ launch() {
   sifmod_set_binds
   sifmod_set_environment
   if [ -z "${{ '{' }}{{ loaded }}-}" ]; then sifmod_set_host; fi
-  exec "$sifmod_runtime" -q {{ verb }} "$sifmod_image" "$@"
+  exec "$sifmod_runtime" -q {{ plan.verb }} "$sifmod_image" "$@"
 }
 
 # In a container already: the command itself, found without the wrappers.
@@ -76,7 +76,7 @@ sifmod_find_image() {
 
 # The one that the module was installed with, else one on PATH.
 sifmod_find_runtime() {
-  for sifmod_runtime in {{ runtimes | map("shell") | join(" ") }}; do
+  for sifmod_runtime in {{ plan.runtime.candidates | map("shell") | join(" ") }}; do
     if command -v "$sifmod_runtime" >/dev/null; then return; fi
   done
   sifmod_fail 'neither apptainer nor singularity is installed here' 'sifmod doctor says what is missing'
@@ -154,7 +154,7 @@ sifmod_set_binds() {
   {% endfor %}
   fi
   {% endif %}
-  {% if layers %}
+  {% if plan.layers %}
   sifmod_find_layer
   if [ -e "$sifmod_layer/layer.squashfs" ]; then
     sifmod_add_bind "$sifmod_layer/layer.squashfs:{{ layer_target }}:ro,image-src=/"
@@ -166,7 +166,7 @@ sifmod_set_binds() {
   export SINGULARITY_BINDPATH="${sifmod_binds#,}" APPTAINER_BINDPATH="${sifmod_binds#,}"
 }
 
-{% if layers %}
+{% if plan.layers %}
 # The layer that `sifmod add` has made for this image, in sifmod_layer: of the places where it may be the first.
 sifmod_find_layer() {
   sifmod_layer=
@@ -177,7 +177,7 @@ sifmod_find_layer() {
   IFS=:
   for sifmod_directory in ${SIFMOD_LAYERS-} ${SIFMOD_PREFIX:+"$SIFMOD_PREFIX/layers"} \
     "${EBU_USER_PREFIX:-${XDG_DATA_HOME:-${HOME-}/.local/share}}/sifmod/layers" "$sifmod_prefix/layers"; do
-    sifmod_place=$sifmod_directory/{{ layers | shell }}/$sifmod_name
+    sifmod_place=$sifmod_directory/{{ plan.layers | shell }}/$sifmod_name
     case $sifmod_place in
       *,*) ;;
       *)
@@ -201,7 +201,7 @@ sifmod_find_layer() {
 }
 
 {% endif %}
-{% if layers %}
+{% if plan.layers %}
 # sifmod_find_other PLACE: whether there is a layer for another image, in sifmod_other.
 sifmod_find_other() {
   set +f
@@ -259,7 +259,7 @@ sifmod_set_environment() {
   {% if kept_out %}
   unset {{ kept_out | join(" ") }}
   {% endif %}
-  {% if verb == "run" %}
+  {% if plan.verb == "run" %}
   # what OCI images run would otherwise evaluate the arguments
   sifmod_as_is=yes
   {% else %}
@@ -273,16 +273,16 @@ sifmod_set_environment() {
   {% endif %}
   # both spellings and a value that every runtime takes for a yes, since plain values would run where it evaluates them
   if [ -n "$sifmod_as_is" ]; then export SINGULARITY_NO_EVAL=1 APPTAINER_NO_EVAL=1; fi
-  {% set layered = '"${sifmod_layer:+' ~ layer_target ~ '/bin:}"' if layers else "" %}
+  {% set layered = '"${sifmod_layer:+' ~ layer_target ~ '/bin:}"' if plan.layers else "" %}
   {% if path %}
   sifmod_set_path {{ layered }}{{ path | shell }}{{ " " ~ layered ~ plain_path | shell if plain_path != path }}
-  {% elif layers %}
+  {% elif plan.layers %}
   if [ -n "$sifmod_layer" ]; then sifmod_set_path {{ layer_target }}/bin; fi
   {% endif %}
   {% for name, value, plain in env %}
   sifmod_set ENV_{{ name }} {{ value | shell }}{{ " " ~ plain | shell if plain != value }}
   {% endfor %}
-  {% if layers %}
+  {% if plan.layers %}
   if [ -n "$sifmod_layer" ]; then
     sifmod_value=${APPTAINERENV_PYTHONPATH-${SINGULARITYENV_PYTHONPATH-}}
     sifmod_value={{ layer_target }}/start${sifmod_value:+:$sifmod_value}

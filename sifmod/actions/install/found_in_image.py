@@ -1,0 +1,211 @@
+"""What the plan leaves to the image: the commands of `wrappers: auto` and its MPI, found in its files, once for each.
+
+What is found is kept in the receipt, so that the plan can be completed from there as long as image and question are the
+same; the plan of the easyconfig, without it, stays what the receipt's digest is of.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sifmod.actions.install.image import ChosenImage
+from sifmod.config.mpi import HOST_MPI, Profile
+from sifmod.digest import sha256_bytes
+from sifmod.errors import ImageError, InstallError
+from sifmod.image.artifact import Artifact
+from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.find_wrappers import Found, Search, find_wrappers
+from sifmod.image.inspect.mpi import KINDS, LARGEST, Mpi, find_mpi, glibc, read_mpi
+from sifmod.image.inspect.rootfs import open_rootfs
+from sifmod.image.inspect.sif import describe_sif
+from sifmod.image.printable import line
+from sifmod.image.sources.kinds import parse
+from sifmod.module.decide import SCRIPT_WRAPPERS, wrapper_of
+from sifmod.module.plan import Bind, Plan
+from sifmod.tree.provenance import FoundCommands, FoundMpi
+from sifmod.tree.receipt import Installation
+
+_COMMAND_RULES = 2  # one more when what is found changes
+_MPI_RULES = 1  # the same
+_SHOWN = 12
+# Without setuid each rank has a user namespace of its own, and UCX's way into another's memory is shut to it: the start
+# of two ranks on one node then fails. By the names in /dev/shm it works with and without.
+_SHARED_MEMORY = {"UCX_POSIX_USE_PROC_LINK": "n"}
+_INSTEAD = "`mpi: image` in the easyconfig uses the image's own; `mpi: auto` takes the host's only where it fits"
+
+
+def with_found(plan: Plan, before: Installation | None, image: ChosenImage) -> tuple[Plan, ChosenImage, list[str]]:
+    """The plan with the wrappers and the MPI that it is to have, the image with what its receipt keeps of that, notes.
+
+    The image is read only where `before` does not say what is in it. Raises ImageError where the files of an image
+    whose commands are wanted cannot be read, InstallError where the host's MPI is demanded and cannot serve the image.
+    """
+    commands, notes, artifact = None, [], image.artifact
+    if plan.wrappers_auto:
+        commands = recorded_commands(plan, before, artifact.sha256)
+        if commands is None:
+            found = _search_commands(plan, artifact)
+            spelled = " ".join(f"{name}={path}" if path else name for name, path in found.commands)
+            commands = FoundCommands(_commands_question(plan, artifact.sha256), spelled)
+            notes.append(_note(found))
+        plan = _with_commands(plan, commands)
+    mpi = _recorded_mpi(plan, before, artifact.sha256) or _search_mpi(plan, artifact)
+    plan = _with_mpi(plan, mpi)
+    if plan.help.mpi:
+        notes.append(f"MPI: {plan.help.mpi}")
+    choice = image.choice._replace(commands=commands, mpi=mpi._replace(told=plan.help.mpi))
+    return plan, image._replace(choice=choice), notes
+
+
+def with_recorded(plan: Plan, before: Installation | None) -> Plan:
+    """The plan as an install with the image of `before` would have it, from its receipt alone; for what only shows."""
+    if not (before and before.image and plan.image):
+        return plan
+    if commands := recorded_commands(plan, before, before.digest):
+        plan = _with_commands(plan, commands)
+    mpi = _recorded_mpi(plan, before, before.digest)
+    return _with_mpi(plan, mpi) if mpi else plan
+
+
+def recorded_commands(plan: Plan, before: Installation | None, sha256: str) -> FoundCommands | None:
+    """What `wrappers: auto` has found in the image, if the receipt says so."""
+    known = before.provenance.image.commands if before else None
+    return known if plan.wrappers_auto and known and known.question == _commands_question(plan, sha256) else None
+
+
+def srun_mpi(installation: Installation) -> str:
+    """What `srun --mpi=` must say for programs of the image that use its MPI.
+
+    "": it need not say anything, because a load says it for the host's in its place, or nothing is known.
+    """
+    known = installation.provenance.image.mpi
+    mpi = _mpi(known) if known else None
+    return mpi.pmi if known and mpi and known.told.startswith(_own(mpi)) else ""
+
+
+def _commands_question(plan: Plan, sha256: str) -> str:
+    """What is looked for, in which image: the same text means the same answer."""
+    named = tuple(wrapper.name for wrapper in plan.wrappers)
+    asked = (_COMMAND_RULES, plan.path, plan.activation, plan.own_image.filename, named)
+    return f"{sha256} {sha256_bytes(repr(asked).encode())[:12]}"
+
+
+def _search_commands(plan: Plan, artifact: Artifact) -> Found:
+    named = frozenset(wrapper.name for wrapper in plan.wrappers)
+    search = Search(parse(f"/{plan.own_image.filename}"), plan.path, plan.activation.command, named)
+    described = describe_sif(artifact.path, plan.own_image.filename)
+    try:
+        with open_rootfs(artifact.path, read_sif(artifact.path)) as rootfs:
+            return find_wrappers(rootfs, described, search)
+    except ImageError as error:
+        hint = error.hint or "name the commands in `wrappers`, instead of auto"
+        raise ImageError(f"wrappers: auto: {error.message}", hint) from error
+
+
+def _with_commands(plan: Plan, found: FoundCommands) -> Plan:
+    wrappers = [wrapper_of(*word.partition("=")[::2]) for word in found.commands.split()]
+    scripts = [wrapper.name for wrapper in wrappers if wrapper.name in SCRIPT_WRAPPERS]
+    return replace(
+        plan,
+        wrappers=tuple({wrapper.name: wrapper for wrapper in (*wrappers, *plan.wrappers)}.values()),
+        runscripts=tuple(dict.fromkeys((*plan.runscripts, *scripts))),
+    )
+
+
+def _note(found: Found) -> str:
+    parts = [f"wrappers found in the image: {_listed([name for name, _ in found.commands])}"]
+    if found.refused:
+        parts.append(f"left to the host, unless `wrappers` names them: {_listed(found.refused)}")
+    if found.unusable:
+        parts.append(f"no wrapper can be called {_listed([line(ascii(name), 60) for name in found.unusable])}")
+    return "; ".join(parts)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
+
+
+def _mpi_question(plan: Plan, sha256: str) -> str:
+    return f"{sha256} {_MPI_RULES} {':'.join(plan.path)}"
+
+
+def _recorded_mpi(plan: Plan, before: Installation | None, sha256: str) -> FoundMpi | None:
+    known = before.provenance.image.mpi if before else None
+    return known if known and known.question == _mpi_question(plan, sha256) else None
+
+
+def _search_mpi(plan: Plan, artifact: Artifact) -> FoundMpi:
+    if not artifact.path.is_file():  # its user has given it up for the site's copy
+        return FoundMpi("")
+    environment = dict(describe_sif(artifact.path, plan.own_image.filename).config.environment)
+    try:
+        with open_rootfs(artifact.path, read_sif(artifact.path)) as rootfs:
+            found = find_mpi(rootfs, environment, plan.path)
+    except ImageError:  # its files cannot be read here, as those of an encrypted image
+        found = None
+    return FoundMpi(_mpi_question(plan, artifact.sha256), tuple(line(text, 4096) for text in found or ()))
+
+
+def _with_mpi(plan: Plan, known: FoundMpi) -> Plan:
+    mpi, wanted = _mpi(known), plan.mpi
+    if mpi is None:
+        if wanted.use == "host" and wanted.stated:
+            raise InstallError(f"{plan.module}: mpi: host, but no MPI is found in its image", _INSTEAD)
+        return plan
+    own = _own(mpi)
+    if wanted.profile is None:
+        return _told(plan, own)
+    if why := _unfit(mpi, wanted.profile):
+        if wanted.use == "host":
+            raise InstallError(f"{plan.module}: {why}", _INSTEAD)
+        return _told(plan, f"{own} (not the host's: {why})")
+    return _with_host(plan, mpi, wanted.profile)
+
+
+def _mpi(known: FoundMpi) -> Mpi | None:
+    return Mpi(*known.found) if len(known.found) == len(Mpi._fields) and known.found[0] in KINDS else None
+
+
+def _own(mpi: Mpi) -> str:
+    return f"{mpi} of the image; srun --mpi={mpi.pmi} starts what uses it"
+
+
+def _told(plan: Plan, text: str, chosen: str = "") -> Plan:
+    """The plan that says so, with the variables that a load sets where the user has none."""
+    defaults = {**_SHARED_MEMORY, **({"SLURM_MPI_TYPE": chosen} if chosen else {}), **dict(plan.default_env)}
+    return replace(plan, help=replace(plan.help, mpi=text), default_env=tuple(sorted(defaults.items())))
+
+
+def _unfit(mpi: Mpi, profile: Profile) -> str:
+    """Why the host's MPI cannot stand for the image's; "" where it can, as far as can be seen on this machine."""
+    if mpi.abi != profile.abi:
+        return f"the image has {mpi} ({mpi.abi or mpi.soname}), and {profile} cannot serve it"
+    library = Path(profile.file.library)
+    if library.is_file():
+        found = read_mpi(str(library.resolve()), library.read_bytes())
+        if found is None or found.abi != profile.abi:
+            return (
+                f"{library} is {found or 'no MPI library that is known'}, and profile {profile.name} says {profile.abi}"
+            )
+    for bind in profile.binds:
+        source, libc = Path(bind.source), int(mpi.glibc) if mpi.glibc.isdecimal() else 0
+        beside = libc and bind.target.startswith(f"{HOST_MPI}/") and source.is_file()
+        if beside and source.stat().st_size <= LARGEST and (needed := glibc(source.read_bytes())) > libc:
+            return f"{source} needs glibc 2.{needed}, and the image has 2.{libc}"
+    return ""
+
+
+def _with_host(plan: Plan, mpi: Mpi, profile: Profile) -> Plan:
+    """The host's libraries bound, and found first inside: what easyconfig or image look through comes after them."""
+    env, bound = {**dict(profile.file.env), **dict(plan.env)}, {bind.target for bind in plan.binds}
+    behind = env.get("LD_LIBRARY_PATH", mpi.library_path)
+    env["LD_LIBRARY_PATH"] = ":".join((HOST_MPI, *profile.file.library_path, *([behind] if behind else ())))
+    binds = [Bind(bind.source, bind.target, bind.options, bind.optional) for bind in profile.binds]
+    srun = profile.file.srun or ""
+    how = f"; srun --mpi={srun}, which is set" if srun else ""
+    return replace(
+        _told(plan, f"{profile}, in the place of {mpi} of the image{how}", srun),
+        env=tuple(sorted(env.items())),
+        binds=(*plan.binds, *(bind for bind in binds if bind.target not in bound)),
+    )
