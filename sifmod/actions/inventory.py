@@ -10,7 +10,6 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from sifmod.actions.verify import image_of
 from sifmod.errors import ModuleError, OptionError, SifmodError
 from sifmod.image.inspect.inventory import read_inventory
 from sifmod.image.inspect.package import KINDS, Inventory, Package
@@ -86,3 +85,9 @@ def to_json(inventory: Inventory, sha256: str) -> bytes:
     packages = ",\n".join(json.dumps(one, ensure_ascii=False) for one in inventory.packages)
     head = json.dumps({"format": FORMAT, "sha256": sha256, "system": inventory.system, "notes": inventory.notes})
     return f'{head[:-1]}, "packages": [\n{packages}\n]}}\n'.encode()
+
+
+def image_of(installation: Installation) -> Path:
+    """The image that the module runs: its own link, or where that was removed what the receipt names."""
+    link = Path(installation.root, installation.own_image.filename)
+    return link if link.exists() else Path(installation.own_image.path)

@@ -177,9 +177,3 @@ def check_image(path: Path, keys: tuple[Path, ...]) -> Outcome:
     except (FetchError, PermissionsError) as error:  # SignatureError among them
         return Outcome(problem=error.message, hint=error.hint)
     return Outcome(tuple(f"{signer.fingerprint} {line(signer.name, 200)}".rstrip() for signer in signers))
-
-
-def image_of(installation: Installation) -> Path:
-    """The image that the module runs: its own link, or where that was removed what the receipt names."""
-    link = Path(installation.root, installation.own_image.filename)
-    return link if link.exists() else Path(installation.own_image.path)

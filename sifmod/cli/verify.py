@@ -162,7 +162,8 @@ def _verify_signatures(
 
 def _images(names: tuple[str, ...], layout: "Layout") -> "Iterator[tuple[str | None, Path]]":
     """The SIFs that the names mean: files, or the images of modules (all by default), each with its module."""
-    from sifmod.actions.verify import image_of, installed
+    from sifmod.actions.inventory import image_of
+    from sifmod.actions.verify import installed
     from sifmod.tree.receipt import live_modules
 
     known = [module for module, _ in live_modules(layout)]

@@ -10,6 +10,7 @@ from plans import plan
 from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError
 from sifmod.module.plan import Activation, Bind, Plan, Runtime, Wrapper, literal
+from sifmod.module.render import render
 from sifmod.module.scripts import scripts
 from support.command import run
 from support.generation import SHELLS
@@ -100,7 +101,7 @@ def test_names_that_no_script_can_hold_are_refused() -> None:
         {"wrappers": (Wrapper("a\nb", ("python",)),)},
     ):
         with pytest.raises(ModuleError):
-            scripts(plan(**changes), 1)
+            render(plan(**changes), 1)
 
 
 def test_spellings_of_the_runtime() -> None:
