@@ -66,6 +66,11 @@ class Fifo(Node):
     """A named pipe."""
 
 
+@dataclass(slots=True, eq=False)
+class Socket(Node):
+    """A socket, which no layer has."""
+
+
 Entries = dict[bytes, Node | Plain]
 
 

@@ -2,13 +2,14 @@
 
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.inode import Directory, File, Node, Symlink
 from sifmod.image.convert.squashfs.compression import parse
 from sifmod.image.convert.squashfs.writer import DataWriter, SquashfsWriter
+from sifmod.image.disk import reading
 
 _EPOCH = 1_577_836_800  # seconds since 1970, for every file: 2020, which a zip can say too
 _PIECE = 1 << 20
@@ -24,7 +25,7 @@ def pack(
     """Write the squashfs `target` of what is in `directory` and of `more`: how many files it has, its size in bytes.
 
     Every file belongs to root, may be read by all, and run by all where its owner may. Raises ImageError for what is
-    no file, link or directory, OSError as the file system does.
+    no file, link or directory, PermissionsError or FetchError where one cannot be read, OSError as `target` does.
     """
     count = [0]
     with target.open("xb") as file, SquashfsWriter(file, 0, parse(compression), processors, _EPOCH) as writer:
@@ -70,16 +71,30 @@ def _file(writer: DataWriter, read: Read, count: list[int]) -> File:
 
 
 def _node(writer: DataWriter, entry: "os.DirEntry[str]", more: _Tree, count: list[int]) -> Node:
-    if entry.is_symlink():
-        return Symlink(0o777, 0, 0, _EPOCH, (), os.fsencode(os.readlink(entry.path)))  # noqa: PTH115 (bytes)
-    if entry.is_dir():
+    if entry.is_dir(follow_symlinks=False):
         return _directory(writer, Path(entry.path), more, count)
-    status = entry.stat()
+    node = packed_node(writer, entry.path, _EPOCH)
+    count[0] += isinstance(node, File)
+    return node
+
+
+def packed_node(writer: DataWriter, path: str | Path, epoch: int) -> Node:
+    """A file, a link, or a directory without what is in it, as it is packed. Raises as `pack` does."""
+    with reading(Path(path)):
+        status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        return Symlink(0o777, 0, 0, epoch, (), os.fsencode(os.readlink(path)))  # noqa: PTH115 (bytes)
+    if stat.S_ISDIR(status.st_mode):
+        return Directory(0o755, 0, 0, epoch, ())
     if not stat.S_ISREG(status.st_mode):
-        raise ImageError(f"{entry.path} is neither a file nor a directory nor a link")
-    count[0] += 1
-    with open(entry.path, "rb") as file:  # noqa: PTH123 (thousands of them)
-        writer.start()
+        raise ImageError(f"{path} is neither a file nor a directory nor a link")
+    writer.start()
+    for piece in _pieces(path):
+        writer.write(piece)
+    return File(0o755 if status.st_mode & 0o100 else 0o644, 0, 0, epoch, (), writer.finish())
+
+
+def _pieces(path: str | Path) -> Iterator[bytes]:
+    with reading(Path(path)), open(path, "rb") as file:  # noqa: PTH123 (thousands of them)
         while piece := file.read(_PIECE):
-            writer.write(piece)
-    return File(0o755 if status.st_mode & 0o100 else 0o644, 0, 0, _EPOCH, (), writer.finish())
+            yield piece

@@ -22,7 +22,7 @@ from sifmod.image.convert.sif.write import DataObject
 from sifmod.image.oci.manifest import ImageConfig
 
 _SCHEMA = "org.label-schema."
-_BUILD_DATE = f"{_SCHEMA}build-date"
+BUILD_DATE = f"{_SCHEMA}build-date"
 _HOME = ".singularity.d"
 
 
@@ -36,7 +36,7 @@ def make_labels(
     """
     made = dict(labels)
     if created is not None:
-        made.setdefault(_BUILD_DATE, _date(created))
+        made.setdefault(BUILD_DATE, _date(created))
     made[f"{_SCHEMA}schema-version"] = "1.0"
     made[f"{_SCHEMA}build-arch"] = arch
     made[f"{_SCHEMA}usage.singularity.deffile.bootstrap"] = _line(origin[0])
@@ -180,14 +180,14 @@ def insert_metadata(
 def _put(root: Directory, entry: Entry, add: Callable[[bytes], Content], epoch: int) -> bool:
     *parents, name = entry.path.encode().split(b"/")
     if entry.content is None and not entry.link:
-        return _directory(root, (*parents, name), entry.replaces, epoch) is not None
-    directory = _directory(root, parents, entry.replaces, epoch)
+        return directory_at(root, (*parents, name), entry.replaces, epoch) is not None
+    directory = directory_at(root, parents, entry.replaces, epoch)
     if directory is None:
         return False
     if name in directory.entries and not entry.replaces:
         return True
     kept = name == _DEFINITION and name in directory.entries
-    if kept and (history := _directory(directory, (_HISTORY,), True, epoch)):
+    if kept and (history := directory_at(directory, (_HISTORY,), True, epoch)):
         history.entries[b"Apptainer%d" % len(history.entries)] = directory.entries.pop(_DEFINITION)
     attributes = (entry.mode, 0, 0, epoch, ())
     made = Symlink(*attributes, entry.link.encode()) if entry.content is None else File(*attributes, add(entry.content))
@@ -195,12 +195,12 @@ def _put(root: Directory, entry: Entry, add: Callable[[bytes], Content], epoch: 
     return True
 
 
-def _directory(root: Directory, parts: Sequence[bytes], replaces: bool, epoch: int) -> Directory | None:
+def directory_at(root: Directory, parts: Sequence[bytes], replaces: bool, epoch: int) -> Directory | None:
     """The directory of this path, made where it is missing; None where something else is in the way and may stay."""
     trail = [root]
     for name in parts:
         node = trail[-1].entries.get(name)
-        way = _resolved(trail, node) if isinstance(node, Symlink) else None
+        way = way_to(trail, node) if isinstance(node, Symlink) else None
         if way is not None:
             trail = way
             continue
@@ -213,7 +213,7 @@ def _directory(root: Directory, parts: Sequence[bytes], replaces: bool, epoch: i
     return trail[-1]
 
 
-def _resolved(trail: list[Directory], link: Symlink) -> list[Directory] | None:
+def way_to(trail: list[Directory], link: Symlink) -> list[Directory] | None:
     """The way from the root to the directory that `link`, an entry of the last of `trail`, leads to; None for none."""
     here, names, links = list(trail), list[bytes](), 0
     node: Node | Plain | None = link

@@ -76,10 +76,14 @@ class Blocks:
         return data
 
     def _read_fragment(self, index: int) -> bytes:
+        return self._block(*self.fragment_place(index), "fragment")
+
+    def fragment_place(self, index: int) -> tuple[int, int]:
+        """Where a fragment block lies, and the word that tells its size."""
         if index >= self.superblock.fragments:
             raise ImageError(f"damaged squashfs: fragment {index} of {self.superblock.fragments}")
         start, word, _ = struct.unpack("<QII", self.indexed(self.superblock.fragment_table, index, 16))
-        return self._block(start, word, "fragment")
+        return start, word
 
     def _block(self, start: int, word: int, what: str) -> bytes:
         size = word & (STORED - 1)

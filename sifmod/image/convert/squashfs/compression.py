@@ -26,6 +26,7 @@ _DEFAULTS = {"gzip": 2, "zstd": 3, "lz4": 0, "lz4hc": 12}
 # gzip levels up to this are isal's, which is several times faster; the rest zlib's. Its level 3 gives other bytes on a
 # processor with AVX-512 than on one without
 _ISAL = 2
+_LEAST_DICTIONARY = 4096  # bytes, of xz
 _LZ4_LEGACY = 1  # the only version of lz4 blocks that kernels know
 
 
@@ -42,10 +43,10 @@ _FAILURES: tuple[type[Exception], ...] = (
 
 @dataclass(frozen=True)
 class Compression:
-    """One way to compress: `name` is gzip, zstd, lz4 or lz4hc."""
+    """One way to compress: `name` is gzip, zstd, lz4, lz4hc or, where more is put into such a squashfs, xz."""
 
     name: str
-    level: int
+    level: int  # of xz the bytes of its dictionary
 
     @property
     def text(self) -> str:
@@ -54,7 +55,7 @@ class Compression:
 
     @property
     def number(self) -> int:
-        return {"gzip": 1, "lz4": 5, "lz4hc": 5, "zstd": 6}[self.name]
+        return {"gzip": 1, "xz": 4, "lz4": 5, "lz4hc": 5, "zstd": 6}[self.name]
 
     @property
     def squashfs(self) -> str:
@@ -89,6 +90,9 @@ class Compression:
         if self.name == "gzip":
             deflate = isal_zlib.compress if self.level <= _ISAL else zlib.compress
             return lambda blocks: [deflate(block, self.level) for block in blocks]
+        if self.name == "xz":  # as kernels read it: with CRC32, and a dictionary no larger than announced
+            filters = [{"id": lzma.FILTER_LZMA2, "dict_size": self.level}]
+            return lambda blocks: [lzma.compress(block, check=lzma.CHECK_CRC32, filters=filters) for block in blocks]
         mode = {"mode": "high_compression", "compression": self.level} if self.name == "lz4hc" else {}
         return lambda blocks: [lz4.block.compress(block, store_size=False, **mode) for block in blocks]
 
@@ -120,6 +124,14 @@ def parse(text: str) -> Compression:
     if not (level.isascii() and level.isdigit() and low <= int(level[:4]) <= high):
         raise OptionError(f"compression level {level!r} of {name} is not in {low}…{high}", f"use {name}:{low}")
     return Compression(name, int(level))
+
+
+def of_squashfs(number: int, options: bytes, block_size: int) -> Compression:
+    """How more is compressed, at our own level, in a squashfs that is read with this number and has these options."""
+    if (name := NUMBERS[number]) != "xz":
+        return parse(name)
+    dictionary = int.from_bytes(options[:4], "little") if options else block_size
+    return Compression("xz", min(max(dictionary, _LEAST_DICTIONARY), block_size))
 
 
 def decompressor(number: int) -> Decompress:

@@ -9,7 +9,7 @@ from typing import BinaryIO, NamedTuple, Self
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.squashfs.compression import Buffer, Compress, Compression
-from sifmod.image.convert.squashfs.superblock import STORED
+from sifmod.image.convert.squashfs.superblock import BLOCK, STORED
 
 Block = Buffer | list[bytes]
 """One block: its data, or pieces of it that a thread joins."""
@@ -21,7 +21,8 @@ MOST_BLOCKS = 1 << 25  # 4 TiB of files in blocks of 128 KiB, 128 MiB of memory
 class Written:
     """Sizes of all blocks in the order given (holes have 0), starts of those stored, and the fragments."""
 
-    def __init__(self) -> None:
+    def __init__(self, block_size: int = BLOCK) -> None:
+        self.block_size = block_size  # bytes
         self.sizes = array("I")
         self.starts = array("Q")  # of stored blocks
         self.fragment_starts = array("Q")

@@ -9,7 +9,16 @@ from typing import BinaryIO
 from sifmod.errors import ImageError
 from sifmod.image.convert.inode import Xattrs
 from sifmod.image.convert.squashfs.blocks import Blocks, Cursor, Stat, read_stat
-from sifmod.image.convert.squashfs.superblock import NONE, NOWHERE, XATTR_NAME, XATTR_PREFIXES, XATTR_VALUE
+from sifmod.image.convert.squashfs.compression import Compression, of_squashfs
+from sifmod.image.convert.squashfs.superblock import (
+    NONE,
+    NOWHERE,
+    OPTIONS,
+    SIZE,
+    XATTR_NAME,
+    XATTR_PREFIXES,
+    XATTR_VALUE,
+)
 
 _UNIT = 1 << 20  # a multiple of every block size
 _ZEROS = bytes(_UNIT)
@@ -34,7 +43,7 @@ class SquashfsReader:
 
     def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
         self._blocks = Blocks(file, offset, size)
-        superblock = self._blocks.superblock
+        self.superblock = superblock = self._blocks.superblock
         ids = b"".join(self._blocks.indexed(superblock.id_table, index, 4) for index in range(superblock.ids))
         self._ids = struct.unpack(f"<{superblock.ids}I", ids)
         self.root = self.stat(superblock.root)
@@ -150,11 +159,7 @@ class SquashfsReader:
         block_size = self._blocks.superblock.block_size
         left, position = file.size, file.start
         tail = left % block_size if file.fragment != NONE else 0
-        count = -(-(left - tail) // block_size)
-        cursor = Cursor(self._blocks, file.list_start, file.list_offset)
-        while count:
-            words = struct.unpack(f"<{min(count, _WORDS)}I", cursor.take(4 * min(count, _WORDS)))
-            count -= len(words)
+        for words in self.words(file):
             if not any(words):
                 hole = min(left - tail, len(words) * block_size)
                 yield hole
@@ -170,6 +175,26 @@ class SquashfsReader:
             if len(piece) != tail:
                 raise ImageError(f"damaged squashfs: {tail} bytes at {file.offset} lie outside their fragment")
             yield piece
+
+    def words(self, file: Stat) -> Iterator[tuple[int, ...]]:
+        """The words that tell the sizes of a file's blocks, some at a time; what is in a fragment is in no block."""
+        blocks, rest = divmod(file.size, self.superblock.block_size)
+        count = blocks + (rest > 0 and file.fragment == NONE)
+        cursor = Cursor(self._blocks, file.list_start, file.list_offset)
+        while count:
+            words = struct.unpack(f"<{min(count, _WORDS)}I", cursor.take(4 * min(count, _WORDS)))
+            count -= len(words)
+            yield words
+
+    def compression(self) -> Compression:
+        """How more is compressed in this squashfs."""
+        block = self.superblock
+        options = self._blocks.metadata(SIZE)[0] if block.flags & OPTIONS else b""
+        return of_squashfs(block.compression, options, block.block_size)
+
+    def fragment_place(self, index: int) -> tuple[int, int]:
+        """Where a fragment block lies, and the word that tells its size."""
+        return self._blocks.fragment_place(index)
 
     def xattrs(self, inode: Stat) -> Xattrs:
         """Its extended attributes, sorted by name."""

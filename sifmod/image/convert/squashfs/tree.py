@@ -8,12 +8,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from sifmod.errors import ImageError
-from sifmod.image.convert.inode import Content, Device, Directory, Fifo, File, Node, Plain, Symlink
+from sifmod.image.convert.inode import Content, Device, Directory, Fifo, File, Node, Plain, Socket, Symlink
 from sifmod.image.convert.squashfs.compression import Compress
 from sifmod.image.convert.squashfs.metadata import ListingWriter, MetadataWriter, XattrTable, little
 from sifmod.image.convert.squashfs.pipeline import Written
 from sifmod.image.convert.squashfs.superblock import (
-    BLOCK,
     BLOCK_DEVICE,
     CHARACTER_DEVICE,
     DIRECTORY,
@@ -22,6 +21,7 @@ from sifmod.image.convert.squashfs.superblock import (
     FILE,
     METADATA,
     NONE,
+    SOCKET,
     SYMLINK,
 )
 
@@ -234,6 +234,8 @@ def pack_node(node: Node, common: Common, written: Written) -> tuple[int, bytes]
         return kind, _special(node, common, kind, struct.pack("<II", common.links, _device(node)))
     if isinstance(node, Fifo):
         return FIFO, _special(node, common, FIFO, struct.pack("<I", common.links))
+    if isinstance(node, Socket):
+        return SOCKET, _special(node, common, SOCKET, struct.pack("<I", common.links))
     raise ImageError(f"a squashfs cannot hold a {type(node).__name__}")
 
 
@@ -268,7 +270,6 @@ def _file(node: File, common: Common, written: Written) -> bytes:
 
 
 def block_sizes(content: Content, written: Written) -> "array[int]":
-    """The words of a file's block list; empty where all of it is in a fragment."""
-    if content.fragment >= 0 or not content.size:
-        return array("I")
-    return written.sizes[content.block : content.block + (content.size + BLOCK - 1) // BLOCK]
+    """The words of a file's block list: what is in a fragment is in none of them."""
+    blocks, rest = divmod(content.size, written.block_size)
+    return written.sizes[content.block : content.block + blocks + (rest > 0 and content.fragment < 0)]

@@ -36,6 +36,8 @@ class DataWriter:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
+        self._block = BLOCK  # bytes
+        self._zeros = ZEROS
         self._blocks: list[Block] = []  # the batch that grows
         self._places: list[int] = []
         self._fragment = 0  # index of the fragment that grows, and what is in it
@@ -50,7 +52,7 @@ class DataWriter:
 
     def add(self, data: bytes) -> Content:
         """Give the whole of a file. One of BLOCK bytes or more has blocks of its own, as it would have by `start`."""
-        if len(data) < BLOCK:
+        if len(data) < self._block:
             return content_of(self.small(data))
         self.start()
         self.write(data)
@@ -61,7 +63,7 @@ class DataWriter:
         size = len(data)
         offset = self._filled
         end = offset + size
-        if end > BLOCK:
+        if end > self._block:
             self._seal_fragment()
             offset, end = 0, size
         elif not size:
@@ -82,13 +84,13 @@ class DataWriter:
         self._size += size
         taken = 0
         if self._open_size:
-            taken = min(size, BLOCK - self._open_size)
+            taken = min(size, self._block - self._open_size)
             self._extend(chunk if taken == size else memoryview(chunk)[:taken], taken)
-        if size - taken >= BLOCK:
+        if size - taken >= self._block:
             view = memoryview(chunk)
-            while size - taken >= BLOCK:
-                self._whole(view[taken : taken + BLOCK])
-                taken += BLOCK
+            while size - taken >= self._block:
+                self._whole(view[taken : taken + self._block])
+                taken += self._block
         if taken < size:
             self._extend(memoryview(chunk)[taken:], size - taken)
 
@@ -96,16 +98,16 @@ class DataWriter:
         """Let the next `size` bytes of the file be zeros; takes no time and no memory to speak of."""
         self._size += size
         if self._open_size:
-            taken = min(size, BLOCK - self._open_size)
-            self._extend(memoryview(ZEROS)[:taken], taken)
+            taken = min(size, self._block - self._open_size)
+            self._extend(memoryview(self._zeros)[:taken], taken)
             size -= taken
-        self._skip(size // BLOCK)
-        if size % BLOCK:
-            self._extend(memoryview(ZEROS)[: size % BLOCK], size % BLOCK)
+        self._skip(size // self._block)
+        if size % self._block:
+            self._extend(memoryview(self._zeros)[: size % self._block], size % self._block)
 
     def finish(self) -> Content:
         """End the file."""
-        if self._size < BLOCK:
+        if self._size < self._block:
             return self.add(b"".join(self._open))
         if self._open_size:
             self._seal(b"".join(self._open))
@@ -124,21 +126,21 @@ class DataWriter:
         if size:
             self._open.append(piece)
             self._open_size += size
-        if self._open_size == BLOCK:
+        if self._open_size == self._block:
             whole = b"".join(self._open)
             self._open, self._open_size = [], 0
             self._whole(memoryview(whole))
 
     def _whole(self, block: memoryview) -> None:
         """Give one block of BLOCK bytes, which may be a hole."""
-        if not block[0] and not block[-1] and bytes(block) == ZEROS:
+        if not block[0] and not block[-1] and bytes(block) == self._zeros:
             self._skip(1)
         else:
             self._seal(block)
 
     def _skip(self, count: int) -> None:
         self._pipeline.written.reserve(count)
-        self._holes += count * BLOCK
+        self._holes += count * self._block
 
     def _seal(self, block: Buffer) -> None:
         sizes = self._pipeline.written.sizes
@@ -177,8 +179,16 @@ class SquashfsWriter(DataWriter):
         super().__init__(pipeline)
         self._compression = compression
         self._epoch = min(max(epoch, 0), 0xFFFFFFFF)
-        self._file, self._offset = file, offset
-        pipeline.position = superblock.SIZE + len(stored(compression.options))
+        self._options = OPTIONS, stored(compression.options)
+        pipeline.position = superblock.SIZE + len(self._options[1])
+
+    def go_on(self, base: Superblock, written: Written) -> None:
+        """Before anything is given: all of `base` up to its inodes is in the file, and its blocks are in `written`."""
+        self._pipeline.written, self._pipeline.position = written, base.inode_table
+        self._pipeline.batch = max(1, self._pipeline.batch * BLOCK // base.block_size)
+        self._options = base.flags & OPTIONS, b""
+        self._block, self._zeros = base.block_size, bytes(base.block_size)
+        self._stored, self._fragment = len(written.starts), len(written.fragment_starts)
 
     def __enter__(self) -> Self:
         self._pipeline.__enter__()
@@ -214,14 +224,14 @@ class SquashfsWriter(DataWriter):
         append(xattrs)
         used = self._pipeline.position
         append(bytes(-used % ALIGNMENT))
-        flags = EXPORTABLE | OPTIONS | (NO_XATTRS if xattr_table == NOWHERE else 0)
+        flags = EXPORTABLE | self._options[0] | (NO_XATTRS if xattr_table == NOWHERE else 0)
         block = Superblock(
             len(tree.places), self._epoch, len(written.fragment_starts), self._compression.number, flags,
-            len(tree.ids), root, used, ids, xattr_table, inodes, directories, fragments, export, BLOCK,
+            len(tree.ids), root, used, ids, xattr_table, inodes, directories, fragments, export, self._block,
         )  # fmt: skip
         size = self._pipeline.position
         self._pipeline.position = 0
-        append(block.pack() + stored(self._compression.options))
+        append(block.pack() + self._options[1])
         self._pipeline.position = size
         return size
 

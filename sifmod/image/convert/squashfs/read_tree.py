@@ -1,0 +1,125 @@
+"""The tree of a squashfs as nodes, for a writer that goes on with its blocks."""
+
+from array import array
+
+from sifmod.errors import ImageError
+from sifmod.image.convert.budget import Watch
+from sifmod.image.convert.inode import (
+    EMPTY,
+    OWNER,
+    PLACE,
+    Content,
+    Device,
+    Directory,
+    Fifo,
+    File,
+    Node,
+    Plain,
+    Socket,
+    Symlink,
+    Xattrs,
+)
+from sifmod.image.convert.squashfs.blocks import Stat
+from sifmod.image.convert.squashfs.pipeline import Written
+from sifmod.image.convert.squashfs.reader import SquashfsReader
+from sifmod.image.convert.squashfs.superblock import NONE, SIZE, STORED
+
+
+def read_tree(reader: SquashfsReader, watch: Watch) -> tuple[Directory, Written]:
+    """All of a squashfs, and where its blocks and fragments lie; no data is read.
+
+    Raises ImageError where it is damaged, has data behind its inodes, or more files than fit into the memory.
+    """
+    tree = _Tree(reader)
+    root = tree.directory(reader.root)
+    directories = {b"": root}
+    for run in watch.runs(iter(reader.walk())):
+        for path, stat, reference in run:
+            above, _, name = path.rpartition(b"/")
+            node = tree.node(stat, reference)
+            directories[above].entries[name] = node
+            if isinstance(node, Directory):
+                directories[path] = node
+    return root, tree.written
+
+
+class _Tree:
+    """What is known of a squashfs while its inodes are read."""
+
+    def __init__(self, reader: SquashfsReader) -> None:
+        self.written = Written(reader.superblock.block_size)
+        self._reader = reader
+        self._links: dict[int, Node] = {}  # with several names, by reference
+        self._fragments: dict[int, int] = {}  # number in `written`, by the one in the base
+        self._xattrs: dict[int, Xattrs] = {}  # by number of the set
+
+    def directory(self, stat: Stat) -> Directory:
+        return Directory(*self._attributes(stat))
+
+    def node(self, stat: Stat, reference: int) -> Node | Plain:
+        if stat.kind == "d":
+            return self.directory(stat)
+        if stat.links > 1:
+            if reference not in self._links:
+                self._links[reference] = self._node(stat)
+            return self._links[reference]
+        small = not stat.size or (stat.fragment != NONE and stat.size < self.written.block_size)
+        if stat.kind == "f" and small and stat.xattrs == NONE:
+            content = self._content(stat)
+            place = PLACE.pack(content.fragment, content.offset, content.size) if content.size else EMPTY
+            return OWNER.pack(stat.mode, stat.uid, stat.gid, stat.mtime) + place
+        return self._node(stat)
+
+    def _node(self, stat: Stat) -> Node:
+        attributes = self._attributes(stat)
+        if stat.kind == "f":
+            return File(*attributes, self._content(stat))
+        if stat.kind == "l":
+            return Symlink(*attributes, stat.target)
+        if stat.kind in "bc":
+            minor = (stat.device & 0xFF) | (stat.device >> 12 & 0xFFF00)
+            return Device(*attributes, stat.kind, stat.device >> 8 & 0xFFF, minor)
+        return Fifo(*attributes) if stat.kind == "p" else Socket(*attributes)
+
+    def _attributes(self, stat: Stat) -> tuple[int, int, int, int, Xattrs]:
+        if stat.xattrs not in self._xattrs:
+            self._xattrs[stat.xattrs] = self._reader.xattrs(stat)
+        return stat.mode, stat.uid, stat.gid, stat.mtime, self._xattrs[stat.xattrs]
+
+    def _content(self, stat: Stat) -> Content:
+        written = self.written
+        block, stored, holes, end = len(written.sizes), len(written.starts), 0, stat.start
+        for words in self._reader.words(stat):
+            written.reserve(len(words))
+            written.sizes[-len(words) :] = array("I", words)
+            holes += words.count(0)
+            end += sum(self._length(word) for word in words)
+        if end > stat.start:
+            self._check(stat.start, end)
+            written.starts.append(stat.start)
+        tail = stat.size % written.block_size if stat.fragment != NONE else 0
+        if not tail:
+            return Content(stat.size, block, stored, sparse=holes * written.block_size)
+        if stat.offset + tail > written.block_size:
+            raise ImageError(f"damaged squashfs: {tail} bytes at {stat.offset} lie outside their fragment")
+        return Content(stat.size, block, stored, self._fragment(stat.fragment), stat.offset, holes * written.block_size)
+
+    def _fragment(self, index: int) -> int:
+        if index not in self._fragments:
+            start, word = self._reader.fragment_place(index)
+            self._check(start, start + self._length(word))
+            self._fragments[index] = len(self.written.fragment_starts)
+            self.written.fragment_starts.append(start)
+            self.written.fragment_sizes.append(word)
+        return self._fragments[index]
+
+    def _length(self, word: int) -> int:
+        """Bytes of a block in the file."""
+        size = word & (STORED - 1)
+        if word >> 25 or size > self.written.block_size or (word and not size):
+            raise ImageError(f"damaged squashfs: a block's size is {word:#x}")
+        return size
+
+    def _check(self, start: int, end: int) -> None:
+        if not SIZE <= start <= end <= self._reader.superblock.inode_table:
+            raise ImageError(f"damaged squashfs: data from {start} to {end} lies outside its data")
