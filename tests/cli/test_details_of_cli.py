@@ -176,7 +176,7 @@ def test_verify_says_what_to_do_about_a_moved_tree_and_about_a_changed_file(
 
 
 HEADINGS = {
-    "What": "--all --arch --bundle --days --editable --fetch --installed --keys --lab --layer --locked"
+    "What": "--add-to-index --all --arch --bundle --days --editable --fetch --installed --keys --lab --layer --locked"
     " --marks --message --minimum --modes --module-only --name --name-from --network --nodes --none --now --only --onto"
     " --origins --output --purge --remove --repair-modes --requirement --rollbacks --sha256 --signature"
     " --since --source --stack --stale --style --successor --time --title --to --undo --until --upgrade --variant"

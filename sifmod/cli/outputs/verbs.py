@@ -15,6 +15,7 @@ OUTPUTS: dict[str, Any] = {
         | list[installed.Reapplied | installed.ReappliedError]
     ),
     "fetch": installed.Fetched | list[installed.FetchedOfSeveral | installed.NotFetchedError],
+    "push": installed.PushedImage,
     "new": easyconfig.Drafted,
     "import": list[easyconfig.Imported | easyconfig.NotImportedError],
     "jobscript": use.JobScript,
