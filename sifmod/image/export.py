@@ -164,6 +164,9 @@ def write_archive(path: Path, target: Path, form: str, told: Progress) -> tuple[
     """
     check_space(target.parent, read_sif(path).primary.size)
     with writing(target), target.open("xb") as file:
+        for name in ("blobs", "blobs/sha256") if form == "oci-archive" else ():
+            file.write(_header(name, 0, tarfile.DIRTYPE))  # without them skopeo's user cannot unpack it
+        start = file.tell()
         file.write(bytes(tarfile.BLOCKSIZE))  # for the layer's header, which has its digest
 
         def take(piece: bytes, size: int) -> None:
@@ -191,14 +194,14 @@ def write_archive(path: Path, target: Path, form: str, told: Progress) -> tuple[
         for name, content in documents.items():
             file.write(_header(name, len(content)) + content + bytes(-len(content) % tarfile.BLOCKSIZE))
         file.write(bytes(2 * tarfile.BLOCKSIZE))
-        file.seek(0)
+        file.seek(start)
         file.write(_header(layer, made.layer.size))
     return made.notes
 
 
-def _header(name: str, size: int) -> bytes:
+def _header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
     info = tarfile.TarInfo(name)
-    info.size = size
+    info.size, info.type, info.mode = size, kind, 0o755 if kind == tarfile.DIRTYPE else 0o644
     return info.tobuf(tarfile.GNU_FORMAT)  # one block, however large the file is
 
 
