@@ -19,7 +19,7 @@ from support.command import SIFMOD, run
 from support.conversion import content
 from support.disk_state import disk_state
 from support.extending import base_of, contents, rich_tree, sif_of, taken_out
-from support.identity import call_on_small_disk
+from support.identity import call_as, call_on_small_disk
 from support.images import Images
 from support.runtime import RUNTIME
 from support.squashfs_trees import mksquashfs, snapshot, unpacked
@@ -192,21 +192,32 @@ def test_the_directory_has_all_files(rich: Path, tmp_path: Path, export: Export)
     assert (tmp_path / "here" / "mixed").stat().st_blocks * 512 < 1 << 20
 
 
-def test_the_directory_of_an_ordinary_user(rich: Path, ordinary_user: OrdinaryUser) -> None:
+def test_the_directory_of_an_ordinary_user(
+    rich: Path, ordinary_user: OrdinaryUser, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """As unsquashfs makes it for him; what he cannot have is told."""
     home = ordinary_user.home
     sif = home / "rich.sif"
     sif.write_bytes(rich.read_bytes())
+    squashfs = taken_out(rich, home / "squashfs")
     ordinary_user.own(home)
-    env = {"SIFMOD_PREFIX": str(home / "prefix")}
-    told = ordinary_user.run((*SIFMOD, "export", "--json", sif, "--to", "sandbox", "-o", home / "ours"), env=env).ok()
+
+    def exported() -> int:
+        os.environ |= {"HOME": str(home), "SIFMOD_PREFIX": str(home / "prefix"), "SIFMOD_CONFIG_DIR": "/no/such"}
+        return sifmod(["export", "--json", str(sif), "--to", "sandbox", "-o", str(home / "ours")])
+
+    # what root has imported, he need not be able to read
+    assert sifmod(["export", "-q", str(sif), "--to", "sandbox", "-o", str(tmp_path / "by-root")]) == 0
+    capfd.readouterr()
+    assert call_as(ordinary_user.user, exported) == 0
     why = "left out, because this user or file system cannot have them"
-    assert json.loads(told.stdout)["notes"] == [
+    assert json.loads(capfd.readouterr().out)["notes"] == [
         f"{why}: attributes trusted.* (1, such as /usr)",
         f"{why}: device nodes (2, such as /block)",
     ]
-    offset = len(sif.read_bytes()) - taken_out(rich, home / "squashfs").stat().st_size
-    ordinary_user.run(("unsquashfs", "-q", "-n", "-d", home / "theirs", "-o", str(offset), sif))
+    ordinary_user.run(("unsquashfs", "-q", "-n", "-user-xattrs", "-d", home / "theirs", squashfs))
+    for directory in (home / "ours", home / "theirs"):
+        run(("chmod", "u+rwx", directory / "closed")).ok()
     ours, theirs = (snapshot(home / name) for name in ("ours", "theirs"))
     assert len(ours) > 300
     assert ours == theirs
