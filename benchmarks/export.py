@@ -3,8 +3,8 @@
     python benchmarks/export.py [--runs 3] [SIF]
 
 A squashfs for enroot by hand: `apptainer sif dump`, unsquashfs, and mksquashfs with enroot's own options (lzo, data
-not compressed: `ENROOT_SQUASH_OPTIONS`). A directory: `apptainer build --sandbox`. Where root runs this the peers run as
-the tests' ordinary user, because Apptainer does not unpack as root without all capabilities. The SIF is the PyTorch
+not compressed: `ENROOT_SQUASH_OPTIONS`). A directory: `apptainer build --sandbox`. Where root runs this the peers run
+as the tests' ordinary user, because Apptainer does not unpack as root without all capabilities. The SIF is the PyTorch
 image's (scripts/build-demo-image) unless one is given.
 """
 
