@@ -19,6 +19,10 @@ class SifmodError(Exception):
         self.message = message
         self.hint = hint
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """It comes from another process as it was, whatever its family is made of."""
+        return SifmodError.__new__, (type(self), self.message), self.__dict__
+
     @property
     def text(self) -> str:
         """What a person reads of it, before the hint."""
@@ -83,6 +87,10 @@ class FetchError(SifmodError):
 
 class ImageError(FetchError):
     """What was fetched or given is not the SIF that was promised."""
+
+
+class NoWheelError(FetchError):
+    """A package has no wheel for an image, and would have to be compiled."""
 
 
 class SignatureError(ImageError):

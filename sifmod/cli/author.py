@@ -121,7 +121,9 @@ def _places(path: Path, problems: Iterable[Problem], end: str = "") -> tuple[Wor
 
 
 @click.command("new")
-@click.argument("reference", metavar="REFERENCE|FILE")
+@click.argument("reference", metavar="[REFERENCE|FILE]", required=False)
+@click.option("--from", "base", metavar="BASE", help="Build an image upon this one, or upon an easyconfig's.")
+@click.option("--pip", metavar="PACKAGE", multiple=True, help="With --from: a package to add, as pip spells it.")
 @click.option("-o", "--output", metavar="FILE", help="Write the easyconfig here; - for standard output.")
 @click.option("--name", metavar="NAME", help="The module's name (default: guessed).")
 @click.option("--version", metavar="VERSION", help="Its version (default: guessed).")
@@ -132,18 +134,22 @@ def _places(path: Path, problems: Iterable[Problem], end: str = "") -> tuple[Wor
 @conversion_options
 @site_options
 @json_option
-def new_command(reference: str, **given: str | bool | None) -> None:
+def new_command(reference: str | None, base: str | None, pip: tuple[str, ...], **given: str | bool | None) -> None:
     """Write a first easyconfig for an image, and print its path.
 
     Name, version, accelerator, Python environment and wrappers are guessed from what the image says and from the files
     in it, which is not started. An image that is not on this machine is fetched into the store; a SIF that is here is
-    read where it is. The file is <Name>-<version><versionsuffix>.yaml in this directory; none is ever overwritten.
+    read where it is. With --from the easyconfig builds an image of its own. The file is
+    <Name>-<version><versionsuffix>.yaml in this directory; none is ever overwritten.
     """
     from sifmod.actions.author.new import NewOptions, make_draft
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.progress import progress
+    from sifmod.errors import OptionError
 
+    if (reference is None) == (base is None) or bool(pip) != (base is not None):
+        raise OptionError("give an image, or --from BASE with --pip PACKAGE, and not both")
     texts = {name: value for name, value in given.items() if isinstance(value, str)}
     output, show = texts.pop("output", None), not given["quiet"]
     if output not in (None, "-"):
@@ -154,11 +160,12 @@ def new_command(reference: str, **given: str | bool | None) -> None:
         arch=texts.get("arch"),
         offline=bool(given["offline"]),
         into_home=bool(given["yes"]),
+        pip=pip or None,
         own_name=output is None,
     )
     with progress(show) as update:
         reporter = Reporter(say if show else quiet, update, ask, typed())
-        draft = make_draft(reference, load_facts(texts), options, reporter)
+        draft = make_draft(reference or str(base), load_facts(texts), options, reporter)
     target = None if output == "-" else Path(output or draft.filename)
     if target is not None:
         write_text(draft.text, target)
@@ -272,17 +279,21 @@ def import_command(
     help="That of what VERB (list, 'site show', …) prints with --json, of every verb without VERB.",
 )
 @click.option("--stack", is_flag=True, help="That of a stack's file.")
-def schema_command(verb: str | None, stack: bool) -> None:
-    """Print the JSON Schema of an easyconfig, of a stack, or of what a verb prints with --json."""
+@click.option("--hooks", is_flag=True, help="That of what a hook has on its standard input.")
+def schema_command(verb: str | None, stack: bool, hooks: bool) -> None:
+    """Print the JSON Schema of an easyconfig, of a stack, of what a verb prints with --json, or of a hook's input."""
     import json
 
-    if verb is None:
+    if verb is None and not hooks:
         from sifmod.config.schema import easyconfig_schema, stack_schema
 
         write(json.dumps(stack_schema() if stack else easyconfig_schema(), indent=2))
         return
-    from sifmod.cli.outputs.verbs import OUTPUTS, output_schema
+    from sifmod.cli.outputs.verbs import OUTPUTS, hook_schema, output_schema
 
+    if hooks:
+        write(json.dumps(hook_schema(), indent=2))
+        return
     if verb and verb not in OUTPUTS:
         raise click.BadParameter(f"expected one of {', '.join(OUTPUTS)}, got {verb!r}", param_hint="--output")
     found = output_schema(verb) if verb else {name: output_schema(name) for name in OUTPUTS}

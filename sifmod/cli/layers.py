@@ -213,8 +213,8 @@ def add_command(
     from pathlib import Path
 
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.actions.layer.inside import Wanted, read_requirements, words_of
-    from sifmod.actions.layer.inside import directory as directory_of
+    from sifmod.image.packages.wanted import Wanted, read_requirements, words_of
+    from sifmod.image.packages.wanted import directory as directory_of
 
     asked = (*requirements, *(line for file in files for line in read_requirements(Path(file))))
     if not (asked or editable or onto or upgrade):
@@ -248,7 +248,7 @@ def remove_command(
 ) -> None:
     """Take packages out of a module's layer, and what only they needed; what the image holds is there again."""
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.actions.layer.inside import Wanted, words_of
+    from sifmod.image.packages.wanted import Wanted, words_of
 
     if stale:
         if names or everything:
@@ -285,7 +285,7 @@ def sync_command(
     from pathlib import Path
 
     from sifmod.actions.layer.add import LayerChange
-    from sifmod.actions.layer.inside import Wanted, read_lock, words_of
+    from sifmod.image.packages.wanted import Wanted, read_lock, words_of
 
     words = words_of(find_links, no_index=no_index)
     change = LayerChange(layer, Wanted(words=words), lock=read_lock(Path(lock)), unpacked=unpacked)

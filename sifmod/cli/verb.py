@@ -32,6 +32,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "new": (
         ("sifmod new docker://docker.io/pytorch/pytorch:2.2.0-cuda12.1-cudnn8-runtime", ""),
         ("sifmod new -o - my.sif", "to the screen; of an image of yours"),
+        ("sifmod new --from my.sif --pip lightning==2.5.0", "of an image that is built upon it"),
     ),
     "import": (
         ("sifmod import PyTorch-2.7.1-rocm.eb", "one file of another tool"),
@@ -153,6 +154,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "schema": (
         ("sifmod schema > easyconfig.schema.json", "for an editor"),
         ("sifmod schema --output list", "what `list --json` prints"),
+        ("sifmod schema --hooks", "what a hook reads"),
     ),
     "config": (
         ("sifmod config show", "every setting"),
@@ -190,9 +192,9 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 # an option's parameter → what it is about; any other one is about how something is done
 _BY_TITLE = {
     "What": "title"
-    " variant variants source fetch module_only installed arch sha256 version origins signature verb name"
+    " variant variants source base pip fetch module_only installed arch sha256 version origins signature verb name"
     " name_from to days now rollbacks bundled without purge keys files editable onto upgrade everything layer style"
-    " network minimum nodes time lab remove stale locked stack none add_to_index"
+    " network minimum nodes time lab remove stale locked stack hooks none add_to_index"
     " since until message successor undo modes repair_modes marks only",
     "Where": "prefix stores directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
     " module_syntax",

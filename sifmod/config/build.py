@@ -18,14 +18,15 @@ _OF_RUNTIME = ("/.singularity.d", "/.exec", "/.run", "/.shell", "/.test", "/envi
 _NOT_FILES = ("/", "/proc", "/sys", "/dev", *_OF_RUNTIME)  # what a runtime mounts, and what it reads
 
 
-def _requirement(text: str) -> str:
+def requirement(text: str) -> str:
+    """A requirement, as it is. Raises ValueError for what is none, and for one that names a place."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
-        requirement = Requirement(text)
+        read = Requirement(text)
     except InvalidRequirement:
         raise ValueError(f"{shown(text)} is no requirement: write NAME, NAME==VERSION or the like") from None
-    if requirement.url:
+    if read.url:
         raise ValueError(f"{shown(text)} names a place: packages come from an index, by name and version")
     return text
 
@@ -67,7 +68,7 @@ def names_easyconfig(base: str) -> bool:
     return "/" not in base or base.endswith(SUFFIXES)
 
 
-Requirement = Annotated[NotEmpty, AfterValidator(_requirement)]
+Requirement = Annotated[NotEmpty, AfterValidator(requirement)]
 
 
 class Build(Model):
@@ -103,6 +104,8 @@ class Build(Model):
         ways = [name for name in ("from", "definition", "dockerfile") if getattr(self, name.replace("from", "from_"))]
         if len(ways) != 1:
             raise PydanticCustomError("combination", "give one of from, definition and dockerfile")
+        if self.pip and (self.requirements or "").endswith(".toml"):
+            raise PydanticCustomError("combination", "a lock pins everything: what pip names goes into it")
         own = ("arguments",) if ways == ["from"] else _UPON_BASE
         for key in own:
             if getattr(self, key):

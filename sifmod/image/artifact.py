@@ -70,6 +70,7 @@ class Request:
     settings: Settings = DEFAULT
     incoming: Path = Path("/nonexistent")
     partial: Path = Path("/nonexistent")
+    base: Artifact | None = None  # what it is built upon, fetched
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def fetch_image(
 
     An image is taken from the store, and no server asked, where the store has the promised digest, or has fetched the
     digest that a docker or oras source names. Otherwise the sources are tried in order, and the first that
-    works and verifies wins. Idempotent.
+    works and verifies wins. Idempotent. What an image is built upon is fetched before it, in the same way.
     On failure the store gets no image. What a download has received stays, and the next run resumes it. FetchError
     names each source with its reason; NoSpaceError ends the search at once.
     """
@@ -50,13 +50,17 @@ def fetch_image(
         raise FetchError(
             f"the easyconfig names no source of the image {image.filename}", "give one: --source PATH or URL"
         )
+    build, base = image.build, None
     # no source is asked; the first one stands in for messages and the receipt
     if promised := _promised(Request(wanted[0], image, runtime, store, progress, settings)):
         return promised
+    if build and build.base:
+        refuse_unsigned_kind(wanted[0], settings)
+        base = fetch_image(build.base, runtime, store, progress, settings)
     failures: list[Failure] = []
     for reference in wanted:
         try:
-            return _fetch_past_mirrors(Request(reference, image, runtime, store, progress, settings))
+            return _fetch_past_mirrors(Request(reference, image, runtime, store, progress, settings, base=base))
         except NoSpaceError:  # a FetchError too, but another source would not help
             raise
         except (FetchError, RuntimeMissingError, PermissionsError) as error:
@@ -77,6 +81,8 @@ def announced_size(image: ImagePlan, runtime: Runtime, store: ImageStore, settin
         request = Request(wanted[0], image, runtime, store, no_progress, settings)
         if there := lent(request, image.sha256):
             return to_bring(there, request)
+    if image.build and image.build.base:
+        return announced_size(replace(image.build.base, link=image.link), runtime, store, settings)
     failures: list[Failure] = []
     for reference in wanted:
         kind = reference.kind
@@ -99,9 +105,10 @@ def _none_worked(image: ImagePlan, failures: Sequence[Failure]) -> FetchError:
     reasons = "\n".join(f"  {reference.shown}: {error.message}" for reference, error in failures)
     hints = dict.fromkeys(error.hint for _, error in failures if error.hint)
     where = f"\nwhere it is: {' '.join(image.available.split())}" if image.available else ""
-    return FetchError(
-        f"no source of the image {image.filename} worked, and none was stored\n{reasons}{where}", "\n".join(hints)
-    )
+    told = f"no source of the image {image.filename} worked"
+    if image.build and image.build.base:
+        told = f"the image {image.filename} could not be built"
+    return FetchError(f"{told}, and none was stored\n{reasons}{where}", "\n".join(hints))
 
 
 def _promised(request: Request) -> Artifact | None:

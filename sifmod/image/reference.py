@@ -150,8 +150,8 @@ def says_nothing(reference: Reference, _arch: str, _settings: "Settings") -> "Im
     )
 
 
-Location = Literal["path", "url", "repository", "library", "definition"]
-"""What the location of a reference is; the runtime alone makes something of the last two."""
+Location = Literal["path", "url", "repository", "library", "definition", "recipe"]
+"""What the location of a reference is; the runtime alone makes something of a library's and of a definition."""
 
 
 @dataclass(frozen=True)
@@ -181,12 +181,12 @@ class SourceKind:
     @property
     def is_local(self) -> bool:
         """Whether it needs no network."""
-        return self.location == "path"
+        return self.location in ("path", "recipe")
 
     @property
     def ready_made(self) -> bool:
         """Whether the SIF was made elsewhere: it has the same bytes each time, and can be signed."""
-        return self.open is None and self.location != "definition"
+        return self.open is None and self.location not in ("definition", "recipe")
 
     @property
     def resumable(self) -> bool:

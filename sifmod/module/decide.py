@@ -184,6 +184,7 @@ def _image(images: tuple[Image, ...], easyconfig: Easyconfig, site: Site, choice
     image, *bases = images
     build = None
     if recipe := image.build:
+        path = (*easyconfig.path, *_activation(easyconfig)[2])
         # a base is read where it is, and no module refers to it
         own = replace(choices, link="reference")
         build = BuildPlan(
@@ -198,6 +199,7 @@ def _image(images: tuple[Image, ...], easyconfig: Easyconfig, site: Site, choice
             definition=recipe.definition or "",
             dockerfile=recipe.dockerfile or "",
             arguments=recipe.arguments,
+            path=tuple(each for each in path if each != RUNSCRIPTS_TARGET) if bases else (),
             protected=(site.protected if easyconfig.protected is None else easyconfig.protected) if bases else (),
         )
     return ImagePlan(

@@ -1,7 +1,7 @@
 """The Plan: everything that is decided before anything is done, and how the runtime is told of it."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sifmod.config.easyconfig import Accelerator, GpuSelection, Verb
 from sifmod.config.kinds import RUNTIMES, RuntimeKind, Syntax
@@ -104,6 +104,7 @@ class BuildPlan:
     definition: str = ""
     dockerfile: str = ""
     arguments: tuple[tuple[str, str], ...] = ()
+    path: tuple[str, ...] = ()  # where the base's Python is looked for, before its own PATH
     protected: tuple[str, ...] = ()  # packages that stay as the base has them, `*` at the end for all that begin so
 
     def __str__(self) -> str:
@@ -118,7 +119,10 @@ class BuildPlan:
     @property
     def decisive(self) -> str:
         """All that decides what is built, as a text; of a definition without arguments its path."""
-        return self.definition if self == BuildPlan(definition=self.definition) else repr(self)
+        if self == BuildPlan(definition=self.definition):
+            return self.definition
+        base = self.base and (self.base.sources, self.base.build and self.base.build.decisive, self.base.sha256)
+        return repr((base, replace(self, base=None)))
 
 
 @dataclass(frozen=True)
@@ -221,7 +225,6 @@ class Plan:
     cpus_per_gpu: int = 0  # 0: the site does not say
     cpu_bind: str = ""  # for srun, one task for each GPU of a node
     cache_directory: str = ""  # of compilers and kernels, on the node; "": decided at run time
-    prefix_named: bool = False  # by --prefix
     default_env: tuple[tuple[str, str], ...] = ()  # on the host, where the user has none of that name; sorted by name
     depends_on: tuple[str, ...] = ()  # modules that are loaded with this one
     protected: tuple[str, ...] | None = None  # packages that layers leave as they are; None: those of the site
@@ -298,8 +301,7 @@ class Plan:
 
     def reinstall(self, prefix: str) -> str:
         """The command that brings the module in `prefix` back."""
-        words = f"sifmod install {self.easyconfig}"
-        return f"{words} --prefix {prefix}" if self.prefix_named else words
+        return f"sifmod install {self.easyconfig} --prefix {prefix}"
 
 
 @dataclass(frozen=True)

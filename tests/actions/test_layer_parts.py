@@ -16,12 +16,14 @@ import pytest
 
 from plans import plan
 from sifmod.actions.layer.add import protected
-from sifmod.actions.layer.inside import Distribution, ImagePython, Inside, image_python, name_of, read_requirements
+from sifmod.actions.layer.inside import Inside
 from sifmod.actions.layer.make import COMPILE, start_file
-from sifmod.actions.layer.resolve import followed, pinned, versions_of
 from sifmod.config.site import PROTECTED
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.convert.packed import More, pack
+from sifmod.image.packages.image_python import Distribution, ImagePython, image_python
+from sifmod.image.packages.resolve import followed, pinned, versions_of
+from sifmod.image.packages.wanted import name_of, read_requirements
 from sifmod.module.render import render
 from sifmod.module.scripts import PROTECTED as PROTECTED_FILE
 

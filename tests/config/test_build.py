@@ -1,5 +1,6 @@
 """How an image is built, as an easyconfig says it: what is accepted, what it becomes, and what is refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,8 @@ protected: [torch]
         labels=(("maintainer", "me"),),
         protected=("torch",),
     )
+    offline = replace(plan.build, base=replace(base, offline=True, link="copy"))
+    assert offline.decisive == plan.build.decisive != replace(plan.build, pip=()).decisive
     told = f"{here}/base.sif with lightning==2.2.0, numpy; python_version > '3.8', more.txt, bert"
     assert str(plan.build) == told
 
@@ -112,6 +115,7 @@ def test_of_a_base_with_variants_the_one_of_the_same_accelerator_is_taken(config
         ("{definition: a.def, pip: [six]}", "4:10: image.build: pip does not go with definition"),
         ("{from: a.sif, pip: [a], arguments: {A: b}}", "4:10: image.build: arguments does not go with from"),
         ("{from: a.sif}", "4:10: image.build: nothing is built: give pip, files, env or the like"),
+        ("{from: a.sif, pip: [a], requirements: pylock.toml}", "4:10: image.build: a lock pins everything: what pip"),
         ("{from: a.sif, pips: [six]}", "4:24: image.build.pips: unknown key; did you mean pip?"),
         ("{from: None-1, pip: [a]}", "4:17: image.build.from: no easyconfig is called 'None-1'; looked in"),
         ("{from: App-1, pip: [a]}", "4:17: image.build.from: an easyconfig cannot be built upon itself"),

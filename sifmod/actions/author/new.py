@@ -11,8 +11,10 @@ from sifmod.actions.author.new_file import check_target, quoted
 from sifmod.actions.fetch import FetchOptions, fetch
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.show_image import stored_digest
+from sifmod.config.build import names_easyconfig
 from sifmod.config.load_easyconfig import LoadedEasyconfig, load_easyconfig
 from sifmod.config.load_site import LoadedSite
+from sifmod.config.wanted import wanted_easyconfig
 from sifmod.digest import sha256_file
 from sifmod.errors import ConfigError, OptionError
 from sifmod.image.artifact import Artifact
@@ -39,6 +41,7 @@ class Source:
     arch: str
     sha256: str = ""  # the promise; "" where the source alone pins the image
     filename: str = ""  # "" where the default will do
+    pip: tuple[str, ...] | None = None  # what is built upon it, which is then the base
 
 
 def draft(guess: Guess, source: Source, asked: str, named: tuple[str, str]) -> str:
@@ -46,10 +49,11 @@ def draft(guess: Guess, source: Source, asked: str, named: tuple[str, str]) -> s
 
     Whatever comes from the image is quoted, and one line; the same arguments give the same text.
     """
+    words = _comment(asked if source.pip is None else f"--from {asked}")
     lines = [
-        f"# A first easyconfig, written by `sifmod new {_comment(asked)}` from what the image says and what is in it.",
+        f"# A first easyconfig, written by `sifmod new {words}` from what the image says and what is in it.",
         "# Read it and correct it; `sifmod check` looks whether it is sound, `sifmod install` installs it.",
-        *_identity(guess, named),
+        *_identity(guess, named, map(_package, (source.pip or ())[:1])),
         *_about(guess),
         f"# {_comment(guess.gpu.why)}",
         f"accelerator: {guess.gpu.accelerator}",
@@ -60,7 +64,7 @@ def draft(guess: Guess, source: Source, asked: str, named: tuple[str, str]) -> s
     return "\n".join(lines) + "\n"
 
 
-def _identity(guess: Guess, named: tuple[str, str]) -> Iterator[str]:
+def _identity(guess: Guess, named: tuple[str, str], added: Iterable[str]) -> Iterator[str]:
     name, version = named
     guessed = guess.named
     yield ""
@@ -70,8 +74,9 @@ def _identity(guess: Guess, named: tuple[str, str]) -> Iterator[str]:
     if version == guessed.version:
         yield f"# from {_comment(guessed.version_from)}"
     yield f"version: {quoted(version, always=True)}"
-    if guess.versionsuffix:
-        yield f"versionsuffix: {quoted(guess.versionsuffix)}"
+    suffix = guess.versionsuffix + "".join(f"-{name}" for name in added)
+    if suffix:
+        yield f"versionsuffix: {quoted(suffix)}"
 
 
 def _about(guess: Guess) -> Iterator[str]:
@@ -100,6 +105,15 @@ def _first_url(guess: Guess, names: Iterable[str]) -> str:
 
 def _image(source: Source) -> Iterator[str]:
     yield "image:"
+    if source.pip is not None:
+        yield "  build:"
+        yield f"    # {_comment(source.why)}"
+        yield f"    from: {quoted(source.source)}"
+        yield "    # packages to add, as pip spells them; what is protected stays as the base has it"
+        yield f"    pip: {_list(source.pip)}"
+        yield "    # more: requirements, files, env, labels"
+        yield f"  arch: {quoted(source.arch)}"
+        return
     if source.filename:
         yield f"  filename: {quoted(source.filename)}"
     yield f"  # {_comment(source.why)}"
@@ -144,6 +158,10 @@ def _list(texts: Iterable[str]) -> str:
     return f"[{', '.join(quoted(text) for text in texts)}]"
 
 
+def _package(requirement: str) -> str:
+    return "".join(re.findall("^[A-Za-z0-9][A-Za-z0-9._-]*", requirement)).rstrip("._-").lower()
+
+
 def _comment(text: str) -> str:
     return line(text, 300)
 
@@ -160,6 +178,7 @@ class NewOptions:
     arch: str | None = None
     offline: bool = False
     into_home: bool = False  # as for `fetch`
+    pip: tuple[str, ...] | None = None  # packages upon it: the image is then the base of another one
     own_name: bool = False  # it goes under its own name here: where that is taken, nothing is hashed
 
 
@@ -179,13 +198,16 @@ class Draft:
 
 
 def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Reporter) -> Draft:
-    """The first easyconfig for the image that `text` names.
+    """The first easyconfig for the image that `text` names, or for one that is built upon it.
+
+    A base can be an easyconfig too: it is then looked at by its first source.
 
     A SIF on this machine is read where it is; any other image is fetched into the store. Raises what `fetch` does,
     ImageError for what cannot be read, OptionError for a name or a version that a module cannot have, and with
     `own_name` where a file of the draft's name is here already.
     """
-    reference = parse(text)
+    base = text if options.pip is not None and names_easyconfig(text) else ""
+    reference = parse(_source_of(base, site) if base else text)
     path = reference.kind.local_sif(reference, site.site.image_dirs)
     is_local = path is not None
     if path is None:
@@ -196,6 +218,9 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Repor
             reporter.say(note)
     else:
         source = _of_file(reference, path)
+    if options.pip is not None:
+        why = f"the base: {'the image of this easyconfig' if base else source.why}"
+        source = replace(source, source=base or source.source, why=why, pip=options.pip)
     described = describe_sif(path)
     with open_rootfs(path, read_sif(path)) as rootfs:
         guess = make_guess(reference, described, rootfs)
@@ -203,10 +228,17 @@ def make_draft(text: str, site: LoadedSite, options: NewOptions, reporter: Repor
     drafted = _drafted(draft(guess, source, text, named), path, site, options)
     if options.own_name:
         check_target(Path(drafted.filename))
-    if not is_local:
+    if not is_local or options.pip is not None:
         return drafted
     source = replace(source, sha256=_hashed(path, site, reporter))  # last, for it may take minutes
     return _drafted(draft(guess, source, text, named), path, site, options)
+
+
+def _source_of(base: str, site: LoadedSite) -> str:
+    image = load_easyconfig(wanted_easyconfig(base, site.site), site, None, {}, os.environ).easyconfig.own_image
+    if not image.sources:
+        raise OptionError(f"--from: the image of {base} is built itself", "name what that one is built upon")
+    return image.sources[0]
 
 
 def _drafted(text: str, image: Path, site: LoadedSite, options: NewOptions) -> Draft:
@@ -221,6 +253,8 @@ def _drafted(text: str, image: Path, site: LoadedSite, options: NewOptions) -> D
             for problem in error.problems:
                 if problem.key in given and given[problem.key] is not None:
                     raise OptionError(f"--{problem.key}: {problem.message}") from error
+                if problem.key.startswith("image.build.pip"):
+                    raise OptionError(f"--pip: {problem.message}") from error
             raise
 
 

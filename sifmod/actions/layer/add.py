@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from sifmod.actions.layer.inside import ImagePython, Inside, Wanted, name_of, python_wrapper, words_of
+from sifmod.actions.layer.inside import Inside, python_wrapper
 from sifmod.actions.layer.make import make
-from sifmod.actions.layer.resolve import Resolved, followed, resolve
 from sifmod.actions.log import record_layer
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.verify import verify_layer
@@ -15,6 +14,9 @@ from sifmod.config.name import ModuleName, is_part
 from sifmod.config.site import Site
 from sifmod.errors import ModuleError, OptionError
 from sifmod.image.inspect.python import normalized
+from sifmod.image.packages.added import told
+from sifmod.image.packages.resolve import followed, resolve
+from sifmod.image.packages.wanted import Wanted, name_of, words_of
 from sifmod.image.program import ask, limits
 from sifmod.module.scripts import PROTECTED
 from sifmod.tree.layer import Layer, Layers, live_layer, publish_layer, remove_old, withdraw_layer
@@ -67,8 +69,9 @@ def change_layer(
                 resolved = followed(python, change.lock)
             else:
                 earlier = "" if before is None or change.upgrade else before.lock
-                resolved = resolve(python, wanted, earlier, inside)
-            _tell(python, resolved, reporter)
+                resolved = resolve(python, wanted, earlier, inside.resolver)
+            for line in told(python, resolved):
+                reporter.say(line)
             # that of the module's commands, which need not be that of this user's settings
             named = Path(installation.root, "share", "image").read_text().splitlines()[1:]
             program = ask("".join(named[:1]) or site.runtime_path)
@@ -161,18 +164,3 @@ def _with_places(layer: Layer | None, words: tuple[str, ...]) -> tuple[str, ...]
     """The words for uv, and the places of the layer as far as they are still there."""
     there = (place for place in (layer.places if layer else ()) if "://" in place or Path(place).is_dir())
     return tuple(dict.fromkeys((*words, *words_of(there))))
-
-
-def _tell(python: ImagePython, resolved: Resolved, reporter: Reporter) -> None:
-    kept, first = python.protected, python.first
-    others = f" and {len(kept) - 1} more that go with it" if len(kept) > 1 else ""
-    stays = f"the image keeps {first.name} {first.version}{others}; " if first else ""
-    count = len(resolved.added)
-    reporter.say(f"{stays}{count} package{' is' if count == 1 else 's are'} added")
-    for key, version in resolved.added.items():
-        if held := python.distributions.get(key):
-            reporter.say(f"{key} {version} is used in the place of the image's {held.version}")
-        elif python.is_named(key):
-            reporter.say(f"warning: {key} {version} is not in the image; it may be built for another torch")
-    for told in python.broken_by(dict(resolved.added)):
-        reporter.say(f"warning: {told}")

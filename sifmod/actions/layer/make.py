@@ -9,21 +9,24 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from sifmod.actions.layer.inside import ImagePython, Inside, Wanted, uv_cache
-from sifmod.actions.layer.resolve import pinned
+from sifmod.actions.layer.inside import Inside
 from sifmod.config.site import Site
 from sifmod.digest import sha256_file
-from sifmod.errors import InstallError, OptionError
+from sifmod.errors import InstallError
 from sifmod.image.convert.budget import threads
 from sifmod.image.convert.packed import More, pack
 from sifmod.image.inspect.host_commands import HOST_COMMANDS
+from sifmod.image.packages.added import LEFT_BY_UV, check_hides_nothing
+from sifmod.image.packages.image_python import ImagePython
+from sifmod.image.packages.resolve import pinned
+from sifmod.image.packages.uv import uv_cache
+from sifmod.image.packages.wanted import Wanted
 from sifmod.image.program import Program
 from sifmod.image.startable import reads
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.module.quote import shell
 from sifmod.tree.layer import IMAGE, LOCK, TREE, Layer
 
-_LEFT_BY_UV = (".lock", ".gitignore", "CACHEDIR.TAG", "*.dist-info/uv_cache.json", "*.dist-info/uv_build.json")
 _NO_COMPILER = re.compile(r"No such file or directory: '[^']*(?:cc|\+\+)'|unable to execute '[^']*(?:cc|\+\+)'")
 _NO_COMPILER_HINT = (
     "the image has no compiler: ask for a version of the package that has a wheel,"
@@ -47,7 +50,7 @@ def make(
         tree = place / TREE
         (place / "lib").mkdir()
         _install(inside, python, layer, lock, wanted)
-        _check_hides_nothing(place / "lib", python)
+        check_hides_nothing(place / "lib", python)
         more = bytecode(inside, jobs, held)
         shutil.rmtree(directory / "work")
         _arrange(place, python)
@@ -69,7 +72,7 @@ def _arrange(place: Path, python: ImagePython) -> None:
     """Make the tree of a layer of what uv has put into `lib`."""
     lib, tree = place / "lib", place / TREE
     tree.mkdir()
-    for pattern in _LEFT_BY_UV:  # which say when and where it was
+    for pattern in LEFT_BY_UV:  # which say when and where it was
         for left in lib.glob(pattern):
             _forget(left)
     if (lib / "bin").is_dir():
@@ -94,22 +97,6 @@ def _install(inside: Inside, python: ImagePython, layer: Layer, lock: str, wante
             said = [line for line in ended.lines if not line.startswith(_NO_HINT)]
             hint = _NO_COMPILER_HINT if any(map(_NO_COMPILER.search, said)) else ""
             raise InstallError("the packages could not be installed:\n" + "\n".join(said[-12:]), hint)
-
-
-def _check_hides_nothing(lib: Path, python: ImagePython) -> None:
-    """Raise OptionError for a package under a name that is imported from what stays, whatever its own name is."""
-    for place in sorted(lib.iterdir()):
-        held = python.kept_modules.get(name := place.name.partition(".")[0])
-        is_module = (place / "__init__.py").exists() or place.suffix in (".py", ".so")
-        if held and is_module and not place.name.endswith("-info"):
-            begin = (f"{place.name}/", f"{place.name},")
-            records = ((one.parent.name, one.read_text("utf-8").splitlines()) for one in lib.glob("*/RECORD"))
-            found = (name for name, lines in records if any(line.startswith(begin) for line in lines))
-            who = " ".join(next(found, "one of them").removesuffix(".dist-info").split("-")[:2])
-            raise OptionError(
-                f"{who} brings a {name} of its own; the image has {held.name} {held.version}, which stays",
-                f"look for a form of it that takes the {name} that is there",
-            )
 
 
 def _forget(left: Path) -> None:

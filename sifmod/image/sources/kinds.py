@@ -15,6 +15,7 @@ from sifmod.image.sources.library import LIBRARY
 from sifmod.image.sources.oci import OCI
 from sifmod.image.sources.oci_archive import OCI_ARCHIVE
 from sifmod.image.sources.oras import ORAS
+from sifmod.image.sources.recipe import RECIPE, recipe_files
 from sifmod.module.plan import ImagePlan
 
 KINDS = (
@@ -27,6 +28,7 @@ KINDS = (
     ORAS,
     LIBRARY,
     BUILD,
+    RECIPE,
 )
 _SCHEMES = {scheme: kind for kind in KINDS for scheme in kind.schemes}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -57,17 +59,20 @@ def parse(source: str) -> Reference:
 
 def references(image: ImagePlan) -> tuple[Reference, ...]:
     """The sources of an image, in their order; raises FetchError for a misspelled one before any is tried."""
-    if image.build is not None and not image.build.definition:
-        raise FetchError(f"{image.filename} cannot be built of {image.build}")
-    if image.build is not None:
-        return (BUILD.reference(image.build.definition),)
+    if (build := image.build) and build.dockerfile:
+        raise FetchError(f"{image.filename} cannot be built of {build.dockerfile}")
+    if build:
+        return ((BUILD if build.definition else RECIPE).reference(build.definition or f"build:{build}"),)
     return tuple(map(parse, image.sources))
 
 
 def local_files(image: ImagePlan) -> tuple[str, ...]:
     """The files here whose change means another image: SIFs, archives, an OCI layout's index, a definition."""
     found = (reference.kind.watched(reference, image.image_dirs) for reference in references(image))
-    return tuple(path for paths in found for path in paths)
+    own = tuple(path for paths in found for path in paths)
+    return (
+        (*own, *recipe_files(image.build), *local_files(image.build.base)) if image.build and image.build.base else own
+    )
 
 
 def _unknown(source: str, scheme: str) -> FetchError:

@@ -4,10 +4,11 @@ uv does not look at what is installed elsewhere (astral-sh/uv#2500), and the ima
 protected distributions, and those in a version of the image's own, are wheels of metadata alone, in a directory for
 `--find-links`. The protected ones are constraints, all others preferences: an earlier lock, which uv keeps to where it
 can. The rest comes from an index, because uv builds with what is in that directory too: a setuptools that is metadata
-alone would break each build. Without an index it is all of them.
+alone would break each build. Without an index, or where nothing is built, it is all of them.
 """
 
 import json
+import os
 import re
 import tomllib
 import zipfile
@@ -17,9 +18,11 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from sifmod.actions.layer.inside import Distribution, ImagePython, Inside, Wanted, name_of
-from sifmod.errors import FetchError, OptionError
+from sifmod.errors import FetchError, NoWheelError, OptionError
 from sifmod.image.inspect.python import normalized
+from sifmod.image.packages.image_python import Distribution, ImagePython
+from sifmod.image.packages.uv import Uv
+from sifmod.image.packages.wanted import Wanted, name_of
 
 LOCK = "pylock.toml"  # PEP 751
 _NO_DIGEST = "0" * 64
@@ -27,6 +30,7 @@ _NEEDS = re.compile(
     r"(?:all versions of )?(?P<who>[\w.-]+)(?P<version>[<>=!~]\S+)? depends? on"
     r" (?P<needs>[\w.-]+)(?P<bound>[<>=!~][^\s,]*(?:,[<>=!~][^\s,]*)*)"
 )
+_NO_WHEEL = re.compile(r"([\w.-]+(?:==[^\s,]+)?) has no (?:usable wheels|wheels with a matching)")
 _UNKNOWN = re.compile(r"Because ([\w.-]+) was not found in the (?:package registry|provided package locations)")
 
 
@@ -39,23 +43,24 @@ class Resolved:
     requirements: tuple[str, ...]  # that it follows from
 
 
-def resolve(python: ImagePython, wanted: Wanted, earlier: str, inside: Inside) -> Resolved:
+def resolve(python: ImagePython, wanted: Wanted, earlier: str, uv: Uv) -> Resolved:
     """The distributions to add, in versions that go with the image's own; `earlier` is a lock to keep to, or "".
 
     Raises OptionError where there are none, with the reason, and FetchError where an index cannot be asked.
     """
-    work, kept = inside.directory / "work", python.protected
+    work, place, kept = uv.directory, uv.place, python.protected
     held = python.distributions.values()
-    alone = "--no-index" in wanted.words
+    alone = not {"--no-index", "--only-binary"}.isdisjoint(wanted.words)
     _write_stubs([one for one in held if alone or one.key in kept or "+" in one.version], work / "held")
     (work / LOCK).write_text(_preferences(python, earlier))
     (work / "kept.txt").write_text("".join(f"{key}=={one.version}\n" for key, one in kept.items()))
     lines = (*wanted.requirements, *(f"-e {path}" for path in wanted.editable))
     (work / "wanted.in").write_text("".join(f"{line}\n" for line in lines))
-    place = f"{inside.target}/work"
     words = ("pip", "compile", f"{place}/wanted.in", *wanted.words, "--no-header", "--quiet")
     words += ("--constraints", f"{place}/kept.txt", "--find-links", f"{place}/held")
-    ended = inside.uv(*words, "--format", LOCK, "--output-file", f"{place}/{LOCK}")
+    # the option hides what uv's variable of this name says
+    words += tuple(f"--find-links={place}" for place in re.split("[ ,]", os.environ.get("UV_FIND_LINKS", "")) if place)
+    ended = uv.run(*words, "--format", LOCK, "--output-file", f"{place}/{LOCK}")
     if ended.code != 0:
         raise _explained(ended.lines, kept)
     return _without(python, (work / LOCK).read_text(), wanted.requirements)
@@ -84,7 +89,7 @@ def _preferences(python: ImagePython, earlier: str) -> str:
         f' hashes = {{ sha256 = "{_NO_DIGEST}" }} }}]\n'
         for name, version in versions.items()
     )
-    return "\n".join(('lock-version = "1.0"\ncreated-by = "sifmod"\n', *blocks))
+    return "\n".join(('lock-version = "1.0"\ncreated-by = "sifmod"\n', *(blocks if versions else ("packages = []\n",))))
 
 
 def versions_of(lock: str) -> dict[str, str]:
@@ -160,6 +165,8 @@ def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> Option
                 f"{who} needs {found['needs']} {_spoken(found['bound'])}; the image has {held.name} {held.version}",
                 f"leave the version open for the newest one that goes with {held.name} {held.version}, if there is any",
             )
+    if compiled := _NO_WHEEL.search(text):
+        return NoWheelError(f"{compiled[1]} has no wheel for this image, and would have to be compiled")
     if unknown := _UNKNOWN.search(text):
         return OptionError(
             f"there is no package {unknown[1]} where packages are looked for",

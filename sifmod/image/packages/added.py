@@ -1,0 +1,191 @@
+"""Packages for an image as files: resolved against what it holds, and installed into a directory here by uv."""
+
+import base64
+import csv
+import hashlib
+import io
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from posixpath import basename, dirname, join, normpath, relpath
+
+from sifmod.errors import ImageError, OptionError
+from sifmod.image.inspect.rootfs import Rootfs
+from sifmod.image.packages.image_python import ImagePython
+from sifmod.image.packages.installed import Installed, files_in, files_of, recorded
+from sifmod.image.packages.resolve import Resolved, followed, pinned, resolve
+from sifmod.image.packages.uv import Uv
+from sifmod.image.packages.wanted import Wanted
+
+LEFT_BY_UV = (".lock", ".gitignore", "CACHEDIR.TAG", "*.dist-info/uv_cache.json", "*.dist-info/uv_build.json")
+_LARGEST = 1 << 26  # bytes of a file that is compared
+_LOCAL = re.compile(r'\b(?:path = "|url = "file:)[^"]*/|\bpath = "')
+_INSTALL = "pylock.install.toml"
+_REQUIRES = re.compile(r"^requires-python = .*\n", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Added:
+    """What packages bring and take. Paths of the image begin with a slash."""
+
+    lock: str
+    files: tuple[tuple[str, Path], ...]
+    removed: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def add_packages(installed: Installed, wanted: Wanted, given: str, uv: Uv, stage: Path) -> Added:
+    """What is `wanted`, or what the lock `given` says where it is not "", as files of the image, which lie in `stage`.
+
+    What the image has in another version is taken out as a whole. Raises OptionError for what does not go with the
+    image, NoWheelError for what would have to be compiled, FetchError where an index cannot be asked, ImageError for
+    a package that would replace a part of what stays.
+    """
+    python = installed.python
+    wanted = Wanted(wanted.requirements, words=(*wanted.words, *_host(), *installed.words))
+    resolved = followed(python, given) if given else resolve(python, wanted, "", uv)
+    lock = _LOCAL.sub('path = "', resolved.lock)  # the same wherever the files are
+    notes = (f"packages go to the Python in {python.prefix}", *told(python, resolved))
+    if not resolved.added:
+        return Added(lock, (), (), notes)
+    _install(uv, resolved, wanted, stage)
+    (library,) = stage.glob("lib*/python*/*-packages")
+    check_hides_nothing(library, python)
+    files = dict(_files(stage, library, installed))
+    kept = {path for one in python.protected.values() for path in recorded(installed.rootfs, one)}
+    replaced = [one for key, one in python.distributions.items() if key in resolved.added]
+    removed = [path for one in replaced for path in files_of(installed.rootfs, one) if path not in kept]
+    over = _over(installed.rootfs, files, set(removed), kept)
+    return Added(lock, tuple(sorted(files.items())), tuple(removed), (*notes, *over))
+
+
+def _host() -> tuple[str, ...]:
+    """Uv wants some Python of this machine, whichever it installs for."""
+    return ("--python", sys.executable, *(("--no-index",) if os.environ.get("UV_NO_INDEX") else ()))
+
+
+def _install(uv: Uv, resolved: Resolved, wanted: Wanted, stage: Path) -> None:
+    # a lock says where each file is; of files here, and of those that were there elsewhere, only the digests count
+    name, text = ("pinned.txt", pinned(resolved.lock)) if _LOCAL.search(resolved.lock) else (_INSTALL, resolved.lock)
+    # uv holds this Python, which runs nothing of it, to what the lock asks of the image's
+    (uv.directory / name).write_text(_REQUIRES.sub("", text))
+    words = ("--prefix", str(stage), "--no-deps", "--quiet", "--link-mode", "hardlink")
+    ended = uv.run("pip", "install", *words, *wanted.words, "--requirements", f"{uv.place}/{name}")
+    if ended.code != 0:
+        raise ImageError("the packages could not be installed:\n" + "\n".join(ended.lines[-12:]))
+    for pattern in LEFT_BY_UV:
+        for left in (*stage.glob(pattern), *stage.glob(f"lib*/python*/*-packages/{pattern}")):
+            left.unlink()
+
+
+def _files(stage: Path, library: Path, installed: Installed) -> Iterator[tuple[str, Path]]:
+    """Each file with its path in the image, where commands start its Python and each RECORD says what is there."""
+    short = installed.python.short
+
+    def inside(path: Path) -> str:
+        if path.is_relative_to(library):
+            return join(installed.library, path.relative_to(library))
+        own = re.sub("^include/(site/)?python[0-9.]+/", rf"include/\1python{short}/", str(path.relative_to(stage)))
+        return join(installed.prefix, own)
+
+    found = [Path(top, name) for top, _, names in os.walk(stage) for name in names]
+    for path in found:
+        if path.is_symlink() or not path.is_file():
+            raise ImageError(f"a package has {path.relative_to(stage)}, which is no file")
+        if path.parent == stage / "bin":
+            _start(path, installed.python.executable)
+    for record in library.glob("*.dist-info/RECORD"):
+        rows = list(csv.reader(record.read_text("utf-8").splitlines()))
+        made = io.StringIO()
+        writer = csv.writer(made, lineterminator="\n")
+        for name, *about in sorted(rows):
+            path = Path(normpath(join(library, name)))
+            if path.is_relative_to(stage) and path.is_file():
+                command = path.parent == stage / "bin"
+                writer.writerow((relpath(inside(path), installed.library), *(_about(path) if command else about)))
+        _replace(record, made.getvalue().encode())
+    return ((inside(path), path) for path in found)
+
+
+def _start(path: Path, python: str) -> None:
+    """Make the Python of the image what a command starts that would start the one that uv was told of."""
+    content = path.read_bytes()
+    long = b"#!/bin/sh\n'''exec' "
+    here = os.fsencode(sys.executable)
+    head, end, rest = content.partition(b"\n' '''\n" if content.startswith(long) else b"\n")
+    if end and here in head and head.startswith((b"#!" + here, long)):
+        _replace(path, b"#!" + os.fsencode(python) + b"\n" + rest)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file anew: it may be a link to uv's own."""
+    mode = path.stat().st_mode
+    path.unlink()
+    path.write_bytes(content)
+    path.chmod(mode)
+
+
+def _about(path: Path) -> tuple[str, str]:
+    """The digest and the size of a file, as a RECORD spells them."""
+    content = path.read_bytes()
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    return f"sha256={digest}", str(len(content))
+
+
+def check_hides_nothing(lib: Path, python: ImagePython) -> None:
+    """Raise OptionError for a package under a name that is imported from what stays, whatever its own name is."""
+    for place in sorted(lib.iterdir()):
+        held = python.kept_modules.get(name := place.name.partition(".")[0])
+        is_module = (place / "__init__.py").exists() or place.suffix in (".py", ".so")
+        if held and is_module and not place.name.endswith("-info"):
+            begin = (f"{place.name}/", f"{place.name},")
+            found = (one.parent.name for one in lib.glob("*/RECORD") if _begins(one, begin))
+            who = " ".join(next(found, "one of them").removesuffix(".dist-info").split("-")[:2])
+            raise OptionError(
+                f"{who} brings a {name} of its own; the image has {held.name} {held.version}, which stays",
+                f"look for a form of it that takes the {name} that is there",
+            )
+
+
+def _begins(record: Path, begin: tuple[str, ...]) -> bool:
+    return any(line.startswith(begin) for line in record.read_text("utf-8").splitlines())
+
+
+def _over(rootfs: Rootfs, files: dict[str, Path], removed: set[str], kept: set[str]) -> tuple[str, ...]:
+    """A note about files of the image in whose place others come, though no package that goes has them.
+
+    Raises ImageError for one that stays.
+    """
+    over = []
+    by_directory = groupby(sorted(set(files) - removed, key=lambda path: (dirname(path), path)), dirname)
+    for directory, paths in by_directory:
+        there = files_in(rootfs, directory)
+        for path in (each for each in paths if basename(each) in there):
+            if rootfs.data(path, _LARGEST) == files[path].read_bytes():
+                continue
+            if path in kept:
+                raise ImageError(f"a package brings a {path} of its own; the image has one, which stays")
+            over.append(path)
+    if not over:
+        return ()
+    more = f" and {len(over) - 3} more" if len(over) > 3 else ""
+    return (f"packages bring another {', '.join(over[:3])}{more} than the base has",)
+
+
+def told(python: ImagePython, resolved: Resolved) -> Iterator[str]:
+    """What is added and what stays, for people."""
+    kept, first = python.protected, python.first
+    others = f" and {len(kept) - 1} more that go with it" if len(kept) > 1 else ""
+    stays = f"the image keeps {first.name} {first.version}{others}; " if first else ""
+    count = len(resolved.added)
+    yield f"{stays}{count} package{' is' if count == 1 else 's are'} added"
+    for key, version in resolved.added.items():
+        if held := python.distributions.get(key):
+            yield f"{key} {version} is used in the place of the image's {held.version}"
+        elif python.is_named(key):
+            yield f"warning: {key} {version} is not in the image; it may be built for another torch"
+    yield from (f"warning: {line}" for line in python.broken_by(dict(resolved.added)))

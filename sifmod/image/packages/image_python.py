@@ -1,0 +1,152 @@
+"""The Python of a module: where it is, and the distributions that its image holds."""
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
+
+from sifmod.errors import ImageError
+from sifmod.image.inspect.python import normalized
+
+# run by the image's own Python, since only that one knows its path, its `.pth` files and its markers
+PROBE = """
+import importlib.metadata, json, os, sys
+found = {}
+def modules(one):
+    names = (one.read_text("top_level.txt") or "").split() or (one.read_text("RECORD") or "").splitlines()
+    names = (name.partition(",")[0].partition("/")[0] for name in names)
+    return sorted({name.partition(".")[0] for name in names if not name.endswith("-info")} - {"", "__pycache__"})
+for one in importlib.metadata.distributions():
+    name = one.metadata["Name"]
+    if name and name not in found:
+        pure = "Root-Is-Purelib: false" not in (one.read_text("WHEEL") or "")
+        extras = one.metadata.get_all("Provides-Extra") or []
+        place = os.path.abspath(str(getattr(one, "_path", "")))
+        place = place if os.path.exists(place) else sys.prefix
+        found[name] = [name, one.version, pure, one.requires or [], extras, place, modules(one)]
+with open(sys.argv[1], "w") as file:
+    json.dump([sys.executable, sys.prefix, list(sys.version_info[:3]), list(found.values())], file)
+"""
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One that the image holds, as it says itself; `pure`: without compiled code."""
+
+    name: str
+    version: str
+    pure: bool
+    requires: tuple[str, ...]  # as its Requires-Dist say
+    extras: tuple[str, ...]
+    place: str  # of its metadata, a path inside, which has the version in its name
+    modules: tuple[str, ...]  # what can be imported of it, without what is in packages
+
+    @property
+    def key(self) -> str:
+        """Its name as PEP 503 spells it."""
+        return normalized(self.name)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The names of what it needs, without what its extras do."""
+        names = (re.match("[A-Za-z0-9._-]+", text) for text in self.requires if "extra ==" not in text)
+        return frozenset(normalized(name[0]) for name in names if name)
+
+
+@dataclass(frozen=True)
+class ImagePython:
+    """A Python inside an image: paths there, version as (3, 11, 2), and its distributions by normalized name."""
+
+    executable: str
+    prefix: str
+    version: tuple[int, int, int]
+    distributions: dict[str, Distribution]
+    names: tuple[str, ...]  # of what stays as it is, `*` at the end for all that begin so
+
+    @property
+    def short(self) -> str:
+        """Its version as directories spell it: 3.11."""
+        return ".".join(map(str, self.version[:2]))
+
+    def is_named(self, key: str) -> bool:
+        """Whether a normalized name is one of those that stay."""
+        return any(key.startswith(one[:-1]) if one.endswith("*") else key == one for one in self.names)
+
+    @cached_property
+    def protected(self) -> dict[str, Distribution]:
+        """The distributions that stay: those with one of the names, and all compiled ones that need one of them."""
+        kept = {key: one for key, one in self.distributions.items() if self.is_named(key)}
+        while more := {
+            key: one
+            for key, one in self.distributions.items()
+            if key not in kept and not one.pure and one.needs & kept.keys()
+        }:
+            kept |= more
+        return kept
+
+    @property
+    def first(self) -> Distribution | None:
+        """What the image is built around, for short: torch, else another one that stays, if there is any."""
+        return self.protected.get("torch") or next(iter(self.protected.values()), None)
+
+    @cached_property
+    def kept_modules(self) -> dict[str, Distribution]:
+        """What can be imported of distributions that stay, and of one alone: of `nvidia` many have a part."""
+        count = Counter(name for one in self.distributions.values() for name in one.modules)
+        return {name: one for one in self.protected.values() for name in one.modules if count[name] == 1}
+
+    def broken_by(self, added: dict[str, str]) -> tuple[str, ...]:
+        """What distributions of the image ask of others that these (name → version) do not give, and the image did."""
+        told = []
+        for one in self.distributions.values():
+            for need in filter(None, map(_requirement, one.requires)):
+                key = normalized(need.name)
+                if one.key in added or key not in added or (need.marker and not need.marker.evaluate({"extra": ""})):
+                    continue
+                before = self.distributions.get(key)
+                if need.specifier.contains(added[key], prereleases=True):
+                    continue
+                if before and need.specifier.contains(before.version, prereleases=True):
+                    told.append(f"{one.name} {one.version} of the image needs {need.name}{need.specifier}")
+        return tuple(told)
+
+
+def image_python(text: str, names: tuple[str, ...]) -> ImagePython:
+    """What PROBE wrote. Raises ImageError for anything else: it comes from a program of the image."""
+    try:
+        executable, prefix, version, found = json.loads(text)
+        distributions = [_distribution(fields) for fields in found if is_named(*fields[:2])]
+        major, minor, micro = map(int, version)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ImageError("the image's Python does not say what it holds") from error
+    by_key = {one.key: one for one in reversed(distributions)}
+    return ImagePython(str(executable), str(prefix), (major, minor, micro), dict(sorted(by_key.items())), names)
+
+
+_NAME = re.compile("[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def _distribution(fields: list[Any]) -> Distribution:
+    name, version, pure, requires, extras, place, modules = fields
+    needs, given, own = (tuple(map(str, one)) for one in (requires, extras, modules))
+    return Distribution(str(name), str(version), bool(pure), needs, given, str(place), own)
+
+
+def is_named(name: Any, version: Any) -> bool:
+    """Whether the name and the version are such: those of an image can be anything."""
+    try:
+        return bool(_NAME.fullmatch(str(name)) and Version(str(version)))
+    except InvalidVersion:
+        return False
+
+
+def _requirement(text: str) -> Requirement | None:
+    try:
+        return Requirement(text)
+    except InvalidRequirement:
+        return None

@@ -1,0 +1,164 @@
+"""What the Python of an image holds, read from its files: nothing of the image is started."""
+
+import csv
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from posixpath import basename, dirname, join, normpath
+
+from sifmod.errors import ImageError
+from sifmod.image.inspect.python import PythonEnvironment, find_environments
+from sifmod.image.inspect.rootfs import Rootfs, find_command, search_path
+from sifmod.image.packages.image_python import Distribution, ImagePython, is_named
+
+_ACTIVE = ("WITH_CONDA", "VIRTUAL_ENV", "CONDA_PREFIX")
+_LARGEST = 32 << 20  # bytes of a RECORD
+_LIBC = ("/lib/{0}-linux-gnu", "/usr/lib/{0}-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+_GLIBC = re.compile(rb"GNU C Library [^\n]*version 2\.([0-9]{1,3})")
+_KNOWN = (17, 28, *range(31, 41))  # of the glibc 2.x that uv knows platforms of
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+_LATER = "/usr/lib/python3/dist-packages"  # Debian's own, which Python looks into last
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The Python of the image in `rootfs`. More packages go to `library`, and their commands below `prefix`."""
+
+    rootfs: Rootfs
+    python: ImagePython
+    library: str
+    prefix: str
+    platform: str  # as uv calls it
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words that tell uv of it."""
+        return ("--python-version", self.python.short, "--python-platform", self.platform, "--only-binary", ":all:")
+
+
+class _Metadata(metadata.Distribution):
+    """The directory or file of metadata at `place`."""
+
+    def __init__(self, rootfs: Rootfs, place: str) -> None:
+        self._rootfs, self.place = rootfs, place
+
+    def read_text(self, filename: str) -> str | None:
+        return self._rootfs.read(join(self.place, filename).rstrip("/"), _LARGEST) or None
+
+    def locate_file(self, path: "str | os.PathLike[str]") -> Path:
+        return Path(dirname(self.place), path)
+
+
+def read_installed(
+    rootfs: Rootfs, environment: Mapping[str, str], path: tuple[str, ...], arch: str, names: tuple[str, ...]
+) -> Installed:
+    """The first Python in `path`, or the one that `environment`, the image's, leads to.
+
+    `names` are those of packages that stay. So do those that cannot be taken out, because they do not say which files
+    they have. Raises ImageError where there is no Python, or none that packages can be chosen for.
+    """
+    chosen = _chosen(rootfs, environment, path)
+    if not chosen.libraries or not chosen.version:
+        raise ImageError(f"the Python in {chosen.directory} of the base has no directory for packages")
+    found: dict[str, Distribution] = {}
+    fixed = []
+    for each in _distributions(rootfs, chosen):
+        if (made := _distribution(each)) and made.key not in found:
+            found[made.key] = made
+            if not each.read_text("RECORD") and dirname(each.place) != _LATER:
+                fixed.append(made.key)
+    library = chosen.libraries[0]
+    major, minor = map(int, chosen.version.split("."))
+    bin_ = f"{chosen.directory}/bin"
+    program = find_command(rootfs, f"python{chosen.version}", (bin_,)) or find_command(rootfs, "python3", (bin_,))
+    python = ImagePython(
+        program or f"{bin_}/python", chosen.directory, (major, minor, 0), dict(sorted(found.items())), (*names, *fixed)
+    )
+    return Installed(rootfs, python, library, library.rsplit("/", 3)[0], _platform(rootfs, arch))
+
+
+def _chosen(rootfs: Rootfs, environment: Mapping[str, str], path: tuple[str, ...]) -> PythonEnvironment:
+    for directory in path:  # an environment anywhere is found where PATH leads to it
+        environment = {**environment, "PATH": f"{environment.get('PATH', '')}:{directory}"}
+    environments = find_environments(rootfs, environment)
+    active = next(iter(environments), None) if any(environment.get(name) for name in _ACTIVE) else None
+    places = (*path, *(() if active else search_path(environment.get("PATH", ""))))
+    first = dirname(find_command(rootfs, "python3", places) or find_command(rootfs, "python", places))
+    named = next((one for one in environments if f"{one.directory}/bin" == first), None)
+    chosen = named or active or next(iter(environments), None)
+    if chosen is None:
+        raise ImageError("the base has no Python that packages could be added to", "give a base that has one")
+    return chosen
+
+
+def _distributions(rootfs: Rootfs, chosen: PythonEnvironment) -> Iterator[_Metadata]:
+    for library in chosen.libraries:
+        for name in rootfs.entries(library):
+            if name.endswith((".dist-info", ".egg-info")):
+                yield _Metadata(rootfs, f"{library}/{name}")
+
+
+def _distribution(each: _Metadata) -> Distribution | None:
+    if not any(map(each.read_text, ("METADATA", "PKG-INFO", ""))):
+        return None
+    about = each.metadata
+    name, version = str(about["Name"] or ""), str(about["Version"] or "")
+    if not is_named(name, version):
+        return None
+    names = (each.read_text("top_level.txt") or "").split() or [
+        line.partition(",")[0].partition("/")[0] for line in (each.read_text("RECORD") or "").splitlines()
+    ]
+    modules = {one.partition(".")[0] for one in names if not one.endswith("-info")} - {"", "__pycache__"}
+    pure = "Root-Is-Purelib: false" not in (each.read_text("WHEEL") or "")
+    extras = tuple(map(str, about.get_all("Provides-Extra") or ()))
+    return Distribution(name, version, pure, tuple(each.requires or ()), extras, each.place, tuple(sorted(modules)))
+
+
+def _platform(rootfs: Rootfs, arch: str) -> str:
+    machine = _MACHINES.get(arch, arch)
+    if rootfs.is_file(f"/lib/ld-musl-{machine}.so.1"):
+        return f"{machine}-unknown-linux-musl"
+    for place in _LIBC:
+        if version := _GLIBC.search(rootfs.data(f"{place.format(machine)}/libc.so.6", _LARGEST)):
+            if fitting := [minor for minor in _KNOWN if minor <= int(version[1])]:
+                return f"{machine}-manylinux_2_{fitting[-1]}"
+            break
+    raise ImageError("it cannot be told which wheels fit the C library of the base")
+
+
+def files_of(rootfs: Rootfs, distribution: Distribution) -> tuple[str, ...]:
+    """The absolute paths of all that a distribution has, as its RECORD says, and of the bytecode made of it.
+
+    Its metadata is among them as a directory.
+    """
+    wanted: dict[str, set[str]] = defaultdict(set)
+    for path in recorded(rootfs, distribution):
+        wanted[dirname(path)].add(basename(path))
+    found = [distribution.place] if wanted else []
+    for directory, names in sorted(wanted.items()):
+        there = files_in(rootfs, directory)
+        found += [f"{directory}/{name}" for name in sorted(names & there)]
+        stems = {name.removesuffix(".py") for name in names if name.endswith(".py")}
+        if stems and not directory.endswith("/__pycache__"):
+            compiled = files_in(rootfs, f"{directory}/__pycache__")
+            found += [f"{directory}/__pycache__/{one}" for one in sorted(compiled) if one.partition(".")[0] in stems]
+    return tuple(dict.fromkeys(found))
+
+
+def recorded(rootfs: Rootfs, distribution: Distribution) -> Iterator[str]:
+    """The absolute paths that its RECORD names, there or not."""
+    for row in csv.reader(rootfs.read(f"{distribution.place}/RECORD", _LARGEST).splitlines()):
+        yield normpath(join(dirname(distribution.place), *row[:1]))
+
+
+def files_in(rootfs: Rootfs, directory: str) -> set[str]:
+    """The names in a directory of all that is no directory itself."""
+    found = rootfs.reader.lookup(directory)
+    if found is None or found.kind != "d":
+        return set()
+    entries = rootfs.reader.entries(found)
+    return {os.fsdecode(name) for name, reference in entries if rootfs.reader.stat(reference).kind != "d"}

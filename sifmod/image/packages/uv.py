@@ -1,0 +1,68 @@
+"""uv: how it is started, here or in a container, and where it keeps what it has downloaded."""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod.image.child import Ended, run_child
+
+_LINKED = "sifmod-linked"
+_DAY = 86400  # seconds
+_LEFT_OUT = ("PIP_", "PYTHON", "VIRTUAL_ENV", "CONDA_", "UV_PYTHON", "UV_PROJECT", "UV_TARGET", "SIFMOD_LAYER")
+
+
+@dataclass(frozen=True)
+class Uv:
+    """Starts uv with some words; what it reads and writes is in `directory`, which it knows as `place`."""
+
+    run: Callable[..., Ended]
+    directory: Path
+    place: str
+
+
+def uv_here(directory: Path) -> Uv:
+    """Uv on this machine."""
+    from uv import find_uv_bin
+
+    environment = {**plain_environment(), "UV_CACHE_DIR": str(uv_cache())}
+
+    def run(*words: str) -> Ended:
+        return run_child((find_uv_bin(), *words, "--color", "never", "--no-progress"), cwd=directory, env=environment)
+
+    return Uv(run, directory, str(directory))
+
+
+def plain_environment() -> Mapping[str, str]:
+    """The environment without what would tell uv of another Python."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
+
+
+def uv_cache() -> Path:
+    """Where uv keeps what it has downloaded."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    home = Path(given) if given.startswith("/") else Path.home() / ".cache"
+    return Path(os.environ.get("UV_CACHE_DIR") or home / "uv").absolute()
+
+
+@contextmanager
+def linked_directory() -> Iterator[Path]:
+    """A new directory where uv can link its files instead of copying them; it is gone afterwards.
+
+    A link stays within a mount, so it is in uv's cache. What a killed run left there goes a day later.
+    """
+    top = uv_cache() / _LINKED
+    top.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):  # another run may be at it
+        for old in top.iterdir():
+            if time.time() - old.stat().st_mtime > _DAY:
+                shutil.rmtree(old)
+    made = Path(tempfile.mkdtemp(dir=top))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)

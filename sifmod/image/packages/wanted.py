@@ -1,0 +1,104 @@
+"""What is wanted of a layer: requirements and locks, as people write them."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from sifmod.errors import OptionError
+from sifmod.image.inspect.python import normalized
+
+FIND_LINKS = "--find-links="
+_LARGEST = 1 << 24  # bytes
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for: requirements as people write them, directories of projects, and where packages are looked for.
+
+    `words` are uv's: --no-index, --find-links=PLACE, --no-build-isolation.
+    """
+
+    requirements: tuple[str, ...] = ()
+    editable: tuple[str, ...] = ()  # absolute paths
+    words: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The directories and pages in which wheels are looked for, beside the index or in its place."""
+        return tuple(word.removeprefix(FIND_LINKS) for word in self.words if word.startswith(FIND_LINKS))
+
+
+def words_of(find_links: Iterable[str] = (), **options: bool) -> tuple[str, ...]:
+    """The words of uv for places to look in, as they were typed, and for the options that are set (`no_index`)."""
+    named = (f"--{name.replace('_', '-')}" for name, given in options.items() if given)
+    places = (place if "://" in place else directory(place, "--find-links") for place in find_links)
+    return (*named, *(f"{FIND_LINKS}{place}" for place in places))
+
+
+def directory(text: str, option: str) -> str:
+    """The absolute path of a directory that is there, and can be bound. Raises OptionError."""
+    path = Path(text).absolute()
+    if not path.is_dir():
+        raise OptionError(f"{option}: there is no directory {path}")
+    if set(str(path)) & set(",:"):
+        raise OptionError(f"{option}: {path} holds a comma or a colon, which bind paths cannot express")
+    return str(path)
+
+
+def name_of(requirement: str) -> str:
+    """The normalized name of what a requirement asks for. Raises OptionError for what is none."""
+    try:
+        return normalized(Requirement(requirement).name)
+    except InvalidRequirement as error:
+        raise OptionError(
+            f"{requirement!r} is no requirement", "write it as for pip: transformers==4.57.1, or 'torchmetrics>=1.4'"
+        ) from error
+
+
+def read_requirements(path: Path) -> tuple[str, ...]:
+    """The requirements of a requirements.txt, and of those that it names; OptionError for other options."""
+    found: list[str] = []
+    _take(path, found, 0)
+    return tuple(found)
+
+
+def _take(path: Path, found: list[str], depth: int) -> None:
+    if depth > 10:
+        raise OptionError(f"{path}: files of requirements name each other")
+    for number, line in enumerate(_read(path).replace("\\\n", " ").splitlines(), 1):
+        text = re.split(r"\s#", line)[0].strip()
+        if not text or text.startswith("#"):
+            continue
+        option, _, rest = text.partition(" ")
+        if option in ("-r", "--requirement"):
+            _take(path.parent / rest.strip(), found, depth + 1)
+        elif option.startswith("-"):
+            raise OptionError(
+                f"{path}:{number}: {option} is not read here",
+                "uv's own settings (uv.toml, UV_…) say where to look",
+            )
+        else:
+            if "--hash" in text:
+                raise OptionError(
+                    f"{path}:{number}: digests are not read here", "`sifmod sync` takes a lock, which has them"
+                )
+            found.append(text)
+
+
+def read_lock(path: Path) -> str:
+    """The text of a lock."""
+    return _read(path)
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise OptionError(f"{path} has more than {_LARGEST} bytes")
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        raise OptionError(f"there is no file {path}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"{path} cannot be read: {error}") from error

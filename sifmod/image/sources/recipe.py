@@ -1,0 +1,235 @@
+"""recipe: a base with packages, files and variables upon it, put together here without starting anything of the base.
+
+What is built is stored under a key: a digest of the base, of the recipe and of the files that it names. The recipe and
+the lock of its packages are in the image, below /.singularity.d/build.
+"""
+
+import json
+import os
+import shlex
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from posixpath import basename, join
+
+from sifmod.config.build import requirement
+from sifmod.config.shown import shown
+from sifmod.digest import sha256_bytes, sha256_file
+from sifmod.errors import FetchError, ImageError, OptionError
+from sifmod.image.artifact import Artifact, Fetched, Request
+from sifmod.image.convert.extend import Addition, extend
+from sifmod.image.convert.sif.header import read_sif
+from sifmod.image.disk import reading
+from sifmod.image.inspect.rootfs import Rootfs, open_rootfs
+from sifmod.image.inspect.sif import describe_sif
+from sifmod.image.packages.added import Added, add_packages
+from sifmod.image.packages.installed import read_installed
+from sifmod.image.packages.resolve import LOCK, versions_of
+from sifmod.image.packages.uv import linked_directory, uv_here
+from sifmod.image.packages.wanted import Wanted, read_lock, read_requirements
+from sifmod.image.reference import Reference, SourceKind, no_files, nothing, says_nothing
+from sifmod.image.sources.file import hashed
+from sifmod.image.stored import stored
+from sifmod.module.origin import ImageOrigin
+from sifmod.module.plan import BuildPlan
+
+_PLACE = ".singularity.d/build"
+_LABEL = "org.sifmod.build"
+_CREATED = 64  # where a SIF's header says when it was made, in seconds since 1970
+_LAST = (1 << 32) - 1  # second that a squashfs can say
+_MOST = 200_000  # files of a recipe
+_REMOTE = ("docker://", "oras://", "library://", "https://", "http://")
+
+
+def recipe_files(build: BuildPlan) -> tuple[str, ...]:
+    """The files here whose change means another image."""
+    files = (str(path) for _, path in _files(build))
+    return (*((build.requirements,) if build.requirements else ()), *files)
+
+
+def _files(build: BuildPlan) -> Iterator[tuple[str, Path]]:
+    """What `files` names and all that is below, with its path in the image, without a slash in front."""
+    count = 0
+    for source, target in build.files:
+        here = Path(os.path.realpath(source))
+        inside = join(target, basename(source)) if target.endswith("/") and not here.is_dir() else target
+        for path in _below(here):
+            if (count := count + 1) > _MOST:
+                raise FetchError(f"{source} has more than {_MOST} files")
+            yield "/".join((*filter(None, inside.split("/")), *path.relative_to(here).parts)), path
+
+
+def _below(place: Path) -> Iterator[Path]:
+    """It, and all that is in it where it is a directory, which no link is entered for."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    yield place
+    with reading(place):
+        for top, directories, names in os.walk(place, onerror=fail) if place.is_dir() else ():
+            yield from (Path(top, name) for name in sorted((*directories, *names)))
+
+
+def _described(path: Path) -> str:
+    """What a file or link is, as far as the image goes; of a directory nothing but that."""
+    with reading(path):
+        if path.is_symlink():
+            return f"link {os.readlink(path)}"  # noqa: PTH115 (as it is spelled)
+        if path.is_dir():
+            return "directory"
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise FetchError(f"{path} is neither a file nor a directory nor a link")
+        return f"{'program' if path.stat().st_mode & 0o100 else 'file'} sha256:{sha256_file(path)}"
+
+
+def _wanted(build: BuildPlan) -> tuple[tuple[str, ...], str]:
+    """The requirements, and the text of a lock in their place. Raises FetchError for what is neither."""
+    try:
+        if build.requirements.endswith(".toml"):
+            return (), read_lock(Path(build.requirements))
+        more = read_requirements(Path(build.requirements)) if build.requirements else ()
+    except OptionError as error:
+        raise FetchError(error.message, error.hint) from error
+    try:
+        return (*build.pip, *map(requirement, more)), ""
+    except ValueError as error:
+        raise FetchError(f"{build.requirements}: {error}") from error
+
+
+def _recipe(request: Request, base: Artifact) -> str:
+    """The recipe as JSON: all that decides what is built, but for what an index has. It names no place of this machine.
+
+    Raises FetchError for a file that cannot be read.
+    """
+    build = _plan(request)
+    requirements, lock = _wanted(build)
+    sources = build.base.sources if build.base else ()
+    said = {
+        "from": next((shown(source) for source in sources if source.startswith(_REMOTE)), ""),
+        "base": f"sha256:{base.sha256}",
+        "path": build.path,
+        "requirements": requirements,
+        "lock": f"sha256:{sha256_bytes(lock.encode())}" if lock else "",
+        "files": {inside: _described(path) for inside, path in _files(build)},
+        "env": dict(build.env),
+        "labels": dict(build.labels),
+    }
+    return json.dumps({key: value for key, value in said.items() if value}, indent=1) + "\n"
+
+
+def _plan(request: Request) -> BuildPlan:
+    build = request.image.build
+    if build is None:
+        raise FetchError(f"nothing says how {request.image.filename} is built")
+    return build
+
+
+def _key(request: Request, recipe: str) -> str:
+    """What a built image is stored under. Which packages stay decides with the recipe what an index is asked for."""
+    return f"sha256:{sha256_bytes(json.dumps((recipe, _plan(request).protected)).encode())}"
+
+
+def _pinned(request: Request) -> Fetched | None:
+    """What was built before of the same base, recipe and files."""
+    if request.base is None:
+        return None
+    made = stored(request, _key(request, _recipe(request, request.base)))
+    return made and replace(made, notes=("the same was built before, and is not built again",))
+
+
+def _fetch(request: Request) -> Fetched:
+    build, base = _plan(request), request.base
+    if base is None:
+        raise FetchError("nothing is built without its base")
+    if build.post or build.test:
+        raise FetchError("post and test need a builder, which is not there yet")
+    recipe = _recipe(request, base)
+    with ExitStack() as held:
+        rootfs = held.enter_context(open_rootfs(base.path, read_sif(base.path)))
+        added = _packages(request, base, rootfs, held)
+        files = {path.lstrip("/"): here for path, here in added.files} | dict(_files(build))
+        place = f"{_PLACE}/{1 + len(rootfs.entries(f'/{_PLACE}'))}"
+        documents = [(f"{place}/recipe.json", recipe.encode())]
+        labels = {f"{_LABEL}.base": f"sha256:{base.sha256}", f"{_LABEL}.recipe": sha256_bytes(recipe.encode())}
+        if added.lock:
+            documents.append((f"{place}/{LOCK}", added.lock.encode()))
+            labels[f"{_LABEL}.lock"] = sha256_bytes(added.lock.encode())
+        addition = Addition(
+            files=tuple(files.items()),
+            removed=tuple(path.lstrip("/") for path in added.removed),
+            documents=tuple(documents),
+            env=build.env,
+            labels=(*labels.items(), *build.labels),
+            deffile=_definition(recipe, added.lock),
+            epoch=_created(base.path),
+        )
+        settings = request.settings
+        warnings = extend(base.path, addition, request.incoming, settings.processors, settings.memory)
+    # a digest that pins the base would be one of the new image in its easyconfig
+    notes = (note for note in base.notes if base.sha256 not in note)
+    fetched = hashed(request.incoming, request, (*notes, *added.notes, *warnings))
+    if _recipe(request, base) != recipe:
+        return fetched  # a file was changed meanwhile
+    return replace(fetched, origin=ImageOrigin(manifest=_key(request, recipe), layers=(f"sha256:{base.sha256}",)))
+
+
+def _packages(request: Request, base: Artifact, rootfs: Rootfs, held: ExitStack) -> Added:
+    """What the recipe's packages bring, as long as `held` lasts."""
+    build = _plan(request)
+    requirements, lock = _wanted(build)
+    if not requirements and not lock:
+        return Added("", (), (), ())
+    environment = dict(describe_sif(base.path).config.environment)
+    installed = read_installed(rootfs, environment, build.path, base.arch, build.protected)
+    uv = uv_here(held.enter_context(request.store.workspace()))
+    stage = held.enter_context(linked_directory())
+    wanted = Wanted(requirements, words=("--offline",) if request.image.offline else ())
+    try:
+        return add_packages(installed, wanted, lock, uv, stage)
+    except OptionError as error:
+        raise ImageError(error.message, error.hint) from error
+
+
+def _created(path: Path) -> int:
+    """When a SIF was made, as its header says, and as a squashfs can say it."""
+    with reading(path), path.open("rb") as file:
+        file.seek(_CREATED)
+        (created,) = struct.unpack("<q", file.read(8))
+    return min(max(int(created), 0), _LAST)
+
+
+def _definition(recipe: str, lock: str) -> str:
+    """The definition in the SIF: what a builder would have to do for the same."""
+    said = json.loads(recipe)
+    source = said.get("from", "")
+    scheme, _, rest = source.partition("://") if source.startswith(("docker://", "oras://")) else ("localimage", "", "")
+    lines = [f"bootstrap: {scheme}", f"from: {rest or said['base']}"]
+    if files := said.get("files"):
+        lines += ["", "%files", *(f"    {path} /{path}" for path, what in files.items() if what != "directory")]
+    if lock:
+        pins = (f"{name}=={version}" for name, version in versions_of(lock).items())
+        lines += ["", "%post", *(f"    pip install --no-deps {pin}" for pin in pins)]
+    if env := said.get("env"):
+        lines += ["", "%environment", *(f"    export {name}={shlex.quote(value)}" for name, value in env.items())]
+    if labels := said.get("labels"):
+        lines += ["", "%labels", *(f"    {name} {value}" for name, value in labels.items())]
+    return "\n".join(lines) + "\n"
+
+
+RECIPE = SourceKind(
+    name="recipe",
+    schemes=(),
+    example="image.build.from",
+    location="recipe",
+    parse=lambda kind, source: Reference(kind, source, source),
+    watched=no_files,
+    local_sif=nothing,
+    open=None,
+    describe=says_nothing,
+    pinned=_pinned,
+    announced=nothing,
+    fetch=_fetch,
+)

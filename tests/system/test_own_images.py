@@ -1,0 +1,154 @@
+"""Images of one's own, from a recipe to a module that is used: by whom nothing is allowed, and after a kill."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from sifmod.digest import sha256_file
+from support.command import SIFMOD, run
+from support.config import write
+from support.images import Images
+from support.layered import Machine
+from support.recipes import base, contents
+from support.wheels import wheel
+
+RECIPE = """
+name: {name}
+version: '1.0'
+image:
+  build:
+    from: {base}
+    pip: [demo]
+    files: {{data/: /opt/data}}
+    env: {{FLAVOUR: 'sour $1'}}
+conda: {{prefix: /opt/miniconda3, env: pytorch}}
+wrappers: [python, demo-says]
+"""
+# there can be no user namespace, there is no runtime, and nobody has a capability
+_NOTHING = (
+    *("unshare", "--user", "--map-root-user", "sh", "-ec"),
+    "echo 0 >/proc/sys/user/max_user_namespaces; ! unshare --user true 2>&-; ! command -v apptainer singularity;"
+    ' exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs -- "$@"',
+    "sh",
+)
+
+
+def wheels_of(machine: Machine) -> dict[str, str]:
+    """The variables with which uv finds wheels in the machine's directory alone."""
+    machine.wheels.mkdir()
+    wheel(machine.wheels, "demo", requires=("torch",), scripts=("demo-says",))
+    wheel(machine.wheels, "fsspec", "9999.0")
+    return {"UV_NO_INDEX": "1", "UV_FIND_LINKS": str(machine.wheels)}
+
+
+def test_it_is_built_without_namespaces_capabilities_or_runtime(tmp_path: Path, images: Images) -> None:
+    machine = Machine(tmp_path / "machine")
+    machine.top.mkdir()
+    variables = {**machine.env(), **wheels_of(machine)}
+    write(machine.top / "data/a.txt", "file\n")
+    recipe = RECIPE.format(name="Own", base=images.pytorch_sif)
+    easyconfig = write(machine.top / "Own-1.0.yaml", recipe.replace("[demo]", "[demo, fsspec==9999]"))
+    words = (*SIFMOD, "install", easyconfig, "--skip-sanity-check", "--module-syntax", "lua")
+    told = run((*_NOTHING, *words), env={**variables, "PATH": "/usr/bin:/bin"}).ok().stderr
+    assert "the image keeps torch 2" in told
+    assert "fsspec 9999.0 is used in the place of the image's" in told
+
+    code = (
+        "import torch, demo, fsspec, os, importlib.metadata as m; "
+        "print(demo.__version__, fsspec.__version__, m.version('fsspec'), os.environ['FLAVOUR'],"
+        " open('/opt/data/a.txt').read(), hasattr(fsspec, 'core'))"
+    )
+    commands = machine.prefix / "software/Own/1.0/bin"
+    env = machine.env()
+    assert run((commands / "python", "-c", code), env=env).ok().stdout == "1.0 9999.0 9999.0 sour $1 file\n False\n"
+    says = run((commands / "demo-says",), env=env).ok()
+    assert says.stdout == "demo-says 1.0 /opt/miniconda3/envs/pytorch\n"
+
+
+def test_one_easyconfig_is_the_base_of_two(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "machine")
+    machine.top.mkdir()
+    variables, sif = wheels_of(machine), base(machine.top)
+    write(machine.top / "data/a.txt", "file\n")
+    write(machine.top / "Base-1.0.yaml", f"name: Base\nversion: '1.0'\nimage: {{sources: [{sif}]}}\n")
+    recipe = RECIPE.replace("conda: {{prefix: /opt/miniconda3, env: pytorch}}", "path+: [/opt/env/bin]")
+    for name in ("One", "Two"):
+        write(machine.top / f"{name}-1.0.yaml", recipe.format(name=name, base="./Base-1.0.yaml"))
+
+    def sifmod(*words: str) -> str:
+        return machine.sifmod(*words, env=variables).ok().stderr
+
+    assert machine.sifmod("check", "One-1.0.yaml").ok().stdout == "One-1.0.yaml: ok: One/1.0\n"
+    dry = machine.sifmod("install", "--dry-run", "One-1.0.yaml", env=variables).ok().stdout
+    assert f"image        build {sif} with demo, data" in dry
+    assert "1 package is added" in sifmod("install", "One-1.0.yaml", "--skip-sanity-check")
+    second = sifmod("install", "Two-1.0.yaml", "--skip-sanity-check")
+    assert "the same was built before, and is not built again" in second
+    images = machine.prefix.glob("software/*/1.0/*.sif")
+    assert len({path.resolve().name for path in images}) == 1
+
+    sifmod("install", "One-1.0.yaml", "--skip-sanity-check")
+    write(machine.top / "data/a.txt", "another\n")
+    assert "1 package is added" in sifmod("install", "One-1.0.yaml", "--skip-sanity-check")
+    own = next(machine.prefix.glob("software/One/1.0/*.sif"))
+    assert contents(own, "/opt/data") == {"/opt/data/a.txt": b"another\n"}
+
+    there = machine.listing()
+    (machine.top / "data/a.txt").unlink()
+    (machine.top / "data").rmdir()
+    failed = machine.sifmod("install", "One-1.0.yaml", "--skip-sanity-check", env=variables)
+    assert (failed.code, "the image One-1.0.sif could not be built" in failed.stderr) == (10, True)
+    assert machine.listing() == there
+
+
+def test_new_writes_a_recipe_that_can_be_installed(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "machine")
+    machine.top.mkdir()
+    variables, sif = wheels_of(machine), base(machine.top)
+    words = ("new", "--from", str(sif), "--pip", "demo", "--name", "Own", "--version", "1.0", "-o", "Own.yaml")
+    machine.sifmod(*words, env=variables).ok()
+    text = (machine.top / "Own.yaml").read_text()
+    assert f"  build:\n    # the base: a file of this machine\n    from: {sif}\n" in text
+    assert "    pip: [demo]\n" in text
+    machine.sifmod("install", "Own.yaml", "--skip-sanity-check", env=variables).ok()
+    (made,) = machine.prefix.glob("software/Own/*/*.sif")
+    assert "/opt/env/lib/python3.11/site-packages/demo/__init__.py" in contents(made)
+    for asked, message in (
+        (("--from", str(sif)), "give an image, or --from BASE with --pip PACKAGE"),
+        (("--from", str(sif), "--pip", "-r x", "-o", "x.yaml"), "--pip: '-r x' is no requirement"),
+        ((str(sif), "--pip", "six"), "give an image, or --from BASE with --pip PACKAGE"),
+    ):
+        refused = machine.sifmod("new", *asked)
+        assert (refused.code, message in refused.stderr) == (2, True)
+    assert sorted(path.name for path in machine.top.glob("*.yaml")) == ["Own.yaml"]
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_killed_build_leaves_nothing_that_is_used(tmp_path: Path, part: int) -> None:
+    machine = Machine(tmp_path / "machine")
+    machine.top.mkdir()
+    variables, sif = wheels_of(machine), base(machine.top)
+    write(machine.top / "data/a.bin", os.urandom(1 << 20).hex())
+    recipe = RECIPE.replace("conda: {{prefix: /opt/miniconda3, env: pytorch}}", "path+: [/opt/env/bin]")
+    write(machine.top / "Own-1.0.yaml", recipe.format(name="Own", base=sif))
+    words = (*SIFMOD, "install", "Own-1.0.yaml", "--skip-sanity-check")
+    process = subprocess.Popen(
+        words, env={**machine.env(), **variables}, cwd=machine.top, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    seen = ("**/wanted.in", "**/pinned.txt", "**/*.extending", "images/sha256/*.sif")[part]
+    while process.poll() is None and not any(machine.prefix.glob(seen)):
+        time.sleep(0.002)
+    if process.poll() is None:
+        os.killpg(process.pid, 9)
+    process.wait()
+    for image in machine.prefix.glob("images/sha256/*.sif"):
+        assert sha256_file(image) == image.stem
+    machine.sifmod("install", "Own-1.0.yaml", "--skip-sanity-check", env=variables).ok()
+    (made,) = machine.prefix.glob("software/Own/1.0/*.sif")
+    assert sha256_file(made) == made.resolve().stem
+    assert "/opt/env/lib/python3.11/site-packages/demo/__init__.py" in contents(made)
+    assert not list(machine.prefix.rglob("*.extending"))
