@@ -76,7 +76,7 @@ def write_sqsh(path: Path, target: Path, settings: Settings) -> tuple[str, ...]:
             _as_imported(root)
             etc, _ = (_directory(root, place, info.created) for place in ("etc", workdir))
             for name, text in documents.items():
-                content = squashfs.add(text.encode("utf-8", "surrogateescape"))
+                content = squashfs.add(text.encode("utf-8", "replace"))
                 etc.entries[name.encode()] = File(0o644, 0, 0, info.created, (), content)
             squashfs.close(root)
     return (*said, *notes)
@@ -117,7 +117,7 @@ def _mode(mode: int) -> int:
 
 
 def _directory(root: Directory, path: str, epoch: int) -> Directory:
-    parts = [part for part in os.fsencode(path).split(b"/") if part not in (b"", b".", b"..")]
+    parts = [part for part in path.encode("utf-8", "replace").split(b"/") if part not in (b"", b".", b"..")]
     return directory_at(root, parts, True, epoch) or root
 
 
@@ -132,11 +132,8 @@ def _configure(section: dict[str, object]) -> tuple[dict[str, str], str, tuple[s
     workdir = str(section.get("WorkingDir") or "/")
     entrypoint, command = (_words(section.get(name)) for name in ("Entrypoint", "Cmd"))
     command = command or ("" if entrypoint else "'/bin/sh'")
-    about = (
-        [f"# {name} {str(text).replace(chr(10), ' ')}\n" for name, text in labels.items()]
-        if isinstance(labels, dict)
-        else []
-    )
+    described = labels.items() if isinstance(labels, dict) else ()
+    about = [f"# {name} {text}".replace("\n", " ") + "\n" for name, text in described]
     quoted = re.sub(r'(["$`\\])', r"\\\1", workdir)
     rc = _RC.format(workdir=quoted, entrypoint=entrypoint, cmd=command)
     documents = {

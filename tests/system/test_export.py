@@ -35,13 +35,15 @@ CONFIG = {
         "Cmd": ["$x"],
         "WorkingDir": "/work dir/sub",
         "Volumes": {"/data": {}, "/a/b": {}},
-        "Labels": {"a.b": "two\nlines"},
+        "Labels": {"a.b": "two\nlines", "b\nexit": "\ud800"},
     },
     "rootfs": {"type": "layers", "diff_ids": []},
 }
-# what `enroot import` of enroot 4.1.2 wrote for an image with this config, but for its line `# enroot-provenance:`
+# what `enroot import` of enroot 4.1.2 wrote for an image with such a config, but for its line `# enroot-provenance:`,
+# and that the name of a label may have several lines there
 RC = """\
 # a.b two lines
+# b exit �
 
 mkdir -p "/work dir/sub" 2> /dev/null
 cd "/work dir/sub" && unset OLDPWD || exit 1
