@@ -117,7 +117,7 @@ def _write(source: BinaryIO, info: SifInfo, addition: Addition, file: BinaryIO, 
     entries, objects, warnings = _metadata(reader, said, addition, info.arch)
     offset, epoch = partition_offset(objects), addition.epoch
     kept = reader.superblock.inode_table
-    _copy(source, info.primary.offset, file, offset, kept)
+    copy_blocks(source, info.primary.offset, file, offset, kept)
     with SquashfsWriter(file, offset, reader.compression(), budget.processors, epoch) as squashfs:
         squashfs.go_on(reader.superblock, written)
         for path, here in sorted(addition.files):
@@ -130,8 +130,8 @@ def _write(source: BinaryIO, info: SifInfo, addition: Addition, file: BinaryIO, 
     return (*warnings, *_left_out(info))
 
 
-def _copy(source: BinaryIO, start: int, file: BinaryIO, at: int, size: int) -> None:
-    """Share the blocks of a part of `source` where the file system can, else copy them."""
+def copy_blocks(source: BinaryIO, start: int, file: BinaryIO, at: int, size: int) -> None:
+    """Share the blocks of a part of `source` where the file system can, else copy them. Raises OSError, ImageError."""
     end = start + size
     while start < end:
         try:
