@@ -2,11 +2,12 @@
 
 import difflib
 import re
+from pathlib import Path
 
 from sifmod.config.shown import shown
 from sifmod.errors import FetchError
 from sifmod.image.reference import Reference, in_a_registry, refused
-from sifmod.image.sources.build import BUILD
+from sifmod.image.sources.build import BUILD, inputs
 from sifmod.image.sources.docker import DOCKER
 from sifmod.image.sources.docker_archive import DOCKER_ARCHIVE
 from sifmod.image.sources.file import FILE
@@ -68,6 +69,8 @@ def references(image: ImagePlan) -> tuple[Reference, ...]:
 
 def local_files(image: ImagePlan) -> tuple[str, ...]:
     """The files here whose change means another image: SIFs, archives, an OCI layout's index, a definition."""
+    if image.build and image.build.definition:
+        return tuple(map(str, inputs(Path(image.build.definition), image.build.arguments)))
     found = (reference.kind.watched(reference, image.image_dirs) for reference in references(image))
     own = tuple(path for paths in found for path in paths)
     return (

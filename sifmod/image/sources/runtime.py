@@ -58,8 +58,10 @@ def runtime_environment(environ: Mapping[str, str], runtime: Runtime, workspace:
     return {**clean, "TMPDIR": str(workspace / "tmp")}
 
 
-def run_runtime(request: Request, command: tuple[str, ...], workspace: Path, cwd: Path) -> Fetched:
-    """The SIF that a command of the runtime leaves at `incoming`.
+def run_runtime(
+    request: Request, command: tuple[str, ...], workspace: Path, cwd: Path, before: tuple[str, ...] = ()
+) -> Fetched:
+    """The SIF that a command of the runtime, with `before` in front of it, leaves at `incoming`.
 
     Everything temporary is in `workspace`, and nothing is written to $HOME. Raises RuntimeMissingError without a
     runtime, FetchError with the runtime's own messages when it fails.
@@ -73,7 +75,7 @@ def run_runtime(request: Request, command: tuple[str, ...], workspace: Path, cwd
     request.progress(shown, 0, None)
     try:
         environment = runtime_environment(os.environ, request.runtime, workspace)
-        ended = run_child((program, *command), cwd=cwd, env=environment)
+        ended = run_child((*before, program, *command), cwd=cwd, env=environment)
     except FileNotFoundError:
         missing = f"{program} is no program" if program else "neither apptainer nor singularity was found"
         raise RuntimeMissingError(
