@@ -57,6 +57,16 @@ def way_to_build(path: str) -> Way:
     raise FetchError(f"{program.name} cannot build here: {', and '.join(dict.fromkeys(missing))}", ELSEWHERE)
 
 
+def dockerfile_builder() -> str:
+    """The path of the buildah or podman that builds a Dockerfile here. Raises FetchError with what is missing."""
+    program = _found("buildah") or _found("podman")
+    if not program:
+        raise FetchError("neither buildah nor podman is on PATH, and a Dockerfile needs one", ELSEWHERE)
+    if os.geteuid() != 0 and (missing := why_no_ranges() or why_no_namespace()):
+        raise FetchError(f"{Path(program).name} cannot build here: {missing}", ELSEWHERE)
+    return program
+
+
 def why_no_ranges() -> str:
     """Why this user has no ids but the own one for what is built; "" where there are some."""
     user = str(os.geteuid())

@@ -2,28 +2,29 @@
 
 import json
 import os
-import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sifmod.errors import FetchError, RuntimeMissingError
-from sifmod.image import builder
-from sifmod.image.artifact import Artifact
-from sifmod.image.builder import way_to_build
-from sifmod.image.convert.sif.header import read_sif
+from sifmod.errors import SifmodError
+from sifmod.image.artifact import Artifact, Request, no_progress
 from sifmod.image.fetch import fetch_image
-from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import describe_sif
-from sifmod.image.sources.build import bases, inputs, inputs_digest
-from sifmod.module.plan import BuildPlan, ImagePlan
+from sifmod.image.sources.build import bases, inputs, remote_digests
+from sifmod.image.sources.kinds import local_files, parse
+from sifmod.module.plan import BuildPlan, ImagePlan, Runtime
 from support.config import write
+from support.disk_state import disk_state
 from support.extending import base_of
 from support.fetching import Prefix, plan
+from support.images import Images
 from support.recipes import base, contents, recipe
+from support.registry import Registry
 from support.runtime import RUNTIME
+from support.user import NAME, OrdinaryUser
 from support.wheels import wheel
 
 PROGRAMS = ("sh", "cat", "cp", "echo", "env", "ls", "mkdir", "mv", "rm", "stat", "test", "touch", "true")
@@ -62,10 +63,10 @@ def made(prefix: Prefix, image: ImagePlan) -> Artifact:
         return fetch_image(image, RUNTIME.plan, store)
 
 
-def refused(prefix: Prefix, image: ImagePlan) -> FetchError:
+def refused(prefix: Prefix, image: ImagePlan) -> SifmodError:
     """The error, asserting that the disk is as before but for the base, which is referred to."""
     before = prefix.state()
-    with pytest.raises(FetchError) as caught:
+    with pytest.raises(SifmodError) as caught:
         made(prefix, image)
     assert prefix.state() == before
     return caught.value
@@ -123,3 +124,141 @@ def test_what_has_no_wheel_is_compiled_inside(
     assert b"torch==2.0\n" in after[f"{place}/kept.txt"]
     assert f"{place}/installed.txt" in after
     assert any("has no wheel for this image" in note for note in artifact.notes)
+
+
+def test_where_nothing_can_build_the_way_out_is_told(tmp_path: Path, shell: Path, prefix: Prefix) -> None:
+    before = prefix.state()
+    for build in (recipe(shell, post="true"), plan(build=write(tmp_path / "x.def", "Bootstrap: scratch\n")).own_image):
+        with prefix.store() as store, pytest.raises(SifmodError) as caught:
+            fetch_image(build, Runtime("apptainer", ""), store)
+        assert "nothing is built here without apptainer or singularity" in caught.value.message
+        assert all(way in caught.value.hint for way in ("sifmod push", "sifmod stack bundle", "image.sources"))
+        assert prefix.state() == before
+
+
+@pytest.mark.parametrize(("kind", "lacks"), [("apptainer", "user namespaces"), ("singularity-ce", "proot")])
+def test_what_a_user_lacks_is_found_out_beforehand(
+    shared_tmp: Path, ordinary_user: OrdinaryUser, kind: str, lacks: str
+) -> None:
+    """With an `unshare` that fails as it does where namespaces are closed, and a runtime that has no setuid."""
+    for name, text in {"unshare": "exit 1", "runtime": f"echo {kind} version 4.1.0"}.items():
+        write(shared_tmp / "bin" / name, f"#!/bin/sh\n{text}\n").chmod(0o755)
+    script = (
+        "import sys; from sifmod.errors import FetchError; from sifmod.image.builder import way_to_build\n"
+        "try: print(way_to_build(sys.argv[1]).said)\nexcept FetchError as error: print(error.message)\n"
+    )
+    path = f"{shared_tmp}/bin:{RUNTIME.search_path}"
+    environment = {"PATH": path, "PYTHONPATH": os.pathsep.join(sys.path)}
+    said = ordinary_user.run((sys.executable, "-c", script, shared_tmp / "bin/runtime"), environment).ok().stdout
+    assert f"/etc/subuid has no line for the user {NAME}" in said
+    assert lacks in said
+    write(shared_tmp / "bin/proot", "#!/bin/sh\n").chmod(0o755)
+    write(shared_tmp / "bin/unshare", "#!/bin/sh\n").chmod(0o755)
+    said = ordinary_user.run((sys.executable, "-c", script, shared_tmp / "bin/runtime"), environment).ok().stdout
+    assert said in ("in a user namespace with root alone\n", "with proot\n")
+
+
+DEFINITION = """\
+Bootstrap: scratch
+%arguments
+    who=nobody
+%files
+    {{ who }}.txt /note
+%setup
+    mkdir -p "$SINGULARITY_ROOTFS/bin"
+    echo "{{ who }}" >"$SINGULARITY_ROOTFS/who"
+"""
+
+
+def test_arguments_of_a_definition_are_a_part_of_what_it_is(tmp_path: Path, prefix: Prefix) -> None:
+    write(tmp_path / "me.txt", "mine\n")
+    definition = write(tmp_path / "x.def", DEFINITION)
+    assert tmp_path / "nobody.txt" in inputs(definition)
+    image = replace(recipe(tmp_path), build=BuildPlan(definition=str(definition), arguments=(("who", "me"),)))
+    artifact = made(prefix, image)
+    assert contents(artifact.path, "/note") == {"/note": b"mine\n"}
+    assert contents(artifact.path, "/who") == {"/who": b"me\n"}
+    assert made(prefix, image).notes[0].startswith("the same definition and files were built before")
+    assert "exit code" in refused(prefix, replace(image, build=BuildPlan(definition=str(definition)))).message
+
+
+def test_a_moved_tag_is_another_base(tmp_path: Path, prefix: Prefix, registry: Registry, images: Images) -> None:
+    text = "Bootstrap: docker\nRegistry: {}\nFrom: {{{{ name }}}}\n%post\n  true\nBootstrap: localimage\nFrom: x.sif\n"
+    definition = write(tmp_path / "x.def", text.format(registry.address))
+    sources = bases(definition, (("name", "moving:1"),))
+    assert sources == (f"docker://{registry.address}/moving:1",)
+    found = []
+    with prefix.store() as store:
+        request = Request(parse(sources[0]), recipe(tmp_path), RUNTIME.plan, store, no_progress)
+        for value in ("one", "one", "two"):
+            registry.push_layout(images.tiny_layout("moved", labels={"is": value}), "moving:1")
+            found.append(remote_digests(request, sources))
+        assert remote_digests(request, ("docker://127.0.0.1:1/none",)) == ""
+        assert remote_digests(replace(request, image=replace(request.image, offline=True)), sources) == ""
+    assert found[0] == found[1] != found[2]
+
+
+DOCKERFILE = """\
+ARG BASE=none
+FROM {}/base:1 AS one
+ARG WHO=nobody
+COPY . /context
+RUN echo "hello $WHO" >/note
+FROM $BASE
+COPY --from=one /note /context /
+ENV GREETING=hi
+RUN echo more >>/note
+"""
+
+
+@pytest.fixture
+def dockerfile(tmp_path: Path, registry: Registry, images: Images) -> ImagePlan:
+    reference = registry.push_layout(images.tiny_layout(), "base:1")
+    context = tmp_path / "context"
+    for name in ("kept.txt", "left.log", "deep/other.log", "deep/kept.log"):
+        write(context / name, name)
+    write(context / ".dockerignore", "# none\n**/*.log\n!deep/kept.log\n")
+    write(context / "Dockerfile", DOCKERFILE.format(registry.address))
+    arguments = (("WHO", "me"), ("BASE", reference.removeprefix("docker://")))
+    return replace(recipe(tmp_path), build=BuildPlan(dockerfile=f"{context}/", arguments=arguments))
+
+
+def test_a_dockerfile_of_two_stages_is_built_once(tmp_path: Path, prefix: Prefix, dockerfile: ImagePlan) -> None:
+    context = tmp_path / "context"
+    request = image_key(dockerfile)
+    there = disk_state(context)
+    artifact = made(prefix, dockerfile)
+    assert disk_state(context) == there
+    after = contents(artifact.path)
+    assert after["/note"] == b"hello me\nmore\n"
+    assert {path for path in after if path.endswith((".txt", ".log"))} == {"/kept.txt", "/deep/kept.log"}
+    assert dict(describe_sif(artifact.path).config.environment)["GREETING"] == "hi"
+
+    write(context / "left.log", "not looked at")
+    assert image_key(dockerfile) == request
+    again = made(prefix, replace(dockerfile, filename="other.sif"))
+    assert again.sha256 == artifact.sha256
+    assert again.notes == ("the same definition and files were built before, and are not built again",)
+
+    write(context / "deep/kept.log", "new")
+    assert image_key(dockerfile) != request
+    write(context / "Dockerfile", "FROM scratch\nCOPY deep/kept.log /\n")
+    assert contents(made(prefix, dockerfile).path, "/kept") == {"/kept.log": b"new"}
+    write(context / "Dockerfile", "FROM scratch\nRUN no such thing\n")
+    assert "build" in refused(prefix, dockerfile).message
+    (context / "Dockerfile").unlink()
+    assert "there is no Dockerfile" in refused(prefix, dockerfile).message
+
+
+def test_a_user_without_ids_cannot_build_a_dockerfile(ordinary_user: OrdinaryUser) -> None:
+    script = (
+        "from sifmod.errors import FetchError; from sifmod.image.builder import dockerfile_builder\n"
+        "try: dockerfile_builder()\nexcept FetchError as error: print(error.message)\n"
+    )
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    said = ordinary_user.run((sys.executable, "-c", script), environment).ok().stdout
+    assert said == f"buildah cannot build here: /etc/subuid has no line for the user {NAME}\n"
+
+
+def image_key(image: ImagePlan) -> str:
+    return "".join(f"{path} {Path(path).read_text()}\n" for path in local_files(image) if Path(path).is_file())

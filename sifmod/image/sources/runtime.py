@@ -38,7 +38,7 @@ _ADVICE = (
     ("x509|certificate", "for a certificate of your site's own authority name its file in SSL_CERT_FILE"),
     ("dial tcp|no such host|timeout|connection re", "see whether this node has a network"),
 )
-_SHOWN = 20  # lines of the runtime's messages
+SHOWN = 20  # lines of the runtime's messages
 
 
 def runtime_environment(environ: Mapping[str, str], runtime: Runtime, workspace: Path) -> dict[str, str]:
@@ -83,7 +83,7 @@ def run_runtime(
             "install apptainer or load the site's module for it, or give a source that is a SIF already",
         ) from None
     if ended.code != 0 or not request.incoming.exists():
-        lines = [line for line in ended.lines if not line.startswith(("INFO:", "DEBUG", "VERBOSE"))][-_SHOWN:]
+        lines = [line for line in ended.lines if not line.startswith(("INFO:", "DEBUG", "VERBOSE"))][-SHOWN:]
         how = f"was ended by signal {-ended.code}" if ended.code < 0 else f"failed with exit code {ended.code}"
         said = "\n".join(ended.lines)
         advice = next((hint for pattern, hint in _ADVICE if re.search(pattern, said, re.IGNORECASE)), "")
