@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.errors import FetchError, RuntimeMissingError
-from sifmod.image.program import ask
+from sifmod.image.program import Program
 
 ELSEWHERE = (
     "build it where that is there, as on a machine of your own, and bring the SIF here: `sifmod push` it to a "
@@ -27,12 +27,11 @@ class Way:
     one_user: bool = False  # every file belongs to root, for there is no other user inside
 
 
-def way_to_build(path: str) -> Way:
-    """The way that the runtime at `path` goes here. Nothing is built to find out.
+def way_to_build(program: Program | None) -> Way:
+    """The way that this runtime goes here. Nothing is built to find out.
 
     Raises RuntimeMissingError without a runtime, and FetchError with what is missing where there is no way.
     """
-    program = ask(path)
     if program is None:
         raise RuntimeMissingError("nothing is built here without apptainer or singularity", ELSEWHERE)
     why_closed = why_no_namespace()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,10 @@ import pytest
 
 from sifmod.errors import SifmodError
 from sifmod.image.artifact import Artifact, Request, no_progress
+from sifmod.image.builder import dockerfile_builder, way_to_build
 from sifmod.image.fetch import fetch_image
 from sifmod.image.inspect.sif import describe_sif
+from sifmod.image.program import ask
 from sifmod.image.sources.build import bases, inputs, remote_digests
 from sifmod.image.sources.kinds import local_files, parse
 from sifmod.module.plan import BuildPlan, ImagePlan, Runtime
@@ -20,6 +21,7 @@ from support.config import write
 from support.disk_state import disk_state
 from support.extending import base_of
 from support.fetching import Prefix, plan
+from support.identity import call_as
 from support.images import Images
 from support.recipes import base, contents, recipe
 from support.registry import Registry
@@ -143,19 +145,21 @@ def test_what_a_user_lacks_is_found_out_beforehand(
     """With an `unshare` that fails as it does where namespaces are closed, and a runtime that has no setuid."""
     for name, text in {"unshare": "exit 1", "runtime": f"echo {kind} version 4.1.0"}.items():
         write(shared_tmp / "bin" / name, f"#!/bin/sh\n{text}\n").chmod(0o755)
-    script = (
-        "import sys; from sifmod.errors import FetchError; from sifmod.image.builder import way_to_build\n"
-        "try: print(way_to_build(sys.argv[1]).said)\nexcept FetchError as error: print(error.message)\n"
-    )
     path = f"{shared_tmp}/bin:{RUNTIME.search_path}"
-    environment = {"PATH": path, "PYTHONPATH": os.pathsep.join(sys.path)}
-    said = ordinary_user.run((sys.executable, "-c", script, shared_tmp / "bin/runtime"), environment).ok().stdout
-    assert f"/etc/subuid has no line for the user {NAME}" in said
-    assert lacks in said
+
+    def said() -> str:
+        os.environ["PATH"] = path
+        try:
+            return way_to_build(ask(str(shared_tmp / "bin/runtime"))).said
+        except SifmodError as error:
+            return error.message
+
+    before = call_as(ordinary_user.user, said)
+    assert f"/etc/subuid has no line for the user {NAME}" in before
+    assert lacks in before
     write(shared_tmp / "bin/proot", "#!/bin/sh\n").chmod(0o755)
     write(shared_tmp / "bin/unshare", "#!/bin/sh\n").chmod(0o755)
-    said = ordinary_user.run((sys.executable, "-c", script, shared_tmp / "bin/runtime"), environment).ok().stdout
-    assert said in ("in a user namespace with root alone\n", "with proot\n")
+    assert call_as(ordinary_user.user, said) in ("in a user namespace with root alone", "with proot")
 
 
 DEFINITION = """\
@@ -251,13 +255,13 @@ def test_a_dockerfile_of_two_stages_is_built_once(tmp_path: Path, prefix: Prefix
 
 
 def test_a_user_without_ids_cannot_build_a_dockerfile(ordinary_user: OrdinaryUser) -> None:
-    script = (
-        "from sifmod.errors import FetchError; from sifmod.image.builder import dockerfile_builder\n"
-        "try: dockerfile_builder()\nexcept FetchError as error: print(error.message)\n"
-    )
-    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    said = ordinary_user.run((sys.executable, "-c", script), environment).ok().stdout
-    assert said == f"buildah cannot build here: /etc/subuid has no line for the user {NAME}\n"
+    def said() -> str:
+        with pytest.raises(SifmodError) as caught:
+            dockerfile_builder()
+        return caught.value.message
+
+    found = call_as(ordinary_user.user, said)
+    assert found == f"buildah cannot build here: /etc/subuid has no line for the user {NAME}"
 
 
 def image_key(image: ImagePlan) -> str:

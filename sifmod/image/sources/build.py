@@ -18,6 +18,7 @@ from sifmod.errors import FetchError
 from sifmod.image.artifact import Fetched, Request
 from sifmod.image.builder import Way, way_to_build
 from sifmod.image.disk import reading, writing
+from sifmod.image.program import ask
 from sifmod.image.reference import Reference, SourceKind, nothing, says_nothing
 from sifmod.image.registry.registry import Registry
 from sifmod.image.sources.docker import DOCKER
@@ -189,7 +190,7 @@ def _announced(request: Request) -> int | None:
 def _build(request: Request) -> Fetched:
     """Relative paths in the definition file count from its directory."""
     definition, arguments = _definition(request)
-    way = way_to_build(request.runtime.path)
+    way = way_to_build(ask(request.runtime.path))
     files, of_bases = inputs_digest(definition, arguments), remote_digests(request, bases(definition, arguments))
     with request.store.workspace() as workspace:
         given = tuple(f"--build-arg={name}={value}" for name, value in arguments)

@@ -30,6 +30,7 @@ from sifmod.image.packages.installed import Installed, glibc, read_installed
 from sifmod.image.packages.resolve import LOCK, pinned, versions_of
 from sifmod.image.packages.uv import linked_directory, uv_here
 from sifmod.image.packages.wanted import Wanted, read_lock, read_requirements
+from sifmod.image.program import ask
 from sifmod.image.reference import Reference, SourceKind, no_files, nothing, says_nothing
 from sifmod.image.sources.build import build_upon, definition_upon
 from sifmod.image.sources.file import hashed
@@ -148,7 +149,7 @@ def _fetch(request: Request) -> Fetched:
     build, base = _plan(request), request.base
     if base is None:
         raise FetchError("nothing is built without its base")
-    way = way_to_build(request.runtime.path) if build.post or build.test else None
+    way = way_to_build(ask(request.runtime.path)) if build.post or build.test else None
     recipe = _recipe(request, base)
     with ExitStack() as held:
         rootfs = held.enter_context(open_rootfs(base.path, read_sif(base.path)))
@@ -220,7 +221,7 @@ def _packages(request: Request, installed: Installed, wanted: tuple[tuple[str, .
 
 def _way_to_compile(request: Request, why: NoWheelError) -> Way:
     try:
-        return way_to_build(request.runtime.path)
+        return way_to_build(ask(request.runtime.path))
     except (FetchError, RuntimeMissingError) as error:
         raise NoWheelError(f"{why.message}, and {error.message}", error.hint) from why
 
