@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from support.extending import base_of
 from support.fetching import Prefix, plan
 from support.identity import call_as
 from support.images import Images
+from support.processes import marked, wait_until, with_mark
 from support.recipes import base, contents, recipe
 from support.registry import Registry
 from support.runtime import RUNTIME
@@ -266,3 +269,39 @@ def test_a_user_without_ids_cannot_build_a_dockerfile(ordinary_user: OrdinaryUse
 
 def image_key(image: ImagePlan) -> str:
     return "".join(f"{path} {Path(path).read_text()}\n" for path in local_files(image) if Path(path).is_file())
+
+
+INSTALLER = """
+import sys
+from pathlib import Path
+from sifmod.image.fetch import fetch_image
+from support.fetching import Prefix
+from support.recipes import recipe
+from support.runtime import RUNTIME
+
+with Prefix(Path(sys.argv[1])).store() as store:
+    image = recipe(Path(sys.argv[2]), post=f"touch {sys.argv[3]}; exec cat {sys.argv[3]}.pipe")
+    fetch_image(image, RUNTIME.plan, store)
+"""
+
+
+def test_a_build_that_is_killed_leaves_nothing_to_the_next_run(
+    shared_tmp: Path, shell: Path, prefix: Prefix, tmp_path: Path
+) -> None:
+    marker = shared_tmp / "building"
+    os.mkfifo(f"{marker}.pipe")
+    before = prefix.state()
+    env = with_mark(str(tmp_path), {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    words = (sys.executable, "-c", INSTALLER, str(prefix.path), str(shell), str(marker))
+    installer = subprocess.Popen(words, env=env)
+    try:
+        wait_until(lambda: marker.exists() or installer.poll() is not None)
+        assert installer.poll() is None
+        installer.kill()
+        installer.wait()
+        wait_until(lambda: not marked(str(tmp_path)))
+    finally:
+        installer.kill()
+    with prefix.store():
+        pass  # the next run
+    assert prefix.state() == before
