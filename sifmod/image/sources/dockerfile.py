@@ -154,8 +154,11 @@ def _fetch(request: Request) -> Fetched:
             converted = convert(replace(request, reference=OCI.reference(f"oci:{workspace}/layout")))
         finally:
             # files of other users of the namespace are theirs here, and only inside it can they be removed
-            if os.geteuid() != 0:
-                run_child((program, "unshare", "rm", "-rf", "root"), cwd=workspace, env=_environment(workspace))
+            ends = (("unshare", "rm", "-rf", "root"), *((("system", "migrate"),) if "podman" in program else ()))
+            for words in (
+                ends if os.geteuid() != 0 else ()
+            ):  # podman's second one ends the process that it leaves behind
+                run_child((program, *words), cwd=workspace, env=_environment(workspace))
     same = _digest(build) == files and remote_digests(request, base_images(build)) == of_bases
     origin = key_of(files, of_bases)
     made = replace(converted.origin, index=origin.index, manifest=origin.manifest)
