@@ -19,6 +19,10 @@ class SifmodError(Exception):
         self.message = message
         self.hint = hint
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """It comes from another process as it was, whatever its family is made of."""
+        return SifmodError.__new__, (type(self), self.message), self.__dict__
+
     @property
     def text(self) -> str:
         """What a person reads of it, before the hint."""
@@ -76,7 +80,7 @@ class VariantError(SifmodError):
 
 
 class FetchError(SifmodError):
-    """An image could not be fetched from any of its sources."""
+    """An image could not be fetched from any of its sources, or not be pushed to a registry."""
 
     exit_code = 10
 

@@ -35,7 +35,8 @@ More directories inside:
 Contents: alphafold 69afc4d
 
 Image: lumi-alphafold-rocm-5.5.3-python-3.9-alphafold-69afc4d-dockerhash-b52a3dc67cad.sif
-Installed again by: sifmod install AlphaFold-69afc4d-rocm-5.5.1-python-3.9-singularity-20231108.yaml
+Installed again by: sifmod install AlphaFold-69afc4d-rocm-5.5.1-python-3.9-singularity-20231108.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://github.com/google-deepmind/alphafold
   https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
@@ -53,13 +54,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install AlphaFold-69afc4d-rocm-5.5.1-python-3.9-singularity-20231108.yaml" .. " installs it")
+         .. "sifmod install " .. "AlphaFold-69afc4d-rocm-5.5.1-python-3.9-singularity-20231108.yaml" .. " installs it")
    end
    run() {
       key = "AlphaFold",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install AlphaFold-69afc4d-rocm-5.5.1-python-3.9-singularity-20231108.yaml",
+      reinstall = "sifmod install AlphaFold-69afc4d-rocm-5.5.1-python-3.9-singularity-20231108.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-alphafold-rocm-5.5.3-python-3.9-alphafold-69afc4d-dockerhash-b52a3dc67cad.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-alphafold-rocm-5.5.3-python-3.9-alphafold-69afc4d-dockerhash-b52a3dc67cad.sif",

@@ -35,7 +35,8 @@ More directories inside:
 Contents: gromacs 2022.3
 
 Image: docker://amdih/gromacs:2022.3.amd1_174@sha256:3def3e37a32b014a80620e588f16241e23d4043b6a0a022f09a3d856cda72ee3
-Installed again by: sifmod install GROMACS-2022.3-rocm-amd1_174.yaml
+Installed again by: sifmod install GROMACS-2022.3-rocm-amd1_174.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://www.gromacs.org
   https://www.amd.com/en/technologies/infinity-hub/gromacs
@@ -53,13 +54,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install GROMACS-2022.3-rocm-amd1_174.yaml" .. " installs it")
+         .. "sifmod install " .. "GROMACS-2022.3-rocm-amd1_174.yaml" .. " installs it")
    end
    run() {
       key = "GROMACS",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install GROMACS-2022.3-rocm-amd1_174.yaml",
+      reinstall = "sifmod install GROMACS-2022.3-rocm-amd1_174.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/GROMACS-2022.3-rocm-amd1_174.sif",
          "/appl/local/containers/easybuild-sif-images/GROMACS-2022.3-rocm-amd1_174.sif",

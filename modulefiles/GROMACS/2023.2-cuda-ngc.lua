@@ -35,7 +35,8 @@ More directories inside:
 Contents: gromacs 2023.2
 
 Image: docker://nvcr.io/hpc/gromacs:2023.2
-Installed again by: sifmod install GROMACS-2023.2-cuda-ngc.yaml
+Installed again by: sifmod install GROMACS-2023.2-cuda-ngc.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://www.gromacs.org
   https://catalog.ngc.nvidia.com/orgs/hpc/containers/gromacs
@@ -53,13 +54,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install GROMACS-2023.2-cuda-ngc.yaml" .. " installs it")
+         .. "sifmod install " .. "GROMACS-2023.2-cuda-ngc.yaml" .. " installs it")
    end
    run() {
       key = "GROMACS",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install GROMACS-2023.2-cuda-ngc.yaml",
+      reinstall = "sifmod install GROMACS-2023.2-cuda-ngc.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/GROMACS-2023.2-cuda-ngc.sif",
       },

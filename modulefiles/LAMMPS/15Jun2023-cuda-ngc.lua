@@ -35,7 +35,8 @@ More directories inside:
 Contents: lammps 15Jun2023
 
 Image: docker://nvcr.io/hpc/lammps:patch_15Jun2023
-Installed again by: sifmod install LAMMPS-15Jun2023-cuda-ngc.yaml
+Installed again by: sifmod install LAMMPS-15Jun2023-cuda-ngc.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://www.lammps.org
   https://catalog.ngc.nvidia.com/orgs/hpc/containers/lammps
@@ -53,13 +54,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install LAMMPS-15Jun2023-cuda-ngc.yaml" .. " installs it")
+         .. "sifmod install " .. "LAMMPS-15Jun2023-cuda-ngc.yaml" .. " installs it")
    end
    run() {
       key = "LAMMPS",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install LAMMPS-15Jun2023-cuda-ngc.yaml",
+      reinstall = "sifmod install LAMMPS-15Jun2023-cuda-ngc.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/LAMMPS-15Jun2023-cuda-ngc.sif",
       },

@@ -35,7 +35,8 @@ More directories inside:
 Contents: lammps 4May2022
 
 Image: docker://amdih/lammps:2022.5.04_130@sha256:d885a385d8d8c54e1ed82a6ca601f3f5db0781aa2439c01879998984e9e85b69
-Installed again by: sifmod install LAMMPS-4May2022-rocm-amd130.yaml
+Installed again by: sifmod install LAMMPS-4May2022-rocm-amd130.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://www.lammps.org
   https://www.amd.com/en/technologies/infinity-hub/lammps
@@ -53,13 +54,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install LAMMPS-4May2022-rocm-amd130.yaml" .. " installs it")
+         .. "sifmod install " .. "LAMMPS-4May2022-rocm-amd130.yaml" .. " installs it")
    end
    run() {
       key = "LAMMPS",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install LAMMPS-4May2022-rocm-amd130.yaml",
+      reinstall = "sifmod install LAMMPS-4May2022-rocm-amd130.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/LAMMPS-4May2022-rocm-amd130.sif",
          "/appl/local/containers/easybuild-sif-images/LAMMPS-4May2022-rocm-amd130.sif",

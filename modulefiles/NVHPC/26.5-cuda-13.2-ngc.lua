@@ -35,7 +35,8 @@ More directories inside:
 Contents: nvhpc 26.5, cuda 13.2
 
 Image: docker://nvcr.io/nvidia/nvhpc:26.5-devel-cuda13.2-ubuntu24.04
-Installed again by: sifmod install NVHPC-26.5-cuda-13.2-ngc.yaml
+Installed again by: sifmod install NVHPC-26.5-cuda-13.2-ngc.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://developer.nvidia.com/hpc-sdk
   https://docs.nvidia.com/hpc-sdk/archive/26.5/release-notes/index.html
@@ -53,13 +54,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install NVHPC-26.5-cuda-13.2-ngc.yaml" .. " installs it")
+         .. "sifmod install " .. "NVHPC-26.5-cuda-13.2-ngc.yaml" .. " installs it")
    end
    run() {
       key = "NVHPC",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install NVHPC-26.5-cuda-13.2-ngc.yaml",
+      reinstall = "sifmod install NVHPC-26.5-cuda-13.2-ngc.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/NVHPC-26.5-cuda-13.2-ngc.sif",
       },

@@ -35,7 +35,8 @@ More directories inside:
 Contents: torch 2.12.0a0+0291f960b6, megatron-core 0.18.0, megatron-bridge 0.5.0, vllm 0.20.1
 
 Image: docker://nvcr.io/nvidia/nemo:26.06
-Installed again by: sifmod install NeMo-26.06-cuda-13.2-ngc.yaml
+Installed again by: sifmod install NeMo-26.06-cuda-13.2-ngc.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://docs.nvidia.com/nemo/megatron-bridge/latest/
 ]==])
@@ -52,13 +53,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install NeMo-26.06-cuda-13.2-ngc.yaml" .. " installs it")
+         .. "sifmod install " .. "NeMo-26.06-cuda-13.2-ngc.yaml" .. " installs it")
    end
    run() {
       key = "NeMo",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install NeMo-26.06-cuda-13.2-ngc.yaml",
+      reinstall = "sifmod install NeMo-26.06-cuda-13.2-ngc.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/NeMo-26.06-cuda-13.2-ngc.sif",
       },

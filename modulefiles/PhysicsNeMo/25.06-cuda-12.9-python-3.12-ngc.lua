@@ -35,7 +35,8 @@ More directories inside:
 Contents: torch 2.7.0
 
 Image: docker://nvcr.io/nvidia/physicsnemo/physicsnemo:25.06
-Installed again by: sifmod install PhysicsNeMo-25.06-cuda-12.9-python-3.12-ngc.yaml
+Installed again by: sifmod install PhysicsNeMo-25.06-cuda-12.9-python-3.12-ngc.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://github.com/NVIDIA/physicsnemo
 ]==])
@@ -52,13 +53,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PhysicsNeMo-25.06-cuda-12.9-python-3.12-ngc.yaml" .. " installs it")
+         .. "sifmod install " .. "PhysicsNeMo-25.06-cuda-12.9-python-3.12-ngc.yaml" .. " installs it")
    end
    run() {
       key = "PhysicsNeMo",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install PhysicsNeMo-25.06-cuda-12.9-python-3.12-ngc.yaml",
+      reinstall = "sifmod install PhysicsNeMo-25.06-cuda-12.9-python-3.12-ngc.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/PhysicsNeMo-25.06-cuda-12.9-python-3.12-ngc.sif",
       },

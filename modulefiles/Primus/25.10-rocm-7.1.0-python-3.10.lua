@@ -35,7 +35,8 @@ More directories inside:
 Contents: torch 2.10.0.dev20251112
 
 Image: docker://rocm/primus:v25.10@sha256:140c37cd2eeeb183759b9622543fc03cc210dc97cbfa18eeefdcbda84420c197
-Installed again by: sifmod install Primus-25.10-rocm-7.1.0-python-3.10.yaml
+Installed again by: sifmod install Primus-25.10-rocm-7.1.0-python-3.10.yaml --prefix ]==] .. word(prefix) .. [==[
+
 Quirks of this image or site:
   rocm-7-gdr-level: no NCCL_NET_GDR_LEVEL with ROCm 7 (no NCCL_NET_GDR_LEVEL)
     Jobs on several nodes hang when it is set, whatever its value; RCCL finds the right one itself. (https://github.com/lumi-ai-factory/laifs-container-recipes/issues/30)
@@ -56,13 +57,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install Primus-25.10-rocm-7.1.0-python-3.10.yaml" .. " installs it")
+         .. "sifmod install " .. "Primus-25.10-rocm-7.1.0-python-3.10.yaml" .. " installs it")
    end
    run() {
       key = "Primus",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install Primus-25.10-rocm-7.1.0-python-3.10.yaml",
+      reinstall = "sifmod install Primus-25.10-rocm-7.1.0-python-3.10.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/Primus-25.10-rocm-7.1.0-python-3.10.sif",
          "/appl/local/containers/easybuild-sif-images/Primus-25.10-rocm-7.1.0-python-3.10.sif",

@@ -35,7 +35,8 @@ More directories inside:
 Contents: torch 2.0.0a0+1767026
 
 Image: docker://nvcr.io/nvidia/pytorch:23.03-py3
-Installed again by: sifmod install PyTorch-2.0.0-cuda-12.1-python-3.8-ngc-23.03.yaml
+Installed again by: sifmod install PyTorch-2.0.0-cuda-12.1-python-3.8-ngc-23.03.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://pytorch.org
   https://docs.nvidia.com/deeplearning/frameworks/pytorch-release-notes/rel-23-03.html
@@ -53,13 +54,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.0.0-cuda-12.1-python-3.8-ngc-23.03.yaml" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.0.0-cuda-12.1-python-3.8-ngc-23.03.yaml" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install PyTorch-2.0.0-cuda-12.1-python-3.8-ngc-23.03.yaml",
+      reinstall = "sifmod install PyTorch-2.0.0-cuda-12.1-python-3.8-ngc-23.03.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/PyTorch-2.0.0-cuda-12.1-python-3.8-ngc-23.03.sif",
       },

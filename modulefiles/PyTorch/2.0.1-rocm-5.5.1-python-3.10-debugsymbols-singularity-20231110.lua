@@ -35,7 +35,8 @@ More directories inside:
 Contents: torch 2.0.1
 
 Image: lumi-pytorch-rocm-5.5.1-python-3.10-pytorch-v2.0.1-debugsymbols-dockerhash-618294b36724.sif
-Installed again by: sifmod install PyTorch-2.0.1-rocm-5.5.1-python-3.10-debugsymbols-singularity-20231110.yaml
+Installed again by: sifmod install PyTorch-2.0.1-rocm-5.5.1-python-3.10-debugsymbols-singularity-20231110.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://pytorch.org
   https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
@@ -54,13 +55,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.0.1-rocm-5.5.1-python-3.10-debugsymbols-singularity-20231110.yaml" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.0.1-rocm-5.5.1-python-3.10-debugsymbols-singularity-20231110.yaml" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install PyTorch-2.0.1-rocm-5.5.1-python-3.10-debugsymbols-singularity-20231110.yaml",
+      reinstall = "sifmod install PyTorch-2.0.1-rocm-5.5.1-python-3.10-debugsymbols-singularity-20231110.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-pytorch-rocm-5.5.1-python-3.10-pytorch-v2.0.1-debugsymbols-dockerhash-618294b36724.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.5.1-python-3.10-pytorch-v2.0.1-debugsymbols-dockerhash-618294b36724.sif",

@@ -35,7 +35,8 @@ More directories inside:
 Contents: torch 2.1.2
 
 Image: docker://rocm/pytorch:rocm6.1_ubuntu22.04_py3.10_pytorch_2.1.2@sha256:f6ea7cee8aae299c7f6368187df7beed29928850c3929c81e6f24b34271d652b
-Installed again by: sifmod install PyTorch-2.1.2.yaml --variant rocm
+Installed again by: sifmod install PyTorch-2.1.2.yaml --variant rocm --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://pytorch.org
 ]==])
@@ -52,13 +53,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.1.2.yaml --variant rocm" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.1.2.yaml --variant rocm" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install PyTorch-2.1.2.yaml --variant rocm",
+      reinstall = "sifmod install PyTorch-2.1.2.yaml --variant rocm --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/PyTorch-2.1.2-rocm-6.1-python-3.10.sif",
          "/appl/local/containers/easybuild-sif-images/PyTorch-2.1.2-rocm-6.1-python-3.10.sif",

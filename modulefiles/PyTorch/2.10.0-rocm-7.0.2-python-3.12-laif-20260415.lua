@@ -37,7 +37,8 @@ Your own additions: $CONTAINERROOT/user-software, which is /user-software inside
 Contents: torch 2.10.0
 
 Image: /appl/local/laifs/containers/lumi-multitorch-u24r70f21m50t210-20260415_130625/lumi-multitorch-full-u24r70f21m50t210-20260415_130625.sif
-Installed again by: sifmod install PyTorch-2.10.0-rocm-7.0.2-python-3.12-laif-20260415.yaml
+Installed again by: sifmod install PyTorch-2.10.0-rocm-7.0.2-python-3.12-laif-20260415.yaml --prefix ]==] .. word(prefix) .. [==[
+
 Quirks of this image or site:
   laif-mr-cache-monitor: libfabric watches memory by userfaultfd (FI_MR_CACHE_MONITOR=userfaultfd)
     With its default of memhooks jobs on several nodes of LUMI hang now and then when they make a communicator. (https://github.com/Lumi-supercomputer/LUMI-AI-Guide/pull/118)
@@ -60,13 +61,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.10.0-rocm-7.0.2-python-3.12-laif-20260415.yaml" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.10.0-rocm-7.0.2-python-3.12-laif-20260415.yaml" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install PyTorch-2.10.0-rocm-7.0.2-python-3.12-laif-20260415.yaml",
+      reinstall = "sifmod install PyTorch-2.10.0-rocm-7.0.2-python-3.12-laif-20260415.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-multitorch-full-u24r70f21m50t210-20260415_130625.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-multitorch-full-u24r70f21m50t210-20260415_130625.sif",

@@ -35,7 +35,8 @@ More directories inside:
 Contents: torch 2.14.0
 
 Image: docker://rocm/pytorch:rocm10.1.0_ubuntu24.04_py3.12_pytorch_release_2.14.0
-Installed again by: sifmod install PyTorch-2.14.0.yaml --variant rocm
+Installed again by: sifmod install PyTorch-2.14.0.yaml --variant rocm --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://pytorch.org
 ]==])
@@ -52,13 +53,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.14.0.yaml --variant rocm" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.14.0.yaml --variant rocm" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install PyTorch-2.14.0.yaml --variant rocm",
+      reinstall = "sifmod install PyTorch-2.14.0.yaml --variant rocm --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/PyTorch-2.14.0-rocm-10.1.0-python-3.12.sif",
          "/appl/local/containers/easybuild-sif-images/PyTorch-2.14.0-rocm-10.1.0-python-3.12.sif",

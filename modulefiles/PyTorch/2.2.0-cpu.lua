@@ -34,7 +34,8 @@ More directories inside:
 Contents: torch 2.2.0
 
 Image: docker://pytorch/pytorch:2.2.0-cuda12.1-cudnn8-runtime
-Installed again by: sifmod install PyTorch-2.2.0.yaml --variant cpu
+Installed again by: sifmod install PyTorch-2.2.0.yaml --variant cpu --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://pytorch.org
 ]==])
@@ -51,13 +52,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.2.0.yaml --variant cpu" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.2.0.yaml --variant cpu" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install PyTorch-2.2.0.yaml --variant cpu",
+      reinstall = "sifmod install PyTorch-2.2.0.yaml --variant cpu --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/PyTorch-2.2.0-cpu.sif",
       },

@@ -35,7 +35,8 @@ More directories inside:
 Contents: torch 2.2.0
 
 Image: lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-f421797bd407.sif
-Installed again by: sifmod install PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240208.yaml
+Installed again by: sifmod install PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240208.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://pytorch.org
   https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
@@ -54,13 +55,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240208.yaml" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240208.yaml" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240208.yaml",
+      reinstall = "sifmod install PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240208.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-f421797bd407.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-f421797bd407.sif",

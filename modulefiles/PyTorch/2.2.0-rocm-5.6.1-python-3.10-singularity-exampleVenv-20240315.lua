@@ -37,7 +37,8 @@ Your own additions: $CONTAINERROOT/user-software, which is /user-software inside
 Contents: torch 2.2.0, deepspeed 0.12.3, flash-attn 2.0.4, xformers 0.0.25+8dd471d.d20240209
 
 Image: lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-7392c9d4dcf7.sif
-Installed again by: sifmod install PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-exampleVenv-20240315.yaml
+Installed again by: sifmod install PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-exampleVenv-20240315.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://pytorch.org
   https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
@@ -56,13 +57,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-exampleVenv-20240315.yaml" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-exampleVenv-20240315.yaml" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-exampleVenv-20240315.yaml",
+      reinstall = "sifmod install PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-exampleVenv-20240315.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-7392c9d4dcf7.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-7392c9d4dcf7.sif",

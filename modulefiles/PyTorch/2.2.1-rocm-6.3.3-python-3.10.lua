@@ -35,7 +35,8 @@ More directories inside:
 Contents: torch 2.2.1
 
 Image: docker://rocm/pytorch:rocm6.3.3_ubuntu22.04_py3.10_pytorch_release_2.2.1@sha256:a2fe20e170feb9e05da3e5728bb98e40d08567e137be8e6ba797962ed2852608
-Installed again by: sifmod install PyTorch-2.2.1.yaml --variant rocm
+Installed again by: sifmod install PyTorch-2.2.1.yaml --variant rocm --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://pytorch.org
 ]==])
@@ -52,13 +53,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.2.1.yaml --variant rocm" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.2.1.yaml --variant rocm" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install PyTorch-2.2.1.yaml --variant rocm",
+      reinstall = "sifmod install PyTorch-2.2.1.yaml --variant rocm --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/PyTorch-2.2.1-rocm-6.3.3-python-3.10.sif",
          "/appl/local/containers/easybuild-sif-images/PyTorch-2.2.1-rocm-6.3.3-python-3.10.sif",

@@ -37,7 +37,8 @@ Your own additions: $CONTAINERROOT/user-software, which is /user-software inside
 Contents: torch 2.2.2, deepspeed 0.14.0, flash-attn 2.0.4, xformers 0.0.26+82368ac.d20240403
 
 Image: lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.2-dockerhash-f9351aba9a48.sif
-Installed again by: sifmod install PyTorch-2.2.2-rocm-5.6.1-python-3.10-singularity-20240617.yaml
+Installed again by: sifmod install PyTorch-2.2.2-rocm-5.6.1-python-3.10-singularity-20240617.yaml --prefix ]==] .. word(prefix) .. [==[
+
 Quirks of this image or site:
   lumi-hip-mem-get-info: hipMemGetInfo of ROCm 5.6.1 on LUMI's driver of 2024 (LD_PRELOAD=/opt/rocm-5.6.1/lib/libpreload-me.so)
     The driver is older than ROCm 5.6.1 expects and free memory is told wrong; the image brings a library that mends it. All GPUs of a node must be visible for it. (https://github.com/Lumi-supercomputer/LUMI-EasyBuild-containers/tree/main/easybuild/easyconfigs/__archive__/p/PyTorch)
@@ -59,13 +60,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.2.2-rocm-5.6.1-python-3.10-singularity-20240617.yaml" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.2.2-rocm-5.6.1-python-3.10-singularity-20240617.yaml" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install PyTorch-2.2.2-rocm-5.6.1-python-3.10-singularity-20240617.yaml",
+      reinstall = "sifmod install PyTorch-2.2.2-rocm-5.6.1-python-3.10-singularity-20240617.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.2-dockerhash-f9351aba9a48.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.2-dockerhash-f9351aba9a48.sif",

@@ -37,7 +37,8 @@ Your own additions: $CONTAINERROOT/user-software, which is /user-software inside
 Contents: torch 2.3.0, deepspeed 0.14.0, flash-attn 2.6.3, transformers 4.41.2
 
 Image: lumi-pytorch-rocm-6.2.0-python-3.10-pytorch-v2.3.0-dockerhash-187f41102477.sif
-Installed again by: sifmod install PyTorch-2.3.0-rocm-6.2.0-python-3.10-singularity-20241007.yaml
+Installed again by: sifmod install PyTorch-2.3.0-rocm-6.2.0-python-3.10-singularity-20241007.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://pytorch.org
   https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
@@ -56,13 +57,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.3.0-rocm-6.2.0-python-3.10-singularity-20241007.yaml" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.3.0-rocm-6.2.0-python-3.10-singularity-20241007.yaml" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install PyTorch-2.3.0-rocm-6.2.0-python-3.10-singularity-20241007.yaml",
+      reinstall = "sifmod install PyTorch-2.3.0-rocm-6.2.0-python-3.10-singularity-20241007.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-pytorch-rocm-6.2.0-python-3.10-pytorch-v2.3.0-dockerhash-187f41102477.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-6.2.0-python-3.10-pytorch-v2.3.0-dockerhash-187f41102477.sif",

@@ -37,7 +37,8 @@ Your own additions: $CONTAINERROOT/user-software, which is /user-software inside
 Contents: torch 2.4.1, deepspeed 0.15.1, flash-attn 2.6.3, xformers 0.0.28+f37fb3d7.d20241001, transformers 4.45.1, mpi4py 3.1.6
 
 Image: lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1-dockerhash-04f2083a6cb0.sif
-Installed again by: sifmod install PyTorch-2.4.1-rocm-6.1.3-python-3.12-singularity-20241007.yaml
+Installed again by: sifmod install PyTorch-2.4.1-rocm-6.1.3-python-3.12-singularity-20241007.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://pytorch.org
   https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
@@ -56,13 +57,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.4.1-rocm-6.1.3-python-3.12-singularity-20241007.yaml" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.4.1-rocm-6.1.3-python-3.12-singularity-20241007.yaml" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install PyTorch-2.4.1-rocm-6.1.3-python-3.12-singularity-20241007.yaml",
+      reinstall = "sifmod install PyTorch-2.4.1-rocm-6.1.3-python-3.12-singularity-20241007.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1-dockerhash-04f2083a6cb0.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1-dockerhash-04f2083a6cb0.sif",

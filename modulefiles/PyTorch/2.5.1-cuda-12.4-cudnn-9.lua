@@ -35,7 +35,8 @@ More directories inside:
 Contents: torch 2.5.1
 
 Image: docker://pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime
-Installed again by: sifmod install PyTorch-2.5.1.yaml --variant cuda
+Installed again by: sifmod install PyTorch-2.5.1.yaml --variant cuda --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://pytorch.org
 ]==])
@@ -52,13 +53,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.5.1.yaml --variant cuda" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.5.1.yaml --variant cuda" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install PyTorch-2.5.1.yaml --variant cuda",
+      reinstall = "sifmod install PyTorch-2.5.1.yaml --variant cuda --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/PyTorch-2.5.1-cuda-12.4-cudnn-9.sif",
       },

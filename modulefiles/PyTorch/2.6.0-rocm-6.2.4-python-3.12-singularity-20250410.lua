@@ -37,7 +37,8 @@ Your own additions: $CONTAINERROOT/user-software, which is /user-software inside
 Contents: torch 2.6.0, deepspeed 0.15.1, flash-attn 2.7.3, transformers 4.51.1, xformers 0.0.30+ffe48087.d20250410, vllm 0.7.2+rocm624
 
 Image: lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.6.0-dockerhash-ef203c810cc9.sif
-Installed again by: sifmod install PyTorch-2.6.0-rocm-6.2.4-python-3.12-singularity-20250410.yaml
+Installed again by: sifmod install PyTorch-2.6.0-rocm-6.2.4-python-3.12-singularity-20250410.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://pytorch.org
   https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
@@ -55,13 +56,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.6.0-rocm-6.2.4-python-3.12-singularity-20250410.yaml" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.6.0-rocm-6.2.4-python-3.12-singularity-20250410.yaml" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install PyTorch-2.6.0-rocm-6.2.4-python-3.12-singularity-20250410.yaml",
+      reinstall = "sifmod install PyTorch-2.6.0-rocm-6.2.4-python-3.12-singularity-20250410.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.6.0-dockerhash-ef203c810cc9.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.6.0-dockerhash-ef203c810cc9.sif",

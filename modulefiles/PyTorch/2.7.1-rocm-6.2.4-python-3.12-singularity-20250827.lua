@@ -37,7 +37,8 @@ Your own additions: $CONTAINERROOT/user-software, which is /user-software inside
 Contents: torch 2.7.1, deepspeed 0.17.4, flash-attn 2.7.3, transformers 4.55.3, xformers 0.0.32+09d42ac5.d20250822, vllm 0.10.1+rocm624
 
 Image: lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1-dockerhash-0d479e852886.sif
-Installed again by: sifmod install PyTorch-2.7.1-rocm-6.2.4-python-3.12-singularity-20250827.yaml
+Installed again by: sifmod install PyTorch-2.7.1-rocm-6.2.4-python-3.12-singularity-20250827.yaml --prefix ]==] .. word(prefix) .. [==[
+
 Quirks of this image or site:
   lumi-aiter-compiler: AITER of vLLM 0.10 compiles with clang (CC=clang, CXX=clang++)
     vLLM's kernels are compiled when first used, which fails with the image's gcc 7. (https://github.com/ROCm/aiter/issues/887)
@@ -58,13 +59,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.7.1-rocm-6.2.4-python-3.12-singularity-20250827.yaml" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.7.1-rocm-6.2.4-python-3.12-singularity-20250827.yaml" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install PyTorch-2.7.1-rocm-6.2.4-python-3.12-singularity-20250827.yaml",
+      reinstall = "sifmod install PyTorch-2.7.1-rocm-6.2.4-python-3.12-singularity-20250827.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1-dockerhash-0d479e852886.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1-dockerhash-0d479e852886.sif",

@@ -35,7 +35,8 @@ More directories inside:
 Contents: torch 2.8.0
 
 Image: docker://rocm/pytorch:rocm7.2.2_ubuntu24.04_py3.12_pytorch_release_2.8.0@sha256:76b53fcf1523d3456f637e1d5ed7542e8c6dc57eced29d53199df15643395910
-Installed again by: sifmod install PyTorch-2.8.0.yaml --variant rocm
+Installed again by: sifmod install PyTorch-2.8.0.yaml --variant rocm --prefix ]==] .. word(prefix) .. [==[
+
 Quirks of this image or site:
   rocm-7-gdr-level: no NCCL_NET_GDR_LEVEL with ROCm 7 (no NCCL_NET_GDR_LEVEL)
     Jobs on several nodes hang when it is set, whatever its value; RCCL finds the right one itself. (https://github.com/lumi-ai-factory/laifs-container-recipes/issues/30)
@@ -55,13 +56,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.8.0.yaml --variant rocm" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.8.0.yaml --variant rocm" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install PyTorch-2.8.0.yaml --variant rocm",
+      reinstall = "sifmod install PyTorch-2.8.0.yaml --variant rocm --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/PyTorch-2.8.0-rocm-7.2.2-python-3.12.sif",
          "/appl/local/containers/easybuild-sif-images/PyTorch-2.8.0-rocm-7.2.2-python-3.12.sif",

@@ -37,7 +37,8 @@ Your own additions: $CONTAINERROOT/user-software, which is /user-software inside
 Contents: flash-attn 2.5.9.post1, transformers 4.44.2, vllm 0.4.3+rocm624
 
 Image: lumi-pytorch-rocm-6.2.0-python-3.12-pytorch-20240801-vllm-c7a3a47-dockerhash-cc0735b521cd.sif
-Installed again by: sifmod install PyTorch-20240801-rocm-6.2.0-python-3.12-vllm-c7a3a47-singularity-20241007.yaml
+Installed again by: sifmod install PyTorch-20240801-rocm-6.2.0-python-3.12-vllm-c7a3a47-singularity-20241007.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://pytorch.org
   https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
@@ -56,13 +57,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-20240801-rocm-6.2.0-python-3.12-vllm-c7a3a47-singularity-20241007.yaml" .. " installs it")
+         .. "sifmod install " .. "PyTorch-20240801-rocm-6.2.0-python-3.12-vllm-c7a3a47-singularity-20241007.yaml" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install PyTorch-20240801-rocm-6.2.0-python-3.12-vllm-c7a3a47-singularity-20241007.yaml",
+      reinstall = "sifmod install PyTorch-20240801-rocm-6.2.0-python-3.12-vllm-c7a3a47-singularity-20241007.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-pytorch-rocm-6.2.0-python-3.12-pytorch-20240801-vllm-c7a3a47-dockerhash-cc0735b521cd.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-6.2.0-python-3.12-pytorch-20240801-vllm-c7a3a47-dockerhash-cc0735b521cd.sif",

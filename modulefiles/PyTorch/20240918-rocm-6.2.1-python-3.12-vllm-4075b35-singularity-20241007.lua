@@ -37,7 +37,8 @@ Your own additions: $CONTAINERROOT/user-software, which is /user-software inside
 Contents: flash-attn 2.6.3, transformers 4.45.1, vllm 0.6.3.dev3+g4075b35b.d20241004.rocm624
 
 Image: lumi-pytorch-rocm-6.2.1-python-3.12-pytorch-20240918-vllm-4075b35-dockerhash-3cad1babc4b8.sif
-Installed again by: sifmod install PyTorch-20240918-rocm-6.2.1-python-3.12-vllm-4075b35-singularity-20241007.yaml
+Installed again by: sifmod install PyTorch-20240918-rocm-6.2.1-python-3.12-vllm-4075b35-singularity-20241007.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://pytorch.org
   https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
@@ -56,13 +57,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-20240918-rocm-6.2.1-python-3.12-vllm-4075b35-singularity-20241007.yaml" .. " installs it")
+         .. "sifmod install " .. "PyTorch-20240918-rocm-6.2.1-python-3.12-vllm-4075b35-singularity-20241007.yaml" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install PyTorch-20240918-rocm-6.2.1-python-3.12-vllm-4075b35-singularity-20241007.yaml",
+      reinstall = "sifmod install PyTorch-20240918-rocm-6.2.1-python-3.12-vllm-4075b35-singularity-20241007.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-pytorch-rocm-6.2.1-python-3.12-pytorch-20240918-vllm-4075b35-dockerhash-3cad1babc4b8.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-6.2.1-python-3.12-pytorch-20240918-vllm-4075b35-dockerhash-3cad1babc4b8.sif",

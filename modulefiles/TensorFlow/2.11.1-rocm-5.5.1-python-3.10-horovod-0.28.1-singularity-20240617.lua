@@ -35,7 +35,8 @@ More directories inside:
 Contents: tensorflow 2.11.1, horovod 0.28.1
 
 Image: lumi-tensorflow-rocm-5.5.1-python-3.10-tensorflow-2.11.1-horovod-0.28.1-dockerhash-40e06197e97b.sif
-Installed again by: sifmod install TensorFlow-2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20240617.yaml
+Installed again by: sifmod install TensorFlow-2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20240617.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://www.tensorflow.org
   https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
@@ -54,13 +55,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install TensorFlow-2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20240617.yaml" .. " installs it")
+         .. "sifmod install " .. "TensorFlow-2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20240617.yaml" .. " installs it")
    end
    run() {
       key = "TensorFlow",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install TensorFlow-2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20240617.yaml",
+      reinstall = "sifmod install TensorFlow-2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-20240617.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-tensorflow-rocm-5.5.1-python-3.10-tensorflow-2.11.1-horovod-0.28.1-dockerhash-40e06197e97b.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-tensorflow-rocm-5.5.1-python-3.10-tensorflow-2.11.1-horovod-0.28.1-dockerhash-40e06197e97b.sif",

@@ -35,7 +35,8 @@ More directories inside:
 Contents: tensorflow 2.17.0
 
 Image: docker://nvcr.io/nvidia/tensorflow:25.02-tf2-py3
-Installed again by: sifmod install TensorFlow-2.17.0-cuda-12.8-python-3.12-ngc-25.02.yaml
+Installed again by: sifmod install TensorFlow-2.17.0-cuda-12.8-python-3.12-ngc-25.02.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://www.tensorflow.org
   https://docs.nvidia.com/deeplearning/frameworks/tensorflow-release-notes/rel-25-02.html
@@ -53,13 +54,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install TensorFlow-2.17.0-cuda-12.8-python-3.12-ngc-25.02.yaml" .. " installs it")
+         .. "sifmod install " .. "TensorFlow-2.17.0-cuda-12.8-python-3.12-ngc-25.02.yaml" .. " installs it")
    end
    run() {
       key = "TensorFlow",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install TensorFlow-2.17.0-cuda-12.8-python-3.12-ngc-25.02.yaml",
+      reinstall = "sifmod install TensorFlow-2.17.0-cuda-12.8-python-3.12-ngc-25.02.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/TensorFlow-2.17.0-cuda-12.8-python-3.12-ngc-25.02.sif",
       },

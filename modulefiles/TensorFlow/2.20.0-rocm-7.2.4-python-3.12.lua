@@ -35,7 +35,8 @@ More directories inside:
 Contents: tensorflow 2.20.0
 
 Image: docker://rocm/tensorflow:rocm7.2.4-py3.12-tf2.20-dev@sha256:3ed1ade56a3eb3645082933e293ade4c804adb92a206bea85e277b13a6edc5c2
-Installed again by: sifmod install TensorFlow-2.20.0-rocm-7.2.4-python-3.12.yaml
+Installed again by: sifmod install TensorFlow-2.20.0-rocm-7.2.4-python-3.12.yaml --prefix ]==] .. word(prefix) .. [==[
+
 Quirks of this image or site:
   rocm-7-gdr-level: no NCCL_NET_GDR_LEVEL with ROCm 7 (no NCCL_NET_GDR_LEVEL)
     Jobs on several nodes hang when it is set, whatever its value; RCCL finds the right one itself. (https://github.com/lumi-ai-factory/laifs-container-recipes/issues/30)
@@ -55,13 +56,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install TensorFlow-2.20.0-rocm-7.2.4-python-3.12.yaml" .. " installs it")
+         .. "sifmod install " .. "TensorFlow-2.20.0-rocm-7.2.4-python-3.12.yaml" .. " installs it")
    end
    run() {
       key = "TensorFlow",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install TensorFlow-2.20.0-rocm-7.2.4-python-3.12.yaml",
+      reinstall = "sifmod install TensorFlow-2.20.0-rocm-7.2.4-python-3.12.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/TensorFlow-2.20.0-rocm-7.2.4-python-3.12.sif",
          "/appl/local/containers/easybuild-sif-images/TensorFlow-2.20.0-rocm-7.2.4-python-3.12.sif",

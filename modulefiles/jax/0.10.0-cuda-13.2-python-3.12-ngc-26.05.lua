@@ -35,7 +35,8 @@ More directories inside:
 Contents: jax 0.10.0
 
 Image: docker://nvcr.io/nvidia/jax:26.05-py3
-Installed again by: sifmod install jax-0.10.0-cuda-13.2-python-3.12-ngc-26.05.yaml
+Installed again by: sifmod install jax-0.10.0-cuda-13.2-python-3.12-ngc-26.05.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://docs.jax.dev
   https://docs.nvidia.com/deeplearning/frameworks/jax-release-notes/rel-26-05.html
@@ -53,13 +54,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install jax-0.10.0-cuda-13.2-python-3.12-ngc-26.05.yaml" .. " installs it")
+         .. "sifmod install " .. "jax-0.10.0-cuda-13.2-python-3.12-ngc-26.05.yaml" .. " installs it")
    end
    run() {
       key = "jax",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install jax-0.10.0-cuda-13.2-python-3.12-ngc-26.05.yaml",
+      reinstall = "sifmod install jax-0.10.0-cuda-13.2-python-3.12-ngc-26.05.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/jax-0.10.0-cuda-13.2-python-3.12-ngc-26.05.sif",
       },

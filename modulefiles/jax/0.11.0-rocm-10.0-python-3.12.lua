@@ -35,7 +35,8 @@ More directories inside:
 Contents: jax 0.11.0
 
 Image: docker://rocm/jax:rocm10.0-jax0.11.0-py3.12
-Installed again by: sifmod install jax-0.11.0-rocm-10.0-python-3.12.yaml
+Installed again by: sifmod install jax-0.11.0-rocm-10.0-python-3.12.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://docs.jax.dev
 ]==])
@@ -52,13 +53,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install jax-0.11.0-rocm-10.0-python-3.12.yaml" .. " installs it")
+         .. "sifmod install " .. "jax-0.11.0-rocm-10.0-python-3.12.yaml" .. " installs it")
    end
    run() {
       key = "jax",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install jax-0.11.0-rocm-10.0-python-3.12.yaml",
+      reinstall = "sifmod install jax-0.11.0-rocm-10.0-python-3.12.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/jax-0.11.0-rocm-10.0-python-3.12.sif",
          "/appl/local/containers/easybuild-sif-images/jax-0.11.0-rocm-10.0-python-3.12.sif",

@@ -35,7 +35,8 @@ More directories inside:
 Contents: jax 0.4.13, numpy 1.26.3, scipy 1.12.0
 
 Image: lumi-jax-rocm-5.6.1-python-3.10-jax-0.4.13-dockerhash-825cf0044cce.sif
-Installed again by: sifmod install jax-0.4.13-rocm-5.6.1-python-3.10-singularity-20240207.yaml
+Installed again by: sifmod install jax-0.4.13-rocm-5.6.1-python-3.10-singularity-20240207.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://jax.readthedocs.io/en/latest/
   https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
@@ -54,13 +55,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install jax-0.4.13-rocm-5.6.1-python-3.10-singularity-20240207.yaml" .. " installs it")
+         .. "sifmod install " .. "jax-0.4.13-rocm-5.6.1-python-3.10-singularity-20240207.yaml" .. " installs it")
    end
    run() {
       key = "jax",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install jax-0.4.13-rocm-5.6.1-python-3.10-singularity-20240207.yaml",
+      reinstall = "sifmod install jax-0.4.13-rocm-5.6.1-python-3.10-singularity-20240207.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-jax-rocm-5.6.1-python-3.10-jax-0.4.13-dockerhash-825cf0044cce.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-jax-rocm-5.6.1-python-3.10-jax-0.4.13-dockerhash-825cf0044cce.sif",

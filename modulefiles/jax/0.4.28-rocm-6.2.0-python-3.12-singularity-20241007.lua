@@ -35,7 +35,8 @@ More directories inside:
 Contents: jax 0.4.28, numpy 1.26.4, scipy 1.14.1, pandas 2.2.2
 
 Image: lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28-dockerhash-a886651bba73.sif
-Installed again by: sifmod install jax-0.4.28-rocm-6.2.0-python-3.12-singularity-20241007.yaml
+Installed again by: sifmod install jax-0.4.28-rocm-6.2.0-python-3.12-singularity-20241007.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://jax.readthedocs.io/en/latest/
   https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
@@ -54,13 +55,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install jax-0.4.28-rocm-6.2.0-python-3.12-singularity-20241007.yaml" .. " installs it")
+         .. "sifmod install " .. "jax-0.4.28-rocm-6.2.0-python-3.12-singularity-20241007.yaml" .. " installs it")
    end
    run() {
       key = "jax",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install jax-0.4.28-rocm-6.2.0-python-3.12-singularity-20241007.yaml",
+      reinstall = "sifmod install jax-0.4.28-rocm-6.2.0-python-3.12-singularity-20241007.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28-dockerhash-a886651bba73.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28-dockerhash-a886651bba73.sif",

@@ -37,7 +37,8 @@ Your own additions: $CONTAINERROOT/user-software, which is /user-software inside
 Contents: jax 0.4.28, numpy 2.2.2, scipy 1.15.2, pandas 2.2.3
 
 Image: lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28-dockerhash-1441a4bce06f.sif
-Installed again by: sifmod install jax-0.4.28-rocm-6.2.0-python-3.12-singularity-20250404.yaml
+Installed again by: sifmod install jax-0.4.28-rocm-6.2.0-python-3.12-singularity-20250404.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://jax.readthedocs.io/en/latest/
   https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
@@ -56,13 +57,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install jax-0.4.28-rocm-6.2.0-python-3.12-singularity-20250404.yaml" .. " installs it")
+         .. "sifmod install " .. "jax-0.4.28-rocm-6.2.0-python-3.12-singularity-20250404.yaml" .. " installs it")
    end
    run() {
       key = "jax",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install jax-0.4.28-rocm-6.2.0-python-3.12-singularity-20250404.yaml",
+      reinstall = "sifmod install jax-0.4.28-rocm-6.2.0-python-3.12-singularity-20250404.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28-dockerhash-1441a4bce06f.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28-dockerhash-1441a4bce06f.sif",

@@ -35,7 +35,8 @@ More directories inside:
 Contents: jax 0.7.1
 
 Image: docker://rocm/jax:rocm7.1-jax0.7.1-py3.12@sha256:bc661fee582c591c4a9355e249afb912e8fd7dfe39f1fc02008821b1dc739bdf
-Installed again by: sifmod install jax-0.7.1-rocm-7.1-python-3.12.yaml
+Installed again by: sifmod install jax-0.7.1-rocm-7.1-python-3.12.yaml --prefix ]==] .. word(prefix) .. [==[
+
 Quirks of this image or site:
   rocm-7-gdr-level: no NCCL_NET_GDR_LEVEL with ROCm 7 (no NCCL_NET_GDR_LEVEL)
     Jobs on several nodes hang when it is set, whatever its value; RCCL finds the right one itself. (https://github.com/lumi-ai-factory/laifs-container-recipes/issues/30)
@@ -55,13 +56,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install jax-0.7.1-rocm-7.1-python-3.12.yaml" .. " installs it")
+         .. "sifmod install " .. "jax-0.7.1-rocm-7.1-python-3.12.yaml" .. " installs it")
    end
    run() {
       key = "jax",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install jax-0.7.1-rocm-7.1-python-3.12.yaml",
+      reinstall = "sifmod install jax-0.7.1-rocm-7.1-python-3.12.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/jax-0.7.1-rocm-7.1-python-3.12.sif",
          "/appl/local/containers/easybuild-sif-images/jax-0.7.1-rocm-7.1-python-3.12.sif",

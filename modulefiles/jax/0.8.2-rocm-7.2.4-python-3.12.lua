@@ -35,7 +35,8 @@ More directories inside:
 Contents: jax 0.8.2
 
 Image: docker://rocm/jax:rocm7.2.4-jax0.8.2-py3.12@sha256:6a16c6afc317745f2f04519e78ca292eacd8e768c031e1fc856c9025907f6a1f
-Installed again by: sifmod install jax-0.8.2-rocm-7.2.4-python-3.12.yaml
+Installed again by: sifmod install jax-0.8.2-rocm-7.2.4-python-3.12.yaml --prefix ]==] .. word(prefix) .. [==[
+
 Quirks of this image or site:
   rocm-7-gdr-level: no NCCL_NET_GDR_LEVEL with ROCm 7 (no NCCL_NET_GDR_LEVEL)
     Jobs on several nodes hang when it is set, whatever its value; RCCL finds the right one itself. (https://github.com/lumi-ai-factory/laifs-container-recipes/issues/30)
@@ -55,13 +56,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install jax-0.8.2-rocm-7.2.4-python-3.12.yaml" .. " installs it")
+         .. "sifmod install " .. "jax-0.8.2-rocm-7.2.4-python-3.12.yaml" .. " installs it")
    end
    run() {
       key = "jax",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install jax-0.8.2-rocm-7.2.4-python-3.12.yaml",
+      reinstall = "sifmod install jax-0.8.2-rocm-7.2.4-python-3.12.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/jax-0.8.2-rocm-7.2.4-python-3.12.sif",
          "/appl/local/containers/easybuild-sif-images/jax-0.8.2-rocm-7.2.4-python-3.12.sif",

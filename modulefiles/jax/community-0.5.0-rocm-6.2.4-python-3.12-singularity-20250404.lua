@@ -37,7 +37,8 @@ Your own additions: $CONTAINERROOT/user-software, which is /user-software inside
 Contents: jax 0.5.0, numpy 2.2.4, scipy 1.15.2, pandas 2.2.2
 
 Image: lumi-jax-rocm-6.2.4-python-3.12-jax-community-0.5.0-dockerhash-67b47a3e813c.sif
-Installed again by: sifmod install jax-community-0.5.0-rocm-6.2.4-python-3.12-singularity-20250404.yaml
+Installed again by: sifmod install jax-community-0.5.0-rocm-6.2.4-python-3.12-singularity-20250404.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://jax.readthedocs.io/en/latest/
   https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
@@ -56,13 +57,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install jax-community-0.5.0-rocm-6.2.4-python-3.12-singularity-20250404.yaml" .. " installs it")
+         .. "sifmod install " .. "jax-community-0.5.0-rocm-6.2.4-python-3.12-singularity-20250404.yaml" .. " installs it")
    end
    run() {
       key = "jax",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install jax-community-0.5.0-rocm-6.2.4-python-3.12-singularity-20250404.yaml",
+      reinstall = "sifmod install jax-community-0.5.0-rocm-6.2.4-python-3.12-singularity-20250404.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-jax-rocm-6.2.4-python-3.12-jax-community-0.5.0-dockerhash-67b47a3e813c.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-jax-rocm-6.2.4-python-3.12-jax-community-0.5.0-dockerhash-67b47a3e813c.sif",

@@ -35,7 +35,8 @@ More directories inside:
 Contents: mpi4py 3.1.4
 
 Image: lumi-mpi4py-rocm-5.4.5-python-3.10-mpi4py-3.1.4-dockerhash-6f5094cb4f33.sif
-Installed again by: sifmod install mpi4py-3.1.4-rocm-5.4.5-python-3.10-singularity-20240207.yaml
+Installed again by: sifmod install mpi4py-3.1.4-rocm-5.4.5-python-3.10-singularity-20240207.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://github.com/mpi4py/mpi4py
   https://mpi4py.readthedocs.io/en/
@@ -52,13 +53,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install mpi4py-3.1.4-rocm-5.4.5-python-3.10-singularity-20240207.yaml" .. " installs it")
+         .. "sifmod install " .. "mpi4py-3.1.4-rocm-5.4.5-python-3.10-singularity-20240207.yaml" .. " installs it")
    end
    run() {
       key = "mpi4py",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install mpi4py-3.1.4-rocm-5.4.5-python-3.10-singularity-20240207.yaml",
+      reinstall = "sifmod install mpi4py-3.1.4-rocm-5.4.5-python-3.10-singularity-20240207.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-mpi4py-rocm-5.4.5-python-3.10-mpi4py-3.1.4-dockerhash-6f5094cb4f33.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-mpi4py-rocm-5.4.5-python-3.10-mpi4py-3.1.4-dockerhash-6f5094cb4f33.sif",

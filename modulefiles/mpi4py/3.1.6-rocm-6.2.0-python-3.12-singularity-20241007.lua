@@ -35,7 +35,8 @@ More directories inside:
 Contents: mpi4py 3.1.6
 
 Image: lumi-mpi4py-rocm-6.2.0-python-3.12-mpi4py-3.1.6-dockerhash-f049c8bd4669.sif
-Installed again by: sifmod install mpi4py-3.1.6-rocm-6.2.0-python-3.12-singularity-20241007.yaml
+Installed again by: sifmod install mpi4py-3.1.6-rocm-6.2.0-python-3.12-singularity-20241007.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://github.com/mpi4py/mpi4py
   https://mpi4py.readthedocs.io/en/
@@ -52,13 +53,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install mpi4py-3.1.6-rocm-6.2.0-python-3.12-singularity-20241007.yaml" .. " installs it")
+         .. "sifmod install " .. "mpi4py-3.1.6-rocm-6.2.0-python-3.12-singularity-20241007.yaml" .. " installs it")
    end
    run() {
       key = "mpi4py",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install mpi4py-3.1.6-rocm-6.2.0-python-3.12-singularity-20241007.yaml",
+      reinstall = "sifmod install mpi4py-3.1.6-rocm-6.2.0-python-3.12-singularity-20241007.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-mpi4py-rocm-6.2.0-python-3.12-mpi4py-3.1.6-dockerhash-f049c8bd4669.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-mpi4py-rocm-6.2.0-python-3.12-mpi4py-3.1.6-dockerhash-f049c8bd4669.sif",

@@ -35,7 +35,8 @@ More directories inside:
 Contents: rocm 5.6.0
 
 Image: lumi-rocm-rocm-5.6.0-dockerhash-2fc2f9a6a17d.sif
-Installed again by: sifmod install rocm-5.6.0-singularity-20240315.yaml
+Installed again by: sifmod install rocm-5.6.0-singularity-20240315.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://rocm.docs.amd.com
   https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
@@ -53,13 +54,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install rocm-5.6.0-singularity-20240315.yaml" .. " installs it")
+         .. "sifmod install " .. "rocm-5.6.0-singularity-20240315.yaml" .. " installs it")
    end
    run() {
       key = "rocm",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install rocm-5.6.0-singularity-20240315.yaml",
+      reinstall = "sifmod install rocm-5.6.0-singularity-20240315.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-rocm-rocm-5.6.0-dockerhash-2fc2f9a6a17d.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-rocm-rocm-5.6.0-dockerhash-2fc2f9a6a17d.sif",

@@ -35,7 +35,8 @@ More directories inside:
 Contents: rocm 5.6.1
 
 Image: lumi-rocm-rocm-5.6.1-dockerhash-44ecb24471c4.sif
-Installed again by: sifmod install rocm-5.6.1-singularity-20240207.yaml
+Installed again by: sifmod install rocm-5.6.1-singularity-20240207.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://rocm.docs.amd.com
   https://lumi-supercomputer.github.io/LUMI-EasyBuild-docs/
@@ -53,13 +54,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install rocm-5.6.1-singularity-20240207.yaml" .. " installs it")
+         .. "sifmod install " .. "rocm-5.6.1-singularity-20240207.yaml" .. " installs it")
    end
    run() {
       key = "rocm",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install rocm-5.6.1-singularity-20240207.yaml",
+      reinstall = "sifmod install rocm-5.6.1-singularity-20240207.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/lumi-rocm-rocm-5.6.1-dockerhash-44ecb24471c4.sif",
          "/appl/local/containers/easybuild-sif-images/lumi-rocm-rocm-5.6.1-dockerhash-44ecb24471c4.sif",

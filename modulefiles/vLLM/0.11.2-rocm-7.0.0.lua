@@ -35,7 +35,8 @@ More directories inside:
 Contents: vllm 0.11.2
 
 Image: docker://rocm/vllm:rocm7.0.0_vllm_0.11.2_20251210@sha256:e7f02dd2ce3824959658bc0391296f6158638e3ebce164f6c019c4eca8150ec7
-Installed again by: sifmod install vLLM-0.11.2-rocm-7.0.0.yaml
+Installed again by: sifmod install vLLM-0.11.2-rocm-7.0.0.yaml --prefix ]==] .. word(prefix) .. [==[
+
 Quirks of this image or site:
   rocm-7-gdr-level: no NCCL_NET_GDR_LEVEL with ROCm 7 (no NCCL_NET_GDR_LEVEL)
     Jobs on several nodes hang when it is set, whatever its value; RCCL finds the right one itself. (https://github.com/lumi-ai-factory/laifs-container-recipes/issues/30)
@@ -55,13 +56,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install vLLM-0.11.2-rocm-7.0.0.yaml" .. " installs it")
+         .. "sifmod install " .. "vLLM-0.11.2-rocm-7.0.0.yaml" .. " installs it")
    end
    run() {
       key = "vLLM",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install vLLM-0.11.2-rocm-7.0.0.yaml",
+      reinstall = "sifmod install vLLM-0.11.2-rocm-7.0.0.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/vLLM-0.11.2-rocm-7.0.0.sif",
          "/appl/local/containers/easybuild-sif-images/vLLM-0.11.2-rocm-7.0.0.sif",

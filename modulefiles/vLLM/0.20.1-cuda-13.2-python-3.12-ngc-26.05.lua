@@ -35,7 +35,8 @@ More directories inside:
 Contents: vllm 0.20.1
 
 Image: docker://nvcr.io/nvidia/vllm:26.05-py3
-Installed again by: sifmod install vLLM-0.20.1-cuda-13.2-python-3.12-ngc-26.05.yaml
+Installed again by: sifmod install vLLM-0.20.1-cuda-13.2-python-3.12-ngc-26.05.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://docs.vllm.ai
   https://docs.nvidia.com/deeplearning/frameworks/vllm-release-notes/rel-26-05.html
@@ -53,13 +54,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install vLLM-0.20.1-cuda-13.2-python-3.12-ngc-26.05.yaml" .. " installs it")
+         .. "sifmod install " .. "vLLM-0.20.1-cuda-13.2-python-3.12-ngc-26.05.yaml" .. " installs it")
    end
    run() {
       key = "vLLM",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install vLLM-0.20.1-cuda-13.2-python-3.12-ngc-26.05.yaml",
+      reinstall = "sifmod install vLLM-0.20.1-cuda-13.2-python-3.12-ngc-26.05.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/vLLM-0.20.1-cuda-13.2-python-3.12-ngc-26.05.sif",
       },

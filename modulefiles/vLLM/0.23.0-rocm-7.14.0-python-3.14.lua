@@ -35,7 +35,8 @@ More directories inside:
 Contents: vllm 0.23.0
 
 Image: docker://rocm/vllm:rocm7.14.0_cdna_ubuntu24.04_py3.14_pytorch_2.11.0_vllm_0.23.0
-Installed again by: sifmod install vLLM-0.23.0-rocm-7.14.0-python-3.14.yaml
+Installed again by: sifmod install vLLM-0.23.0-rocm-7.14.0-python-3.14.yaml --prefix ]==] .. word(prefix) .. [==[
+
 Quirks of this image or site:
   rocm-7-gdr-level: no NCCL_NET_GDR_LEVEL with ROCm 7 (no NCCL_NET_GDR_LEVEL)
     Jobs on several nodes hang when it is set, whatever its value; RCCL finds the right one itself. (https://github.com/lumi-ai-factory/laifs-container-recipes/issues/30)
@@ -55,13 +56,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install vLLM-0.23.0-rocm-7.14.0-python-3.14.yaml" .. " installs it")
+         .. "sifmod install " .. "vLLM-0.23.0-rocm-7.14.0-python-3.14.yaml" .. " installs it")
    end
    run() {
       key = "vLLM",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install vLLM-0.23.0-rocm-7.14.0-python-3.14.yaml",
+      reinstall = "sifmod install vLLM-0.23.0-rocm-7.14.0-python-3.14.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/vLLM-0.23.0-rocm-7.14.0-python-3.14.sif",
          "/appl/local/containers/easybuild-sif-images/vLLM-0.23.0-rocm-7.14.0-python-3.14.sif",

@@ -35,7 +35,8 @@ More directories inside:
 Contents: vllm 0.27.0
 
 Image: docker://rocm/vllm:rocm10.0.0_ubuntu24.04_py3.14_pytorch_2.12.0_vllm_0.27.0
-Installed again by: sifmod install vLLM-0.27.0-rocm-10.0.0-python-3.14.yaml
+Installed again by: sifmod install vLLM-0.27.0-rocm-10.0.0-python-3.14.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://docs.vllm.ai
 ]==])
@@ -52,13 +53,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install vLLM-0.27.0-rocm-10.0.0-python-3.14.yaml" .. " installs it")
+         .. "sifmod install " .. "vLLM-0.27.0-rocm-10.0.0-python-3.14.yaml" .. " installs it")
    end
    run() {
       key = "vLLM",
       root = root,
       runtime = "singularity",
-      reinstall = "sifmod install vLLM-0.27.0-rocm-10.0.0-python-3.14.yaml",
+      reinstall = "sifmod install vLLM-0.27.0-rocm-10.0.0-python-3.14.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/vLLM-0.27.0-rocm-10.0.0-python-3.14.sif",
          "/appl/local/containers/easybuild-sif-images/vLLM-0.27.0-rocm-10.0.0-python-3.14.sif",

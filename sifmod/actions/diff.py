@@ -3,15 +3,17 @@
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from sifmod.actions.install.reapply import planned
 from sifmod.actions.subject import Subject
-from sifmod.errors import ModuleError
+from sifmod.errors import ModuleError, SifmodError
 from sifmod.image.inspect.package import Package, PackageKind
 from sifmod.image.inspect.python import normalized
 from sifmod.module.plan import LAYER_TARGET
+from sifmod.module.variables import host_variables
 from sifmod.tree.disk import content
 from sifmod.tree.receipt import Installation
 
@@ -106,6 +108,7 @@ class Difference:
     old: str
     new: str
     sources: tuple[Change, ...]  # what they were made from
+    modules: tuple[Change, ...]  # that views load, by their names
     packages: tuple[PackageChange, ...]
     host: tuple[Change, ...]  # variables
     inside: tuple[Change, ...]  # variables of the container
@@ -120,18 +123,19 @@ def diff(old: Subject, new: Subject) -> Difference:
     Raises ImageError for an image that cannot be looked into. One that is gone is a note.
     """
     notes: list[str] = []
-    one, other = _scripts(old, notes), _scripts(new, notes)
-    both = one is not None and other is not None
-    packages = () if old.sha256 and old.sha256 == new.sha256 else _packages(old, new, notes)
+    one, other = _sets(old, notes), _sets(new, notes)
+    same = old.sha256 == new.sha256 and (old.sha256 or (old.view and new.view))
+    packages = () if same else _packages(old, new, notes)
     return Difference(
         old.name,
         new.name,
         changes(*_sources(old, new)),
+        changes(*(_modules(subject) for subject in (old, new))),
         packages,
         changes(one.host, other.host) if one and other else (),
         changes(one.inside, other.inside) if one and other else (),
         changes(one.binds, other.binds) if one and other else (),
-        changes(_commands(old, one), _commands(new, other)) if both else (),
+        changes(one.commands, other.commands) if one and other else (),
         tuple(dict.fromkeys(notes)),
     )
 
@@ -175,21 +179,51 @@ def _digest(installation: Installation, path: str) -> str:
     return next(found, None) or ""
 
 
-def _scripts(subject: Subject, notes: list[str]) -> Launcher | None:
+class _Sets(NamedTuple):
+    """What a module sets: variables of the host and of the container, bind paths by their targets, and commands."""
+
+    host: Mapping[str, str]
+    inside: Mapping[str, str]
+    binds: Mapping[str, str]
+    commands: Mapping[str, str]
+
+
+def _sets(subject: Subject, notes: list[str]) -> _Sets | None:
     if subject.installation is None:
         return None
+    if subject.view:
+        return _of_view(subject.view, notes)
     found = Launcher(subject.installation.root)
     if not found.there:
         notes.append(f"{subject.name} has no launcher that can be read: variables and binds are not compared")
         return None
-    return found
+    return _Sets(found.host, found.inside, found.binds, _commands(subject.installation, found))
 
 
-def _commands(subject: Subject, scripts: Launcher | None) -> dict[str, str]:
+def _of_view(view: Installation, notes: list[str]) -> _Sets | None:
+    """Of the easyconfig that the generation keeps: a view has no scripts."""
+    own = replace(view, provenance=view.provenance._replace(easyconfig=f"{view.root}/easyconfig.yaml"))
+    try:
+        plan, _ = planned(own)
+    except (SifmodError, OSError) as error:
+        notes.append(f"{view.module}@{view.generation}: variables and binds are not compared: {error}")
+        return None
+    path = {"PATH": ":".join(plan.path)} if plan.path else {}
+    binds = {bind.target: f"{bind} (optional)" if bind.optional else str(bind) for bind in plan.binds}
+    host = dict((*host_variables(plan, "$root"), *plan.default_env))
+    return _Sets(host, {**path, **dict(plan.plain_env)}, binds, {})
+
+
+def _modules(subject: Subject) -> dict[str, str]:
+    """What a view loads: the version of each name, the name alone where any will do."""
+    words = (one.partition("/") for one in (subject.view.modules if subject.view else ()))
+    return {name: version or name for name, _, version in words}
+
+
+def _commands(installation: Installation, scripts: Launcher) -> dict[str, str]:
     """The wrappers and runscripts, with what they start."""
-    files = subject.installation.files if subject.installation else ()
-    paths = (file.path for file in files if file.path.startswith(_PLACES) and file.path != "runscripts/README")
-    return {path.removeprefix("bin/"): scripts.command(path) if scripts else "" for path in paths}
+    paths = [file.path for file in installation.files if file.path.startswith(_PLACES)]
+    return {path.removeprefix("bin/"): scripts.command(path) for path in paths if path != "runscripts/README"}
 
 
 def _packages(before: Subject, after: Subject, notes: list[str]) -> tuple[PackageChange, ...]:

@@ -5,7 +5,9 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from typing_extensions import TypedDict
 
 from sifmod import __version__
 from sifmod.config.hook import Hook, Moment
@@ -29,30 +31,101 @@ _STATE = {
 }
 
 
-def run_hooks(site: Site, moment: Moment, data: Mapping[str, object], say: Callable[[str], None] | None = None) -> None:
+class _Head(TypedDict):
+    """What every hook is told."""
+
+    sifmod: str
+    prefix: str
+    site: str
+
+
+class OfImage(TypedDict):
+    """Where an image is to come from; its size and path are null before the fetch."""
+
+    sources: list[str]
+    build: str | None
+    arch: str
+    sha256: str | None
+    size: int | None
+    path: str | None
+
+
+class OfInstall(TypedDict):
+    """The plan of an install; its generation and path are null before there is one."""
+
+    module: str
+    easyconfig: str
+    variant: str | None
+    accelerator: str
+    module_only: bool
+    loads: list[str]
+    image: OfImage | None
+    wrappers: list[str]
+    binds: list[str]
+    env: dict[str, str]
+    host_env: dict[str, str]
+    license: str
+    contents: dict[str, str]
+    generation: int | None
+    path: str | None
+
+
+class OfFetch(TypedDict):
+    """A fetch of an image for no module."""
+
+    module: None
+    image: OfImage
+
+
+class OfRetire(TypedDict):
+    """A module that is taken out of use."""
+
+    module: str
+
+
+class InstallHook(_Head, OfInstall):
+    """The standard input of a hook around an install."""
+
+    hook: Literal[
+        "before_fetch", "after_fetch", "before_install", "after_install", "before_publish", "after_publish"
+    ]  # fmt: skip
+
+
+class FetchHook(_Head, OfFetch):
+    """The standard input of a hook around `sifmod fetch`."""
+
+    hook: Literal["before_fetch", "after_fetch"]
+
+
+class RetireHook(_Head, OfRetire):
+    """The standard input of a hook around a retirement."""
+
+    hook: Literal["before_retire", "after_retire"]
+
+
+def run_hooks(
+    site: Site, moment: Moment, data: OfInstall | OfFetch | OfRetire, say: Callable[[str], None] | None = None
+) -> None:
     """Run the site's hooks of this moment, one after the other, each with `data` as JSON on its standard input.
 
     What they print is said. Raises HookError for the first that fails, takes too long, or could have been written by
     others.
     """
+    head: _Head = {"sifmod": __version__, "prefix": str(site.prefix), "site": site.name}
     for hook in site.hooks:
         if hook.moment == moment:
-            _run(
-                hook,
-                {"hook": moment, "sifmod": __version__, "prefix": str(site.prefix), "site": site.name, **data},
-                say,
-            )
+            _run(hook, {"hook": moment, **head, **data}, say)
 
 
-def of_image(image: "ImagePlan", found: "Artifact | ImageRecord | None" = None) -> dict[str, object]:
+def of_image(image: "ImagePlan", found: "Artifact | ImageRecord | None" = None) -> OfImage:
     """Where an image is to come from, and the one that was found, for the data of hooks."""
     return {
         "sources": [shown(source) for source in image.sources],
-        "build": image.build and str(image.build),
+        "build": str(image.build) if image.build else None,
         "arch": image.arch,
         "sha256": found.sha256 if found else image.sha256,
-        "size": found and found.size,
-        "path": found and str(found.path),
+        "size": found.size if found else None,
+        "path": str(found.path) if found else None,
     }
 
 

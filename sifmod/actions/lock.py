@@ -15,10 +15,12 @@ from sifmod.config.name import ModuleName, is_part
 from sifmod.config.prefix import settings_directories
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, OptionError
+from sifmod.image.sources.kinds import references
 from sifmod.module.origin import ImageOrigin, from_fields
-from sifmod.module.plan import File, Plan
+from sifmod.module.plan import File, ImagePlan, Plan
 from sifmod.module.render import render
 from sifmod.tree.receipt import Installation
+from sifmod.tree.store import StoredImage
 
 _FORMAT = 1
 # before the path of a file: it comes with sifmod, is of settings, or is on the easyconfig path
@@ -30,9 +32,7 @@ class LockedImage(NamedTuple):
     """The image of a module."""
 
     sha256: str
-    size: int  # bytes
     source: str  # that gave it
-    arch: str
     origin: ImageOrigin
 
 
@@ -42,7 +42,6 @@ class LockedModule(NamedTuple):
     module: ModuleName
     sifmod: str  # version
     words: str  # after `sifmod install`, by which the module says that it comes back
-    prefix_named: bool  # whether these end with --prefix
     generation: int  # which its files name
     inputs: Mapping[str, str]  # digests of the files that it was made from
     image: LockedImage | None  # None: a view
@@ -71,10 +70,9 @@ def locked_module(
         installation.module,
         installation.provenance.sifmod,
         plan.easyconfig,
-        plan.prefix_named,
         installation.generation,
         inputs,
-        LockedImage(image.sha256, image.size, image.source, image.arch, image.origin) if image else None,
+        LockedImage(image.sha256, image.source, image.origin) if image else None,
         {file.path: file.sha256 for file in installation.files},
         layers,
     )
@@ -132,8 +130,7 @@ def files_of(lock: Lock, robot_paths: tuple[Path, ...]) -> dict[str, Path]:
 
 def check_files(locked: LockedModule, plan: Plan, own: Iterable[File]) -> None:
     """Raise InstallError unless the files of the plan, with those of the install's `own`, are those of the lock."""
-    same = replace(plan, easyconfig=locked.words, prefix_named=locked.prefix_named)
-    files = (*render(same, locked.generation), *own)
+    files = (*render(replace(plan, easyconfig=locked.words), locked.generation), *own)
     now = {file.path: sha256_bytes(file.text.encode()) for file in files}
     wanted = {path: sha256 for path, sha256 in locked.files.items() if not path.startswith("share/modules/")}
     if names := sorted(name for name in {*now, *wanted} if now.get(name) != wanted.get(name)):
@@ -142,6 +139,29 @@ def check_files(locked: LockedModule, plan: Plan, own: Iterable[File]) -> None:
             f"{locked.module}: not what the lock says: {_listed(names)} would be other files{by}",
             "this machine, or its settings, is another one than that of the lock",
         )
+
+
+def check_image(locked: LockedModule, image: ImagePlan, stored: Iterable[StoredImage]) -> None:
+    """Raise InstallError where the lock names another origin than the easyconfig and the stores that have the image.
+
+    With which tools it was made is not compared: others may make the same bytes.
+    """
+    if locked.image is None:
+        return
+    source, origin = locked.image.source, locked.image.origin
+    known = [one for one in stored if one.origin.manifest and origin.manifest]
+    given = {(one.index, one.manifest): one.source for each in known for one in each.given}
+    made = next((one.origin for one in known if one.origin.manifest == origin.manifest), origin)
+    wrong = ""
+    if not image.build and source not in [reference.shown for reference in references(image)]:
+        wrong = f"no source of its image is {source}"
+    elif given and (origin.index, origin.manifest) not in given:
+        (index, manifest), gave = next(iter(given.items()))
+        wrong = f"its image came from {gave}@{index or manifest}, not from {origin.index or origin.manifest}"
+    elif (origin.layers, origin.compression) != (made.layers, made.compression):
+        wrong = "its image has other layers, or another compression"
+    if wrong:
+        raise InstallError(f"{locked.module}: not what the lock says: {wrong}", "write the lock anew")
 
 
 def _listed(names: list[str]) -> str:
@@ -175,7 +195,7 @@ def read_lock(path: Path) -> Lock:
 
 def _module(row: dict[str, Any]) -> LockedModule:
     parts, image = row["module"].split("/"), row["image"]
-    texts = (row["sifmod"], row["words"], *((image["source"], image["arch"], image["sha256"]) if image else ()))
+    texts = (row["sifmod"], row["words"], *((image["source"], image["sha256"]) if image else ()))
     texts += (*row["inputs"].keys(), *row["inputs"].values(), *row["files"].keys(), *row["files"].values())
     texts += (*row["layers"].keys(), *row["layers"].values())
     if len(parts) != 2 or not all(map(is_part, parts)) or not all(isinstance(text, str) for text in texts):
@@ -183,7 +203,7 @@ def _module(row: dict[str, Any]) -> LockedModule:
     digests = (*row["inputs"].values(), *row["files"].values(), *((image["sha256"],) if image else ()))
     if not all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests):
         raise ValueError("a digest that is none")
-    if type(row["generation"]) is not int or (image and type(image["size"]) is not int):
+    if type(row["generation"]) is not int:
         raise ValueError("a number that is none")
     locked = image and LockedImage(**{**image, "origin": from_fields(image["origin"])})
     return LockedModule(**{**row, "module": ModuleName(*parts), "image": locked})

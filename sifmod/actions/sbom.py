@@ -4,11 +4,12 @@ The same image, layers and sifmod give the same bytes: the date is SOURCE_DATE_E
 serial number comes from the digest of all that goes in.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
 from cyclonedx.contrib.license.factories import LicenseFactory
@@ -25,7 +26,8 @@ from cyclonedx.schema import OutputFormat, SchemaVersion
 from packageurl import PackageURL
 
 from sifmod import __version__
-from sifmod.actions.subject import Subject
+from sifmod.actions.subject import Subject, of_generation
+from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import OptionError
 from sifmod.image.inspect.description import ImageDescription
@@ -35,9 +37,11 @@ from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.printable import line
 from sifmod.module.plan import LAYER_TARGET
 from sifmod.tree.layer import Layer
+from sifmod.tree.layout import Layout
+from sifmod.tree.life import read_life
+from sifmod.tree.receipt import Installation, meant
 
 Format = Literal["json", "xml"]
-_TOP = "image"  # the bom-ref of the image
 _LATEST = 253402300799  # seconds since 1970: the year 9999
 
 
@@ -46,39 +50,113 @@ class Sbom:
     """A document, and what was counted in it."""
 
     text: str
-    sha256: str  # of the image
-    packages: int  # of the image
+    sha256: str  # of the image; "" for a view
+    packages: int  # of the image, or of all that a view loads
     layers: tuple[str, ...]  # their names
     notes: tuple[str, ...]  # what could not be read
 
 
-def sbom(subject: Subject, layers: Iterable[Layer], form: Format, environ: Mapping[str, str]) -> Sbom:
-    """The document of the image, with the packages of these layers over it.
+def sbom(
+    subject: Subject,
+    layers: Sequence[Layer],
+    form: Format,
+    environ: Mapping[str, str],
+    modules: Mapping[ModuleName, Layout],
+) -> Sbom:
+    """The document of the image, with the packages of these layers over it; of a view that of the `modules` it loads.
 
     Raises ModuleError where the image is gone, ImageError where it cannot be looked into, OptionError for a
     SOURCE_DATE_EPOCH that is no number.
     """
-    over = tuple(sorted(layers, key=lambda layer: (layer.name, layer.root)))
-    inventory, described = subject.inventory, describe_sif(subject.path)
-    sha256 = subject.sha256 or sha256_file(subject.path)
-    when = _when(environ.get("SOURCE_DATE_EPOCH", ""), described.created)
-    parts = [_component(package, inventory.system, _TOP) for package in inventory.packages]
-    tops = [*parts, *(_layer(layer, number) for number, layer in enumerate(over, 1))]
-    image = _image(subject, sha256, described, inventory.notes)
+    notes: list[str] = []
+    if view := subject.view:
+        parts = [_part(one, layers, f"module-{number}") for number, one in enumerate(_loaded(view, modules, notes), 1)]
+        for part in parts:
+            part.component.components = part.inside
+        top = _view(view)
+        tops = [part.component for part in parts]
+    else:
+        parts = [_part(subject, layers, "image")]
+        top, tops = parts[0].component, parts[0].inside
+    notes += [note for part in parts for note in part.notes]
+    epoch = environ.get("SOURCE_DATE_EPOCH", "")
+    when = max((_when(epoch, part.created) for part in parts), default=_when(epoch, ""))
     tool = Component(name="sifmod", version=__version__, type=ComponentType.APPLICATION, bom_ref=BomRef("sifmod"))
-    locks = [(layer.name, sha256_bytes(layer.lock.encode())) for layer in over]
-    inputs = repr((__version__, subject.name, sha256, str(when), inventory, locks))
+    inputs = repr((__version__, subject.name, str(when), *(part.inputs for part in parts)))
     document = Bom(
         serial_number=uuid5(NAMESPACE_URL, sha256_bytes(inputs.encode("utf-8", "backslashreplace"))),
-        metadata=BomMetaData(tools=ToolRepository(components=[tool]), component=image, timestamp=when),
+        metadata=BomMetaData(tools=ToolRepository(components=[tool]), component=top, timestamp=when),
         components=tops,
         # its `register_dependency` would look through all of them for each
-        dependencies=[Dependency(image.bom_ref, [Dependency(one.bom_ref) for one in tops])],
+        dependencies=[Dependency(top.bom_ref, [Dependency(one.bom_ref) for one in tops])],
     )
     kind = {"json": OutputFormat.JSON, "xml": OutputFormat.XML}[form]
     text = make_outputter(document, kind, SchemaVersion.V1_6).output_as_string(indent=2)
+    names = tuple(name for part in parts for name in part.layers)
+    sha256 = "" if view else parts[0].sha256
+    return Sbom(text + "\n", sha256, sum(part.packages for part in parts), names, tuple(notes))
+
+
+class _Part(NamedTuple):
+    """An image, and what is in it and over it."""
+
+    component: Component
+    inside: list[Component]
+    sha256: str
+    packages: int
+    layers: tuple[str, ...]
+    notes: tuple[str, ...]
+    created: str
+    inputs: object  # what decides all of it
+
+
+def _part(subject: Subject, layers: Iterable[Layer], reference: str) -> _Part:
+    inventory, described = subject.inventory, describe_sif(subject.path)
+    sha256 = subject.sha256 or sha256_file(subject.path)
+    module = subject.installation.module if subject.installation else None
+    mine = (layer for layer in layers if module is None or (layer.module, layer.image) == (module, sha256))
+    over = sorted(mine, key=lambda layer: (layer.name, layer.root))
+    inside = [_component(package, inventory.system, reference) for package in inventory.packages]
+    tops = [*inside, *(_layer(layer, f"{reference}-layer-{number}") for number, layer in enumerate(over, 1))]
+    image = _image(subject, sha256, described, inventory.notes, reference)
+    notes = (*inventory.notes, *described.notes)
+    locks = [(layer.name, sha256_bytes(layer.lock.encode())) for layer in over]
     names = tuple(layer.name for layer in over)
-    return Sbom(text + "\n", sha256, len(parts), names, (*inventory.notes, *described.notes))
+    inputs = (subject.name, sha256, inventory, locks)
+    return _Part(image, tops, sha256, len(inside), names, notes, described.created, inputs)
+
+
+def _loaded(view: Installation, modules: Mapping[ModuleName, Layout], notes: list[str]) -> list[Subject]:
+    """The modules with images that a load of the view brings, those of views that it loads among them."""
+    found: dict[ModuleName, Subject] = {}
+    views, wanted = {view.module}, deque(view.modules)
+    while wanted:
+        name = wanted.popleft()
+        there = sorted(module for module in modules if meant(name, str(module)))
+        if not there:
+            notes.append(f"{name}, which {view.module} loads, is in no tree here")
+            continue
+        default = (one for one in there if one.version == read_life(modules[one], one.name).default)
+        module = there[0] if str(there[0]) == name else next(default, there[-1])
+        one = of_generation(modules[module], module, None)
+        if one.view is None:
+            found[module] = one
+        elif module not in views:
+            views.add(module)
+            wanted.extend(one.view.modules)
+    return list(found.values())
+
+
+def _view(view: Installation) -> Component:
+    made, module = view.provenance, view.module
+    said = {"module": str(module), "easyconfig": made.easyconfig.rpartition("/")[2], "site": made.site}
+    return Component(
+        name=module.name,
+        version=module.version,
+        type=ComponentType.PLATFORM,
+        bom_ref=BomRef("view"),
+        properties=[Property(name=f"sifmod:view:{key}", value=line(text)) for key, text in said.items()],
+    )
 
 
 def _when(epoch: str, created: str) -> datetime:
@@ -89,7 +167,9 @@ def _when(epoch: str, created: str) -> datetime:
     return datetime.fromisoformat(created) if created else datetime.fromtimestamp(0, UTC)
 
 
-def _image(subject: Subject, sha256: str, described: ImageDescription, notes: tuple[str, ...]) -> Component:
+def _image(
+    subject: Subject, sha256: str, described: ImageDescription, notes: tuple[str, ...], reference: str
+) -> Component:
     """The image, under its module's name where it is one's; and where it comes from, as properties."""
     installation, origin = subject.installation, subject.origin
     source = subject.source or described.origin
@@ -110,7 +190,7 @@ def _image(subject: Subject, sha256: str, described: ImageDescription, notes: tu
         name=line(name),
         version=version or f"sha256:{sha256}",
         type=ComponentType.CONTAINER,
-        bom_ref=BomRef(_TOP),
+        bom_ref=BomRef(reference),
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=sha256)],
         properties=[Property(name=f"sifmod:image:{key}", value=line(text)) for key, text in said if text],
         external_references=[_distribution(source)] if "://" in source else [],
@@ -156,9 +236,8 @@ def _license(text: str) -> License:
     return LicenseFactory().make_from_string(text, license_acknowledgement=LicenseAcknowledgement.DECLARED)
 
 
-def _layer(layer: Layer, number: int) -> Component:
+def _layer(layer: Layer, reference: str) -> Component:
     """A layer of a user, and in it the packages that its lock has."""
-    reference = f"layer-{number}"
     packages = [Package("python", name, version, LAYER_TARGET) for name, version in layer.added]
     said = {"lock": f"sha256:{sha256_bytes(layer.lock.encode())}", "python": layer.version}
     return Component(

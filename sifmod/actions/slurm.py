@@ -89,14 +89,14 @@ def states(jobs: Sequence[str]) -> dict[str, State] | None:
     """
     ended = _slurm("squeue", "--noheader", "--array", "--states=all", f"--jobs={','.join(jobs)}", "--format=%i|%T|%r")
     if ended.code != 0:
-        return _accounted(jobs) if any("Invalid job id" in line for line in ended.lines) else None
+        return accounted(jobs) if any("Invalid job id" in line for line in ended.lines) else None
     rows = (line.split("|") for line in ended.lines if line.count("|") == 2)  # a warning has none
     found = {number.strip(): State(name, why) for number, name, why in rows}
     known = {number.partition("_")[0] for number in found}
-    return found | _accounted([job for job in jobs if job not in known])
+    return found | accounted([job for job in jobs if job not in known])
 
 
-def _accounted(jobs: Sequence[str]) -> dict[str, State]:
+def accounted(jobs: Sequence[str]) -> dict[str, State]:
     """How jobs have ended that the controller has forgotten; nothing where Slurm keeps no accounts."""
     if not jobs or which("sacct") is None:
         return {}

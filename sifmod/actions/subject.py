@@ -32,6 +32,11 @@ class Subject:
     installation: Installation | None = None
 
     @property
+    def view(self) -> Installation | None:
+        """The installation, where it is of a view, which has no image."""
+        return self.installation if self.installation and self.installation.image is None else None
+
+    @property
     def path(self) -> Path:
         """The image; raises ModuleError where that of an installation is gone."""
         return image_path(self.installation) if self.installation else self.image or Path()
@@ -54,7 +59,9 @@ def is_digest(text: str) -> bool:
 
 def of_installation(installation: Installation) -> Subject:
     """One generation of a module."""
-    name, image = f"{installation.module}@{installation.generation}", installation.own_image
+    name, image = f"{installation.module}@{installation.generation}", installation.image
+    if image is None:
+        return Subject(name, "", "", NO_ORIGIN, installation=installation)
     return Subject(name, image.sha256, image.source, image.origin, installation=installation)
 
 

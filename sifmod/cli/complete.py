@@ -119,6 +119,7 @@ _WORDS: dict[str, _Find] = {
     "uninstall names": _live,
     "add onto": _live,
     "sbom name": _live,
+    "push name": _live,
     "diff before": _live,
     "diff after": _live,
     "rollback name": _known,

@@ -228,15 +228,14 @@ def _installed(asked: Asked, given: Given) -> "tuple[Installation, bool]":
 
 def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
     from sifmod.actions.install.how_to_load import commands_to_load, hidden_by
-    from sifmod.cli.life import decided
+    from sifmod.cli.life import say_life
 
     if not quiet:
         state = f"installed, generation {installation.generation}" if changed else "already installed, nothing to do"
         say(f"{installation.module}: {state}")
         if reason := hidden_by(installation, os.environ):
             say(reason)
-        if told := decided(installation):
-            say(f"warning: {installation.module}: {told}; `sifmod list` and `sifmod log` tell of it")
+        say_life(installation)
     for line in commands_to_load(installation, os.environ):
         echo(line)
 

@@ -74,19 +74,20 @@ def life_data(life: "NameLife", version: str) -> "LifeData":
     }
 
 
-def decided(installation: "Installation") -> str:
-    """What was decided about the module before, where users do not find it like any other."""
+def say_life(installation: "Installation") -> None:
+    """Say what a load of the module says of its end, and whether it is hidden."""
     from pathlib import Path
 
     from sifmod.tree.layout import Layout
 
     layout, module = Layout(Path(installation.root).parents[4]), installation.module
     if not layout.life(module.name).exists():
-        return ""
-    from sifmod.tree.life import in_words, read_life, today
+        return
+    from sifmod.cli.output import say
+    from sifmod.tree.life import notice, read_life, today
 
-    words = in_words(module.version, read_life(layout, module.name), today())
-    return words.removeprefix("default").removeprefix(", ")
+    if told := notice(module, read_life(layout, module.name).of(module.version), today()):
+        say(f"warning: {told}")
 
 
 def day(_ctx: click.Context, parameter: click.Parameter, text: str | None) -> "date | None":

@@ -1,8 +1,9 @@
 """`sifmod install --module-only` without easyconfigs."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -10,8 +11,7 @@ import click
 from sifmod.cli.batch import Done, Ended, Failed, run_batch, summary, worst
 
 if TYPE_CHECKING:
-    from sifmod.actions.install.reapply import Reapplication
-    from sifmod.actions.install.request import Request
+    from sifmod.actions.install.reapply import Reapplication, Reapplying
     from sifmod.actions.reporter import Reporter
     from sifmod.config.name import ModuleName
 
@@ -24,7 +24,7 @@ REFUSED = ("variant", "source", "rebuild", "force", "fetch", "keep_blobs", "comp
 
 def reapply(given: Given) -> int:
     """Print what a changed site, preset or quirk changes in the installed modules, as a diff, then change it."""
-    from sifmod.actions.install.reapply import reapplications
+    from sifmod.actions.install.reapply import Reapplication, Reapplying, reapplications
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import layout_for, typed
     from sifmod.cli.options import SITE_KEYS
@@ -35,11 +35,13 @@ def reapply(given: Given) -> int:
         raise click.UsageError(f"{', '.join(refused)}: not with --module-only without easyconfigs")
     texts = {name: value for name, value in given.items() if isinstance(value, str)}
     options = {SITE_KEYS[name]: in_full(name, value) for name, value in texts.items() if name in DECIDING}
-    found = reapplications(layout_for(texts.get("prefix")), options, sanity=not given["skip_sanity_check"])
-    changing = [one for one in found if one.changes]
-    if not given["as_json"]:
-        for one in changing:
+    asked = Reapplying(layout_for(texts.get("prefix")), options, sanity=not given["skip_sanity_check"])
+    found: list[Reapplication] = []
+    for one in reapplications(asked):
+        if one.changes and not given["as_json"]:
             echo(one.diff, nl=bool(one.diff))
+        found.append(one if given["as_json"] else one._replace(diff=""))
+    changing = [one for one in found if one.changes]
     speak = quiet if given["quiet"] else say
     for text, modules in _together((one.note, one.module) for one in found):
         speak(f"{modules}: {text}")
@@ -52,8 +54,7 @@ def reapply(given: Given) -> int:
     if refusal:
         speak("nothing was changed, as you chose")
     elif not only_shown:
-        requests = {one.module: one.request for one in changing if one.request}
-        ended = _apply(requests, Reporter(speak, command=typed()), fail_fast=bool(given["fail_fast"]))
+        ended = _apply(changing, asked, Reporter(speak, command=typed()), fail_fast=bool(given["fail_fast"]))
     failed = worst([end for _, end in ended])
     if failed:
         for line in summary(ended):
@@ -65,7 +66,7 @@ def reapply(given: Given) -> int:
     return max((int(refusal), failed, *(one.error.exit_code for one in found if one.error)))
 
 
-def _told(found: "tuple[Reapplication, ...]") -> list[tuple[str, str]]:
+def _told(found: "Sequence[Reapplication]") -> list[tuple[str, str]]:
     """What went wrong, each once and with the modules that it is about."""
     hints = {one.error.message: one.error.hint for one in found if one.error}
     told = _together((one.error.message, one.module) for one in found if one.error)
@@ -95,21 +96,27 @@ def _agreed(given: Given) -> bool:
 
 
 def _apply(
-    requests: "Mapping[ModuleName, Request]", reporter: "Reporter", *, fail_fast: bool
+    changing: "Sequence[Reapplication]", asked: "Reapplying", reporter: "Reporter", *, fail_fast: bool
 ) -> "list[tuple[ModuleName, Ended]]":
     """What became of each, told in their order; with `fail_fast` none is begun before the one before it is done."""
-    from sifmod.actions.fetch_settings import fetch_settings
-    from sifmod.actions.stack.ahead import Ahead
+    from sifmod.actions.install.reapply import reapply
+    from sifmod.actions.workers import Ahead, Tell, reporter_in_worker
 
-    modules = tuple(requests)
-    jobs = 1 if fail_fast or not modules else fetch_settings(requests[modules[0]].site.site).processors
+    warned: set[str] = set()  # what holds for all is told once by each worker
+
+    def install(number: int, tell: Tell) -> tuple[int, bool]:
+        in_worker = replace(reporter_in_worker(number, tell, reporter.command), warned=warned)
+        return reapply(changing[number], asked, in_worker)
 
     def done(number: int) -> Done:
-        became = ahead.became(number, reporter)
-        state = "installed" if became.changed else "another run has changed it meanwhile"
-        reporter.say(f"{modules[number]}: {state}, generation {became.generation}")
-        return Done(f"{state}, generation {became.generation}", {})
+        generation, changed = ahead.result(number, reporter.say)
+        state = f"{'installed' if changed else 'another run has changed it meanwhile'}, generation {generation}"
+        reporter.say(f"{changing[number].module}: {state}")
+        return Done(state, {})
 
-    with closing(Ahead(tuple(requests.values()), reporter.command, jobs)) as ahead:
-        found = run_batch(range(len(modules)), done, fail_fast=fail_fast)
-        return [(modules[number], ended) for number, ended in found]
+    jobs = 1 if fail_fast else 2 * asked.processors  # each waits for the disk much of its time
+    with closing(Ahead(install, len(changing), jobs)) as ahead:
+        ended = dict(run_batch(range(len(changing)), done, fail_fast=fail_fast))
+    # after an interruption: others than the one that was waited for
+    ended.update(run_batch(sorted(ahead.finished), done))
+    return [(changing[number].module, end) for number, end in ended.items()]

@@ -39,6 +39,7 @@ def show(name: str, origins: bool, variant: str | None, arch: str | None, as_jso
     itself is read without starting it and without fetching its layers.
     """
     from sifmod.actions.verify import installed
+    from sifmod.cli.life import say_life
     from sifmod.tree.receipt import live_modules
 
     if not origins and variant is None and names_image(name):
@@ -55,6 +56,7 @@ def show(name: str, origins: bool, variant: str | None, arch: str | None, as_jso
             str(module).startswith(name) or f"{module.name}-{module.version}".startswith(name) for module in modules
         ):
             found = installed(layout, resolve(name, modules))
+            say_life(found)
             if as_json:
                 print_json(receipt_data(found))
             else:

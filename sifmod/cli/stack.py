@@ -39,7 +39,7 @@ def plan(file: Path, as_json: bool, **given: Value) -> int:
     made = chosen(plan_stack(planned))
     needed, decided = fetches(made, planned.jobs), lives(made)
     if as_json:
-        sizes = {key: value for key, value in needed._asdict().items() if key != "shared"}
+        sizes = {key: value for key, value in needed._asdict().items() if key not in ("shared", "together")}
         print_json({**stack_data(made, decided), **sizes})
     else:
         for line in lines(made, decided, all_of_them=True):
@@ -113,7 +113,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     made = chosen(plan_stack(planned))
     if locked and (refused := next((step.error for step in made.steps if step.error), None)):
         raise refused  # exactly that, or nothing
-    todo = sum(step.request is not None for step in made.steps)
+    todo = sum(step.todo is not None for step in made.steps)
     needed = fetches(made, planned.jobs) if todo else None
     decided = None if given["only"] else lives(made)
     for line in (*lines(made, decided), *counts(made), *(room(needed, site) if needed else ())):
@@ -121,6 +121,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     applying = Applying(made, needed.shared if needed else {}, typed())
     ran = None
     if asked:
+        asked = asked._replace(together=needed.together) if needed else asked
         ran = run_jobs(asked, applying, site.site, speak, lambda number: end(number, applying, speak))
     else:
         with site_umask(site.site), progress(not quiet) as update:  # others of the group write into the same logs

@@ -59,7 +59,7 @@ def outdated(file: Path, as_json: bool, **given: Value) -> None:
     from sifmod.config.stack import load_stack
 
     planned, site = planned_stack(load_stack(file), {**given, "skip_sanity_check": True})
-    found = find(plan_stack(planned).steps, site)
+    found = find(plan_stack(planned), site)
     if as_json:
         rows = [{**one._asdict(), "module": str(one.module)} for one in found.newer]
         print_json({"newer": rows, "notes": list(found.problems)})

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from sifmod.actions.stack.fetches import Fetches
     from sifmod.actions.stack.lives import Lives
     from sifmod.actions.stack.plan import StackPlan, Step
-    from sifmod.actions.stack.workers import Event
+    from sifmod.actions.workers import Event
     from sifmod.cli.progress import Display
     from sifmod.config.load_site import LoadedSite
 
@@ -62,7 +62,7 @@ def room(needed: "Fetches", site: "LoadedSite") -> Iterable[str]:
 def tell(event: "Event", applying: "Applying", made: "StackPlan", reporter: "Reporter", update: "Display") -> None:
     """What a worker says goes into the log of its module; what became of it is said here too."""
     from sifmod.actions.stack.apply import note
-    from sifmod.actions.stack.workers import Progressed, Told
+    from sifmod.actions.workers import Progressed, Told
 
     step = made.steps[event.task]
     if isinstance(event, Progressed):
@@ -117,7 +117,7 @@ def _row(step: "Step", applying: "Applying | None", number: int) -> dict[str, ob
 
     error = applying.failed.get(number) if applying else step.error
     became = applying.became.get(number) if applying else None
-    generation = became.generation if became else step.installation.generation if step.installation else None
+    generation = became.generation if became else step.generation
     return {
         "module": str(step.module) if step.module else None,
         "easyconfig": step.member.easyconfig,

@@ -50,12 +50,13 @@ def sbom_command(name: str, form: "Format", output: str | None, prefix: str | No
     """Print a software bill of materials (CycloneDX 1.6): the packages of an image, read without starting it.
 
     NAME@NUMBER is a generation of a module. FILE is a SIF; an image of the store can be named by its digest too, or by
-    the reference that gave it. Your layers over a module are in it, each as a component of its own.
+    the reference that gave it. Your layers over a module are in it, each as a component of its own. Of a view the
+    modules are that it loads, each with its packages.
     """
     from pathlib import Path
 
     from sifmod.actions.author.new_file import check_target, write_text
-    from sifmod.actions.layer.places import found_layers, layouts
+    from sifmod.actions.layer.places import found_layers, known, layouts
     from sifmod.actions.sbom import sbom
 
     target = Path(output) if output not in (None, "-") else None
@@ -65,8 +66,8 @@ def sbom_command(name: str, form: "Format", output: str | None, prefix: str | No
     meant = subject(name, layout)
     module = meant.installation.module if meant.installation else None
     trees = layouts(layout.prefix, os.environ)
-    layers = [one for one in found_layers(trees, os.environ) if (one.module, one.image) == (module, meant.sha256)]
-    made = sbom(meant, layers, form, os.environ)
+    layers = [*found_layers(trees, os.environ)] if module else []
+    made = sbom(meant, layers, form, os.environ, known(trees))
     if target:
         write_text(made.text, target)
     for note in made.notes:
@@ -76,7 +77,7 @@ def sbom_command(name: str, form: "Format", output: str | None, prefix: str | No
             {
                 "module": str(module) if module else None,
                 "generation": meant.installation.generation if meant.installation else None,
-                "sha256": made.sha256,
+                "sha256": made.sha256 or None,
                 "format": form,
                 "path": str(target.absolute()) if target else None,
                 "package_count": made.packages,
@@ -133,6 +134,7 @@ def _lines(found: "Difference") -> "Iterator[str]":
     """For each part its name and how much of it changed, then what."""
     parts: tuple[tuple[str, Sequence[Change]], ...] = (
         ("made from", found.sources),
+        ("modules", found.modules),
         ("variables", found.host),
         ("variables in the container", found.inside),
         ("bind paths", found.binds),
@@ -177,6 +179,7 @@ def _changed(found: "Difference") -> "DiffData":
         "old": found.old,
         "new": found.new,
         "origin_changes": [one._asdict() for one in found.sources],  # type: ignore[misc]
+        "loaded_modules": [one._asdict() for one in found.modules],  # type: ignore[misc]
         "packages": [one._asdict() for one in found.packages],  # type: ignore[misc]
         "variables": [one._asdict() for one in found.host],  # type: ignore[misc]
         "variables_inside": [one._asdict() for one in found.inside],  # type: ignore[misc]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sifmod.cli.context import layout_for, load_facts, resolve, typed
+from sifmod.cli.life import say_life
 from sifmod.cli.options import json_option, prefix_option
 from sifmod.cli.output import echo, print_json, print_rows, say
 from sifmod.errors import ModuleError, OptionError
@@ -79,6 +80,7 @@ def test_command(
     site = load_facts({"prefix": prefix}).site
     trees = layouts(site.prefix, os.environ)
     installation = installed(resolve(module, known(trees)), trees)
+    say_life(installation)
     if job:
         from sifmod.actions.slurm import Resources
         from sifmod.actions.test.test import run_job
@@ -227,6 +229,7 @@ def jobscript_command(
         check_target(target)
     trees = layouts(layout_for(prefix).prefix, os.environ)
     installation = installed(resolve(module, known(trees)), trees)
+    say_life(installation)
     given = {"nodes": nodes, "time": time, "account": account, "partition": partition}
     options = JobOptions(style=style, bcast=bcast, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
     text = jobscript(installation, options, trees)
@@ -274,6 +277,7 @@ def jupyter_command(module: str, layer: str, *, lab: bool, remove: bool, prefix:
         state: Literal["made", "unchanged", "removed"] = "removed"
     else:
         installation = installed(found, trees)
+        say_life(installation)
         check(installation, layer or "default")
         if lab:
             _start(installation, layer, as_json=as_json)

@@ -21,6 +21,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sifmod fetch docker://docker.io/library/busybox:1.36", "into the store"),
         ("sifmod fetch -o my.sif oras://ghcr.io/owner/image:1.0", "into a file"),
     ),
+    "push": (
+        ("sifmod push PyTorch/2.2.0 oras://ghcr.io/owner/pytorch:2.2.0", "the SIF, signatures in it"),
+        ("sifmod push my.sif docker://ghcr.io/owner/image:1.0", "an OCI image"),
+    ),
     "new": (
         ("sifmod new docker://docker.io/pytorch/pytorch:2.2.0-cuda12.1-cudnn8-runtime", ""),
         ("sifmod new -o - my.sif", "to the screen; of an image of yours"),
@@ -146,6 +150,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "schema": (
         ("sifmod schema > easyconfig.schema.json", "for an editor"),
         ("sifmod schema --output list", "what `list --json` prints"),
+        ("sifmod schema --hooks", "what a hook reads"),
     ),
     "config": (
         ("sifmod config show", "every setting"),
@@ -185,7 +190,7 @@ _BY_TITLE = {
     "What": "title"
     " variant variants source base pip fetch module_only installed arch sha256 version origins signature verb name"
     " name_from to days now rollbacks bundled without purge keys files editable onto upgrade everything layer style"
-    " network minimum nodes time lab remove stale locked stack none"
+    " network minimum nodes time lab remove stale locked stack hooks none add_to_index"
     " since until message successor undo modes repair_modes marks only",
     "Where": "prefix stores directory find_links site output module_tree robot_paths image_dirs accelerator runtime"
     " module_syntax",

@@ -100,7 +100,10 @@ def module_syntax(environ: Mapping[str, str]) -> str:
 
 
 def current_facts(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Everything about this machine and environment that detection looks at, as sorted (name, value) pairs."""
+    """Everything about this machine and environment that detection looks at, as sorted (name, value) pairs.
+
+    The prefix is no such thing: a receipt is found by it, whatever named it.
+    """
     facts = {f"device {accelerator}": PRESENT if Path(device).exists() else "" for accelerator, device in DEVICES}
     for runtime in RUNTIMES:
         found = find_program(runtime, environ)
@@ -108,6 +111,6 @@ def current_facts(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     facts["machine"] = os.uname().machine
     facts["module syntax"] = module_syntax(environ)
     for name, value in environ.items():
-        if name in _VARIABLES or name.startswith("SIFMOD_"):
+        if name in _VARIABLES or (name.startswith("SIFMOD_") and name != "SIFMOD_PREFIX"):
             facts[f"variable {name}"] = value
     return tuple(sorted(facts.items()))

@@ -122,6 +122,13 @@ class Member(NamedTuple):
     mark: Mark
     found: bool = False  # by a pattern
 
+    @property
+    def site(self) -> str | None:
+        """The site that its entry names: by a name, or the path of a file beside the stack."""
+        site = self.entry.site
+        is_file = site and ("/" in site or site.endswith(".yaml"))
+        return str(Path(self.mark.file).parent / site) if site and is_file else site
+
 
 @dataclass(frozen=True)
 class Stack:

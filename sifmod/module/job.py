@@ -1,7 +1,7 @@
 """A Job: what the job scripts of a module are made from, and the text of one. Each generation has its own."""
 
 import json
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -81,8 +81,8 @@ def _command(plan: Plan) -> tuple[str, bool, bool]:
 
 
 def to_json(job: Job, about: Help) -> str:
-    """The text of the file `JOB` of a generation; `about` is what the module says of itself,."""
-    return json.dumps(asdict(job) | {"about": asdict(about)}, indent=1, sort_keys=True) + "\n"
+    """The text of the file `JOB` of a generation; `about` is what the module says of itself."""
+    return json.dumps(vars(job) | {"about": vars(about)}, indent=1, sort_keys=True) + "\n"
 
 
 def from_json(text: bytes) -> Job:

@@ -1,6 +1,6 @@
 """An ImageOrigin: what a SIF was made from, as far as that is known."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class ImageOrigin:
 
     def as_data(self) -> dict[str, object]:
         """What JSON can say; `from_fields` reads it back."""
-        return asdict(self)
+        return dict(vars(self))
 
 
 NO_ORIGIN = ImageOrigin()

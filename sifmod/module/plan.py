@@ -225,7 +225,6 @@ class Plan:
     cpus_per_gpu: int = 0  # 0: the site does not say
     cpu_bind: str = ""  # for srun, one task for each GPU of a node
     cache_directory: str = ""  # of compilers and kernels, on the node; "": decided at run time
-    prefix_named: bool = False  # by --prefix
     default_env: tuple[tuple[str, str], ...] = ()  # on the host, where the user has none of that name; sorted by name
     depends_on: tuple[str, ...] = ()  # modules that are loaded with this one
     protected: tuple[str, ...] | None = None  # packages that layers leave as they are; None: those of the site
@@ -302,8 +301,7 @@ class Plan:
 
     def reinstall(self, prefix: str) -> str:
         """The command that brings the module in `prefix` back."""
-        words = f"sifmod install {self.easyconfig}"
-        return f"{words} --prefix {prefix}" if self.prefix_named else words
+        return f"sifmod install {self.easyconfig} --prefix {prefix}"
 
 
 @dataclass(frozen=True)

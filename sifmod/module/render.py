@@ -43,8 +43,13 @@ def render(plan: Plan, number: int) -> tuple[File, ...]:
         shared = (f"share/module.{syntax}", f"share/environment.{syntax}")
         files.extend(File(path, _constant(path)) for path in shared)
     if plan.image:
-        files += [*scripts(plan, number), File(JOB, to_json(job_of(plan), plan.help))]
+        files += [*scripts(plan, number), File(JOB, _job_file(plan))]
     return tuple(files)
+
+
+@lru_cache(maxsize=2)  # as `_help`, it is the same in every generation
+def _job_file(plan: Plan) -> str:
+    return to_json(job_of(plan), plan.help)
 
 
 def render_stub(plan: Plan) -> tuple[File, ...]:
@@ -101,6 +106,7 @@ def _whatis(plan: Plan) -> tuple[str, ...]:
     return (*lines, f"URL: {plan.help.homepage}") if plan.help.homepage else lines
 
 
+@lru_cache(maxsize=2)
 def _help(plan: Plan) -> str:
     """What the module says about itself to a person; see plan.ROOT for the paths in it."""
     return _PLAIN.get_template("help.txt.j2").render(

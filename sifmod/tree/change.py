@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import is_there, move, prune, read, take, write
+from sifmod.tree.disk import is_there, move, prune, read, sync_file, take, write
 from sifmod.tree.lock import Held
 
 
@@ -68,6 +68,8 @@ class Change:
     def _undo(self, step: _Step) -> None:
         with suppress(OSError):  # what cannot be put back stays as it is; the first error is the one to tell
             if step.old is not None:
+                if not step.old.is_symlink():
+                    sync_file(step.old)
                 move(step.old, step.target, self._top)
             elif step.new is not None and not is_there(step.new):
                 take(step.target, self._held.path("undone"), self._top)
@@ -79,7 +81,8 @@ class Change:
             if target.is_symlink():
                 old.symlink_to(os.readlink(target))  # noqa: PTH115 (the exact text)
             else:
-                write(old, read(target), self._top, target.stat(follow_symlinks=False).st_mode & 0o777)
+                mode = target.stat(follow_symlinks=False).st_mode & 0o777
+                write(old, read(target), self._top, mode, durable=False)  # few are ever put back
         except FileNotFoundError:
             return None
         return old

@@ -169,19 +169,20 @@ def _naming(path: Path | str) -> Iterator[None]:
         raise
 
 
-def write(path: Path, data: bytes, top: Path, mode: int = 0o666) -> None:
-    """Write a new file, durably; it must not exist, and its directory must. `mode` is subject to the umask."""
+def write(path: Path, data: bytes, top: Path, mode: int = 0o666, *, durable: bool = True) -> None:
+    """Write a new file, which must not exist; its directory must. `mode` is subject to the umask."""
     with opened(path.parent, top) as directory:
         descriptor = new_file(directory, path, data, mode)
     try:
-        sync(descriptor, path)
+        if durable:
+            sync(descriptor, path)
     finally:
         os.close(descriptor)
 
 
-def new_file(directory: int, path: Path, data: bytes, mode: int) -> int:
+def new_file(directory: int, path: Path | str, data: bytes, mode: int) -> int:
     """A descriptor of the new file `path`, which lies in the open `directory`, with this content; not durable yet."""
-    descriptor = os.open(path.name, _NEW, mode, dir_fd=directory)
+    descriptor = os.open(os.path.basename(path), _NEW, mode, dir_fd=directory)  # noqa: PTH119 (thousands are made)
     try:
         with _naming(path):
             view = memoryview(data)
@@ -193,13 +194,13 @@ def new_file(directory: int, path: Path, data: bytes, mode: int) -> int:
     return descriptor
 
 
-def sync(descriptor: int, path: Path) -> None:
+def sync(descriptor: int, path: Path | str) -> None:
     """Make what is in an open file durable."""
     with _naming(path):
         os.fsync(descriptor)
 
 
-def sync_file(path: Path) -> None:
+def sync_file(path: Path | str) -> None:
     """Make what is in a file durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -208,7 +209,7 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_directory(path: Path | int) -> None:
+def sync_directory(path: Path | str | int) -> None:
     """Make the names in a directory, or in an open one, durable; a file system that cannot is left alone."""
     descriptor = path if isinstance(path, int) else os.open(path, DIRECTORY)
     try:

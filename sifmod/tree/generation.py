@@ -202,24 +202,28 @@ def _check_switch(layout: Layout, module: ModuleName) -> None:
 
 def _stubs_in_place(layout: Layout, module: ModuleName, wanted: set[str]) -> tuple[str, ...]:
     """The module's stubs that are there, wanted or not; one that no receipt of the module names is an InstallError."""
-    ours = set(_own_stubs(layout, module))
     there = []
-    for path in sorted({stub.path for stub in ours} | wanted):
-        file = layout.modules / path
+    for path in sorted(stub_path(module, syntax) for syntax in SYNTAXES):
+        file, known = layout.modules / path, path in wanted
         if not is_there(file):
             continue
-        if not any(_is(file, stub.sha256) for stub in ours if stub.path == path):
-            raise InstallError(
-                f"{file} was not written by sifmod, or was changed since, so it is neither replaced nor removed",
-                f"move it away, then repeat the command; it is in the place of the modulefile of {module}",
-            )
-        there.append(path)
+        for stub in _own_stubs(layout, module):
+            if stub.path == path and _is(file, stub.sha256):
+                there.append(path)
+                break
+            known |= stub.path == path
+        else:
+            if known:
+                raise InstallError(
+                    f"{file} was not written by sifmod, or was changed since, so it is neither replaced nor removed",
+                    f"move it away, then repeat the command; it is in the place of the modulefile of {module}",
+                )
     return tuple(there)
 
 
 def _own_stubs(layout: Layout, module: ModuleName) -> Iterator[FileRecord]:
-    """The stubs of every generation on disk: as its receipt has them, else its own copies of them."""
-    for number in numbers(layout, module):
+    """The stubs of every generation on disk, the newest first: as its receipt has them, else its own copies of them."""
+    for number in reversed(numbers(layout, module)):
         root = layout.generation(module, number)
         if (known := read_receipt(root)) is not None:
             yield from known.stubs

@@ -143,6 +143,15 @@ def retirement(module: ModuleName, life: Life) -> str:
     return f"{module} was retired on {life.refused_from}{why}"
 
 
+def notice(module: ModuleName, life: Life, on: date) -> str:
+    """What a load says of a module on that day, or refuses it with; that it is hidden; "" for any other."""
+    if life.refused_from and life.refused_from <= on:
+        return retirement(module, life)
+    if life.deprecated and life.deprecated.since <= on:
+        return deprecation(module, life)
+    return f"{module} is hidden" if life.hidden or life.retired else ""
+
+
 def _instead(life: Life) -> str:
     return f"use {life.retired.successor}" if life.retired and life.retired.successor else ""
 

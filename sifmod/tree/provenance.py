@@ -91,6 +91,7 @@ def from_data(fields: Mapping[str, Any]) -> Provenance:
     if type(asked["checked"]) is not bool or type(image["kept"]) is not bool:
         raise TypeError("neither true nor false")
     commands, mpi = image["commands"], image.get("mpi")
+    options = _pairs(asked["options"])  # earlier versions kept --prefix among them
     image = image | {
         "states": tuple([FileState(*state) for state in image["states"]]),
         "directories": tuple(image["directories"]),
@@ -100,7 +101,7 @@ def from_data(fields: Mapping[str, Any]) -> Provenance:
     typed = {
         "inputs": tuple([Input(path, sha256) for path, sha256 in fields["inputs"]]),
         "facts": _pairs(fields["facts"]),
-        "asked": Asked(**(asked | {"options": _pairs(asked["options"])})),
+        "asked": Asked(**(asked | {"options": tuple([one for one in options if one[0] != "--prefix"])})),
         "image": ImageChoice(**image),
     }
     return Provenance(**{**fields, **typed})

@@ -2,16 +2,15 @@
 
 import os
 from collections.abc import Iterable
-from contextlib import ExitStack
 from dataclasses import replace
 from itertools import groupby
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes
 from sifmod.errors import InstallError
-from sifmod.tree.disk import READ_ONLY, READ_ONLY_EXECUTABLE, move, new_file, opened, sync, sync_directory, write
+from sifmod.tree.disk import READ_ONLY, READ_ONLY_EXECUTABLE, move, new_file, opened, sync_directory, sync_file, write
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held
 from sifmod.tree.provenance import Provenance
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 STUBS = "share/modules"  # a generation's copy of its stubs, so that it can be published again
 PLACED = ".placed"  # `N.placed` in the holder's directory: generation N was placed, perhaps not published
-_AT_ONCE = 100  # files that are open at the same time
 USER_SOFTWARE = ("user-software", "user-software.squashfs")
 
 
@@ -41,6 +39,7 @@ class Stage:
         self.directory = held.path("generation")
         self._layout = layout
         self._held = held
+        self._written: list[str] = []  # and not durable yet
         self._files: list[FileRecord] = []
         self._links: list[LinkRecord] = []
         self._stubs: list[FileRecord] = []
@@ -94,7 +93,9 @@ class Stage:
         ours = (tuple(self._files), tuple(self._links), tuple(self._stubs))
         installation = Installation(self.module, self.number, self.root, provenance, image, *ours, modules=modules)
         with self._held.changing(f"cannot stage {self.module}"):
-            write(self.directory / RECEIPT, to_json(installation).encode(), self._layout.prefix, READ_ONLY)
+            receipt = to_json(installation).encode()
+            write(self.directory / RECEIPT, receipt, self._layout.prefix, READ_ONLY, durable=False)
+        self._written.append(RECEIPT)
         return installation
 
     def place(self) -> None:
@@ -109,46 +110,41 @@ class Stage:
             # The top stays writable, so that a user may remove the image's link; where a group may write in the prefix
             # the rest does for it, so that another member can remove it all.
             writable = self._layout.prefix.stat().st_mode & 0o022
-            for name in sorted(self._directories, reverse=True):
+            for name in sorted(self._directories - {""}, reverse=True):
                 directory = self.directory / name
-                if name:
-                    directory.chmod(directory.stat().st_mode & (0o7555 | writable))
-                sync_directory(directory)
-            write(self._held.directory / f"{self.number}{PLACED}", b"", self._layout.prefix)
+                directory.chmod(directory.stat().st_mode & (0o7555 | writable))
+            # All that is to be durable is there by now, so that a journal has little more to do after the first.
+            for path in self._written:
+                sync_file(f"{self.directory}/{path}")
+            for name in self._directories:
+                sync_directory(f"{self.directory}/{name}")
+            write(self._held.directory / f"{self.number}{PLACED}", b"", self._layout.prefix, durable=False)
             self._held.check()
             move(self.directory, final, self._layout.prefix)
         self.directory = final
 
     def _write(self, files: Iterable["File"]) -> list[FileRecord]:
-        """All are written before the first is waited for, so that the disk need not turn to each by itself."""
         new = tuple(files)
         for file in new:
             self._claim(file.path)
+            self._written.append(file.path)
         records: dict[str, FileRecord] = {}
         with self._held.changing(f"cannot stage {self.module}"):
-            for start in range(0, len(new), _AT_ONCE):
-                with ExitStack() as opened_files:
-                    for parent, together in groupby(sorted(new[start : start + _AT_ONCE], key=_parent), key=_parent):
-                        with opened(self.directory / parent, self._layout.prefix, make=True) as directory:
-                            for file in together:
-                                records[file.path] = self._new(directory, file, opened_files)
+            for parent, together in groupby(sorted(new, key=_parent), key=_parent):
+                with opened(self.directory / parent, self._layout.prefix, make=True) as directory:
+                    for file in together:
+                        data, mode = file.text.encode(), READ_ONLY_EXECUTABLE if file.executable else READ_ONLY
+                        descriptor = new_file(directory, f"{self.directory}/{file.path}", data, mode)
+                        mode = os.fstat(descriptor).st_mode & 0o777
+                        os.close(descriptor)
+                        records[file.path] = FileRecord(file.path, sha256_bytes(data), mode)
         return [records[file.path] for file in new]
 
-    def _new(self, directory: int, file: "File", opened_files: ExitStack) -> FileRecord:
-        """Write a file, and sync it when `opened_files` are closed."""
-        path, data = self.directory / file.path, file.text.encode()
-        descriptor = new_file(directory, path, data, READ_ONLY_EXECUTABLE if file.executable else READ_ONLY)
-        opened_files.callback(os.close, descriptor)
-        opened_files.push(lambda kind, *_: None if kind else sync(descriptor, path))
-        return FileRecord(file.path, sha256_bytes(data), os.fstat(descriptor).st_mode & 0o777)
-
     def _claim(self, path: str) -> None:
-        pure = PurePosixPath(path)
-        parts = pure.parts
-        if pure.is_absolute() or ".." in parts or not parts or str(pure) != path or path == RECEIPT:
+        parts = path.split("/")
+        if {"", ".", ".."}.intersection(parts) or path == RECEIPT:
             raise InstallError(f"{path!r} is not a path inside a generation")
-        for parent in list(pure.parents)[:-1]:
-            self._directories.add(str(parent))
+        self._directories.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
         if path in self._claimed:
             raise InstallError(f"two files of {self.module} have the path {path}")
         self._claimed.add(path)

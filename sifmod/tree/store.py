@@ -105,6 +105,14 @@ def has_its_size(image: StoredImage) -> bool:
     return image.path.is_file() and image.path.stat().st_size == image.size
 
 
+def stored_at(prefix: Path, sha256: str) -> StoredImage | None:
+    """The image in the store of a tree, whole by its size; what cannot be read is not there. Nothing is written."""
+    with suppress(OSError):
+        if (known := read_stored(Layout(prefix), sha256)) and has_its_size(known):
+            return known
+    return None
+
+
 def is_whole(image: StoredImage) -> bool:
     """Whether it is what its name says; one that the disk cannot give back is not."""
     try:
@@ -205,12 +213,7 @@ class Store(Incoming):
         return (known.path, known.origin) if known else None
 
     def _lent(self, sha256: str) -> StoredImage | None:
-        """The image in the store of another tree; nothing is written there, and what cannot be read is not there."""
-        for layout in self._others:
-            with suppress(OSError):
-                if (known := read_stored(layout, sha256)) and has_its_size(known):
-                    return known
-        return None
+        return next(filter(None, (stored_at(layout.prefix, sha256) for layout in self._others)), None)
 
     def lends(self, path: Path) -> bool:
         """Whether `path` is where another store that this one looks into has its images."""

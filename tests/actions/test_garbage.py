@@ -2,7 +2,9 @@
 
 import os
 import subprocess
+import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -144,3 +146,34 @@ def test_what_came_into_use_since_it_was_shown_says_so(layout: Layout) -> None:
     assert f"== Tiny/1.0 generation 1 stays in {root}: it came into use since it was looked at\n" in err
     assert "removed 0 generations, 0 images, 0 downloads" in err
     assert (root / "late").read_text() == "mine"
+
+
+def test_what_another_run_removes_while_it_is_looked_at_is_kept(ordinary_user: OrdinaryUser) -> None:
+    """Taken away at each look into it in turn, of which a user who is not root has more."""
+    layout = Layout(ordinary_user.home / "prefix")
+    for tag in "abc":
+        install(layout, tag)
+    plan_gc(layout, ask_jobs=False)  # what it imports, the user may not read
+    ordinary_user.own(layout.prefix.parent)
+    root, gone = layout.generation(MODULE, 1), layout.staging / "gone"
+
+    def look(at: int) -> tuple[int, dict[str, str]]:
+        looks = 0
+
+        def watch(event: str, arguments: tuple[object, ...]) -> None:
+            nonlocal looks
+            if event in ("open", "os.listdir", "os.scandir") and str(arguments[0]).startswith(str(root)):
+                looks += 1
+                if looks == at:
+                    root.rename(gone)
+
+        sys.addaudithook(watch)
+        plan = plan_gc(layout, ask_jobs=False, days=0)
+        return looks, {str(old.root): old.keep for old in plan.generations}
+
+    looks, whole = call_as(ordinary_user.user, lambda: look(0))
+    assert whole[str(root)] == ""
+    for at in range(1, looks + 1):
+        _, seen = call_as(ordinary_user.user, partial(look, at))
+        assert seen[str(root)].startswith(("it cannot be looked through: ", "it has no receipt that can be read"))
+        gone.rename(root)

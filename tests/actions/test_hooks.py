@@ -5,9 +5,11 @@ import os
 import time
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from sifmod.cli.main import run
+from sifmod.cli.outputs.verbs import hook_schema
 from support.config import write
 from support.disk_state import State, disk_state
 from support.images import Images
@@ -38,10 +40,13 @@ def hook(place: Path, *lines: str, **keys: str) -> Path:
 
 
 def told(place: Path) -> list[dict[str, object]]:
+    """What the hooks were told, each as the schema says."""
     decoder, text, found = json.JSONDecoder(), (place / "told").read_text(), []
+    schema = jsonschema.Draft202012Validator(hook_schema())
     while text.strip():
         data, end = decoder.raw_decode(text)
         found.append(data)
+        schema.validate(data)
         text = text[end:].lstrip()
     return found
 

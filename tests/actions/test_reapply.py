@@ -2,11 +2,15 @@
 
 import json
 import os
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from sifmod.cli.main import run
+from support.command import SIFMOD
 from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
@@ -200,6 +204,38 @@ def test_what_was_done_ahead_is_told_in_order(prefix: Path, tmp_path: Path, capf
     assert 0 < told.index("One/1.0: installed, generation 2") < told.index("Two/1.0: installed, generation 2")
     done = [[json.loads(line)["time"] for line in log.read_text().splitlines()][-1] for log in logs(prefix)]
     assert done[1] < done[0] or len(os.sched_getaffinity(0)) == 1
+
+
+def test_what_workers_have_done_before_an_interruption_is_told_as_done(
+    prefix: Path, tmp_path: Path, images: Images
+) -> None:
+    """For one processor there are two workers: One is never done, Two is done meanwhile, and Yet is begun after it."""
+    (tmp_path / "tiny.sif").write_bytes(images.tiny_sif.read_bytes())
+    text = (tmp_path / "ec/One/One-1.0.yaml").read_text()
+    write(tmp_path / "ec/Yet/Yet-1.0.yaml", text.replace("One", "Yet"))
+    assert run(["install", "-q", "Yet-1.0"]) == 0
+    for name in ("One", "Yet"):
+        with (tmp_path / f"ec/{name}/{name}-1.0.yaml").open("a") as file:
+            file.write("sanity_check: {commands: [sleep 1000]}\n")
+    write(tmp_path / "etc-sifmod.d/own.yaml", "env: {FROM_SITE: new}\nprocessors: 1\n")
+    before = disk_state(prefix / "software/One"), disk_state(prefix / "software/Yet")
+    command = (*SIFMOD, "install", "--module-only")
+    going = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while going.poll() is None and not list(prefix.glob(".staging/Yet@1.0.*")):
+        time.sleep(0.01)
+    going.send_signal(signal.SIGINT)
+    _, told = going.communicate(timeout=60)
+    assert going.returncode == 130, told
+    assert "== Two/1.0: installed, generation 2\n" in told
+    summary = [line for line in told.splitlines() if line.startswith("==   ")]
+    assert [line.partition(";")[0] for line in summary] == [
+        "==   One/1.0: failed (130): interrupted",
+        "==   Two/1.0: installed, generation 2",
+        "==   Yet/1.0: not tried",
+    ]
+    assert generations(prefix) == ["1", "2"]
+    assert (disk_state(prefix / "software/One"), disk_state(prefix / "software/Yet")) == before
+    assert not list((prefix / ".staging").iterdir())
 
 
 def logs(prefix: Path) -> list[Path]:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.install.install import install
-from sifmod.actions.install.reapply import reapplications
+from sifmod.actions.install.reapply import Reapplying, reapplications, reapply
 from sifmod.actions.reporter import Reporter
 from sifmod.cli.main import run
 from sifmod.config.load_site import Kept, load_site
@@ -272,12 +271,12 @@ def test_the_answer_on_a_terminal(prefix: Path, tmp_path: Path, answer: str, cod
 def test_two_at_once_make_one_generation(prefix: Path, tmp_path: Path) -> None:
     """Both have decided before either begins, as when one waits for the other's lock."""
     change(tmp_path)
-    first, second = (reapplications(Layout(prefix), {}) for _ in range(2))
+    asked = Reapplying(Layout(prefix), {}, sanity=True)
+    first, second = (tuple(reapplications(asked)) for _ in range(2))
     for decided, changed in ((first, True), (second, False)):
         for one in decided:
             assert one.diff
-            assert one.request is not None
-            assert install(one.request, Reporter(print))[1] == changed
+            assert reapply(one, asked, Reporter(print))[1] == changed
     assert generations(prefix) == [2, 2]
     assert run(["rollback", "One/1.0"]) == 0
     assert "FROM_SETTINGS" not in (prefix / "software/One/1.0/share/launch.sh").read_text()

@@ -63,6 +63,9 @@ def test_an_element_has_all_modules_of_an_image(here: Path, most: int, expected:
     assert [" ".join(map(str, element.modules)) for element in elements] == expected
     assert all(element.fetches for element in elements)
     assert elements_of((), most) == ()
+    images = [step.todo.image for step in plan.steps if step.todo]
+    shared = elements_of(plan.steps, 100, [frozenset(images[1::2])])
+    assert [" ".join(map(str, element.modules)) for element in shared] == ["A/1 A/2 A/3", "B/1 C/1"]
 
 
 def test_what_the_controller_has_forgotten_is_in_the_accounts(program: Program) -> None:
@@ -185,6 +188,10 @@ def test_why_a_module_is_not_there(
     program("sacct", "exit 0")
     assert run(["stack", "apply", "stack.yaml", "--job", "--wait", "-q"]) == 1
     assert "C/1: its job 9_2 ended and Slurm does not know how\n" in capfd.readouterr().err
+    program("squeue", "echo '9_0|NODE_FAIL|NodeDown'")  # the others are forgotten already
+    program("sacct", "echo '9_2|TIMEOUT'")
+    assert run(["stack", "apply", "stack.yaml", "--job", "--wait", "-q"]) == 1
+    assert "C/1: its job 9_2 ended TIMEOUT\n" in capfd.readouterr().err
 
 
 def test_what_an_element_is_told(here: Path, program: Program) -> None:

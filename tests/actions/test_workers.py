@@ -5,7 +5,7 @@ import signal
 from collections import deque
 from pathlib import Path
 
-from sifmod.actions.stack.workers import Finished, Progressed, Tell, Told, run_workers
+from sifmod.actions.workers import Finished, Progressed, Tell, Told, run_workers
 from sifmod.errors import FetchError
 
 
@@ -35,15 +35,17 @@ def test_a_worker_that_dies_fails_its_task_alone() -> None:
         5: 50,
         6: 60,
     }
-    assert finished[2].error == (
+    died, failed, bug = (finished[task].error for task in (2, 3, 4))
+    assert died
+    assert (died.message, died.hint) == (
         "its process was ended by signal SIGKILL",
         "repeat the command to go on where it stopped",
-        1,
     )
-    assert finished[3].error == ("no network", "try again", 10)
-    assert finished[4].error
-    assert "ValueError: odd" in finished[4].error[0]
-    assert finished[4].error[2] == 70
+    assert isinstance(failed, FetchError)
+    assert (failed.message, failed.hint, failed.exit_code) == ("no network", "try again", 10)
+    assert bug
+    assert "ValueError: odd" in bug.message
+    assert bug.exit_code == 70
 
 
 def _chatter(task: int, tell: Tell) -> object:

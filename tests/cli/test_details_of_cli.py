@@ -176,11 +176,11 @@ def test_verify_says_what_to_do_about_a_moved_tree_and_about_a_changed_file(
 
 
 HEADINGS = {
-    "What": "--all --arch --bundle --days --editable --fetch --from --installed --keys --lab --layer --locked"
-    " --marks --message --minimum --modes --module-only --name --name-from --network --nodes --none --now --only --onto"
-    " --origins --output --pip --purge --remove --repair-modes --requirement --rollbacks --sha256 --signature"
-    " --since --source --stack --stale --style --successor --time --title --to --undo --until --upgrade --variant"
-    " --version --without",
+    "What": "--add-to-index --all --arch --bundle --days --editable --fetch --from --hooks --installed --keys --lab"
+    " --layer --locked --marks --message --minimum --modes --module-only --name --name-from --network --nodes"
+    " --none --now --only --onto --origins --output --pip --purge --remove --repair-modes --requirement"
+    " --rollbacks --sha256 --signature --since --source --stack --stale --style --successor --time --title"
+    " --to --undo --until --upgrade --variant --version --without",
     "Where": "--accelerator --dir --find-links --from --image-dirs --module-syntax --module-tree --output --prefix"
     " --robot-paths --runtime --site",
     "Slurm": "--account --job --job-account --job-cores --job-max-jobs --job-max-walltime --job-output-dir"

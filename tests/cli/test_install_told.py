@@ -61,7 +61,6 @@ def test_every_option_that_decides_is_recorded(
         ["--source", f"{tmp_path}/given.sif"],
         ["--link", "hardlink"],
         ["--site", f"{tmp_path}/sites/mine.yaml"],
-        ["--prefix", f"{tmp_path}/tree"],
         ["--robot-paths", f"{tmp_path}/dir"],
         ["--image-dirs", f"{tmp_path}/dir"],
         ["--accelerator", "none"],

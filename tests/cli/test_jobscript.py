@@ -65,6 +65,30 @@ def test_to_the_screen_and_into_a_file(here: Path, capfd: pytest.CaptureFixture[
     assert "hint: `mkdir -p 'no dir'` makes it" in refused(here, capfd, ("-o", "no dir/job.sh"), 2)
 
 
+def test_what_is_decided_about_a_module_is_said(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """By each verb that is for users, in the words of a load."""
+    install(here, {"bin/rank": "#!/bin/sh\n"})
+    end = "warning: Tools/1 was retired on "
+    for decide, told in (
+        (("hide", "Tools/1"), "warning: Tools/1 is hidden\n"),
+        (
+            ("deprecate", "Tools/1", "--since", "2026-01-02", "--message", "use 2"),
+            "warning: Tools/1 is deprecated: use 2\n",
+        ),
+        (("retire", "Tools/1"), end),
+    ):
+        assert run(list(decide)) == 0
+        for words in (("jobscript", "Tools"), ("jupyter", "Tools"), ("test", "Tools"), ("show", "Tools")):
+            capfd.readouterr()
+            run(list(words))
+            assert capfd.readouterr().err.startswith(f"== {told}")
+    assert run(["retire", "Tools/1", "--undo"]) == run(["deprecate", "Tools/1", "--undo"]) == 0
+    assert run(["hide", "Tools/1", "--undo"]) == 0
+    capfd.readouterr()
+    assert run(["show", "Tools"]) == 0
+    assert capfd.readouterr().err == ""
+
+
 def test_what_is_said_of_a_file_can_be_typed(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     install(here, {})
     assert run(["jobscript", "Tools", "--account", "a", "--partition", "p", "-o", "my job.sh"]) == 0

@@ -146,6 +146,7 @@ def test_modules_that_are_not_as_they_were(here: Path, capfd: pytest.CaptureFixt
 FAILS = {
     "install": (("none.yaml",), 4),
     "fetch": (("/no/such.sif",), 10),
+    "push": (("/no/such.sif", "oras://127.0.0.1/a:1"), 10),
     "new": (("/no/such.sif",), 10),
     "import": (("none.eb",), 4),
     "add": (("nothing", "numpy"), 24),

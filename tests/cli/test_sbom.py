@@ -57,10 +57,10 @@ def install() -> None:
 def document(path: Path, *layers: Layer, environ: Mapping[str, str] | None = None) -> Any:
     subject = Subject(str(path), "", "docker://docker.io/library/tiny", NO_ORIGIN, path)
     forms: tuple[Format, ...] = ("json", "xml")
-    text, xml = (sbom(subject, layers, form, environ or {}).text for form in forms)
+    text, xml = (sbom(subject, layers, form, environ or {}, {}).text for form in forms)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     assert XmlValidator(SchemaVersion.V1_6).validate_str(xml) is None
-    assert text == sbom(subject, layers, "json", environ or {}).text
+    assert text == sbom(subject, layers, "json", environ or {}, {}).text
     return json.loads(text)
 
 

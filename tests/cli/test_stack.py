@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tarfile
@@ -15,13 +16,15 @@ import pytest
 from sifmod.cli.main import run
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life
-from sifmod.tree.receipt import installations
+from sifmod.tree.receipt import Installation, installations
 from support.command import SIFMOD
 from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
 from support.oci import Entry, layer, write_layout
 from support.registry import Registry
+from support.steps import some
+from support.victim import Victim
 
 STACK = """\
 name: our-cluster
@@ -34,6 +37,8 @@ easyconfigs:
 """
 IMAGE = "image: {{sources: ['{source}'], filename: tiny.sif}}\nwrappers: [sh]\n"
 SKIP = "--skip-sanity-check"
+CAME = re.compile("sifmod install|written by sifmod from")
+NO_NETWORK = ("unshare", "--user", "--map-root-user", "--net")
 
 
 @pytest.fixture
@@ -75,6 +80,35 @@ def test_a_stack_is_planned_and_applied_and_then_there_is_nothing_to_do(
     assert disk_state(here) == there
     assert run(["install", "Good-1.yaml", SKIP]) == 0  # what a stack installs is what an install gives
     assert disk_state(here) == there
+
+
+def test_how_the_prefix_was_named_does_not_matter(
+    here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = here / "prefix"
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    there = disk_state(prefix)
+    monkeypatch.delenv("SIFMOD_PREFIX")
+    for words in (["--prefix", str(prefix)], ["--prefix", "prefix"]):
+        for verb in ("plan", "apply"):
+            capfd.readouterr()
+            assert run(["stack", verb, "stack.yaml", SKIP, *words]) == 0
+            assert capfd.readouterr().err.splitlines()[0] == "== our-cluster, 5 modules: 5 there"
+            assert disk_state(prefix) == there
+    assert run(["install", "Good-1.yaml", SKIP, "--prefix", str(prefix)]) == 0
+    assert disk_state(prefix) == there
+
+
+def test_the_spider_cache_is_made_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After all modules of an apply, and not where nothing has changed."""
+    program = write(here / "lmod/update_lmod_system_cache_files", f"#!/bin/sh\necho x >>'{here}/calls'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("LMOD_DIR", str(program.parent))
+    site = write(here / "site.yaml", f"spider_cache: {{directory: {here}/cache, timestamp: {here}/stamp}}\n")
+    monkeypatch.setenv("SIFMOD_SITE", str(site))
+    for _ in range(2):
+        assert run(["stack", "apply", "stack.yaml", SKIP, "-q"]) == 0
+        assert (here / "calls").read_text() == "x\n"
 
 
 def test_why_a_module_is_made_anew_and_what_is_no_longer_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -169,10 +203,14 @@ def test_what_was_tested_is_what_is_published(
     text = (here / "stack.lock").read_text()
     capfd.readouterr()
     registry.push_layout(images.tiny_layout("promoted later"), "promoted:1")
-    assert run(["stack", "outdated", "stack.yaml", "--prefix", str(staging)]) == 0
-    assert capfd.readouterr().out.count(f"{tagged} is sha256:") == 2
+    write(here / "later/Good-2.yaml", (here / "Good-1.yaml").read_text().replace("'1'", "'2'"))
+    assert run(["stack", "outdated", "stack.yaml", "--prefix", str(staging), "--robot-paths", "later"]) == 0
+    out = capfd.readouterr().out
+    assert out.count(f"{tagged} is sha256:") == 2
+    assert "Good/1: Good-2.yaml has version 2\n" in out
     assert run([*command, "--locked", "--offline", "--from", str(staging), "--prefix", str(production)]) == 0
     assert same_but_for_the_prefix(staging, production)
+    assert f"== copying tiny.sif from {staging}: " in capfd.readouterr().err
     for made in installations(Layout(production)):
         assert made.own_image.path.startswith(f"{production}/")
     assert run(["stack", "lock", "stack.yaml", "--prefix", str(production)]) == 0
@@ -221,14 +259,44 @@ def test_a_bundle_brings_it_all_without_a_network(
     registry.stop()
     for bundle in ("whole.tar", "folder"):
         other = here / f"other {bundle}"
-        assert run(["stack", "apply", "--bundle", bundle, SKIP, "--prefix", str(other)]) == 0
+        apply = ("stack", "apply", "--bundle", bundle, SKIP, "--prefix", str(other))
+        subprocess.run((*NO_NETWORK, *SIFMOD, *apply), check=True)
         first, second = installations(Layout(here / "prefix")), installations(Layout(other))
         assert [made.own_image.sha256 for made in first] == [made.own_image.sha256 for made in second]
         assert [made.own_image.origin for made in first] == [made.own_image.origin for made in second]
+        assert list(map(texts, first)) == list(map(texts, second))
         assert len(second) == 5
         there = disk_state(other / "software", other / "images", other / "stacks")
         assert run(["stack", "apply", "--bundle", bundle, SKIP, "--prefix", str(other)]) == 0
         assert disk_state(other / "software", other / "images", other / "stacks") == there
+
+
+def test_a_layer_of_a_bundle_is_the_old_one_or_the_new_one(here: Path) -> None:
+    """Killed at any step: its switch changes as that of a layer which is made here."""
+    write(here / "stack.yaml", "name: small\neasyconfigs: [Good-1.yaml]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP, "-q"]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    assert run(["stack", "bundle", "stack.yaml", "--no-wheels", "-o", "first"]) == 0
+    shutil.copytree(here / "first", here / "second")
+    layer, other = Path("layers/Good/1/default", "0" * 12), here / "other"
+    for name, number in (("first", "1"), ("second", "2")):
+        write(here / name / layer / number / "layer.json", "{}")
+        write(here / name / layer / number / "layer.squashfs", number)
+    live = other / "stacks/small" / layer / "live"
+    apply = ("stack", "apply", SKIP, "-q", "--prefix", other, "--bundle")
+    with Victim(os.environ) as victim:
+        whole = victim.run((*apply, here / "first"))
+        assert (whole.code, os.readlink(live)) == (0, "1")
+        whole = victim.run((*apply, here / "second"))
+        assert (whole.code, os.readlink(live)) == (0, "2")
+        for step in some(1, whole.steps, 5):
+            shutil.rmtree(live.parent / "2")
+            live.unlink()
+            live.symlink_to("1")
+            assert victim.run((*apply, here / "second"), "killed", step).code == -9
+            assert os.readlink(live) in ("1", "2")
+            assert victim.run((*apply, here / "second")).code == 0
+            assert (os.readlink(live), (live / "layer.squashfs").read_text()) == ("2", "2")
 
 
 def test_a_bundle_that_is_damaged_changes_nothing(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -251,6 +319,12 @@ def test_a_bundle_that_is_damaged_changes_nothing(here: Path, capfd: pytest.Capt
     assert "has no place in one" in capfd.readouterr().err
     assert not installations(Layout(here / "other"))
     assert not (here / "out").exists()
+
+
+def texts(installation: Installation) -> dict[str, list[str]]:
+    """The lines of its generated files, but for those that say from which place and by which command it came."""
+    files = {file.path: Path(installation.root, file.path).read_text() for file in installation.files}
+    return {path: [line for line in text.splitlines() if not CAME.search(line)] for path, text in files.items()}
 
 
 def same_but_for_the_prefix(one: Path, other: Path) -> bool:
@@ -287,6 +361,38 @@ def test_what_is_not_what_the_lock_says_is_not_installed(here: Path, capfd: pyte
     (here / "stack.lock").write_text('{"format": 1, "modules": [{"module": "../x"}]}')
     assert run(other) == 2
     assert "is no lock that can be read" in capfd.readouterr().err
+
+
+def test_an_image_that_is_not_what_the_lock_says_is_told(
+    here: Path, images: Images, registry: Registry, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tagged = registry.push_layout(images.tiny_layout("single"), "told:1")
+    write(here / "Single-1.yaml", f"name: Single\nversion: '1'\n{IMAGE.format(source=tagged)}")
+    write(here / "stack.yaml", "name: one\neasyconfigs: [Single-1.yaml]\n")
+    assert run(["stack", "apply", "stack.yaml", SKIP]) == 0
+    assert run(["stack", "lock", "stack.yaml"]) == 0
+    lock = json.loads((here / "stack.lock").read_text())
+    other = f"sha256:{'0' * 64}"
+    apply = ["stack", "apply", "stack.yaml", SKIP, "--locked"]
+    there = disk_state(here / "prefix")
+    for change, told in (
+        (("source", "docker://else.org/where:1"), "no source of its image is docker://else.org/where:1"),
+        (("manifest", other), f"its image came from {tagged.rpartition(':')[0]}@"),
+        (("layers", [other]), "its image has other layers, or another compression"),
+        (("compression", "gzip"), "its image has other layers, or another compression"),
+    ):
+        image, (name, value) = lock["modules"][0]["image"], change
+        changed = image | {name: value} if name in image else image | {"origin": image["origin"] | {name: value}}
+        write(here / "stack.lock", json.dumps({**lock, "modules": [{**lock["modules"][0], "image": changed}]}))
+        for words in ([], ["--from", "prefix", "--prefix", "other"]):
+            capfd.readouterr()
+            assert run([*apply, *words]) == 18
+            assert f"Single/1: not what the lock says: {told}" in capfd.readouterr().err
+    assert disk_state(here / "prefix") == there
+    assert not (here / "other/software").exists()
+    # what no store knows yet is compared when it was fetched
+    assert run([*apply, "--prefix", "third"]) != 0
+    assert not installations(Layout(here / "third"))
 
 
 def test_one_easyconfig_is_locked_too(
@@ -366,12 +472,13 @@ def test_a_stack_is_checked_with_its_easyconfigs(here: Path, capfd: pytest.Captu
     assert run(["check", "stack.yaml"]) == 0
     assert capfd.readouterr().out == "stack.yaml: ok: a stack of 4 easyconfigs\n"
     write(here / "own/Own-2.yaml", "name: Own\nversion: 2\n")
-    (here / "stack.yaml").write_text(STACK + "  - nope\n")
+    (here / "stack.yaml").write_text(STACK + "  - nope\n  - {easyconfig: Good-1.yaml, site: lumy}\n")
     before = disk_state(here)
     assert run(["check", "stack.yaml"]) == 5
     out = capfd.readouterr().out
     assert f"{here}/own/Own-2.yaml:2:10: version: expected text" in out
     assert f"{here}/stack.yaml:8:5: easyconfigs: no easyconfig is called 'nope'" in out
+    assert f"{here}/stack.yaml:9:5: easyconfigs: no site is called 'lumy'; did you mean lumi-g?" in out
     twice = "easyconfigs:\n  - {easyconfig: Good-1.yaml, default: true}\n  - {easyconfig: again.yaml, default: true}\n"
     write(here / "twice.yaml", twice)
     write(here / "again.yaml", (here / "Good-1.yaml").read_text())
@@ -490,8 +597,8 @@ def test_a_default_is_listed(here: Path, capfd: pytest.CaptureFixture[str]) -> N
 def test_a_lock_with_a_digest_that_is_none_is_refused(
     here: Path, capfd: pytest.CaptureFixture[str], digest: str
 ) -> None:
-    image = {"sha256": digest, "size": 1, "source": "x", "arch": "amd64", "origin": {"layers": []}}
-    row = {"module": "Good/1", "sifmod": "1", "words": "", "prefix_named": False, "generation": 1}
+    image = {"sha256": digest, "source": "x", "origin": {"layers": []}}
+    row = {"module": "Good/1", "sifmod": "1", "words": "", "generation": 1}
     row |= {"inputs": {}, "files": {}, "layers": {}, "image": image}
     write(here / "stack.lock", json.dumps({"format": 1, "modules": [row]}))
     assert run(["stack", "apply", "stack.yaml", "--locked"]) == 2

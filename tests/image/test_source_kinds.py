@@ -65,7 +65,7 @@ def test_which_sifs_were_made_elsewhere(source: str, ready_made: bool) -> None:
 
 @each_kind
 def test_the_parts_of_a_kind_fit_together(kind: SourceKind) -> None:
-    known = kind.location in ("repository", "definition")  # by a digest: the registry's, or of what goes in
+    known = kind.location in ("repository", "definition", "recipe")  # by a digest: the registry's, or of what goes in
     assert (kind.pinned is nothing) != known
     assert (kind.local_sif is nothing) != (kind.is_local and kind.ready_made)
     reference = kind.reference(kind.example)

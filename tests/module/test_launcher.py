@@ -177,7 +177,7 @@ def test_the_image_is_looked_for_where_the_site_keeps_it_too(place: Path, runtim
     assert (failed.code, failed.stderr) == (
         127,
         f"PyTorch/2.2.0-rocm-5.6.1: the image is missing; looked for {places}\n\n"
-        "hint: sifmod install PyTorch-2.2.0 brings it back\n",
+        f"hint: sifmod install PyTorch-2.2.0 --prefix {place} brings it back\n",
     )
     published.image.symlink_to("nowhere")
     central = tmp_path / "im ages" / image.filename

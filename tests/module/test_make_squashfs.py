@@ -122,7 +122,7 @@ def test_what_is_refused(packer: Packer) -> None:
     packer.refused("make-squashfs", 3, f"{place.squashfs} is there already")
     packer.refused("unmake-squashfs", 3, f"{place.directory} is not empty")
     (packer.module / "user-software.squashfs").unlink()
-    packer.refused("make-squashfs", 4, "user-software.squashfs is missing\n\nhint: sifmod install PyTorch-2.2.0 brings")
+    packer.refused("make-squashfs", 4, "user-software.squashfs is missing\n\nhint: sifmod install PyTorch-2.2.0 --pre")
 
 
 def test_without_the_place(module: Path, place: Place) -> None:
@@ -130,7 +130,8 @@ def test_without_the_place(module: Path, place: Place) -> None:
     result = run((module / "bin" / "make-squashfs",))
     away.rename(place.directory.parent)
     assert (result.code, result.stdout) == (4, "")
-    assert "/user-software leads to is missing\n\nhint: sifmod install PyTorch-2.2.0 brings it back\n" in result.stderr
+    hint = f"hint: sifmod install PyTorch-2.2.0 --prefix {module.parents[2]} brings it back\n"
+    assert f"/user-software leads to is missing\n\n{hint}" in result.stderr
 
 
 def test_a_directory_that_was_removed_comes_back(packer: Packer) -> None:

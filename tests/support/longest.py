@@ -12,6 +12,7 @@ LONGEST = (
     "slurm_nodes",
     "documents",
     "layer",
+    "push",
     "storm",
     "environment_sequences",
     "slurm",

@@ -75,7 +75,7 @@ def test_without_any_image_only_the_load_fails(module_tool: ModuleTool, prefix: 
         NAME,
         str(made.image),
         f"{tmp_path}/{IMAGE.filename}",
-        "`sifmod install PyTorch-2.2.0` brings it back",
+        "`sifmod install PyTorch-2.2.0 --prefix ",
     ):
         assert part in said(failed)
     assert f"{made.root}/{IMAGE.filename}" in says(module_tool, made, *SAYS)["show"]

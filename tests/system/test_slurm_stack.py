@@ -17,6 +17,7 @@ from sifmod.cli.main import run
 from support.answer import held
 from support.config import write
 from support.images import Images
+from support.oci import Entry, layer, write_layout
 from support.processes import wait_until
 from support.registry import Registry
 from support.slurm import Slurm
@@ -165,3 +166,29 @@ def test_what_fails_and_what_is_broken_off(
     assert there(here) == {"Good/1", "Good/2", "Bad/1"}
     assert [(test["names"], test["passed"]) for test in data["tests"]] == [(["Bad/1"], True)]
     assert os.listdir(here / "prefix/stacks/jobs") == ["stack.json"]
+
+
+def test_images_that_share_much_are_fetched_by_one_element(
+    slurm: Slurm, here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The large layer of two images is downloaded once; a small one does not keep a third from its own element."""
+    monkeypatch.setenv("SLURM_CONF", str(slurm.configuration))
+    large, other, small = (layer([Entry(f"file-{size}", os.urandom(size))]) for size in (3_000_000, 2_000_000, 1_000))
+    layers = {"One": (small, large), "Two": (large,), "Three": (small, other)}
+    registry = Registry(here / "registry")
+    registry.start()
+    try:
+        tagged = {
+            name: registry.push_layout(write_layout(here / f"layout-{name}", each), f"{name.lower()}:1")
+            for name, each in layers.items()
+        }
+        stack(here, tagged)
+        assert run([*APPLY, "--wait"]) == 0
+        assert re.search("== job [0-9]+, 2 elements to install 6 modules: submitted", capfd.readouterr().err)
+        log = (registry.directory / "registry.log").read_text()
+    finally:
+        registry.stop()
+    sent = [int(size) for size in re.findall(r"method=GET .*blobs/sha256.* http.response.written=(\d+)", log)]
+    assert sorted(size // 1_000_000 for size in sent if size > 1_000_000) == [2, 3]
+    assert len(there(here)) == 6
+    assert not list((here / "prefix/images/partial").glob("*"))

@@ -1,13 +1,17 @@
 """Views with real module systems and a real image: what a load brings, what the wrappers see, what an unload leaves."""
 
+import json
 from pathlib import Path
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 from loads import users
 from sifmod.cli.main import run
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import installations
+from support.answer import answer
 from support.config import write
 from support.disk_state import disk_state
 from support.images import Images
@@ -95,6 +99,43 @@ def test_it_goes_the_way_of_every_module(prefix: Path, capsys: pytest.CaptureFix
     for words in (["test", "ai-stack"], ["jobscript", "ai-stack"], ["add", "ai-stack", "x"]):
         assert run(words) == 24
         assert "name a module that it loads: Tiny/1, Note" in capsys.readouterr().err
+
+
+def test_what_is_in_it_and_what_changed(prefix: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its bill of materials has what it loads, a view that it loads among that; its diff what it says itself."""
+    (prefix.parent / "outer-1.yaml").write_text("name: outer\nversion: '1'\nmodules: [ai-stack, Tiny]\n")
+    assert run(["install", "-q", "outer-1"]) == 0
+    found = answer(capfd, ("sbom", "outer"))
+    assert (found["module"], found["sha256"], found["notes"]) == ("outer/1", None, [])
+    made = json.loads(found["text"])
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(found["text"]) is None
+    assert (made["metadata"]["component"]["name"], made["metadata"]["component"]["version"]) == ("outer", "1")
+    one, other = installations(Layout(prefix))[:2]
+    assert {(each["name"], each["version"], each["hashes"][0]["content"]) for each in made["components"]} == {
+        *((each.module.name, each.module.version, each.digest) for each in (one, other))
+    }
+    easyconfig = prefix.parent / "ai-stack-2026.yaml"
+    text = easyconfig.read_text().replace("[Tiny/1, Note]", "[Tiny/1.0]").replace("green", "red")
+    easyconfig.write_text(
+        text.replace("target: /data", "target: /other").replace("COURSE_HOST: '1'", "COURSE_HOST: '2'")
+    )
+    assert run(["install", "-q", "ai-stack-2026"]) == 0
+    easyconfig.unlink()  # each generation has its own copy
+    found = answer(capfd, ("diff", "ai-stack"))
+    assert found["notes"] == found["packages"] == found["commands"] == []
+    changed = {
+        part: {one["name"]: (one["old"], one["new"]) for one in found[part]}
+        for part in ("loaded_modules", "variables", "variables_inside", "binds")
+    }
+    source = f"{prefix.parent}/da ta"
+    assert changed == {
+        "loaded_modules": {"Tiny": ("1", "1.0"), "Note": ("Note", None)},
+        "variables": {"COURSE_HOST": ("1", "2")},
+        "variables_inside": {"COLOUR": ("green", "red")},
+        "binds": {"/data": (f"{source}:/data", None), "/other": (None, f"{source}:/other")},
+    }
+    assert run(["diff", "ai-stack"]) == 0
+    assert "modules: 1 removed, 1 changed\n  - Note\n  ~ Tiny 1 → 1.0\n" in capfd.readouterr().out
 
 
 @pytest.mark.usefixtures("prefix")

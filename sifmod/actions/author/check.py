@@ -3,13 +3,14 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from sifmod.actions.sources import check_sources
 from sifmod.config.bind import lint_binds
 from sifmod.config.find import SUFFIXES
 from sifmod.config.load_easyconfig import all_variants, load_easyconfig
-from sifmod.config.load_site import LoadedSite
+from sifmod.config.load_site import LoadedSite, load_site
 from sifmod.config.stack import Member, load_stack
 from sifmod.config.wanted import wanted_easyconfig
 from sifmod.config.yaml.node import problem_at
@@ -72,16 +73,19 @@ def check_stack(path: Path, site: LoadedSite) -> int:
     members = load_stack(path).members
     problems: dict[Problem, None] = {}
     given: dict[str, Member] = {}  # the module, or the name of a default, and who gives it
+    site_of = cache(lambda name: load_site({"site": name, "prefix": str(site.site.prefix)}, os.environ))
     for member in members:
         wanted = member.entry.variants
         try:
-            easyconfig = wanted_easyconfig(member.easyconfig, site.site)
-            checked = check(easyconfig, site, ("all",) if wanted == "all" else tuple(wanted))
+            own = site_of(member.site) if member.site else site
+            easyconfig = wanted_easyconfig(member.easyconfig, own.site)
+            checked = check(easyconfig, own, ("all",) if wanted == "all" else tuple(wanted))
             problems |= dict.fromkeys(_given_twice(member, checked, given))
         except ConfigError as error:
             problems |= dict.fromkeys(error.problems)
         except SifmodError as error:
-            problems[problem_at(member.mark, "easyconfigs", error.message.partition("\n")[0])] = None
+            message = error.message.partition("\n")[0].removeprefix("--site: ")
+            problems[problem_at(member.mark, "easyconfigs", message)] = None
     if problems:
         raise ConfigError(tuple(problems))
     return len(members)

@@ -163,8 +163,9 @@ def of_stack(plan: StackPlan, environ: Mapping[str, str], say: Say) -> tuple[Ent
         said = step.member.entry
         if step.module in here:
             found.append(replace(here[step.module], labels=said.labels))
-        elif step.request and not said.hidden:
-            entry = _installable(step.request.loaded, step.request.site, environ)
+        elif step.todo and not said.hidden:
+            request = plan.decide(step)
+            entry = _installable(request.loaded, request.site, environ)
             found.append(replace(entry, labels=said.labels))
         elif step.error:
             say(f"warning: {step} is left out: {step.error.message.partition(chr(10))[0]}")

@@ -10,7 +10,7 @@ from sifmod.actions.fetch import ask_home, into_store
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.hooks import run_hooks
 from sifmod.actions.install.request import Request, of_install
-from sifmod.actions.lock import LockedImage
+from sifmod.actions.lock import LockedImage, check_image
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Link
@@ -29,7 +29,7 @@ from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.provenance import FileState, ImageChoice, file_state
 from sifmod.tree.receipt import ImageRecord, Installation
-from sifmod.tree.store import Store
+from sifmod.tree.store import Store, read_stored
 
 
 class ChosenImage(NamedTuple):
@@ -155,7 +155,8 @@ def fetched_image(request: Request, layout: Layout, store: Store, reporter: Repo
     name = f"image-{plan.own_image.sha256 or choice.request}"
     with lock(layout, name, site.lock_lease, reporter.waiting(plan.own_image.filename)):
         artifact = into_store(image, plan.runtime, store, reporter, settings)
-    if locked:
+    if options.locked and locked:
+        check_image(options.locked, plan.own_image, filter(None, (read_stored(layout, locked.sha256),)))
         artifact = replace(artifact, source=locked.source, origin=locked.origin, notes=())
     for note in artifact.notes:
         reporter.say(note)

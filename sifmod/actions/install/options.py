@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from sifmod.actions.lock import LockedModule
     from sifmod.image.settings import SharedBlobs
 
-# the options that decide what is installed, which the receipt keeps in this order
+# the options that decide what is installed, which the receipt keeps in this order: not by which the prefix was named
 _DECIDING = (
-    *("variant", "source", "link", "site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime"),
+    *("variant", "source", "link", "site", "robot_paths", "image_dirs", "accelerator", "runtime"),
     "module_syntax",
 )
 

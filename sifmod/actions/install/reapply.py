@@ -2,21 +2,27 @@
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from sifmod.actions.author.site import detect
+from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.current import difference
 from sifmod.actions.install.found_in_image import with_found
 from sifmod.actions.install.image import ChosenImage, recorded_image, released
+from sifmod.actions.install.install import install
 from sifmod.actions.install.options import InstallOptions
 from sifmod.actions.install.request import Request, Sites, decide, with_image
+from sifmod.actions.reporter import Reporter
+from sifmod.actions.workers import in_order
 from sifmod.config.detect import KEPT
 from sifmod.config.load_site import Kept, LoadedSite
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
+from sifmod.digest import sha256_bytes
 from sifmod.errors import EasyconfigNotFoundError, InstallError, ModuleError, SifmodError
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
@@ -26,27 +32,60 @@ from sifmod.tree.receipt import Installation, live_modules, read_receipt
 Options = Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Reapplication:
+class Reapplication(NamedTuple):
+    """An installed module, and what would become of it now."""
+
     module: ModuleName
-    request: Request | None  # None where it cannot be told, which `error` explains
+    number: int  # of the generation that is live
+    decided: str  # a digest of what was decided; "" where that cannot be, which `error` explains
     changes: bool
     diff: str  # of its files, as `diff -u` has it; "" where they stay, even though the site may be another one
     note: str  # about its site, where that is not what it was or what one would think; "" else
     error: SifmodError | None
 
 
-def reapplications(layout: Layout, given: Options, sanity: bool = True) -> tuple[Reapplication, ...]:
-    """What every installed module would be now, with its own options and those `given`; reads, changes nothing.
+@dataclass(frozen=True)
+class Reapplying:
+    """What holds for all modules of a tree.
 
     `given` are options of this command line by key of the site (prefix.OPTION_KEYS). A module keeps its site, and what
     was found on the machine of its install, where no option, variable or settings file names a site.
     """
-    detected = ""
-    with suppress(SifmodError):  # load_site says so where it matters
-        detected = detect(os.environ).name
-    asked = _Asked({**given, "prefix": str(layout.prefix)}, sanity, detected)
-    return tuple(_reapplication(layout, module, number, asked) for module, number in live_modules(layout))
+
+    layout: Layout
+    given: Options
+    sanity: bool
+    detected: str = field(default_factory=lambda: _detected())  # the site that this machine looks like; "": unknown
+    sites: Sites = field(default_factory=Sites)
+
+    @property
+    def processors(self) -> int:
+        """How many modules at the same time; one where its site cannot be told, which each module then says."""
+        with suppress(SifmodError):
+            site = self.sites.of({**self.given, "prefix": str(self.layout.prefix)})
+            return fetch_settings(site.site).processors
+        return 1
+
+
+def reapplications(asked: Reapplying) -> Iterator[Reapplication]:
+    """What every installed module would be now, with its own options and those given; reads, changes nothing."""
+    modules = live_modules(asked.layout)
+    yield from in_order(lambda number: _reapplication(*modules[number], asked), len(modules), asked.processors)
+
+
+def reapply(shown: Reapplication, asked: Reapplying, reporter: Reporter) -> tuple[int, bool]:
+    """Install what was shown; gives the generation, and whether it is new. Raises what `install` raises.
+
+    It is decided again, for thousands of decisions would not fit into memory; InstallError where that is not the same.
+    """
+    installation = read_receipt(asked.layout.generation(shown.module, shown.number))
+    request = _request(installation, asked) if installation else None
+    if request is None or _digest(request) != shown.decided:
+        raise InstallError(
+            f"{shown.module}: its site, easyconfig or receipt has changed meanwhile", "repeat the command"
+        )
+    done, changed = install(request, reporter)
+    return done.generation, changed
 
 
 def planned(installation: Installation) -> tuple[Plan, Site]:
@@ -60,28 +99,33 @@ def planned(installation: Installation) -> tuple[Plan, Site]:
         made = made._replace(easyconfig=f"{installation.root}/easyconfig.yaml")
         installation = replace(installation, provenance=made)
     prefix = str(Path(installation.root).parents[4])
-    request = _request(installation, _Asked({"prefix": prefix}, sanity=True, detected=""))
+    request = _request(installation, Reapplying(Layout(Path(prefix)), {}, sanity=True, detected=""))
+    if request.plan.image is None:
+        return request.plan, request.site.site
     image = ChosenImage(recorded_image(installation), ImageChoice(""))
     plan, _, _ = with_found(request.plan, installation, image)
     return plan, request.site.site
 
 
-@dataclass(frozen=True)
-class _Asked:
-    given: Options
-    sanity: bool
-    detected: str  # the name of the site that this machine looks like; "" where that cannot be told
-    sites: Sites = field(default_factory=Sites)
+def _detected() -> str:
+    try:
+        return detect(os.environ).name
+    except SifmodError:
+        return ""  # load_site says so where it matters
 
 
-def _reapplication(layout: Layout, module: ModuleName, number: int, asked: _Asked) -> Reapplication:
-    root = layout.generation(module, number)
+def _digest(request: Request) -> str:
+    return sha256_bytes(repr((request.plan, request.site.site)).encode())
+
+
+def _reapplication(module: ModuleName, number: int, asked: Reapplying) -> Reapplication:
+    root = asked.layout.generation(module, number)
     if (installation := read_receipt(root)) is None:
         error = InstallError(
             f"{module}: the receipt in {root} is missing or cannot be read",
             "`sifmod install --rebuild` of its easyconfig makes a new generation",
         )
-        return Reapplication(module, None, False, "", "", error)
+        return Reapplication(module, number, "", False, "", "", error)
     try:
         request = _request(installation, asked)
         plan = request.plan
@@ -89,13 +133,15 @@ def _reapplication(layout: Layout, module: ModuleName, number: int, asked: _Aske
             image = ChosenImage(recorded_image(installation), ImageChoice(""))
             plan, _, _ = with_found(plan, installation, image)
     except SifmodError as error:
-        return Reapplication(module, None, False, "", "", error)
+        return Reapplication(module, number, "", False, "", "", error)
     made, diff = installation.provenance, difference(installation, plan)
     changes = bool(diff) or made.site != request.site.site.name
-    return Reapplication(module, request, changes, diff, _note(made, request.site, asked.detected), None)
+    return Reapplication(
+        module, number, _digest(request), changes, diff, _note(made, request.site, asked.detected), None
+    )
 
 
-def _request(installation: Installation, asked: _Asked) -> Request:
+def _request(installation: Installation, asked: Reapplying) -> Request:
     """The install that made it, decided again; its image is the one that is there."""
     made = installation.provenance
     path = Path(made.easyconfig)
@@ -127,7 +173,7 @@ def _request(installation: Installation, asked: _Asked) -> Request:
     return request
 
 
-def _options(installation: Installation, asked: _Asked) -> tuple[dict[str, str], InstallOptions]:
+def _options(installation: Installation, asked: Reapplying) -> tuple[dict[str, str], InstallOptions]:
     """Those of the site among others, and of the install: its own, and those given in their place."""
     made = installation.provenance
     recorded = {name[2:].replace("-", "_"): value for name, value in made.asked.options}
@@ -141,7 +187,7 @@ def _options(installation: Installation, asked: _Asked) -> tuple[dict[str, str],
         module_only=True,
         asked=Asked(options=named, checked=asked.sanity and made.asked.checked),
     )
-    return {**texts, **asked.given}, options
+    return {**texts, "prefix": str(asked.layout.prefix)}, options
 
 
 def _note(made: Provenance, site: LoadedSite, detected: str) -> str:

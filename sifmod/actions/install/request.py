@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sifmod.actions.hooks import of_image
+from sifmod.actions.hooks import OfInstall, of_image
 from sifmod.actions.install.options import InstallOptions
-from sifmod.actions.lock import Lock, differing_inputs
+from sifmod.actions.lock import Lock, check_image, differing_inputs
 from sifmod.actions.sources import check_sources
 from sifmod.config.bind import lint_binds
 from sifmod.config.find import is_path
@@ -27,6 +27,7 @@ from sifmod.module.origin import ImageOrigin
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import ImageRecord, Installation, live
+from sifmod.tree.store import stored_at
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,10 @@ def held_to(request: Request, lock: Lock) -> Request:
             f"{module}: not what the lock says: {names} is not as it was when {lock.path} was written",
             "bring the old state back, or install without --locked and write the lock anew",
         )
+    if request.plan.image:
+        site = request.site.site
+        places = (site.prefix, *request.options.stores, *site.stores)
+        check_image(locked, request.plan.image, filter(None, (stored_at(one, locked.digest) for one in places)))
     return replace(request, options=replace(request.options, locked=locked))
 
 
@@ -117,9 +122,8 @@ def _request(
     # also those that are installed, so that a shell can unload after a reinstall what it loaded
     there = {syntax_of(stub.path) for stub in before.stubs} if before else set()
     syntaxes = tuple(syntax for syntax in SYNTAXES if syntax in there or syntax in plan.syntaxes)
-    named = "--prefix" in dict(options.asked.options)
     mpi, inputs = wanted_mpi(loaded.easyconfig, site.site, os.environ)
-    return Request(replace(plan, syntaxes=syntaxes, prefix_named=named, mpi=mpi), loaded, site, options, inputs)
+    return Request(replace(plan, syntaxes=syntaxes, mpi=mpi), loaded, site, options, inputs)
 
 
 def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> str:
@@ -132,11 +136,11 @@ def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) 
     given = {"--variant": loaded.variant, **dict(options.asked.options)}
     words = [path.name if found else str(path)]
     for name, value in given.items():
-        words += [name, value] if value and name != "--prefix" else []
+        words += [name, value] if value else []
     return shlex.join(words)
 
 
-def of_install(request: Request, found: Artifact | None = None, done: Installation | None = None) -> dict[str, object]:
+def of_install(request: Request, found: Artifact | None = None, done: Installation | None = None) -> OfInstall:
     """The plan of an install; with the image that was found, or the generation that came of it."""
     plan = request.plan
     return {
@@ -146,15 +150,15 @@ def of_install(request: Request, found: Artifact | None = None, done: Installati
         "accelerator": plan.accelerator,
         "module_only": request.options.module_only,
         "loads": list(plan.modules),
-        "image": plan.image and of_image(plan.image, found or (done.image if done else None)),
+        "image": of_image(plan.image, found or (done.image if done else None)) if plan.image else None,
         "wrappers": [wrapper.name for wrapper in plan.wrappers],
         "binds": [str(bind) for bind in plan.binds],
         "env": dict(plan.env),
         "host_env": dict(plan.host_env),
         "license": request.loaded.easyconfig.license,
         "contents": dict(plan.help.contents),
-        "generation": done and done.generation,
-        "path": done and done.root,
+        "generation": done.generation if done else None,
+        "path": done.root if done else None,
     }
 
 

@@ -11,12 +11,10 @@ from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.fetch_settings import fetch_settings
-from sifmod.actions.install.image import image_request
 from sifmod.actions.install.install import install_with_layers
-from sifmod.actions.install.request import Request
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.plan import StackPlan, Step
-from sifmod.actions.stack.workers import Event, Finished, Progressed, Tell, Told, run_workers
+from sifmod.actions.workers import Event, Finished, Tell, Told, reporter_in_worker, run_workers
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.site import Site
 from sifmod.config.stack import Stack
@@ -56,10 +54,11 @@ class Applying:
         self._shared = dict(shared)  # digests of layers, of the images that are not there yet, by their requests
         own = f"stack {plan.stack.name} {' '.join(map(str, plan.steps))}"  # other elements of a job have other modules
         self._blobs = plan.layout.partials / sha256_bytes(own.encode())[:32]
-        todo = [number for number, step in enumerate(plan.steps) if step.request]
+        todo = {number: step.todo for number, step in enumerate(plan.steps) if step.todo}
+        self._keys = {number: one.image for number, one in todo.items()}
         self._wanting: dict[str, list[int]] = {}  # the modules that want an image, the one that fetches it first
-        self._views = deque(number for number in todo if self._is_view(number))
-        self._waiting = [number for number in todo if not self._is_view(number) and self._leads(number)]
+        self._views = deque(number for number, one in todo.items() if one.view)
+        self._waiting = [number for number, one in todo.items() if not one.view and self._leads(number)]
         self._fetching: set[str] = set()
         self._at_once = 1  # images that are fetched at the same time, at most
         self.became: dict[int, Became] = {}
@@ -80,30 +79,18 @@ class Applying:
                 yield event
                 yield from (Told(task, told(self.failed[task])) for task in self.failed.keys() - before - {event.task})
 
-    def _is_view(self, number: int) -> bool:
-        """Whether it can be installed only when the modules are there that it loads."""
-        request = self.plan.steps[number].request
-        return request is not None and request.plan.image is None
-
     def _leads(self, number: int) -> bool:
         """Whether this module need not wait for another one that fetches the same image."""
-        key = self._key(number)
+        key = self._keys[number]
         if key:
             self._wanting.setdefault(key, []).append(number)
         return not key or self._wanting[key][0] == number
-
-    def _key(self, number: int) -> str:
-        """The image that a module wants; "" where it is there."""
-        step = self.plan.steps[number]
-        key = image_request(step.request.plan) if step.request else ""
-        there = step.installation
-        return "" if there and there.provenance.image.request == key else key
 
     def _startable(self) -> list[int]:
         """The modules that can begin, which then count as begun."""
         found = []
         for number in self._waiting:
-            key = self._key(number)
+            key = self._keys[number]
             layers = self._shared.get(key, frozenset())
             if any(layers & self._shared[other] for other in self._fetching & self._shared.keys()):
                 continue
@@ -114,22 +101,20 @@ class Applying:
 
     def _finished(self, event: Finished) -> list[int]:
         """Keep what became of it; gives the modules that waited for it."""
-        key = self._key(event.task)
+        key = self._keys[event.task]
         followers = []
         if key in self._fetching and self._wanting[key][0] == event.task:
             followers = self._wanting[key][1:]
             self._fetching.discard(key)
             self._forget(key)
         if event.error is None:
-            assert isinstance(event.result, Became)  # noqa: S101 (for mypy: what _install gives)
             self.became[event.task] = event.result
             return followers + self._startable()
-        message, hint, code = event.error
-        self.failed[event.task] = failure(message, hint, code)
-        if code != FETCH:
+        self.failed[event.task] = event.error
+        if event.error.exit_code != FETCH:
             return followers + self._startable()
         why = f"not tried: the image of {self.plan.steps[event.task]} was not fetched"
-        self.failed |= {task: failure(why, "", code) for task in followers}
+        self.failed |= {task: failure(why, FETCH) for task in followers}
         return self._startable()
 
     def _forget(self, key: str) -> None:
@@ -143,15 +128,14 @@ class Applying:
 
     def _install(self, number: int, tell: Tell) -> Became:
         """In a worker."""
-        request = self.plan.steps[number].request
-        if request is None:
-            raise SifmodError("there is nothing to do")
-        if digests := self._shared.get(self._key(number)):
+        request = self.plan.decide(self.plan.steps[number])
+        if digests := self._shared.get(self._keys[number]):
             shared = SharedBlobs(self._blobs, digests)
             request = replace(request, options=replace(request.options, shared=shared))
-        if self._key(number):
+        if self._keys[number]:
             request = replace(request, site=_shared(request.site, self._at_once))
-        return install_in_worker(request, reporter_in_worker(number, tell, self._command))
+        installation, changed = install_with_layers(request, reporter_in_worker(number, tell, self._command))
+        return Became(installation.generation, changed)
 
 
 def _shared(loaded: LoadedSite, images: int) -> LoadedSite:
@@ -162,30 +146,14 @@ def _shared(loaded: LoadedSite, images: int) -> LoadedSite:
     return replace(loaded, site=replace(loaded.site, processors=processors, memory=share)) if images > 1 else loaded
 
 
-def reporter_in_worker(number: int, tell: Tell, command: str) -> Reporter:
-    """It tells the parent what the task of this number would tell the user of `command`."""
-    return Reporter(
-        lambda text: tell(Told(number, text)),
-        lambda what, done, total: tell(Progressed(number, what, done, total)),
-        lambda about, question: None,  # noqa: ARG005
-        command,
-    )
-
-
-def install_in_worker(request: Request, reporter: Reporter) -> Became:
-    """The install, of which as much is kept as goes through a pipe."""
-    installation, changed = install_with_layers(request, reporter)
-    return Became(installation.generation, changed)
-
-
 def told(error: SifmodError) -> str:
     """A failure, as the log of its module has it."""
     return f"failed ({error.exit_code}): {error.message}"
 
 
-def failure(message: str, hint: str, code: int) -> SifmodError:
-    """An error of another process."""
-    error = SifmodError(message, hint)
+def failure(message: str, code: int) -> SifmodError:
+    """An error of another module, or of a job."""
+    error = SifmodError(message)
     error.exit_code = code
     return error
 

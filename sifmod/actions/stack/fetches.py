@@ -8,9 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from sifmod.actions.fetch_settings import fetch_settings
-from sifmod.actions.install.image import image_request
 from sifmod.actions.install.request import Request
-from sifmod.actions.stack.plan import StackPlan, keeps_image
+from sifmod.actions.stack.plan import StackPlan
 from sifmod.errors import SifmodError
 from sifmod.image.fetch import announced_size
 from sifmod.image.oci.image import open_image
@@ -18,6 +17,8 @@ from sifmod.image.sources.kinds import references
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lock import lock
 from sifmod.tree.store import Store
+
+_MUCH = 10  # a part of so many
 
 
 class Fetches(NamedTuple):
@@ -29,6 +30,7 @@ class Fetches(NamedTuple):
     shared_size: int  # bytes of the layers that several images share, kept until the last of them is converted
     room: int  # bytes on the disk: the images, the shared layers, and what is downloaded at the same time
     shared: Mapping[str, frozenset[str]]  # of each image, by its request: the digests of layers that others have too
+    together: tuple[frozenset[str], ...]  # the images, those together that share much
 
 
 class _Asked(NamedTuple):
@@ -40,8 +42,8 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
     """How much is to be fetched, as the servers say; an image that cannot be asked for is one of unknown size."""
     wanted: dict[str, Request] = {}
     for step in plan.steps:
-        if step.request and step.request.plan.image and not keeps_image(step, step.request):
-            wanted.setdefault(image_request(step.request.plan), step.request)
+        if step.todo and step.todo.image and step.todo.image not in wanted:
+            wanted[step.todo.image] = plan.decide(step)
     with TemporaryDirectory(prefix="sifmod-") as place, lock(Workplace(Path(place)), "plan", 60, print) as held:
         others = [one for request in wanted.values() for one in (*request.options.stores, *request.site.site.stores)]
         store = Store(plan.layout, held, others=tuple(dict.fromkeys(others)))
@@ -59,7 +61,22 @@ def fetches(plan: StackPlan, jobs: int) -> Fetches:
         shared_size=sum(sizes.values()),
         room=sum(known) + sum(sizes.values()) + sum(known[-jobs:]),
         shared={key: digests for key, digests in shared.items() if digests},
+        together=_together(asked),
     )
+
+
+def _together(asked: Mapping[str, _Asked]) -> tuple[frozenset[str], ...]:
+    groups: list[frozenset[str]] = []
+    for key, one in asked.items():
+        mine = [group for group in groups if any(_share_much(one.layers, asked[other].layers) for other in group)]
+        groups = [group for group in groups if group not in mine] + [frozenset((key,)).union(*mine)]
+    return tuple(groups)
+
+
+def _share_much(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
+    """Whether a tenth or more of the smaller image need not be downloaded twice."""
+    common = sum(one[digest] for digest in one.keys() & other.keys())
+    return 0 < min(sum(one.values()), sum(other.values())) <= _MUCH * common
 
 
 def _ask(request: Request, store: Store) -> _Asked:

@@ -15,7 +15,7 @@ def stack_text(layout: Layout, name: str, directory: Path) -> tuple[str, tuple[s
     notes: list[str] = []
     for installation in installations(layout):
         lines += _entry(installation, directory)
-        others = [option for option, _ in _options(installation) if option not in (*_KEYS, "variant", "prefix")]
+        others = [option for option, _ in _options(installation) if option not in (*_KEYS, "variant")]
         if others:
             words = shlex.join(f"--{option}" for option in others)
             notes.append(f"{installation.module}: it was installed with {words}; say so to `sifmod stack apply`")

@@ -14,9 +14,8 @@ from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import changing_prefix
-from sifmod.actions.install.image import image_request
 from sifmod.actions.slurm import SIFMOD, Resources, states, submit
-from sifmod.actions.stack.plan import StackPlan, Step, keeps_image, to_do
+from sifmod.actions.stack.plan import StackPlan, Step, to_do
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.errors import OptionError
@@ -49,6 +48,7 @@ class JobOptions(NamedTuple):
     directory: Path  # where an element that fails leaves what it has said
     elements: int  # of an array, at most
     tests: Resources | None = None  # of the jobs that test what was installed; None: none are wanted
+    together: tuple[frozenset[str], ...] = ()  # images, by their requests, that one element is to fetch
 
 
 class Element(NamedTuple):
@@ -86,14 +86,18 @@ def submit_stack(
     return tuple(earlier), tuple(new)
 
 
-def elements_of(steps: Iterable[Step], most: int) -> tuple[Element, ...]:
-    """At most so many elements: one for each image that is not there, and few for the modules that keep theirs."""
+def elements_of(steps: Iterable[Step], most: int, together: Iterable[frozenset[str]] = ()) -> tuple[Element, ...]:
+    """At most so many elements: one for each image that is not there, and few for the modules that keep theirs.
+
+    Images that are to be fetched together are one.
+    """
+    first_of = {image: min(group) for group in together for image in group}
     by_image: dict[str, list[Step]] = {}
     kept: list[Step] = []
     for step in steps:
-        if step.request:
-            image = image_request(step.request.plan)
-            (kept if keeps_image(step, step.request) else by_image.setdefault(image, [])).append(step)
+        image = step.todo.image if step.todo else ""
+        image = first_of.get(image, image)
+        (by_image.setdefault(image, []) if image else kept).append(step)
     images = list(by_image.values())
     groups = [*images, *(kept[start : start + _MODULES] for start in range(0, len(kept), _MODULES))]
     shares = [range(first, len(groups), most) for first in range(min(most, len(groups)))]
@@ -125,7 +129,7 @@ def _submitted(
     """Submit the modules with images; then the views, which want the modules that they load; then the tests."""
     views = tuple(step for step in steps if _is_view(step))
     jobs = list(earlier)
-    elements = elements_of((step for step in steps if not _is_view(step)), options.elements)
+    elements = elements_of((step for step in steps if not _is_view(step)), options.elements, options.together)
     if elements:
         yield (job := _install(plan, options, elements))
         jobs.append(job.job)
@@ -137,7 +141,7 @@ def _submitted(
 
 
 def _is_view(step: Step) -> bool:
-    return step.request is not None and step.request.plan.image is None
+    return step.todo is not None and step.todo.view
 
 
 def _install(plan: StackPlan, options: JobOptions, elements: Sequence[Element], *more: str) -> Submission:
@@ -152,9 +156,7 @@ def _tests(
     """An array for the modules without GPUs, and one for those with them, which begin when `job` is over."""
     by_gpus: dict[int, list[Step]] = {}
     for step in steps:
-        made = step.request.plan if step.request else None
-        gpus = made.gpus_per_node if made and made.accelerator != "none" else 0
-        by_gpus.setdefault(gpus, []).append(step)
+        by_gpus.setdefault(step.todo.gpus if step.todo else 0, []).append(step)
     for gpus, alike in by_gpus.items():
         shares = [alike[first :: options.elements] for first in range(min(options.elements, len(alike)))]
         tests = [[("test", str(step.module), f"--prefix={plan.layout.prefix}") for step in share] for share in shares]

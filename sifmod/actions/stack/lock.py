@@ -6,6 +6,7 @@ from sifmod.actions.layer.places import own_layers
 from sifmod.actions.lock import LockedModule, locked_module, spelled_inputs
 from sifmod.actions.stack.plan import Planned, plan_stack
 from sifmod.errors import InstallError
+from sifmod.tree.receipt import live
 
 
 def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
@@ -14,14 +15,16 @@ def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
     Raises InstallError for a module that is not, and what is wrong with an easyconfig.
     """
     modules = []
-    for step in plan_stack(planned).steps:
+    plan = plan_stack(planned)
+    for step in plan.steps:
         if step.error:
             raise step.error
-        if step.mark != "x" or step.installation is None or step.request is None:
+        installation = live(planned.layout, step.module) if step.module else None
+        if step.mark != "x" or installation is None:
             why = f": {'; '.join(step.why)}" if step.why else ""
             raise InstallError(f"{step} is not installed as {step.member.easyconfig} says{why}", "install it first")
-        request = step.request
+        request = plan.decide(step)
         inputs = spelled_inputs(request.inputs, path.parent, request.site.site.robot_paths)
-        layers = own_layers(planned.layout, step.installation)
-        modules.append(locked_module(step.installation, request.plan, inputs, layers))
+        layers = own_layers(planned.layout, installation)
+        modules.append(locked_module(installation, request.plan, inputs, layers))
     return tuple(sorted(modules))

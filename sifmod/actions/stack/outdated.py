@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.search import Found, find_all
-from sifmod.actions.stack.plan import Step
+from sifmod.actions.stack.plan import StackPlan
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.name import ModuleName
 from sifmod.config.version import version_key
 from sifmod.errors import SifmodError
 from sifmod.image.sources.kinds import parse
-from sifmod.tree.receipt import Installation
+from sifmod.tree.receipt import Installation, live
 
 _AT_ONCE = 8  # servers are asked
 
@@ -35,9 +35,10 @@ class Outdated(NamedTuple):
     problems: tuple[str, ...]
 
 
-def outdated(steps: Sequence[Step], site: LoadedSite) -> Outdated:
+def outdated(plan: StackPlan, site: LoadedSite) -> Outdated:
     """The tags that name another image by now, and easyconfigs of later versions; of what is installed."""
-    there = tuple(step.installation for step in steps if step.installation)
+    found_live = (live(plan.layout, step.module) for step in plan.steps if step.module and step.generation)
+    there = tuple(installation for installation in found_live if installation)
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         moved = tuple(threads.map(lambda one: _moved(one, site), there))
     found = find_all(site.site.robot_paths, lambda: site, os.environ)

@@ -1,10 +1,11 @@
 """stack plan: what would change to make a tree what a stack says, and why."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sifmod import __version__
 from sifmod.actions.install.current import is_complete, noted
@@ -15,11 +16,13 @@ from sifmod.actions.install.request import Request, Sites, decide, held_to, vari
 from sifmod.actions.install.unchanged import find_unchanged, made_by
 from sifmod.actions.layer.places import own_layers
 from sifmod.actions.lock import Lock
+from sifmod.actions.workers import in_order
 from sifmod.config.input import Surroundings
 from sifmod.config.name import ModuleName
 from sifmod.config.stack import Member, Stack
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, InstallError, SifmodError
+from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
 from sifmod.tree.provenance import Asked, Pairs
 from sifmod.tree.receipt import Installation, live, live_number
@@ -30,6 +33,14 @@ Mark = Literal[" ", "x", "R", "!"]  # new, there, to be made anew, an error
 Given = Mapping[str, str]
 
 
+class Todo(NamedTuple):
+    """What is to be done for a module, as much as many thousand of them may take of the memory."""
+
+    image: str  # a digest of what decides which image is fetched; "" where it is there, and for a view
+    view: bool
+    gpus: int  # of a node for its test
+
+
 class Step(NamedTuple):
     """One module of a stack: what is there, and what is to be done."""
 
@@ -38,8 +49,8 @@ class Step(NamedTuple):
     mark: Mark
     module: ModuleName | None = None  # None where it cannot be told
     why: tuple[str, ...] = ()  # it is made anew
-    request: Request | None = None  # what is to be done; None where nothing is, or nothing can be
-    installation: Installation | None = None  # that is live now
+    todo: Todo | None = None  # None where nothing is to be done, or nothing can be
+    generation: int | None = None  # that is live now
     error: SifmodError | None = None
 
     def __str__(self) -> str:
@@ -55,6 +66,7 @@ class StackPlan(NamedTuple):
     layout: Layout
     steps: tuple[Step, ...]
     unnamed: tuple[ModuleName, ...]  # that the stack has installed and does not name any more
+    decide: Callable[[Step], Request]  # again, for a plan of thousands holds none; raises what deciding raises
 
 
 class Planned(NamedTuple):
@@ -74,15 +86,9 @@ def plan_stack(planned: Planned) -> StackPlan:
 
     Raises ConfigError where two members give one module.
     """
-    around, sites = Surroundings(os.environ), Sites()
-    steps: list[Step] = []
-    for member in planned.stack.members:
-        try:
-            variants = _variants(member, planned, sites)
-        except (SifmodError, OSError) as error:
-            steps += _made_before(Step(member, None, "!", error=_told(error)), planned.layout, None)
-            continue
-        steps += [_step(member, variant, planned, around, sites) for variant in variants]
+    around, sites, members = Surroundings(os.environ), Sites(), planned.stack.members
+    found = in_order(lambda number: _of_member(members[number], planned, around, sites), len(members), planned.jobs)
+    steps = [Step(member, *fields) for member, some in zip(members, found, strict=True) for fields in some]
     _refuse_twice(steps)
     named = {step.module for step in steps}
     if planned.lock and (more := sorted(set(planned.lock.modules) - named)):
@@ -92,17 +98,27 @@ def plan_stack(planned: Planned) -> StackPlan:
     before = read_applied(planned.layout, planned.stack.name)
     gone = (module for module in (before.modules if before else ()) if module not in named)
     unnamed = tuple(module for module in gone if live_number(planned.layout, module) is not None)
-    return StackPlan(planned.stack, planned.layout, tuple(steps), unnamed)
+    return StackPlan(planned.stack, planned.layout, tuple(steps), unnamed, partial(_decide_again, planned, sites))
+
+
+def _of_member(member: Member, planned: Planned, around: Surroundings, sites: Sites) -> list[tuple[Any, ...]]:
+    """Its steps, without the member, which who asks for them has."""
+    wanted = member.entry.variants
+    try:
+        here = variants_here(member.easyconfig, sites.of(_given(member, planned))) if wanted == "all" else wanted
+        steps = [_step(member, variant, planned, around, sites) for variant in here or (None,)]
+    except (SifmodError, OSError) as error:
+        steps = _made_before(Step(member, None, "!", error=_told(error)), planned.layout, None)
+    return [step[1:] for step in steps]
 
 
 def _given(member: Member, planned: Planned) -> dict[str, str]:
     """The options for a member: the stack's own go before those of the command line."""
     entry, directory = member.entry, Path(member.mark.file).parent
     given = dict(planned.given)
-    if entry.site:
+    if member.site:
         # a site has a prefix of its own, and a stack is for one tree
-        beside = "/" in entry.site or entry.site.endswith(".yaml")
-        given |= {"site": str(directory / entry.site) if beside else entry.site, "prefix": str(planned.layout.prefix)}
+        given |= {"site": member.site, "prefix": str(planned.layout.prefix)}
     if entry.accelerator:
         given["accelerator"] = entry.accelerator
     if entry.source:
@@ -111,38 +127,51 @@ def _given(member: Member, planned: Planned) -> dict[str, str]:
     return given
 
 
-def _variants(member: Member, planned: Planned, sites: Sites) -> tuple[str | None, ...]:
-    wanted = member.entry.variants
-    if wanted == "all":
-        return variants_here(member.easyconfig, sites.of(_given(member, planned)))
-    return tuple(wanted) or (None,)
+def _options(given: Given, variant: str | None, planned: Planned) -> InstallOptions:
+    asked = Asked(options=deciding({**given, "variant": variant}), checked=planned.options.asked.checked)
+    return replace(planned.options, variant=variant, source=given.get("source"), asked=asked)
+
+
+def _decide_again(planned: Planned, sites: Sites, step: Step) -> Request:
+    given = _given(step.member, planned)
+    request = decide(step.member.easyconfig, sites.of(given), _options(given, step.variant, planned))
+    if request.plan.module != step.module:
+        raise SifmodError(f"its easyconfig gives {request.plan.module} by now", "repeat the command")
+    return held_to(request, planned.lock) if planned.lock else request
 
 
 def _step(member: Member, variant: str | None, planned: Planned, around: Surroundings, sites: Sites) -> Step:
     given, layout = _given(member, planned), planned.layout
-    asked = Asked(options=deciding({**given, "variant": variant}), checked=planned.options.asked.checked)
-    options = replace(planned.options, variant=variant, source=given.get("source"), asked=asked)
+    options = _options(given, variant, planned)
     anew = planned.anew or planned.lock is not None
     module: ModuleName | None = None
     try:
         if not anew and (found := find_unchanged(layout, member.easyconfig, options, around)):
-            return Step(member, variant, "x", found.module, installation=found)
+            return Step(member, variant, "x", found.module, generation=found.generation)
         request = decide(member.easyconfig, sites.of(given), options)
         module = request.plan.module
         request = held_to(request, planned.lock) if planned.lock else request
         before = live(layout, module)
+        todo = _todo(request.plan, before)
         if before is None:
-            return Step(member, variant, " ", module, request=request)
+            return Step(member, variant, " ", module, todo=todo)
+        number = before.generation
         if not is_complete(layout, before, request):
-            return Step(member, variant, "R", module, tuple(_why(layout, before, request, around)), request, before)
+            return Step(member, variant, "R", module, tuple(_why(layout, before, request, around)), todo, number)
         check_locked(before, request)
         layers = locked.layers if (locked := request.options.locked) else {}
         lacks = any(own_layers(layout, before).get(name) != digest for name, digest in layers.items())
-        todo = request if planned.anew or lacks or noted(before, request) else None
-        return Step(member, variant, "x", module, request=todo, installation=before)
+        needed = planned.anew or lacks or noted(before, request)
+        return Step(member, variant, "x", module, todo=todo if needed else None, generation=number)
     except (SifmodError, OSError) as error:
         step = Step(member, variant, "!", module, error=_told(error))
-        return step if module else _made_before(step, layout, asked.options)[0]
+        return step if module else _made_before(step, layout, options.asked.options)[0]
+
+
+def _todo(plan: Plan, before: Installation | None) -> Todo:
+    image = image_request(plan) if plan.image else ""
+    there = before is not None and before.provenance.image.request == image
+    return Todo("" if there else image, plan.image is None, 0 if plan.accelerator == "none" else plan.gpus_per_node)
 
 
 def _made_before(failed: Step, layout: Layout, options: Pairs | None) -> list[Step]:
@@ -151,7 +180,8 @@ def _made_before(failed: Step, layout: Layout, options: Pairs | None) -> list[St
     there = [one for one in made if options is None or one.provenance.asked.options == options]
     variants = [dict(one.provenance.asked.options).get("--variant") for one in there]
     pairs = zip(there, variants, strict=True)
-    return [failed._replace(module=one.module, installation=one, variant=variant) for one, variant in pairs] or [failed]
+    made_before = (failed._replace(module=one.module, generation=one.generation, variant=v) for one, v in pairs)
+    return list(made_before) or [failed]
 
 
 def _why(layout: Layout, before: Installation, request: Request, around: Surroundings) -> Iterator[str]:
@@ -180,13 +210,7 @@ def _why(layout: Layout, before: Installation, request: Request, around: Surroun
 
 def to_do(step: Step) -> bool:
     """Whether a module is to be installed, and more than its receipt rewritten."""
-    return step.request is not None and step.mark != "x"
-
-
-def keeps_image(step: Step, request: Request) -> bool:
-    """Whether a module that is made anew has the image already that it asks for."""
-    there = step.installation
-    return there is not None and there.provenance.image.request == image_request(request.plan)
+    return step.todo is not None and step.mark != "x"
 
 
 def _refuse_twice(steps: list[Step]) -> None:

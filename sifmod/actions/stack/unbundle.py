@@ -1,6 +1,7 @@
 """A bundle that is read where there is no network: its files into the tree, its images into the store."""
 
 import json
+import os
 import re
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
@@ -45,13 +46,12 @@ def unbundle(bundle: "Bundle", site: Site, reporter: Reporter) -> Path:
         for name, text in bundle.files.items():
             if not _has(place / name, text, layout.prefix):
                 change.file(place / name, text)
+            root = (place / name).parent  # a generation, where it is a layer's
+            live = root.parent / LIVE
+            if name.startswith("layers/") and name.endswith(f"/{RECEIPT}") and not _leads(live, root.name):
+                change.link(live, root.name)
         with held.changing(f"cannot write {place}"):
             change.apply()
-        for name in bundle.files:
-            root = place / name
-            if name.startswith("layers/") and root.name == RECEIPT:
-                (root.parent.parent / LIVE).unlink(missing_ok=True)
-                (root.parent.parent / LIVE).symlink_to(root.parent.name)
         store = Store(layout, held, reporter.waiting("the store"))
         with _readable(bundle.path):
             _take_in(bundle, place, store, reporter.progress)
@@ -62,6 +62,13 @@ def unbundle(bundle: "Bundle", site: Site, reporter: Reporter) -> Path:
 def _has(path: Path, text: str, top: Path) -> bool:
     try:
         return read(path, top=top) == text.encode()
+    except OSError:
+        return False
+
+
+def _leads(link: Path, text: str) -> bool:
+    try:
+        return os.readlink(link) == text  # noqa: PTH115 (the exact text)
     except OSError:
         return False
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.actions.slurm import LAG, State, states
+from sifmod.actions.slurm import LAG, State, accounted, states
 from sifmod.actions.stack.apply import Applying, Became, failure, log_of
 from sifmod.actions.stack.plan import to_do
 from sifmod.config.name import ModuleName
@@ -65,6 +65,8 @@ class Watch:
             if (known is not None and all(state.over for state in known.values())) or not (self._left or tests):
                 break
             time.sleep(pause)
+        # one that squeue has shown and forgotten between two looks
+        self._ended = accounted([job.job for job in self._jobs]) | self._ended
         yield from self._rest()
         self.tests = tuple(
             self._tested(job, element)
@@ -79,7 +81,7 @@ class Watch:
         for number in tuple(self._left):
             step = self._plan.steps[number]
             now = live_number(self._plan.layout, step.module) if step.module else None
-            if now not in (None, step.installation.generation if step.installation else None):
+            if now not in (None, step.generation):
                 self._became(number, changed=True)
                 yield number
 
@@ -122,7 +124,7 @@ class Watch:
             if there:
                 return None
             if code:
-                return failure(message, "", int(code))
+                return failure(message, int(code))
         log = job.log(self._plan.stack.name, element)
         said = f"; {log} is its log" if _is_there(log) else ""
         ended = state.name if state else "and Slurm does not know how"

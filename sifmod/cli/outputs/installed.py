@@ -74,6 +74,19 @@ class NotFetchedError(Error):
     reference: str
 
 
+class PushedImage(TypedDict):
+    """What a registry has now."""
+
+    reference: Annotated[Source, Field(description="names just this image, by its digest")]
+    digest: Annotated[Digest, Field(description="of what the tag names: the manifest, or an index with it")]
+    manifest: Digest
+    arch: Arch
+    size: Annotated[int, Field(ge=0, description="bytes of all its blobs")]
+    sent: Annotated[int, Field(ge=0, description="bytes of blobs that went out")]
+    there: Annotated[bool, Field(description="the tag named this image before")]
+    notes: Notes
+
+
 class Part(TypedDict):
     """One data object of a SIF, or one layer of an OCI image."""
 

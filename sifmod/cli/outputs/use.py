@@ -120,10 +120,10 @@ class SbomData(TypedDict):
 
     module: Annotated[ModuleName | None, Field(description="null for an image by itself")]
     generation: Number | None
-    sha256: Annotated[Sha256, Field(description="of the image")]
+    sha256: Annotated[Sha256 | None, Field(description="of the image; null for a view")]
     format: Literal["json", "xml"]
     path: Annotated[Path | None, Field(description="null without -o")]
-    package_count: Annotated[int, Field(ge=0, description="of the image")]
+    package_count: Annotated[int, Field(ge=0, description="of the image, or of all that a view loads")]
     layers: Annotated[list[str], Field(description="names of the user's layers that are in it")]
     notes: Notes
     text: Annotated[str, Field(description="the document, CycloneDX 1.6")]
@@ -152,6 +152,7 @@ class DiffData(TypedDict):
     old: Annotated[str, Field(description="a module with @ and its generation, a digest, or a path")]
     new: str
     origin_changes: Annotated[list[Change], Field(description="image, source, easyconfig and the like")]
+    loaded_modules: Annotated[list[Change], Field(description="that views load, by name, with their versions")]
     packages: list[PackageChange]
     variables: Annotated[list[Change], Field(description="that a load sets on the host")]
     variables_inside: Annotated[list[Change], Field(description="of the container; PATH: what comes in front of it")]

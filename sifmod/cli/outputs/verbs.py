@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from sifmod.actions.hooks import FetchHook, InstallHook, RetireHook
 from sifmod.cli.outputs import easyconfig, installed, stack, tree, use, words
 
 # what each verb prints where it succeeds; where it fails as a whole, an Error
@@ -15,6 +16,7 @@ OUTPUTS: dict[str, Any] = {
         | list[installed.Reapplied | installed.ReappliedError]
     ),
     "fetch": installed.Fetched | list[installed.FetchedOfSeveral | installed.NotFetchedError],
+    "push": installed.PushedImage,
     "new": easyconfig.Drafted,
     "import": list[easyconfig.Imported | easyconfig.NotImportedError],
     "jobscript": use.JobScript,
@@ -61,4 +63,13 @@ def output_schema(verb: str) -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"sifmod {verb} --json",
         **TypeAdapter(OUTPUTS[verb] | words.Error).json_schema(),
+    }
+
+
+def hook_schema() -> dict[str, Any]:
+    """The schema of what a hook has on its standard input."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "the standard input of a hook",
+        **TypeAdapter(InstallHook | FetchHook | RetireHook).json_schema(),
     }

@@ -33,7 +33,9 @@ _OF_OCI = "10-docker2singularity.sh"
 
 
 @dataclass
-class _Documents:
+class Documents:
+    """What is found, document by document."""
+
     deffile: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     config: ImageConfig | None = None
@@ -41,6 +43,20 @@ class _Documents:
     scripts: dict[str, str] = field(default_factory=dict)  # of the environment, by name
     runscript: str = ""
     notes: list[str] = field(default_factory=list)
+
+    def environment(self, environment: Mapping[str, str], longest: int = LINE) -> dict[str, str]:
+        """The config's variables, and what the scripts of the image add, in the order in which a runtime reads them.
+
+        Of each value at most `longest` letters.
+        """
+        result = dict(environment)
+        for name, script in sorted(self.scripts.items()):
+            if _OF_THE_RUNTIME.fullmatch(name) or (name == _OF_OCI and environment):
+                continue
+            for variable, value in exported(script).items():
+                before, value = result.get(variable, "")[:longest], value[:longest]
+                result[variable] = value.replace(f"${{{variable}}}", before).replace(f"${variable}", before)[:longest]
+        return result
 
 
 def describe_sif(path: Path, name: str = "") -> ImageDescription:
@@ -50,7 +66,12 @@ def describe_sif(path: Path, name: str = "") -> ImageDescription:
     that cannot be read is a note of the description.
     """
     info = read_sif(path, name)
-    found = _Documents()
+    return _description(path, info, read_documents(path, info))
+
+
+def read_documents(path: Path, info: SifInfo) -> Documents:
+    """What the documents in the SIF at `path`, whose checked header is `info`, say. Raises as `describe_sif` does."""
+    found = Documents()
     with reading(path), path.open("rb") as file:
         for entry in info.descriptors[: _MOST_DOCUMENTS * 4]:
             if entry.type in (DEFFILE, LABELS, JSON) and entry.size <= _LARGEST:
@@ -61,13 +82,13 @@ def describe_sif(path: Path, name: str = "") -> ImageDescription:
             _take_files(found, rootfs)
     except ImageError as error:
         found.notes.append(f"its files cannot be read: {error.message}")
-    return _description(path, info, found)
+    return found
 
 
-def _description(path: Path, info: SifInfo, found: _Documents) -> ImageDescription:
+def _description(path: Path, info: SifInfo, found: Documents) -> ImageDescription:
     config = of_config(found.config) if found.config else Config()
     labels = {**dict(config.labels), **dict(pairs(found.labels.items()))}
-    environment = pairs(_environment(found, dict(config.environment)).items())
+    environment = pairs(found.environment(dict(config.environment)).items())
     config = config._replace(labels=tuple(sorted(labels.items())), environment=environment)
     return ImageDescription(
         kind="SIF",
@@ -86,7 +107,7 @@ def _description(path: Path, info: SifInfo, found: _Documents) -> ImageDescripti
     )
 
 
-def _take(found: _Documents, kind: int, raw: bytes) -> None:
+def _take(found: Documents, kind: int, raw: bytes) -> None:
     """Note what one data object says; what cannot be read says nothing."""
     if kind == DEFFILE:
         found.deffile = found.deffile or raw.rstrip(b"\0").decode("utf-8", "replace")
@@ -109,25 +130,13 @@ def _take(found: _Documents, kind: int, raw: bytes) -> None:
         found.scripts = {name.rpartition("/")[2]: text for name, text in scripts.items()}
 
 
-def _take_files(found: _Documents, rootfs: Rootfs) -> None:
+def _take_files(found: Documents, rootfs: Rootfs) -> None:
     found.deffile = found.deffile or rootfs.read(f"{_HOME}/Singularity", _LARGEST)
     found.runscript = found.runscript or rootfs.read(f"{_HOME}/runscript", _LARGEST)
     found.labels = found.labels or _texts(_json(rootfs.read(f"{_HOME}/labels.json", _LARGEST).encode()))
     for name in rootfs.entries(f"{_HOME}/env")[:100]:
         if name.endswith(".sh") and not _OF_THE_RUNTIME.fullmatch(name):
             found.scripts[name] = rootfs.read(f"{_HOME}/env/{name}", 1 << 16)
-
-
-def _environment(found: _Documents, environment: Mapping[str, str]) -> dict[str, str]:
-    """The config's variables, and what the scripts of the image add, in the order in which a runtime reads them."""
-    result = dict(environment)
-    for name, script in sorted(found.scripts.items()):
-        if _OF_THE_RUNTIME.fullmatch(name) or (name == _OF_OCI and environment):
-            continue
-        for variable, value in exported(script).items():
-            before, value = result.get(variable, "")[:LINE], value[:LINE]
-            result[variable] = value.replace(f"${{{variable}}}", before).replace(f"${variable}", before)[:LINE]
-    return result
 
 
 def _part(entry: SifObject) -> str:

@@ -50,9 +50,10 @@ class RegistryAuthority(Authority):
     the clear. To others the request for a token goes without it.
     """
 
-    def __init__(self, http: Http, place: Place, token_servers: tuple[str, ...] = ()) -> None:
+    def __init__(self, http: Http, place: Place, token_servers: tuple[str, ...] = (), actions: str = "pull") -> None:
         self._http = http
         self._place = place
+        self._actions = actions
         self._token_servers = token_servers
         self._logins: Logins | None = None
         self._login: Credentials | None = None
@@ -80,7 +81,8 @@ class RegistryAuthority(Authority):
         """With the advice that this registry needs."""
         login = self._login.origin if self._login and not self._withheld else ""
         notes = tuple(map(plain, self._logins.notes)) if self._logins else ()
-        return refused_by(response, self._place, login, (*notes, self._withheld) if self._withheld else notes)
+        notes = (*notes, self._withheld) if self._withheld else notes
+        return refused_by(response, self._place, login, notes, pushing="push" in self._actions)
 
     def _is_ours(self, url: str) -> bool:
         try:
@@ -139,7 +141,8 @@ class RegistryAuthority(Authority):
 
     def _token(self, challenge: Challenge, login: Credentials | None) -> str:
         realm, host = challenge.realm, plain(urlsplit(challenge.realm).netloc)
-        scopes = challenge.scopes or (f"repository:{self._place.repository}:pull",)
+        own = f"repository:{self._place.repository}:{self._actions}"
+        scopes = dict.fromkeys((*challenge.scopes, own) if "push" in self._actions else challenge.scopes or (own,))
         service = {"service": challenge.service} if challenge.service else {}
         server = _TokenServer(self, realm, login)
         opened: AbstractContextManager[requests.Response]
@@ -213,12 +216,16 @@ _WAYS_OUT = (
 _SOON = 600  # seconds
 
 
-def refused_by(response: requests.Response, place: Place, login: str, notes: tuple[str, ...]) -> FetchError:
+def refused_by(
+    response: requests.Response, place: Place, login: str, notes: tuple[str, ...], *, pushing: bool = False
+) -> FetchError:
     """The error for an answer of the registry at `place`; `login` says which login was used ("": none).
 
     `notes` are what else is known about the logins, each one line.
     """
     said, host = _said(response), place.host
+    if pushing and (advice := _not_taken(response, place, login)):
+        return refusal(response, advice, said, final=response.status_code == 507)
     match response.status_code:
         case 401 | 403 if _ECR.search(host):
             advice = _ecr(host, login)
@@ -235,6 +242,25 @@ def refused_by(response: requests.Response, place: Place, login: str, notes: tup
     if response.status_code in (401, 403) and notes:
         advice = "; ".join((*notes, advice))
     return refusal(response, advice, said)
+
+
+def _not_taken(response: requests.Response, place: Place, login: str) -> str:
+    """What to do about an answer to an upload; "" where the same helps as for a download."""
+    who = f"the login in {login}" if login else "a user without a login"
+    match response.status_code:
+        case 400 | 403 | 409 | 412 if response.request.method == "PUT" and "/manifests/" in response.url:
+            return "the registry may forbid that a tag is overwritten: push under another tag, or ask its owner"
+        case 403:
+            return f"{who} may not push to {place.repository} on {place.host}: ask its owner for the right to push"
+        case 404:
+            return f"{place.host} has no place for {place.repository}: correct the name, or make the repository there"
+        case 405:
+            return f"{place.host} takes nothing now: it may be read-only"
+        case 500:
+            return f"{place.host} has trouble, and its disk may be full: try again later, or tell its owner"
+        case 507:
+            return f"{place.host} is full: remove images there, or ask its owner for room"
+    return ""
 
 
 def _log_in(host: str, login: str) -> str:

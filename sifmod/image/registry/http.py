@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
+from io import BytesIO
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import certifi
@@ -27,6 +28,7 @@ from sifmod.image.reference import is_loopback
 from sifmod.image.registry.mirrors import covers
 from sifmod.image.registry.network import (
     BROKEN,
+    SLOWEST,
     TIMEOUTS,
     PlainSocket,
     Timeouts,
@@ -185,17 +187,27 @@ class Session(requests.Session):
         self._by_host: dict[str, _Adapter] = {}
 
     def ask(
-        self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None = None
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: Mapping[str, str] | bytes | None = None,
+        more: float = 0.0,
     ) -> requests.Response:
-        """The head of an answer, its body not read yet. Raises what requests raises, and FetchError about a file."""
-        with within(self._timeouts.whole):
+        """The head of an answer, its body not read yet. `body` is a form or bytes; the head may take `more` seconds.
+
+        Raises what requests raises, and FetchError about a file.
+        """
+        data = BytesIO(body) if isinstance(body, bytes) else body  # sent in pieces, each with the timeout
+        sending = len(body) / SLOWEST if isinstance(body, bytes) else 0
+        with within(self._timeouts.whole + more + sending):
             return self.request(
                 method,
                 url,
                 headers=dict(headers),
-                data=form,
+                data=data,
                 stream=True,
-                timeout=(self._timeouts.connect, self._timeouts.silence),
+                timeout=(self._timeouts.connect, self._timeouts.silence + more),
                 proxies={} if is_loopback(urlsplit(url).netloc) else requests.utils.get_environ_proxies(url),
                 allow_redirects=False,
             )
@@ -217,6 +229,8 @@ class Session(requests.Session):
 _MOST_REDIRECTS = 10
 _MOST_RENEWALS = 2
 _REDIRECTS = (301, 302, 303, 307, 308)
+_AS_ASKED = (307, 308)  # of them those after which a request that changes something may be repeated
+_READING = ("GET", "HEAD")
 _GOOD = (200, 206, 416)
 _LONGEST_WAIT = 600.0  # seconds; a server that asks for a longer wait has failed
 _SMALL = 1 << 16  # bytes of an error's body
@@ -237,6 +251,18 @@ class Authority(Protocol):
         """The error for an answer that is not the resource, with advice."""
 
 
+class Asked(NamedTuple):
+    """What is asked of a resource. `good` are the answers that are handed over; any other one is refused."""
+
+    method: str = "GET"
+    body: bytes | None = None
+    good: tuple[int, ...] = _GOOD
+    seconds: float = 0.0  # that the head of the answer may take beyond the usual
+
+
+GET = Asked()
+
+
 class Http:
     """The connections of one fetch. https everywhere; plain http only to this machine and to `insecure` hosts.
 
@@ -248,8 +274,8 @@ class Http:
         self.timeouts = timeouts
         self._session = Session(timeouts)
 
-    def resource(self, url: str, authority: Authority) -> Get:
-        return lambda headers: self._opened(url, headers, authority)
+    def resource(self, url: str, authority: Authority, asked: Asked = GET) -> Get:
+        return lambda headers: self._opened(url, headers, authority, asked)
 
     def is_insecure(self, host: str) -> bool:
         """Whether `host`, with or without a port, may be spoken to over plain http."""
@@ -271,20 +297,22 @@ class Http:
             yield response
 
     @contextmanager
-    def _opened(self, url: str, headers: Mapping[str, str], authority: Authority) -> Iterator[requests.Response]:
+    def _opened(
+        self, url: str, headers: Mapping[str, str], authority: Authority, asked: Asked
+    ) -> Iterator[requests.Response]:
         redirects = renewals = 0
         if not self._may_ask(urlsplit(url)):
             raise _not_https(url)
         while True:
             sent = authority.authorization(url)
             with network_errors(url):
-                response = self._get(url, {**headers, **({"Authorization": sent} if sent else {})})
+                response = self._answer(url, {**headers, **({"Authorization": sent} if sent else {})}, asked)
             with response:
-                if response.status_code in _GOOD:
+                if response.status_code in asked.good:
                     with network_errors(url), steadily(self.timeouts.silence):
                         yield response
                     return
-                if response.status_code in _REDIRECTS:
+                if response.status_code in (_REDIRECTS if asked.method in _READING else _AS_ASKED):
                     url, redirects = self._redirected(response), redirects + 1
                     if redirects > _MOST_REDIRECTS:
                         raise FetchError(
@@ -296,13 +324,13 @@ class Http:
                     raise authority.refused(response)
                 beginning(response)  # a body that is read to its end leaves the connection open for the next request
 
-    def _get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
+    def _answer(self, url: str, headers: Mapping[str, str], asked: Asked) -> requests.Response:
         try:
-            return self._session.ask("GET", url, headers)
+            return self._session.ask(asked.method, url, headers, asked.body, asked.seconds)
         except requests.ConnectionError as error:
-            if not hung_up(error):
+            if not hung_up(error) or asked.method not in _READING:
                 raise
-            return self._session.ask("GET", url, headers)  # most likely a kept connection that the server has closed
+            return self._session.ask(asked.method, url, headers)  # most likely the server has closed a kept connection
 
     def _may_ask(self, url: SplitResult) -> bool:
         return url.scheme == "https" or (url.scheme == "http" and self.is_insecure(url.netloc))

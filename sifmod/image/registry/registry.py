@@ -16,7 +16,7 @@ from sifmod.image.oci.index import ACCEPTED, Index, manifest_behind, parse
 from sifmod.image.oci.manifest import Descriptor, ImageConfig, Manifest, check_digest, parse_config
 from sifmod.image.reference import Reference
 from sifmod.image.registry.authority import RegistryAuthority
-from sifmod.image.registry.http import Http
+from sifmod.image.registry.http import GET, Asked, Http
 from sifmod.image.registry.mirrors import Place, places, token_servers
 from sifmod.image.registry.network import PATIENCE, Patience, SlowError, TransientError, causes, patiently, within
 from sifmod.image.settings import Settings
@@ -30,18 +30,18 @@ class Repository:
     """The repository at `place`, whose `token_servers` may have the login for it.
 
     A host that may be asked over plain http is asked over http first, and over https where it turns out to need that.
-    May be used by several threads at once.
+    `actions` are what the login is to allow. May be used by several threads at once.
     """
 
-    def __init__(self, http: Http, place: Place, token_servers: tuple[str, ...]) -> None:
+    def __init__(self, http: Http, place: Place, token_servers: tuple[str, ...], actions: str = "pull") -> None:
         self.place = place
         self._http = http
-        self._authority = RegistryAuthority(http, place, token_servers)
+        self._authority = RegistryAuthority(http, place, token_servers, actions)
         self._scheme = "" if http.is_insecure(place.server) else "https"
 
-    def get(self, path: str) -> Get:
-        """What opens `path` below this repository: `manifests/TAG`, `blobs/DIGEST`."""
-        return lambda headers: self._opened(path, headers)
+    def get(self, path: str, asked: Asked = GET) -> Get:
+        """What opens `path` below this repository: `manifests/TAG`, `blobs/DIGEST`; or a URL that it has named."""
+        return lambda headers: self._opened(path, headers, asked)
 
     def read(self, path: str, accept: str, name: str) -> tuple[bytes, Mapping[str, str]]:
         """A small resource, called `name` in messages, and its headers.
@@ -62,16 +62,16 @@ class Repository:
             raise ImageError(f"{self.place.server} sends {announced or 'more than 4 million'} bytes as {name}")
 
     @contextmanager
-    def _opened(self, path: str, headers: Mapping[str, str]) -> Iterator[requests.Response]:
+    def _opened(self, path: str, headers: Mapping[str, str], asked: Asked) -> Iterator[requests.Response]:
         with ExitStack() as stack:
             try:
-                response = stack.enter_context(self._resource(self._scheme or "http", path)(headers))
+                response = stack.enter_context(self._resource(self._scheme or "http", path, asked)(headers))
                 self._scheme = self._scheme or "http"
             except FetchError as error:
                 if self._scheme or not _may_speak_tls(error):
                     raise
                 try:
-                    response = stack.enter_context(self._resource("https", path)(headers))
+                    response = stack.enter_context(self._resource("https", path, asked)(headers))
                 except FetchError as second:
                     speaks = second.__cause__ is None or "certificate verify" in second.message
                     raise second if speaks or isinstance(second, SlowError) else error from None
@@ -83,9 +83,9 @@ class Repository:
                 )
             yield response
 
-    def _resource(self, scheme: str, path: str) -> Get:
-        url = f"{scheme}://{self.place.server}/v2/{self.place.repository}/{path}"
-        return self._http.resource(url, self._authority)
+    def _resource(self, scheme: str, path: str, asked: Asked) -> Get:
+        url = path if "://" in path else f"{scheme}://{self.place.server}/v2/{self.place.repository}/{path}"
+        return self._http.resource(url, self._authority, asked)
 
 
 def _may_speak_tls(error: FetchError) -> bool:

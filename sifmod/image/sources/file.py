@@ -129,11 +129,13 @@ def _link(path: Path, status: os.stat_result, incoming: Path) -> str:
 
 
 def _copy(path: Path, request: Request, notes: tuple[str, ...]) -> Fetched:
+    lent = request.store.lends(path)  # the file's name is a digest then
+    name = f"{request.image.filename} from {path.parents[2]}" if lent else path.name
     with reading(path), path.open("rb") as file, Sink(request.incoming) as sink:
         cloned = _clone(file, sink)
         if not cloned:
             reserve(sink.fileno(), request.incoming, os.fstat(file.fileno()).st_size)
-            for chunk in _chunks(file, f"copying {path.name}", request):
+            for chunk in _chunks(file, f"copying {name}", request):
                 sink.write(chunk)
     return hashed(request.incoming, request, notes) if cloned else Fetched(sink.path, sink.sha256, sink.size, notes)
 

@@ -62,7 +62,7 @@ def references(image: ImagePlan) -> tuple[Reference, ...]:
     if (build := image.build) and build.dockerfile:
         raise FetchError(f"{image.filename} cannot be built of {build.dockerfile}")
     if build:
-        return ((BUILD if build.definition else RECIPE).reference(build.definition or str(build)),)
+        return ((BUILD if build.definition else RECIPE).reference(build.definition or f"build:{build}"),)
     return tuple(map(parse, image.sources))
 
 

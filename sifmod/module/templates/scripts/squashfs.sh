@@ -1,4 +1,4 @@
-sifmod_root='' # comes from what is read here:
+sifmod_root='' sifmod_prefix='' # come from what is read here:
 {% include "scripts/place.sh" %}
 set +f -u
 

@@ -1,0 +1,199 @@
+"""Upload: blobs and manifests into a repository (OCI distribution specification 1.1, "Pushing").
+
+A blob that the repository has is not sent; one that is cut on its way goes on where the registry says. Nothing is kept
+on this machine for that.
+"""
+
+import re
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from urllib.parse import urljoin
+
+import requests
+
+from sifmod.errors import FetchError, ImageError
+from sifmod.image.oci.index import ACCEPTED
+from sifmod.image.oci.manifest import Descriptor
+from sifmod.image.registry.http import Asked, beginning
+from sifmod.image.registry.network import Attempts, Patience, TransientError
+from sifmod.image.registry.registry import Repository
+
+_CHUNK = 16 << 20  # bytes of one request; proxies in front of registries limit them
+_SMALLER = 4 << 20  # after a failure: what ghcr.io takes at most, and less goes twice where a connection breaks
+_PATIENCE = Patience(attempts=12)  # Docker's registry forgets a blob that is cut within a request
+_COMMIT = 600.0  # seconds for the answer to the end of an upload: the registry reads all of it then
+
+
+@dataclass(frozen=True)
+class Blob:
+    """What a repository is to have. `read` gives its bytes from the one of this number on, the same each time.
+
+    `mount` is another repository of the registry that has it, "" where none is known.
+    """
+
+    descriptor: Descriptor
+    read: Callable[[int], Iterator[bytes]]
+    mount: str = ""
+
+
+def has_blob(repository: Repository, blob: Descriptor) -> bool:
+    """Whether the repository has it. Raises FetchError."""
+    with repository.get(f"blobs/{blob.digest}", Asked("HEAD", good=(200, 404)))({}) as response:
+        return response.status_code == 200
+
+
+def upload(repository: Repository, blob: Blob, told: Callable[[int], None]) -> int:
+    """Have the repository have `blob`: the number of bytes that were sent, none where it had it or has mounted it.
+
+    `told` hears how many bytes the registry has. Raises FetchError where enough attempts have given nothing.
+    """
+    transfer = _Upload(repository, blob, told)
+    attempts, furthest = Attempts(_PATIENCE), 0
+    while True:
+        try:
+            transfer.run()
+        except TransientError as error:
+            progress, furthest = transfer.offset > furthest, max(furthest, transfer.offset)
+            hopeful = transfer.answered and " answered 500" not in error.message  # else its disk may be full
+            time.sleep(attempts.failed(error, progress=progress, answered=hopeful))
+            transfer.take_less()
+        else:
+            return transfer.sent
+
+
+class _Upload:
+    """One blob on its way. `offset` is how many bytes the registry says it has, `sent` how many went out."""
+
+    def __init__(self, repository: Repository, blob: Blob, told: Callable[[int], None]) -> None:
+        self._repository = repository
+        self._blob = blob
+        self._told = told
+        self._location = ""
+        self._chunk = _CHUNK
+        self._least = 0
+        self.offset = 0
+        self.sent = 0
+        self.answered = False
+
+    def run(self) -> None:
+        """Send what is missing. Raises TransientError where it can be called again, else FetchError."""
+        digest, size = self._blob.descriptor.digest, self._blob.descriptor.size
+        if has_blob(self._repository, self._blob.descriptor) or not (self._resumed() or self._begun()):
+            self._told(size)
+            return
+        while (before := self.offset) < size:
+            with closing(_chunks(self._blob.read(self.offset), self._chunk)) as chunks:
+                for data in chunks:
+                    end = self.offset + len(data)
+                    self._patch(data)
+                    if self.offset != end:
+                        break  # the registry has taken less, and is asked for no more than it wants
+            if self.offset == before:
+                raise FetchError(f"{digest} ends after {before} of {size} bytes", "it has changed: push it again")
+        url = f"{self._location}{'&' if '?' in self._location else '?'}digest={digest}"
+        with self._repository.get(url, Asked("PUT", good=(201, 204), seconds=_COMMIT))(_BYTES):
+            pass
+        if not has_blob(self._repository, self._blob.descriptor):
+            raise TransientError(f"{self._repository.place.host} has taken {digest}, and does not have it")
+
+    def take_less(self) -> None:
+        """From now on send it in smaller parts, as far as the registry takes them."""
+        self._chunk = max(self._least, min(self._chunk, _SMALLER))
+
+    def _begun(self) -> bool:
+        """Begin; False where the registry has mounted the blob instead."""
+        digest, self.offset = self._blob.descriptor.digest, 0
+        if self._blob.mount:
+            with suppress(FetchError):  # then it is sent
+                mount = f"blobs/uploads/?mount={digest}&from={self._blob.mount}"
+                with self._repository.get(mount, Asked("POST", good=(201, 202)))({}) as response:
+                    self._heard(response)
+                    return response.status_code == 202
+        with self._repository.get("blobs/uploads/", Asked("POST", good=(202,)))({}) as response:
+            self._heard(response)
+            least = response.headers.get("OCI-Chunk-Min-Length", "")
+            self._least = int(least) if re.fullmatch("[0-9]{1,8}", least) else 0
+            self._chunk = max(self._chunk, self._least)
+        return True
+
+    def _resumed(self) -> bool:
+        """Ask what has arrived of an upload that was cut; False where the registry knows nothing of it."""
+        if not self._location:
+            return False
+        try:
+            with self._repository.get(self._location, Asked(good=(200, 202, 204)))({}) as response:
+                self._heard(response)
+        except TransientError:
+            raise
+        except FetchError:
+            self._location = ""
+        return bool(self._location)
+
+    def _patch(self, data: bytes) -> None:
+        before = self.offset
+        self.sent += len(data)
+        headers = {**_BYTES, "Content-Range": f"{before}-{before + len(data) - 1}"}
+        asked = Asked("PATCH", data, good=(202, 404, 413, 416))
+        with self._repository.get(self._location, asked)(headers) as response:
+            if response.status_code == 202:
+                self.offset = before + len(data)  # where it says nothing else
+                self._heard(response)
+            else:
+                raise TransientError(
+                    f"{self._repository.place.host} answered {response.status_code} to a part of a blob"
+                )
+        if self.offset <= before:
+            raise TransientError(f"{self._repository.place.host} has taken nothing of {len(data)} bytes")
+        self._told(self.offset)
+
+    def _heard(self, response: requests.Response) -> None:
+        """Where to go on, and with which byte."""
+        self.answered = True
+        self._location = urljoin(response.url, response.headers.get("Location", self._location))
+        if found := re.fullmatch(r"(?:bytes=)?0-([0-9]{1,18})", response.headers.get("Range", "")):
+            last = int(found[1])
+            self.offset = last + 1 if last else 0  # registries say 0-0 where they have nothing
+        beginning(response)
+
+
+_BYTES: Mapping[str, str] = {"Content-Type": "application/octet-stream"}
+
+
+def _chunks(pieces: Iterable[bytes], size: int) -> Generator[bytes, None, None]:
+    """The same bytes in chunks of `size`, but for the last."""
+    gathered = bytearray()
+    for piece in pieces:
+        gathered += piece
+        while len(gathered) >= size:
+            with memoryview(gathered) as whole, whole[:size] as part:
+                chunk = bytes(part)
+            del gathered[:size]
+            yield chunk
+    if gathered:
+        yield bytes(gathered)
+
+
+def read_manifest(repository: Repository, tag: str) -> bytes | None:
+    """The manifest or index under `tag`; None where there is none. Raises FetchError or ImageError."""
+    with repository.get(f"manifests/{tag}", Asked("HEAD", good=(200, 404)))(
+        {"Accept": ", ".join(ACCEPTED)}
+    ) as response:
+        if response.status_code == 404:
+            return None
+    raw, _ = repository.read(f"manifests/{tag}", ", ".join(ACCEPTED), f"{repository.place}:{tag}")
+    return raw
+
+
+def put_manifest(repository: Repository, name: str, raw: bytes, media_type: str) -> None:
+    """Put a manifest or an index, and see that the registry gives it back. Raises FetchError or ImageError.
+
+    `name` is a tag or a digest.
+    """
+    asked = Asked("PUT", raw, good=(200, 201, 202))
+    with repository.get(f"manifests/{name}", asked)({"Content-Type": media_type}) as response:
+        beginning(response)
+    there, _ = repository.read(f"manifests/{name}", media_type, f"{repository.place}: {name}")
+    if there != raw:
+        raise ImageError(f"{repository.place} gives another manifest under {name} than was pushed", "push it again")

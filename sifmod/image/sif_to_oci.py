@@ -1,0 +1,277 @@
+"""A SIF to an OCI image: one layer of its root file system, or of what it has beyond a base; and its config.
+
+The layer is a tar stream (PAX) in gzip, the same bytes for the same SIF. It is made anew each time that it is read, so
+that neither memory nor disk is taken for it.
+"""
+
+import hashlib
+import json
+import os
+import re
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from isal import isal_zlib
+
+from sifmod.digest import sha256_bytes
+from sifmod.image.convert.sif.header import SifInfo, read_sif
+from sifmod.image.convert.squashfs.blocks import Stat
+from sifmod.image.convert.squashfs.reader import SquashfsReader
+from sifmod.image.disk import reading
+from sifmod.image.inspect.description import date
+from sifmod.image.inspect.sif import Documents, read_documents
+from sifmod.image.oci.manifest import OCI_MANIFEST, Descriptor, ImageConfig
+
+GZIP_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
+
+_LEVEL = 2  # of isa-l, whose output up to here does not depend on the processor
+_LONGEST = 1 << 17  # bytes of a variable that Linux takes
+_UNIT = 1 << 20
+# what each conversion to a SIF makes anew; a recipe's own documents stay
+_OF_THE_TOOLS = re.compile(rb"\.singularity\.d(/(?!build(/|$)).*)?", re.DOTALL)
+_SHELL = re.compile(r"#! ?(?P<shell>/(?:usr/)?bin/(?:ba|da|a|z)?sh)[ \t]*\n")
+_KINDS = {
+    "d": tarfile.DIRTYPE,
+    "f": tarfile.REGTYPE,
+    "l": tarfile.SYMTYPE,
+    "b": tarfile.BLKTYPE,
+    "c": tarfile.CHRTYPE,
+    "p": tarfile.FIFOTYPE,
+}
+
+
+@dataclass(frozen=True)
+class Base:
+    """The image that a SIF goes on from: its SIF here, its config, and the layers that a registry has."""
+
+    path: Path
+    config: ImageConfig
+    layers: tuple[Descriptor, ...]
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a layer holds: of the SIF at `path` all, or the paths `changed`; and whiteouts for `gone`."""
+
+    path: Path
+    changed: frozenset[bytes] | None = None
+    gone: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True)
+class Converted:
+    """An OCI image of a SIF. `layer` is the one that is made of the SIF's `content`, the last of its manifest."""
+
+    manifest: bytes
+    config: bytes
+    config_descriptor: Descriptor
+    layer: Descriptor
+    content: Content
+    arch: str
+    variant: str
+    notes: tuple[str, ...]
+
+
+def convert(path: Path, base: Base | None, told: Callable[[int], None]) -> Converted:
+    """The OCI image of the SIF at `path`; over a `base` its layer is what was added, changed and removed.
+
+    Reads all of it; `told` hears how many bytes of the layer there are. Raises ImageError for a SIF that is damaged or
+    whose file system is no squashfs.
+    """
+    info = read_sif(path)
+    documents = read_documents(path, info)
+    content = Content(path) if base is None else _difference(path, base.path)
+    plain, packed, size = hashlib.sha256(), hashlib.sha256(), 0
+    for piece in _gzip(_tar(content), plain.update):
+        packed.update(piece)
+        size += len(piece)
+        told(size)
+    layer = Descriptor(GZIP_LAYER, f"sha256:{packed.hexdigest()}", size)
+    config, notes = _config(documents, info, base, f"sha256:{plain.hexdigest()}")
+    raw = _json(config)
+    described = Descriptor(OCI_CONFIG, f"sha256:{sha256_bytes(raw)}", len(raw))
+    layers = (*(base.layers if base else ()), layer)
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": OCI_MANIFEST,
+        "config": descriptor_data(described),
+        "layers": [descriptor_data(one) for one in layers],
+    }
+    variant = documents.config.variant if documents.config else ""
+    return Converted(_json(manifest), raw, described, layer, content, info.arch, variant, notes)
+
+
+def layer_bytes(content: Content, start: int) -> Iterator[bytes]:
+    """The layer that holds `content`, from the byte `start` on."""
+    for piece in _gzip(_tar(content), lambda _: None):
+        if start < len(piece):
+            yield piece[start:]
+        start = max(0, start - len(piece))
+
+
+def descriptor_data(descriptor: Descriptor) -> dict[str, object]:
+    """As a manifest has it."""
+    return {"mediaType": descriptor.media_type, "digest": descriptor.digest, "size": descriptor.size}
+
+
+def _json(content: object) -> bytes:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def _gzip(pieces: Iterator[bytes], count: Callable[[bytes], object]) -> Iterator[bytes]:
+    packer = isal_zlib.compressobj(_LEVEL, isal_zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    for piece in pieces:
+        count(piece)
+        if packed := packer.compress(piece):
+            yield packed
+    yield packer.flush()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[SquashfsReader]:
+    primary = read_sif(path).primary
+    with reading(path), path.open("rb") as file:
+        yield SquashfsReader(file, primary.offset, primary.size)
+
+
+def _walk(reader: SquashfsReader) -> Iterator[tuple[bytes, Stat, int]]:
+    """Path, inode and the inode's reference of everything that is not the tools' own."""
+    yield b".", reader.root, -1
+    for path, stat, reference in reader.walk():
+        of_the_tools = _OF_THE_TOOLS.fullmatch(path) or stat.target.startswith(b".singularity.d/")
+        if not of_the_tools and stat.kind in _KINDS:
+            yield path, stat, reference
+
+
+def _difference(path: Path, base: Path) -> Content:
+    """What the SIF has otherwise than its base. Where one name of an inode is in the layer, all are."""
+    with _opened(path) as reader, _opened(base) as below:
+        before = {path: stat for path, stat, _ in _walk(below)}
+        directories, names, changed = {b""}, dict[int, list[bytes]](), set[bytes]()
+        for name, stat, reference in _walk(reader):
+            if stat.kind == "d":
+                directories.add(name)
+            elif stat.links > 1:
+                names.setdefault(reference, []).append(name)
+            if not _same(reader, stat, below, before.pop(name, None)):
+                changed.add(name)
+        for group in names.values():
+            if changed.intersection(group):
+                changed.update(group)
+    return Content(path, frozenset(changed), tuple(name for name in before if name.rpartition(b"/")[0] in directories))
+
+
+def _same(reader: SquashfsReader, stat: Stat, below: SquashfsReader, old: Stat | None) -> bool:
+    if old is None:
+        return False
+    told = ("kind", "mode", "uid", "gid", "mtime", "target", "device", *(("size",) if stat.kind == "f" else ()))
+    if any(getattr(stat, name) != getattr(old, name) for name in told) or reader.xattrs(stat) != below.xattrs(old):
+        return False
+    return stat.kind != "f" or _digest(reader, stat) == _digest(below, old)
+
+
+def _digest(reader: SquashfsReader, stat: Stat) -> bytes:
+    digest = hashlib.sha256()
+    for piece in _data(reader, stat):
+        digest.update(piece)
+    return digest.digest()
+
+
+def _data(reader: SquashfsReader, stat: Stat) -> Iterator[bytes]:
+    for piece in reader.data(stat):
+        if isinstance(piece, bytes):
+            yield piece
+        else:
+            yield from (bytes(min(_UNIT, piece - at)) for at in range(0, piece, _UNIT))
+
+
+def _tar(content: Content) -> Iterator[bytes]:
+    """A further name of a file is a hard link to the first."""
+    for name in content.gone:
+        above, slash, last = name.rpartition(b"/")
+        yield _header(tarfile.TarInfo(os.fsdecode(above + slash + b".wh." + last)))
+    names: dict[int, bytes] = {}
+    with _opened(content.path) as reader:
+        for path, stat, reference in _walk(reader):
+            if content.changed is not None and path not in content.changed:
+                continue
+            info = tarfile.TarInfo(os.fsdecode(path))
+            info.mode, info.uid, info.gid, info.mtime = stat.mode, stat.uid, stat.gid, stat.mtime
+            first = names.setdefault(reference, path) if stat.links > 1 and stat.kind != "d" else path
+            if first != path:
+                info.type, info.linkname = tarfile.LNKTYPE, os.fsdecode(first)
+                yield _header(info)
+                continue
+            info.type, info.linkname = _KINDS[stat.kind], os.fsdecode(stat.target)
+            info.size = stat.size if stat.kind == "f" else 0
+            info.devmajor, info.devminor = os.major(stat.device), os.minor(stat.device)
+            info.pax_headers = {
+                f"SCHILY.xattr.{os.fsdecode(name)}": os.fsdecode(value) for name, value in reader.xattrs(stat)
+            }
+            yield _header(info)
+            if info.size:
+                yield from _data(reader, stat)
+                yield bytes(-info.size % tarfile.BLOCKSIZE)
+    yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _header(info: tarfile.TarInfo) -> bytes:
+    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+
+
+def _config(
+    documents: Documents, info: SifInfo, base: Base | None, diff_id: str
+) -> tuple[dict[str, object], tuple[str, ...]]:
+    """The config of the image, and notes about what an OCI image cannot say."""
+    said = documents.config
+    whole = json.loads(said.raw) if said else {}
+    section: dict[str, object] = dict(whole.get("config") or {})
+    env, notes = _environment(documents)
+    section["Env"] = [f"{name}={value}" for name, value in env.items()]
+    if said is None or (documents.runscript and "SINGULARITY_OCI_RUN" not in documents.runscript):
+        entrypoint, note = _entrypoint(documents.runscript)
+        section.update(Entrypoint=entrypoint, Cmd=None)
+        notes += note
+    labels: dict[str, str] = dict(said.labels) if said else {}
+    labels |= {name: text for name, text in documents.labels.items() if not name.startswith("org.label-schema.")}
+    if labels:
+        section["Labels"] = dict(sorted(labels.items()))
+    history = json.loads(base.config.raw).get("history") if base else None
+    created = date(info.created) or "1970-01-01T00:00:00Z"
+    config: dict[str, object] = {
+        "created": created,
+        "architecture": info.arch,
+        **({"variant": said.variant} if said and said.variant else {}),
+        "os": "linux",
+        "config": {name: value for name, value in section.items() if value is not None},
+        "rootfs": {"type": "layers", "diff_ids": [*(base.config.diff_ids if base else ()), diff_id]},
+        "history": [*(history if isinstance(history, list) else ()), {"created": created, "created_by": "sifmod push"}],
+    }
+    return config, notes
+
+
+def _environment(documents: Documents) -> tuple[dict[str, str], tuple[str, ...]]:
+    """What the image's scripts export, but for what only a shell can say."""
+    of_config = dict(text.partition("=")[::2] for text in (documents.config.env if documents.config else ()))
+    found = documents.environment(of_config, _LONGEST)
+    computed = [name for name, value in found.items() if value != of_config.get(name) and re.search(r"[$`]", value)]
+    kept = {name: value for name, value in found.items() if name not in computed}
+    named = ", ".join(sorted(computed))
+    return kept, (f"left out of the environment, for only a shell can compute it: {named}",) if computed else ()
+
+
+def _entrypoint(script: str) -> tuple[list[str] | None, tuple[str, ...]]:
+    """A runscript as an entrypoint: its text, for the shell that it names."""
+    if not script.strip():
+        return None, ()
+    shell = _SHELL.match(f"{script}\n")
+    if not script.startswith("#!"):
+        return ["/bin/sh", "-c", script, "runscript"], ()
+    if shell is None:
+        return None, ("the runscript is left out: it is for another program than a shell",)
+    return [shell["shell"], "-c", script, "runscript"], ()

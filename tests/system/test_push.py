@@ -1,0 +1,492 @@
+"""`sifmod push` to a real registry, and what skopeo, apptainer and sifmod then pull from there."""
+
+import hashlib
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli.main import run as sifmod
+from sifmod.module.origin import ImageOrigin
+from support.between import Between
+from support.command import run
+from support.conversion import apptainer_pull, content
+from support.disk_state import disk_state
+from support.fetching import Prefix
+from support.identity import call_as
+from support.images import Images
+from support.misbehaving import log_in
+from support.oci import Entry, layer, write_layout
+from support.registry import PASSWORD, USER, Registry, with_password, with_tokens
+from support.runtime import RUNTIME
+from support.signing import Signer
+from support.small_disk import small_disk
+from support.tokens import TokenServer
+from support.user import OrdinaryUser
+
+MB = 1_000_000
+Push = Callable[..., dict[str, object]]
+
+
+@pytest.fixture
+def push(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Push:
+    """What `push --json` prints, or the error; the image is as it was afterwards."""
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+
+    def push(image: Path | str, target: str, *options: str, code: int = 0) -> dict[str, object]:
+        before = disk_state(tmp_path)
+        capfd.readouterr()
+        assert sifmod(["push", "--json", str(image), target, *options]) == code
+        assert disk_state(tmp_path) == before
+        answer: dict[str, object] = json.loads(capfd.readouterr().out)
+        return answer
+
+    return push
+
+
+@pytest.fixture
+def between(registry: Registry) -> Iterator[Between]:
+    """In front of the registry."""
+    server = Between(registry.address)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def large(images: Images) -> Path:
+    """A SIF of some 61 MB."""
+    return images.tiny("for-push", entries=(Entry("opt/noise", random.Random(3).randbytes(60 * MB), mode=0o644),))
+
+
+@pytest.fixture
+def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Path]:
+    """The SIF of a reference, in the prefix."""
+    monkeypatch.setenv("SIFMOD_PREFIX", str(tmp_path / "prefix"))
+
+    def fetched(reference: str, *options: str) -> Path:
+        assert sifmod(["fetch", "--json", *options, reference]) == 0
+        return Path(json.loads(capfd.readouterr().out)["path"])
+
+    return fetched
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def skopeo(*words: str | Path) -> dict[str, object]:
+    result = run(("skopeo", "--insecure-policy", *words)).ok().stdout
+    return dict(json.loads(result)) if result.startswith("{") else {}
+
+
+def test_a_signed_sif_goes_as_apptainer_pushes_it(
+    images: Images, registry: Registry, shared_tmp: Path, push: Push
+) -> None:
+    signer = Signer(shared_tmp / "a", "Ann")
+    try:
+        sif = shared_tmp / "tool.sif"
+        sif.write_bytes(images.tiny("signed").read_bytes())
+        signer.sign(sif)
+        pushed = push(sif, f"oras://{registry.address}/push/sif:1.0")
+        assert pushed["sent"] == pushed["size"] == sif.stat().st_size + 2
+        registry.push_sif(sif, "push/by-apptainer:1.0")
+        theirs = skopeo("inspect", "--raw", "--tls-verify=false", f"docker://{registry.address}/push/by-apptainer:1.0")
+        ours = skopeo("inspect", "--raw", "--tls-verify=false", f"docker://{registry.address}/push/sif:1.0")
+        assert ours == theirs
+        pulled = shared_tmp / "pulled.sif"
+        env = {**os.environ, **RUNTIME.userns}
+        run((RUNTIME.path, "pull", "--no-https", pulled, f"oras://{registry.address}/push/sif:1.0"), env=env).ok()
+        assert pulled.read_bytes() == sif.read_bytes()
+        signer.verify(pulled).ok()
+        again = push(sif, f"oras://{registry.address}/push/sif:1.0")
+        assert (again["sent"], again["there"], again["digest"]) == (0, True, pushed["digest"])
+        assert pushed["reference"] == f"oras://{registry.address}/push/sif:1.0@{pushed['digest']}"
+    finally:
+        signer.expire()
+        run(("gpgconf", "--homedir", shared_tmp / "a" / "gpg", "--kill", "all"))
+
+
+def test_a_module_by_its_name(
+    images: Images, registry: Registry, tmp_path: Path, push: Push, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What is printed is a source of an easyconfig, which installs the same SIF."""
+    easyconfig = tmp_path / "Tiny-1.0.yaml"
+    text = "name: Tiny\nversion: '1.0'\ndescription: x\nhomepage: https://example.org\naccelerator: none\nimage:\n"
+    easyconfig.write_text(f"{text}  filename: tool.sif\n  sources: ['{images.tiny_sif}']\n")
+    assert sifmod(["install", "-q", "--skip-sanity-check", str(easyconfig)]) == 0
+    target = f"oras://{registry.address}/push/module:1.0"
+    assert sifmod(["push", "Tiny/1.0", target]) == 0
+    out, err = capfd.readouterr()
+    reference = out.splitlines()[-1]
+    assert f"as a source of an easyconfig:  sources: ['{reference}']" in err
+    raw = skopeo("inspect", "--raw", "--tls-verify=false", target.replace("oras://", "docker://"))
+    assert raw["layers"][0]["annotations"] == {"org.opencontainers.image.title": "tool.sif"}  # type: ignore[index]
+    easyconfig.write_text(f"{text}  sources: ['{reference}']\n")
+    assert sifmod(["install", "-q", "--skip-sanity-check", str(easyconfig)]) == 0
+    assert push("Tiny/1.0@2", target, "--force")["sent"] == 0
+
+
+def test_another_user_pulls_it_by_each_tool(
+    images: Images, registry: Registry, push: Push, ordinary_user: OrdinaryUser
+) -> None:
+    digest = push(images.tiny_sif, f"docker://{registry.address}/push/pulled:1")["digest"]
+    home = ordinary_user.home
+    copy = ("copy", "--src-tls-verify=false", f"docker://{registry.address}/push/pulled@{digest}")
+    ordinary_user.run(("skopeo", "--insecure-policy", *copy, f"oci:{home}/layout:1")).ok()
+    pull = ("pull", "--no-https", home / "by-apptainer.sif", f"docker://{registry.address}/push/pulled:1")
+    ordinary_user.run((RUNTIME.path, *pull)).ok()
+    fetch = ["fetch", "-q", "-o", str(home / "by-sifmod.sif"), f"docker://{registry.address}/push/pulled:1"]
+
+    def by_sifmod() -> int:
+        os.environ |= {"HOME": str(home), "SIFMOD_PREFIX": str(home), "SIFMOD_CONFIG_DIR": "/no/such"}
+        return sifmod(fetch)
+
+    assert call_as(ordinary_user.user, by_sifmod) == 0
+    said = ordinary_user.run((RUNTIME.path, "exec", home / "by-sifmod.sif", "cat", "/etc/variant")).ok().stdout
+    assert said == ordinary_user.run((RUNTIME.path, "exec", home / "by-apptainer.sif", "cat", "/etc/variant")).stdout
+    assert said == "tiny\n"
+    assert json.loads((home / "layout/index.json").read_text())["manifests"][0]["digest"] == digest
+
+
+def test_one_layer_holds_all_files_of_any_sif(
+    images: Images, registry: Registry, tmp_path: Path, push: Push, fetched: Callable[..., Path]
+) -> None:
+    """Of three layers with hard links, modes, owners, long names and links: the files come back as they were."""
+    original = fetched(f"oci:{images.umoci_layout}")
+    copy = tmp_path / "copy.sif"
+    copy.write_bytes(original.read_bytes())
+    source = f"docker://{registry.address}/push/whole:1"
+    pushed = push(copy, source)
+    assert pushed["digest"] == push(original, source)["digest"]
+    assert content(fetched(source)) == content(original)
+    theirs = tmp_path / "theirs.sif"
+    apptainer_pull(source, theirs).ok()
+    assert content(theirs).keys() == content(original).keys()
+
+
+def test_the_config_is_that_of_the_image(images: Images, registry: Registry, push: Push) -> None:
+    sif = images.tiny("told", labels={"maintainer": "me"}, env=("ODD=a $b 'c' \"d\"",))
+    push(sif, f"docker://{registry.address}/push/told:1")
+    config = skopeo("inspect", "--config", "--tls-verify=false", f"docker://{registry.address}/push/told:1")
+    assert config["config"] == {
+        "Cmd": ["/bin/sh"],
+        "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "ODD=a $b 'c' \"d\""],
+        "Labels": {"maintainer": "me"},
+    }
+    assert (config["architecture"], config["os"]) == ("amd64", "linux")
+
+
+def test_a_definitions_runscript_and_environment(
+    images: Images, registry: Registry, push: Push, tmp_path: Path, fetched: Callable[..., Path]
+) -> None:
+    """They have no config; the shell that the runscript names gets its text."""
+    definition, sif = tmp_path / "x.def", tmp_path / "x.sif"
+    definition.write_text(
+        f"Bootstrap: oci\nFrom: {images.tiny_layout()}\n"
+        "%environment\nexport GREETING='hello there'\nexport WHERE=$(pwd)\n"
+        '%runscript\n#!/bin/sh\necho "$GREETING: $*"\n'
+    )
+    run((RUNTIME.path, "build", sif, definition), env={**os.environ, **RUNTIME.userns}).ok()
+    source = f"docker://{registry.address}/push/script:1"
+    pushed = push(sif, source)
+    assert pushed["notes"] == ["left out of the environment, for only a shell can compute it: WHERE"]
+    said = run((RUNTIME.path, "run", fetched(source), "you"), env={**os.environ, **RUNTIME.userns}).ok().stdout
+    assert said == "hello there: you\n"
+
+
+def test_a_runscript_of_another_program(images: Images, registry: Registry, push: Push, tmp_path: Path) -> None:
+    definition, sif = tmp_path / "x.def", tmp_path / "x.sif"
+    definition.write_text(
+        f"Bootstrap: oci\nFrom: {images.tiny_layout()}\n%runscript\n#!/usr/bin/env python3\nprint('hello')\n"
+    )
+    run((RUNTIME.path, "build", sif, definition), env={**os.environ, **RUNTIME.userns}).ok()
+    pushed = push(sif, f"docker://{registry.address}/push/python:1")
+    assert pushed["notes"] == ["the runscript is left out: it is for another program than a shell"]
+    config = skopeo("inspect", "--config", "--tls-verify=false", f"docker://{registry.address}/push/python:1")
+    assert not {"Entrypoint", "Cmd"} & set(config["config"])  # type: ignore[call-overload]
+
+
+def test_layers_of_a_registry_are_mounted_or_copied(
+    images: Images, registry: Registry, between: Between, tmp_path: Path, push: Push, fetched: Callable[..., Path]
+) -> None:
+    registry.push_layout(images.umoci_layout, "push/original:1")
+    source = f"docker://{between.address}/push/original:1"
+    stored = fetched(source)
+    original = skopeo("inspect", "--raw", "--tls-verify=false", source)
+    mounted = push(stored, f"docker://{between.address}/push/mounted:1")
+    assert (mounted["sent"], between.received < 10_000) == (0, True)
+    other = Registry(tmp_path.parent / f"{tmp_path.name}-other")
+    other.start()
+    try:
+        copied = push(stored, f"docker://{other.address}/push/copied:1")
+        raw = skopeo("inspect", "--raw", "--tls-verify=false", f"docker://{other.address}/push/copied:1")
+    finally:
+        other.stop()
+    assert copied["sent"] == copied["size"] == mounted["size"]
+    assert raw == original
+    assert copied["digest"] == mounted["digest"]
+
+
+@pytest.fixture
+def built(images: Images, registry: Registry, tmp_path: Path, fetched: Callable[..., Path]) -> tuple[Path, Path]:
+    """A stored image of the registry, and another one in the store that is said to be built upon it."""
+    base = images.tiny_layout("base-of-push")
+    (blob,) = (path for path in (base / "blobs/sha256").iterdir() if path.stat().st_size > MB)
+    new = layer((Entry("opt/new", b"new\n", mode=0o644), Entry("etc/.wh.variant", b"")))
+    whole = write_layout(tmp_path.parent / f"{tmp_path.name}-whole", (blob.read_bytes(), new), env=("NEW=yes",))
+    below = fetched(registry.push_layout(base, "push/base:1"))
+    sif = tmp_path / "built.sif"
+    assert sifmod(["fetch", "-q", f"oci:{whole}", "-o", str(sif)]) == 0
+    with Prefix(tmp_path / "prefix").store() as store, store.incoming() as incoming:
+        incoming.write_bytes(sif.read_bytes())
+        origin = ImageOrigin(manifest="sha256:" + "0" * 64, layers=(f"sha256:{below.stem}",))
+        return below, store.add(incoming, sha256(sif), origin, "recipe:")
+
+
+def test_of_a_build_only_the_new_layer_is_sent(
+    built: tuple[Path, Path], registry: Registry, push: Push, fetched: Callable[..., Path]
+) -> None:
+    below, image = built
+    pushed = push(image, f"docker://{registry.address}/push/built:1")
+    assert int(str(pushed["sent"])) < 5000 < int(str(pushed["size"]))
+    assert below.stat().st_size > 200 * int(str(pushed["sent"]))
+    config = skopeo("inspect", "--config", "--tls-verify=false", f"docker://{registry.address}/push/built:1")
+    assert "NEW=yes" in config["config"]["Env"]  # type: ignore[index]
+    assert content(fetched(f"docker://{registry.address}/push/built:1")) == content(image)
+
+
+def test_a_build_whose_base_is_gone(built: tuple[Path, Path], registry: Registry, push: Push) -> None:
+    below, image = built
+    below.unlink()
+    pushed = push(image, f"docker://{registry.address}/push/base-gone:1")
+    assert pushed["notes"] == [f"its base sha256:{below.stem} is not in the store any more, so all of it is one layer"]
+    assert int(str(pushed["sent"])) == int(str(pushed["size"])) > 100_000
+
+
+def test_layers_that_are_not_there_any_more(
+    images: Images, registry: Registry, tmp_path: Path, push: Push, fetched: Callable[..., Path]
+) -> None:
+    other = Registry(tmp_path.parent / f"{tmp_path.name}-gone")
+    other.start()
+    try:
+        stored = fetched(other.push_layout(images.tiny_layout("gone"), "push/gone:1"))
+    finally:
+        other.stop()
+    told = push(stored, f"docker://{registry.address}/push/gone:1", code=10)
+    assert "whose layers are not there: " in str(told["error"])
+    assert "a copy of the SIF by its path is pushed as one layer" in str(told["hint"])
+
+
+@pytest.mark.parametrize("scheme", ["docker", "oras"])
+def test_two_architectures_behind_one_tag(
+    scheme: str, images: Images, registry: Registry, push: Push, fetched: Callable[..., Path]
+) -> None:
+    source = f"{scheme}://{registry.address}/push/both-{scheme}:1"
+    first = push(images.tiny_sif, source)
+    second = push(images.foreign("arm64"), source, "--add-to-index")
+    raw = skopeo("inspect", "--raw", "--tls-verify=false", source.replace("oras://", "docker://"))
+    listed = [(one["digest"], one["platform"]["architecture"]) for one in raw["manifests"]]  # type: ignore[attr-defined]
+    assert listed == [(first["digest"], "amd64"), (second["manifest"], "arm64")]
+    assert second["digest"] not in (first["digest"], second["manifest"])
+    again = push(images.tiny_sif, source, "--add-to-index")
+    assert (again["sent"], again["there"], again["digest"]) == (0, True, second["digest"])
+    if scheme == "oras":
+        assert sha256(fetched(source, "--arch", "arm64")) == sha256(images.foreign("arm64"))
+        assert sha256(fetched(source)) == sha256(images.tiny_sif)
+    changed = images.tiny("signed")
+    told = push(changed, source, "--add-to-index", code=10)
+    assert f"has another image for linux/amd64 under this tag: {first['digest']}" in str(told["error"])
+    replaced = push(changed, source, "--add-to-index", "--force")
+    raw = skopeo("inspect", "--raw", "--tls-verify=false", source.replace("oras://", "docker://"))
+    assert [one["digest"] for one in raw["manifests"]] == [second["manifest"], replaced["manifest"]]  # type: ignore[attr-defined]
+
+
+def test_a_tag_is_overwritten_by_force_alone(images: Images, registry: Registry, push: Push) -> None:
+    target = f"oras://{registry.address}/push/tag:1"
+    first = push(images.tiny_sif, target)
+    told = push(images.tiny("signed"), target, code=10)
+    assert told["error"] == f"{registry.address}/push/tag:1 is another image: {first['digest']}"
+    assert push(images.tiny_sif, target)["there"]
+    second = push(images.tiny("signed"), target, "--force")
+    assert push(images.tiny("signed"), target)["digest"] == second["digest"] != first["digest"]
+
+
+def test_a_connection_that_ends_at_each_tenth(
+    large: Path, between: Between, registry: Registry, push: Push, fetched: Callable[..., Path]
+) -> None:
+    """What has come of a request is kept back, as proxies do: the registry goes on with the one before."""
+    size = large.stat().st_size
+    between.cuts = [size * tenth // 10 for tenth in range(1, 10)]
+    pushed = push(large, f"oras://{between.address}/push/cut:1")
+    assert between.cuts == []
+    assert 0 < between.received - size < size
+    assert between.received <= int(str(pushed["sent"])) + 10_000
+    assert fetched(f"oras://{registry.address}/push/cut:1").read_bytes() == large.read_bytes()
+
+
+def test_a_registry_that_forgets_a_cut_upload(
+    large: Path, registry: Registry, push: Push, fetched: Callable[..., Path]
+) -> None:
+    """As Docker's does where it has seen a part of a request: the blob begins anew."""
+    between = Between(registry.address, streams=True)
+    size = large.stat().st_size
+    between.cuts = [size * tenth // 10 for tenth in (3, 6, 9)]
+    between.start()
+    try:
+        push(large, f"oras://{between.address}/push/forgotten:1")
+    finally:
+        between.stop()
+    assert between.cuts == []
+    assert between.received == pytest.approx(1.9 * size, rel=0.01)
+    assert fetched(f"oras://{registry.address}/push/forgotten:1").read_bytes() == large.read_bytes()
+
+
+def test_parts_that_are_too_large(large: Path, between: Between, push: Push) -> None:
+    between.largest = 8 * MB
+    assert push(large, f"oras://{between.address}/push/parts:1")["digest"]
+    parts = [method for method, _, _ in between.asked if method == "PATCH"]
+    assert len(parts) == 1 + 15 + 1  # one that is refused; 61 MB by 4 MiB; the config
+
+
+@pytest.mark.parametrize("methods", ["POST", "PATCH", "PUT PUT PUT"])
+def test_an_answer_that_is_lost(methods: str, images: Images, between: Between, push: Push) -> None:
+    """To a blob's beginning, a part of it, or its end; and to that of the manifest."""
+    between.lose = methods.split()
+    name = f"lost-{methods.split()[0].lower()}"
+    sif = images.tiny(name, entries=(Entry("lost", methods.encode()),))
+    pushed = push(sif, f"oras://{between.address}/push/{name}:1")
+    assert between.lose == []
+    assert int(str(pushed["sent"])) <= 2 * (sif.stat().st_size + 2)
+
+
+def test_what_the_registry_has_is_not_sent(images: Images, between: Between, push: Push) -> None:
+    sif = images.tiny("sent-once")
+    push(sif, f"oras://{between.address}/push/once:1")
+    received = between.received
+    assert push(sif, f"oras://{between.address}/push/once:2")["sent"] == 0
+    assert between.received - received < 1000
+
+
+def test_a_full_registry(large: Path, tmp_path: Path, push: Push) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}-full"
+    outside.mkdir()
+    with small_disk(outside / "small", 12 * MB) as small:
+        registry = Registry(outside / "registry", storage=small / "storage")
+        registry.start()
+        try:
+            told = push(large, f"oras://{registry.address}/push/large:1", code=10)
+            assert "answered 500 Internal Server Error" in str(told["error"])
+            assert "its disk may be full" in str(told["hint"])
+        finally:
+            registry.stop()
+
+
+@pytest.mark.parametrize(
+    ("status", "path", "hint"),
+    [
+        (507, "/blobs/uploads/", "is full: remove images there"),
+        (405, "/blobs/uploads/", "takes nothing now: it may be read-only"),
+        (403, "/blobs/uploads/", "a user without a login may not push to push/refused"),
+        (404, "/blobs/uploads/", "has no place for push/refused"),
+        (409, "/manifests/1", "the registry may forbid that a tag is overwritten"),
+        (403, "/manifests/1", "the registry may forbid that a tag is overwritten"),
+    ],
+)
+def test_what_a_registry_refuses(
+    status: int, path: str, hint: str, images: Images, between: Between, push: Push
+) -> None:
+    """A real one answers but for this; of registries with tags that stay, or with quotas, there is none here."""
+    between.refuse = lambda method, asked: status if method in ("POST", "PUT") and asked.endswith(path) else 0
+    told = push(images.tiny("refused"), f"oras://{between.address}/push/refused:1", code=10)
+    assert f"answered {status} " in str(told["error"])
+    assert hint in str(told["hint"])
+
+
+def test_logins(images: Images, tmp_path: Path, own_home: Path, push: Push) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}-password"
+    outside.mkdir()
+    registry = with_password(outside / "registry", outside / "storage")
+    registry.start()
+    try:
+        target = f"oras://{registry.address}/push/guarded:1"
+        assert "answered 401" in str(push(images.tiny_sif, target, code=10)["error"])
+        log_in(own_home, registry.address)
+        told = push(images.tiny_sif, target, code=10)
+        assert "it did not accept the login in" in str(told["hint"])
+        assert "secret" not in json.dumps(told)
+        (own_home / ".docker/config.json").unlink()
+        login = ("login", "--tls-verify=false", "-u", USER, "--password-stdin", registry.address)
+        auth = own_home / ".config/containers/auth.json"
+        run(("skopeo", *login, "--authfile", auth), stdin=PASSWORD).ok()
+        assert push(images.tiny_sif, target)["sent"] == images.tiny_sif.stat().st_size + 2
+    finally:
+        registry.stop()
+
+
+def test_a_token_is_asked_for_what_a_push_needs(images: Images, tmp_path: Path, push: Push) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}-tokens"
+    outside.mkdir()
+    tokens = TokenServer(outside)
+    registry = with_tokens(outside / "registry", outside / "storage", tokens.realm, tokens.certificate)
+    tokens.start()
+    registry.start()
+    try:
+        assert push(images.tiny_sif, f"oras://{registry.address}/push/token:1")["sent"]
+        asked = [scope for _, query in tokens.asked for scope in query["scope"]]
+        assert "repository:push/token:pull,push" in asked
+    finally:
+        registry.stop()
+        tokens.stop()
+
+
+def test_an_upload_elsewhere_gets_no_login(images: Images, tmp_path: Path, own_home: Path, push: Push) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}-elsewhere"
+    outside.mkdir()
+    registry = with_password(outside / "registry", outside / "storage")
+    registry.start()
+    between, other = Between(registry.address), Between(registry.address)
+    between.elsewhere = f"localhost:{other.server_address[1]}"
+    between.start()
+    other.start()
+    try:
+        log_in(own_home, between.address)
+        (own_home / ".docker/config.json").write_text(
+            json.dumps({"auths": {between.address: {"username": USER, "password": PASSWORD}}})
+        )
+        told = push(images.tiny_sif, f"oras://{between.address}/push/elsewhere:1", code=10)
+        assert "answered 401" in str(told["error"])
+        assert [authorization for _, _, authorization in other.asked] == [""] * len(other.asked) != []
+        assert any(authorization for _, _, authorization in between.asked)
+    finally:
+        between.stop()
+        other.stop()
+        registry.stop()
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "said"),
+    [
+        ("oras://127.0.0.1:1/Group/tool:1", 10, "no registry has a repository 'Group/tool'"),
+        ("docker://127.0.0.1:1/a:b:c", 10, "no registry has a repository"),
+        ("oras://127.0.0.1:99999/a:1", 10, "no registry is called"),
+        ("docker://127.0.0.1:1/a@sha256:" + "0" * 64, 2, "is no place to push to"),
+        ("lab/tool:1", 2, "is no place to push to"),
+        ("oci:layout", 2, "is no place to push to"),
+        ("oras://me:secret@127.0.0.1:1/a:1", 10, "a login (what stands before its @) does not belong in a source"),
+    ],
+)
+def test_what_is_no_target(target: str, code: int, said: str, images: Images, push: Push) -> None:
+    told = push(images.tiny_sif, target, code=code)
+    assert said in str(told["error"])
+    assert "secret" not in json.dumps(told)
+
+
+def test_what_is_no_sif(tmp_path: Path, registry: Registry, push: Push) -> None:
+    text = tmp_path / "x.sif"
+    text.write_text("no image\n")
+    for scheme in ("oras", "docker"):
+        assert "is not a SIF" in str(push(text, f"{scheme}://{registry.address}/push/none:1", code=10)["error"])
