@@ -35,7 +35,8 @@ More directories inside:
 Contents: lightning 2.2.0, torch 2.2.0a0+81ea7a4
 
 Image: built from docker://nvcr.io/nvidia/pytorch:24.01-py3 with lightning==2.2.0
-Installed again by: sifmod install Lightning-2.2.0-cuda-12.3-python-3.10-ngc-24.01.yaml
+Installed again by: sifmod install Lightning-2.2.0-cuda-12.3-python-3.10-ngc-24.01.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://lightning.ai
 ]==])
@@ -51,13 +52,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install Lightning-2.2.0-cuda-12.3-python-3.10-ngc-24.01.yaml" .. " installs it")
+         .. "sifmod install " .. "Lightning-2.2.0-cuda-12.3-python-3.10-ngc-24.01.yaml" .. " installs it")
    end
    run() {
       key = "Lightning",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install Lightning-2.2.0-cuda-12.3-python-3.10-ngc-24.01.yaml",
+      reinstall = "sifmod install Lightning-2.2.0-cuda-12.3-python-3.10-ngc-24.01.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/Lightning-2.2.0-cuda-12.3-python-3.10-ngc-24.01.sif",
       },

@@ -35,7 +35,8 @@ More directories inside:
 Contents: torch 2.1.0a0+32f93b1
 
 Image: built from efa/Dockerfile
-Installed again by: sifmod install PyTorch-2.1.0-cuda-12.2-python-3.10-ngc-23.10-efa.yaml
+Installed again by: sifmod install PyTorch-2.1.0-cuda-12.2-python-3.10-ngc-23.10-efa.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://pytorch.org
   https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html
@@ -53,13 +54,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.1.0-cuda-12.2-python-3.10-ngc-23.10-efa.yaml" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.1.0-cuda-12.2-python-3.10-ngc-23.10-efa.yaml" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install PyTorch-2.1.0-cuda-12.2-python-3.10-ngc-23.10-efa.yaml",
+      reinstall = "sifmod install PyTorch-2.1.0-cuda-12.2-python-3.10-ngc-23.10-efa.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/PyTorch-2.1.0-cuda-12.2-python-3.10-ngc-23.10-efa.sif",
       },

@@ -35,7 +35,8 @@ More directories inside:
 Contents: torch 2.4.1
 
 Image: built from PyTorch/volta
-Installed again by: sifmod install PyTorch-2.4.1-cuda-12.4-volta.yaml
+Installed again by: sifmod install PyTorch-2.4.1-cuda-12.4-volta.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://pytorch.org
 ]==])
@@ -52,13 +53,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install PyTorch-2.4.1-cuda-12.4-volta.yaml" .. " installs it")
+         .. "sifmod install " .. "PyTorch-2.4.1-cuda-12.4-volta.yaml" .. " installs it")
    end
    run() {
       key = "PyTorch",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install PyTorch-2.4.1-cuda-12.4-volta.yaml",
+      reinstall = "sifmod install PyTorch-2.4.1-cuda-12.4-volta.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/PyTorch-2.4.1-cuda-12.4-volta.sif",
       },

@@ -35,7 +35,8 @@ More directories inside:
 Contents: transformers 4.16.2
 
 Image: built from docker://pytorch/pytorch:1.7.1-cuda11.0-cudnn8-runtime with requirements.txt, code
-Installed again by: sifmod install bert-classifier-0.0.1.yaml --variant frontera
+Installed again by: sifmod install bert-classifier-0.0.1.yaml --variant frontera --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://github.com/eriksf/bert-classifier
 ]==])
@@ -52,13 +53,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install bert-classifier-0.0.1.yaml --variant frontera" .. " installs it")
+         .. "sifmod install " .. "bert-classifier-0.0.1.yaml --variant frontera" .. " installs it")
    end
    run() {
       key = "bert_2Dclassifier",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install bert-classifier-0.0.1.yaml --variant frontera",
+      reinstall = "sifmod install bert-classifier-0.0.1.yaml --variant frontera --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/bert-classifier-0.0.1-cuda-11.0-amd64.sif",
       },

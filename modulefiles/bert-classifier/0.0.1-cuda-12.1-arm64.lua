@@ -35,7 +35,8 @@ More directories inside:
 Contents: transformers 4.16.2
 
 Image: built from docker://nvcr.io/nvidia/pytorch:23.03-py3 with requirements-arm64.txt, code
-Installed again by: sifmod install bert-classifier-0.0.1.yaml --variant vista
+Installed again by: sifmod install bert-classifier-0.0.1.yaml --variant vista --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://github.com/eriksf/bert-classifier
 ]==])
@@ -52,13 +53,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install bert-classifier-0.0.1.yaml --variant vista" .. " installs it")
+         .. "sifmod install " .. "bert-classifier-0.0.1.yaml --variant vista" .. " installs it")
    end
    run() {
       key = "bert_2Dclassifier",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install bert-classifier-0.0.1.yaml --variant vista",
+      reinstall = "sifmod install bert-classifier-0.0.1.yaml --variant vista --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/bert-classifier-0.0.1-cuda-12.1-arm64.sif",
       },

@@ -35,7 +35,8 @@ More directories inside:
 Contents: cuda 12.4.1, cuda-samples 12.4.1
 
 Image: built from nbody/nbody.def
-Installed again by: sifmod install nbody-12.4.1.yaml
+Installed again by: sifmod install nbody-12.4.1.yaml --prefix ]==] .. word(prefix) .. [==[
+
 More information:
   https://github.com/NVIDIA/cuda-samples
 ]==])
@@ -50,13 +51,13 @@ if mode() == "load" or mode() == "unload" or mode() == "show" then
    local run = loadfile(root .. "/share/module.lua")
    if not run then
       LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
-         .. "sifmod install nbody-12.4.1.yaml" .. " installs it")
+         .. "sifmod install " .. "nbody-12.4.1.yaml" .. " installs it")
    end
    run() {
       key = "nbody",
       root = root,
       runtime = "apptainer",
-      reinstall = "sifmod install nbody-12.4.1.yaml",
+      reinstall = "sifmod install nbody-12.4.1.yaml --prefix " .. word(prefix),
       image = { -- the first that exists
          root .. "/nbody-12.4.1-cuda-12.4.sif",
       },
