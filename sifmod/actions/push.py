@@ -217,6 +217,11 @@ def _index(repository: Repository, image: _Image, before: bytes | None, *, force
         content = json.loads(found.raw)
     elif found:
         arch, variant = _platform(repository, found)
+        if not arch:
+            raise FetchError(
+                f"what {repository.place} has under this tag does not say for which architecture it is",
+                "push under another tag",
+            )
         content["manifests"] = [_entry(found.raw, arch, variant)]
     new = _entry(image.manifest, image.arch, image.variant)
     name = f"the index of {repository.place}"
@@ -252,5 +257,6 @@ def _platform(repository: Repository, manifest: Manifest) -> tuple[str, str]:
         config = parse_config(raw, f"the config in {repository.place}")
         return config.arch, config.variant
     with repository.get(f"blobs/{sif.digest}")({"Range": f"bytes=0-{HEADER.size - 1}"}) as response:
-        code = HEADER.unpack(response.raw.read(HEADER.size))[3]
+        head = response.raw.read(HEADER.size)
+    code = HEADER.unpack(head)[3] if len(head) == HEADER.size else b""
     return next((arch for arch in ARCHES if arch_code(arch) == code), ""), ""

@@ -22,9 +22,10 @@ from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.settings import DEFAULT
 from sifmod.module.plan import ImagePlan, Runtime
 from support.config import write
-from support.extending import base_of
+from support.extending import base_of, taken_out
 from support.fetching import Prefix, plan
 from support.recipes import HOME, LIBRARY, base, contents, recipe
+from support.squashfs_trees import unpacked
 from support.wheels import wheel
 
 Make = Callable[..., Artifact]
@@ -66,7 +67,7 @@ def test_what_a_recipe_makes_of_its_base(tmp_path: Path, sif: Path, prefix: Pref
     image = recipe(
         sif,
         pip=("demo",),
-        files=((f"{tmp_path}/bert/", "/opt/bert"), (f"{tmp_path}/run.sh", "/opt/bin/")),
+        files=((f"{tmp_path}/bert/", "/opt/bert"), (f"{tmp_path}/run.sh", "/opt/./bin//")),
         env=(("HF_HOME", "/tmp/$hf"),),
         labels=(("maintainer", "me"),),
     )
@@ -245,6 +246,49 @@ def test_a_wheel_cannot_write_outside_of_its_packages(tmp_path: Path, sif: Path,
     assert not [path for path in tmp_path.rglob("*") if path.name in ("escaped", "absolute")]
 
 
+def _changed(tmp_path: Path, sif: Path, file: str, text: str) -> Path:
+    """The base with one file of its packages longer by `text`."""
+    unpacked(taken_out(sif, tmp_path / "taken"), tmp_path / "top")
+    path = tmp_path / "top" / LIBRARY.lstrip("/") / file
+    path.write_text(path.read_text() + text)
+    return base_of(tmp_path / "top", tmp_path / "changed.sif")
+
+
+@pytest.mark.usefixtures("wheels")
+def test_a_record_takes_nothing_out_of_another_place(tmp_path: Path, sif: Path, prefix: Prefix) -> None:
+    libc = "/lib/x86_64-linux-gnu/libc.so.6"
+    named = (libc, f"../../../../../{libc}", f"/{LIBRARY}/torch/version.txt", "/.singularity.d/labels.json")
+    record = "".join(f"{path},,\n" for path in named)
+    changed = _changed(tmp_path, sif, "helper-1.0.dist-info/RECORD", record)
+    found = contents(made(prefix, recipe(changed, pip=("helper==2.0",))).path)
+    assert {libc, f"{LIBRARY}/torch/version.txt"} <= found.keys()
+    assert f"{LIBRARY}/helper/old.py" not in found
+
+
+@pytest.mark.usefixtures("wheels")
+def test_a_record_that_cannot_be_read(tmp_path: Path, sif: Path, prefix: Prefix) -> None:
+    changed = _changed(tmp_path, sif, "helper-1.0.dist-info/RECORD", "x" * 140_000)
+    there = prefix.state()
+    with pytest.raises(FetchError, match=r"helper-1.0.dist-info/RECORD of the base cannot be read"):
+        made(prefix, recipe(changed, pip=("demo",)))
+    assert prefix.state() == there
+
+
+@pytest.mark.usefixtures("wheels")
+@pytest.mark.parametrize("need", ["fixed; (", "fixed >dev", "fixed @ file:///build/fixed"])
+def test_what_a_base_needs_in_words_that_uv_does_not_read(tmp_path: Path, sif: Path, prefix: Prefix, need: str) -> None:
+    changed = _changed(tmp_path, sif, "torch-2.0.dist-info/METADATA", f"Requires-Dist: {need}\n")
+    assert f"{LIBRARY}/demo/__init__.py" in contents(made(prefix, recipe(changed, pip=("demo",))).path)
+
+
+@pytest.mark.usefixtures("wheels")
+def test_no_bytecode_is_added(tmp_path: Path, sif: Path, prefix: Prefix, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_COMPILE_BYTECODE", "1")
+    monkeypatch.setenv("UV_CONFIG_FILE", str(write(tmp_path / "uv.toml", "[pip]\ncompile-bytecode = true\n")))
+    found = contents(made(prefix, recipe(sif, pip=("demo",))).path, LIBRARY)
+    assert [path for path in found if "__pycache__" in path] == []
+
+
 @pytest.mark.usefixtures("wheels")
 def test_files_that_are_not_there_and_requirements_that_are_none(tmp_path: Path, sif: Path, prefix: Prefix) -> None:
     wanted = write(tmp_path / "wanted.txt", "six @ https://example.org/six.whl\n")
@@ -254,6 +298,8 @@ def test_files_that_are_not_there_and_requirements_that_are_none(tmp_path: Path,
         ({"requirements": str(wanted)}, "names a place: packages come from an index"),
         ({"requirements": str(write(tmp_path / "o.txt", "--index-url http://x\n"))}, "--index-url is not read here"),
         ({"requirements": str(write(tmp_path / "pylock.toml", "no lock"))}, "this is no lock of PEP 751"),
+        ({"requirements": str(write(tmp_path / "empty.toml", "\n"))}, "empty.toml is empty, and no lock"),
+        ({"requirements": str(write(tmp_path / "here.toml", _BY_DIRECTORY))}, "or one by its directory"),
         ({"files": ((str(_pipe(tmp_path)), "/a"),)}, "is neither a file nor a directory nor a link"),
         ({"files": ((str(wanted), "/opt"),)}, "/opt cannot be added: the base has a directory there"),
     )
@@ -262,6 +308,9 @@ def test_files_that_are_not_there_and_requirements_that_are_none(tmp_path: Path,
         with pytest.raises(FetchError, match=message):
             made(prefix, recipe(sif, **build))
         assert prefix.state() == there
+
+
+_BY_DIRECTORY = "[[packages]]\nname = 'own'\nversion = '1.0'\ndirectory={path = '/own'}\n"
 
 
 def _pipe(directory: Path) -> Path:

@@ -10,6 +10,12 @@ from pathlib import Path
 import pytest
 
 from sifmod.cli.main import run as sifmod
+from sifmod.image.oci.manifest import OCI_MANIFEST, SIF_LAYER, Descriptor
+from sifmod.image.registry.http import Http
+from sifmod.image.registry.mirrors import own_place
+from sifmod.image.registry.registry import Repository
+from sifmod.image.registry.upload import Blob, put_manifest, read_manifest, upload
+from sifmod.image.sources.kinds import parse
 from sifmod.module.origin import ImageOrigin
 from support.between import Between
 from support.command import run
@@ -465,6 +471,25 @@ def test_an_upload_elsewhere_gets_no_login(images: Images, tmp_path: Path, own_h
         between.stop()
         other.stop()
         registry.stop()
+
+
+def test_an_upload_to_what_is_no_place(images: Images, between: Between, push: Push) -> None:
+    between.elsewhere = "[::none"
+    told = push(images.tiny_sif, f"oras://{between.address}/push/no-place:1", code=10)
+    assert str(told["error"]).endswith("does not say where to send a blob")
+
+
+def test_a_tag_of_what_is_no_sif_gets_no_index(images: Images, registry: Registry, push: Push) -> None:
+    target = f"oras://{registry.address}/push/short:1"
+    repository = Repository(Http(), own_place(parse(target)), (), "pull,push")
+    short = Descriptor(SIF_LAYER, f"sha256:{hashlib.sha256(b'short').hexdigest()}", 5)
+    upload(repository, Blob(short, lambda start: iter((b"short"[start:],))), lambda _: None)
+    named = {"mediaType": short.media_type, "digest": short.digest, "size": short.size}
+    manifest = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": named, "layers": [named]}
+    put_manifest(repository, "1", json.dumps(manifest).encode(), OCI_MANIFEST)
+    told = push(images.tiny_sif, target, "--add-to-index", code=10)
+    assert "does not say for which architecture it is" in str(told["error"])
+    assert read_manifest(repository, "1") == json.dumps(manifest).encode()
 
 
 @pytest.mark.parametrize(

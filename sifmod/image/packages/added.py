@@ -73,7 +73,7 @@ def _install(uv: Uv, resolved: Resolved, wanted: Wanted, stage: Path) -> None:
     name, text = ("pinned.txt", pinned(resolved.lock)) if _LOCAL.search(resolved.lock) else (_INSTALL, resolved.lock)
     # uv holds this Python, which runs nothing of it, to what the lock asks of the image's
     (uv.directory / name).write_text(_REQUIRES.sub("", text))
-    words = ("--prefix", str(stage), "--no-deps", "--quiet", "--link-mode", "hardlink")
+    words = ("--prefix", str(stage), "--no-deps", "--quiet", "--link-mode", "hardlink", "--no-compile-bytecode")
     ended = uv.run("pip", "install", *words, *wanted.words, "--requirements", f"{uv.place}/{name}")
     if ended.code != 0:
         raise ImageError("the packages could not be installed:\n" + "\n".join(ended.lines[-12:]))

@@ -104,7 +104,7 @@ class ImagePython:
         """What distributions of the image ask of others that these (name → version) do not give, and the image did."""
         told = []
         for one in self.distributions.values():
-            for need in filter(None, map(_requirement, one.requires)):
+            for need in filter(None, map(read_requirement, one.requires)):
                 key = normalized(need.name)
                 if one.key in added or key not in added or (need.marker and not need.marker.evaluate({"extra": ""})):
                     continue
@@ -145,7 +145,8 @@ def is_named(name: Any, version: Any) -> bool:
         return False
 
 
-def _requirement(text: str) -> Requirement | None:
+def read_requirement(text: str) -> Requirement | None:
+    """A requirement; None for what is none, which older packages have."""
     try:
         return Requirement(text)
     except InvalidRequirement:

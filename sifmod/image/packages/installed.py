@@ -139,11 +139,13 @@ def glibc(rootfs: Rootfs, arch: str) -> int:
 def files_of(rootfs: Rootfs, distribution: Distribution) -> tuple[str, ...]:
     """The absolute paths of all that a distribution has, as its RECORD says, and of the bytecode made of it.
 
-    Its metadata is among them as a directory.
+    Its metadata is among them as a directory. What a RECORD names outside its Python's prefix is not, as with pip.
     """
     wanted: dict[str, set[str]] = defaultdict(set)
+    prefix = distribution.place.rsplit("/", 4)[0]
     for path in recorded(rootfs, distribution):
-        wanted[dirname(path)].add(basename(path))
+        if path.startswith(f"{prefix}/"):
+            wanted[dirname(path)].add(basename(path))
     found = [distribution.place] if wanted else []
     for directory, names in sorted(wanted.items()):
         there = files_in(rootfs, directory)
@@ -156,9 +158,13 @@ def files_of(rootfs: Rootfs, distribution: Distribution) -> tuple[str, ...]:
 
 
 def recorded(rootfs: Rootfs, distribution: Distribution) -> Iterator[str]:
-    """The absolute paths that its RECORD names, there or not."""
-    for row in csv.reader(rootfs.read(f"{distribution.place}/RECORD", _LARGEST).splitlines()):
-        yield normpath(join(dirname(distribution.place), *row[:1]))
+    """The absolute paths that its RECORD names, there or not. Raises ImageError for a RECORD that cannot be read."""
+    record = f"{distribution.place}/RECORD"
+    try:
+        for row in csv.reader(rootfs.read(record, _LARGEST).splitlines()):
+            yield "/" + normpath(join(dirname(distribution.place), *row[:1])).lstrip("/")  # POSIX keeps two slashes
+    except csv.Error as error:
+        raise ImageError(f"{record} of the base cannot be read: {error}") from error
 
 
 def files_in(rootfs: Rootfs, directory: str) -> set[str]:

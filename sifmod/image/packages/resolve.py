@@ -20,7 +20,7 @@ from packaging.version import InvalidVersion, Version
 
 from sifmod.errors import FetchError, NoWheelError, OptionError
 from sifmod.image.inspect.python import normalized
-from sifmod.image.packages.image_python import Distribution, ImagePython
+from sifmod.image.packages.image_python import Distribution, ImagePython, read_requirement
 from sifmod.image.packages.uv import Uv
 from sifmod.image.packages.wanted import Wanted, name_of
 
@@ -72,7 +72,9 @@ def _write_stubs(distributions: Iterable[Distribution], directory: Path) -> None
         stem = f"{one.key.replace('-', '_')}-{one.version}"
         metadata = [("Metadata-Version", "2.1"), ("Name", one.name), ("Version", one.version)]
         metadata += [("Provides-Extra", name) for name in one.extras]
-        metadata += [("Requires-Dist", need) for need in one.requires]
+        # uv takes no version whose needs it cannot read, and none that names a place; this one is there
+        needs = ((text, read_requirement(text)) for text in one.requires)
+        metadata += [("Requires-Dist", text) for text, need in needs if need and not need.url]
         with zipfile.ZipFile(directory / f"{stem}-py3-none-any.whl", "w") as wheel:
             text = "".join(f"{name}: {' '.join(value.split())}\n" for name, value in metadata)
             wheel.writestr(f"{stem}.dist-info/METADATA", text)
@@ -137,7 +139,7 @@ def _without(python: ImagePython, lock: str, requirements: tuple[str, ...]) -> R
 def followed(python: ImagePython, lock: str) -> Resolved:
     """A lock that was made elsewhere. Raises OptionError where it has another version of what the image keeps."""
     kept = python.protected
-    if not (versions := versions_of(lock)) or "\ndirectory = " in lock:
+    if not (versions := versions_of(lock)) or any("directory" in one for one in tomllib.loads(lock)["packages"]):
         raise OptionError("the lock names no packages, or one by its directory", "`sifmod add -e` adds a directory")
     for key, version in versions.items():
         if (held := kept.get(key)) and not _same(held.version, version):

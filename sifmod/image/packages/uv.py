@@ -30,6 +30,7 @@ def uv_here(directory: Path) -> Uv:
     from uv import find_uv_bin
 
     environment = {**plain_environment(), "UV_CACHE_DIR": str(uv_cache())}
+    environment.pop("UV_COMPILE_BYTECODE", None)  # this machine's Python would compile for the image's
 
     def run(*words: str) -> Ended:
         return run_child((find_uv_bin(), *words, "--color", "never", "--no-progress"), cwd=directory, env=environment)

@@ -89,8 +89,10 @@ def _take(path: Path, found: list[str], depth: int) -> None:
 
 
 def read_lock(path: Path) -> str:
-    """The text of a lock."""
-    return _read(path)
+    """The text of a lock. Raises OptionError for one that is empty, which would stand for no lock."""
+    if text := _read(path).strip():
+        return f"{text}\n"
+    raise OptionError(f"{path} is empty, and no lock", "make it again")
 
 
 def _read(path: Path) -> str:

@@ -151,10 +151,17 @@ class _Upload:
     def _heard(self, response: requests.Response) -> None:
         """Where to go on, and with which byte."""
         self.answered = True
-        self._location = urljoin(response.url, response.headers.get("Location", self._location))
+        location = response.headers.get("Location", self._location)
+        try:
+            self._location = urljoin(response.url, location)
+        except ValueError:
+            location = ""
+        if not location:
+            raise FetchError(f"{self._repository.place.host} does not say where to send a blob")
         if found := re.fullmatch(r"(?:bytes=)?0-([0-9]{1,18})", response.headers.get("Range", "")):
             last = int(found[1])
-            self.offset = last + 1 if last else 0  # registries say 0-0 where they have nothing
+            # registries say 0-0 where they have nothing
+            self.offset = min(last + 1, self._blob.descriptor.size) if last else 0
         beginning(response)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from posixpath import basename, join
+from posixpath import basename, join, normpath
 
 from sifmod.config.build import requirement
 from sifmod.config.shown import shown
@@ -61,7 +61,7 @@ def _files(build: BuildPlan) -> Iterator[tuple[str, Path]]:
         for path in _below(here):
             if (count := count + 1) > _MOST:
                 raise FetchError(f"{source} has more than {_MOST} files")
-            yield "/".join((*filter(None, inside.split("/")), *path.relative_to(here).parts)), path
+            yield normpath(join(inside, path.relative_to(here))).lstrip("/"), path
 
 
 def _below(place: Path) -> Iterator[Path]:
