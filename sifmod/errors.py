@@ -80,7 +80,7 @@ class VariantError(SifmodError):
 
 
 class FetchError(SifmodError):
-    """An image could not be fetched from any of its sources, or not be pushed to a registry."""
+    """An image could not be fetched from any of its sources, or not be pushed or exported."""
 
     exit_code = 10
 

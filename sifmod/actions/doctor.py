@@ -12,7 +12,8 @@ from sifmod.actions import sharing
 from sifmod.actions.author.check_settings import DIRECTORIES, check_settings
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
-from sifmod.errors import ConfigError
+from sifmod.errors import ConfigError, FetchError, RuntimeMissingError
+from sifmod.image.builder import dockerfile_builder, way_to_build
 from sifmod.image.program import ask, limits
 
 Status = Literal["ok", "note", "missing"]
@@ -36,6 +37,7 @@ def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:
         for part in (
             _runtime(site),
             _user_namespaces(),
+            _builders(site),
             _squashfs(),
             _accelerators(site),
             _module_tool(environ),
@@ -103,6 +105,17 @@ def _user_namespaces() -> Iterator[Finding]:
         yield Finding("user namespaces", "note", f"not open to ordinary users ({', '.join(closed)})", hint)
     else:
         yield Finding("user namespaces", "ok", "open to ordinary users")
+
+
+def _builders(site: Site) -> Iterator[Finding]:
+    try:
+        yield Finding("builds", "ok", way_to_build(ask(site.runtime_path)).said)
+    except (FetchError, RuntimeMissingError) as error:
+        yield Finding("builds", "note", error.message, error.hint)
+    try:
+        yield Finding("Dockerfiles", "ok", f"built by {dockerfile_builder()}")
+    except FetchError as error:
+        yield Finding("Dockerfiles", "note", error.message)
 
 
 def _squashfs() -> Iterator[Finding]:

@@ -159,7 +159,7 @@ def _oci(path: Path, repository: Repository, settings: Settings, progress: Progr
 def _converted(
     path: Path, base: Base | None, below: tuple[Blob, ...], notes: tuple[str, ...], progress: Progress
 ) -> _Image:
-    made = convert(path, base, lambda done: progress(f"packing {path.name}", done, None))
+    made = convert(path, base, lambda _, done: progress(f"packing {path.name}", done, None))
     config = Blob(made.config_descriptor, lambda start: iter((made.config[start:],)))
     layer = Blob(made.layer, partial(layer_bytes, made.content))
     return _Image(made.manifest, (*below, layer, config), made.arch, made.variant, (*notes, *made.notes))

@@ -1,5 +1,6 @@
 """search: what the easyconfigs on the easyconfig path can install, and which modules answer the words of a search."""
 
+import os.path
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -65,7 +66,8 @@ def offered(loaded: "LoadedEasyconfig") -> Offered:
     image, written = made.image, loaded.tree.entries.get("image")
     sources = image.sources if image else ()
     if image and image.build is not None:
-        sources = (f"build:{image.build.from_ or image.build.definition or image.build.dockerfile}",)
+        file = image.build.definition or image.build.dockerfile
+        sources = (f"build:{image.build.from_ or os.path.relpath(str(file), loaded.path.parent)}",)
     return Offered(
         variant=loaded.variant,
         name=made.name,

@@ -120,6 +120,7 @@ _WORDS: dict[str, _Find] = {
     "add onto": _live,
     "sbom name": _live,
     "push name": _live,
+    "export name": _live,
     "diff before": _live,
     "diff after": _live,
     "rollback name": _known,

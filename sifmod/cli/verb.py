@@ -25,6 +25,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("sifmod push PyTorch/2.2.0 oras://ghcr.io/owner/pytorch:2.2.0", "the SIF, signatures in it"),
         ("sifmod push my.sif docker://ghcr.io/owner/image:1.0", "an OCI image"),
     ),
+    "export": (
+        ("sifmod export PyTorch/2.2.0 --to sqsh -o pytorch.sqsh", "for enroot and pyxis"),
+        ("sifmod export my.sif --to oci-archive", "for podman and skopeo"),
+    ),
     "new": (
         ("sifmod new docker://docker.io/pytorch/pytorch:2.2.0-cuda12.1-cudnn8-runtime", ""),
         ("sifmod new -o - my.sif", "to the screen; of an image of yours"),

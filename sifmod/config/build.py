@@ -37,6 +37,12 @@ def _beside(text: str) -> str:
     return text
 
 
+def _commands(text: str) -> str:
+    if section := re.search(r"(?m)^\s*%\S*", text):
+        raise ValueError(f"a line begins with {shown(section[0].strip())}, which begins a section of a definition file")
+    return text
+
+
 def _target(text: str) -> str:
     if ".." in text.split("/"):
         raise ValueError(f"{shown(text)} cannot be used: write the path without '..'")
@@ -68,6 +74,7 @@ def names_easyconfig(base: str) -> bool:
     return "/" not in base or base.endswith(SUFFIXES)
 
 
+Commands = Annotated[Text, AfterValidator(_commands)]
 Requirement = Annotated[NotEmpty, AfterValidator(requirement)]
 
 
@@ -88,9 +95,9 @@ class Build(Model):
     """Variables that the image sets."""
     labels: Annotated[Pairs, Items(NotEmpty, Line)] = ()
     """Labels of the image."""
-    post: Text = ""
+    post: Commands = ""
     """Commands that a shell runs inside while the image is built, which needs a builder."""
-    test: Text = ""
+    test: Commands = ""
     """Commands that must succeed inside once the image is built."""
     definition: NotEmpty | None = None
     """A definition file that the runtime builds, instead of a base."""

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import struct
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,7 +19,8 @@ from pathlib import Path
 from isal import isal_zlib
 
 from sifmod.digest import sha256_bytes
-from sifmod.image.convert.sif.header import SifInfo, read_sif
+from sifmod.errors import ImageError
+from sifmod.image.convert.sif.header import SQUASHFS, SifInfo, read_sif
 from sifmod.image.convert.squashfs.blocks import Stat
 from sifmod.image.convert.squashfs.reader import SquashfsReader
 from sifmod.image.disk import reading
@@ -77,11 +79,11 @@ class Converted:
     notes: tuple[str, ...]
 
 
-def convert(path: Path, base: Base | None, told: Callable[[int], None]) -> Converted:
+def convert(path: Path, base: Base | None, take: Callable[[bytes, int], None]) -> Converted:
     """The OCI image of the SIF at `path`; over a `base` its layer is what was added, changed and removed.
 
-    Reads all of it; `told` hears how many bytes of the layer there are. Raises ImageError for a SIF that is damaged or
-    whose file system is no squashfs.
+    Reads all of it; `take` is given each piece of the layer, and how many bytes there are with it. Raises ImageError
+    for a SIF that is damaged or whose file system is no squashfs.
     """
     info = read_sif(path)
     documents = read_documents(path, info)
@@ -90,10 +92,10 @@ def convert(path: Path, base: Base | None, told: Callable[[int], None]) -> Conve
     for piece in _gzip(_tar(content), plain.update):
         packed.update(piece)
         size += len(piece)
-        told(size)
+        take(piece, size)
     layer = Descriptor(GZIP_LAYER, f"sha256:{packed.hexdigest()}", size)
     config, notes = _config(documents, info, base, f"sha256:{plain.hexdigest()}")
-    raw = _json(config)
+    raw = json_bytes(config)
     described = Descriptor(OCI_CONFIG, f"sha256:{sha256_bytes(raw)}", len(raw))
     layers = (*(base.layers if base else ()), layer)
     manifest = {
@@ -103,7 +105,7 @@ def convert(path: Path, base: Base | None, told: Callable[[int], None]) -> Conve
         "layers": [descriptor_data(one) for one in layers],
     }
     variant = documents.config.variant if documents.config else ""
-    return Converted(_json(manifest), raw, described, layer, content, info.arch, variant, notes)
+    return Converted(json_bytes(manifest), raw, described, layer, content, info.arch, variant, notes)
 
 
 def layer_bytes(content: Content, start: int) -> Iterator[bytes]:
@@ -119,7 +121,8 @@ def descriptor_data(descriptor: Descriptor) -> dict[str, object]:
     return {"mediaType": descriptor.media_type, "digest": descriptor.digest, "size": descriptor.size}
 
 
-def _json(content: object) -> bytes:
+def json_bytes(content: object) -> bytes:
+    """As short as JSON can be."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
@@ -133,8 +136,15 @@ def _gzip(pieces: Iterator[bytes], count: Callable[[bytes], object]) -> Iterator
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[SquashfsReader]:
+def opened(path: Path) -> Iterator[SquashfsReader]:
+    """The file system in a SIF. Raises ImageError where it is no squashfs, and what reading raises."""
     primary = read_sif(path).primary
+    (system,) = struct.unpack_from("<i", primary.extra)
+    if system != SQUASHFS:
+        raise ImageError(
+            f"the files of {path} cannot be read: they are in no squashfs, or encrypted",
+            "the SIF itself can be pushed (oras://…) and exported (--to sif)",
+        )
     with reading(path), path.open("rb") as file:
         yield SquashfsReader(file, primary.offset, primary.size)
 
@@ -150,7 +160,7 @@ def _walk(reader: SquashfsReader) -> Iterator[tuple[bytes, Stat, int]]:
 
 def _difference(path: Path, base: Path) -> Content:
     """What the SIF has otherwise than its base. Where one name of an inode is in the layer, all are."""
-    with _opened(path) as reader, _opened(base) as below:
+    with opened(path) as reader, opened(base) as below:
         before = {path: stat for path, stat, _ in _walk(below)}
         directories, names, changed = {b""}, dict[int, list[bytes]](), set[bytes]()
         for name, stat, reference in _walk(reader):
@@ -196,7 +206,7 @@ def _tar(content: Content) -> Iterator[bytes]:
         above, slash, last = name.rpartition(b"/")
         yield _header(tarfile.TarInfo(os.fsdecode(above + slash + b".wh." + last)))
     names: dict[int, bytes] = {}
-    with _opened(content.path) as reader:
+    with opened(content.path) as reader:
         for path, stat, reference in _walk(reader):
             if content.changed is not None and path not in content.changed:
                 continue
@@ -229,6 +239,24 @@ def _config(
 ) -> tuple[dict[str, object], tuple[str, ...]]:
     """The config of the image, and notes about what an OCI image cannot say."""
     said = documents.config
+    section, notes = image_section(documents)
+    history = json.loads(base.config.raw).get("history") if base else None
+    created = date(info.created) or "1970-01-01T00:00:00Z"
+    config: dict[str, object] = {
+        "created": created,
+        "architecture": info.arch,
+        **({"variant": said.variant} if said and said.variant else {}),
+        "os": "linux",
+        "config": section,
+        "rootfs": {"type": "layers", "diff_ids": [*(base.config.diff_ids if base else ()), diff_id]},
+        "history": [*(history if isinstance(history, list) else ()), {"created": created, "created_by": "sifmod"}],
+    }
+    return config, notes
+
+
+def image_section(documents: Documents) -> tuple[dict[str, object], tuple[str, ...]]:
+    """How the image is to be started, as the `config` of an OCI image says it, and notes about what that cannot say."""
+    said = documents.config
     whole = json.loads(said.raw) if said else {}
     section: dict[str, object] = dict(whole.get("config") or {})
     env, notes = _environment(documents)
@@ -241,18 +269,7 @@ def _config(
     labels |= {name: text for name, text in documents.labels.items() if not name.startswith("org.label-schema.")}
     if labels:
         section["Labels"] = dict(sorted(labels.items()))
-    history = json.loads(base.config.raw).get("history") if base else None
-    created = date(info.created) or "1970-01-01T00:00:00Z"
-    config: dict[str, object] = {
-        "created": created,
-        "architecture": info.arch,
-        **({"variant": said.variant} if said and said.variant else {}),
-        "os": "linux",
-        "config": {name: value for name, value in section.items() if value is not None},
-        "rootfs": {"type": "layers", "diff_ids": [*(base.config.diff_ids if base else ()), diff_id]},
-        "history": [*(history if isinstance(history, list) else ()), {"created": created, "created_by": "sifmod push"}],
-    }
-    return config, notes
+    return {name: value for name, value in section.items() if value is not None}, notes
 
 
 def _environment(documents: Documents) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -1,9 +1,11 @@
 """An EasyBuild easyconfig that installs a container, as LUMI's do, to an easyconfig of sifmod."""
 
 import re
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from posixpath import dirname
 from typing import get_args
 
 from sifmod.config.easyconfig import Runscript
@@ -30,7 +32,6 @@ _LINKS = re.compile(r"ln -s\s+(?:\./)?(\S+)\s+%\(installdir\)s/bin/(\S+)\s*")
 _BUILDS = re.compile(r"\b(?:singularity|apptainer)\s+build\b([^<;|&]*)")
 _WRITES_ANY = re.compile(r"cat >\s*(\S+) <<\s*'?EOF'?(.*)", re.DOTALL)
 _BASE = re.compile(r"^[ \t]*From:[ \t]*(\S+)", re.MULTILINE)
-_FILES = re.compile(r"^%files[^\n]*\n(.*?)(?=^%|\Z)", re.MULTILINE | re.DOTALL)
 _ACTIVATES = re.compile(r"^[ \t]*source (/\S+)/bin/activate (\w+)[ \t]*$", re.MULTILINE)
 _PASSES_ON = re.compile(r"^[ \t]*(?:exec )?singularity exec \\?\"?\\?\$SIF\w*\"? \\?\$\w+ ", re.MULTILINE)
 _SILENT = re.compile(r"(mkdir|chmod|rm) ")
@@ -56,10 +57,14 @@ def read_easybuild(path: Path) -> Imported:
     """The easyconfig of the SIF among the sources; raises CannotImportError with the reason where there is none."""
     file = _File(evaluate(read_text(path)))
     commands = file.texts("postinstallcmds", raw=True)
-    if needs := build_needs(commands):
-        raise CannotImportError(f"builds an image of its own, for which image.build would need: {file.filled(needs)}")
+    build, commands = read_build(commands, file.notes)
     scripts = take_commands(commands, file.notes)
     filename, image = file.image()
+    if build:
+        own = {key: file.filled(value) if isinstance(value, str) else value for key, value in build.items()}
+        if own["from"] == filename and "sha256" in image:
+            file.notes.append(f"checksums: {filename} is the base now, whose digest is not promised")
+        image = {"build": own}
     found = Found(notes=file.notes)
     for name, value in file.map("modextravars").items():
         if INSTALLDIR in value and not _OWN.fullmatch(name):
@@ -268,26 +273,52 @@ def take_commands(commands: Iterable[str], notes: list[str]) -> Scripts:
     return scripts
 
 
-def build_needs(commands: tuple[str, ...]) -> str:
-    """What `image.build` would need instead of commands that build an image of their own; empty for all others."""
-    built = next((found[1] for one in commands if (found := _BUILDS.search(one.partition("<<")[0]))), None)
-    if built is None:
-        return ""
-    path = (built.split() or [""])[-1]
-    definition = path.rpartition("/")[2] or "a definition"
-    body = next((found[2] for one in commands if (found := _WRITES_ANY.match(one)) and found[1] == path), "")
-    if not body:
-        return f"{definition}, in a file beside the easyconfig"
-    lines = (line.split() for section in _FILES.findall(body) for line in section.splitlines())
-    copied = [words[0] for words in lines if words and not words[0].startswith("#")]
-    written = [one.rpartition("/")[2] for one in copied if one.startswith("%(installdir)s/")]
-    needs = [f"the text of {definition} in postinstallcmds, in a file beside the easyconfig"]
-    needs += [f"{base[1]}, which it begins with (From)"] if (base := _BASE.search(body)) else []
-    needs += [f"what postinstallcmds writes for its %files: {', '.join(written)}"] if written else []
-    if theirs := [one for one in copied if one.startswith("/")]:
-        more = f" and {len(theirs) - 1} more of its %files" if theirs[1:] else ""
-        needs.append(f"a machine with {theirs[0]}{more}")
-    return "; ".join(needs)
+def read_build(commands: tuple[str, ...], notes: list[str]) -> tuple[dict[str, Value], tuple[str, ...]]:
+    """What `image.build` is where commands build an image upon another one, else {}; and the other commands.
+
+    What they write for the definition's %files is written by `post`, with the same shell's rules. Raises
+    CannotImportError where the definition is no text of the file.
+    """
+    builds = next((one for one in commands if _BUILDS.search(one.partition("<<")[0])), None)
+    if builds is None:
+        return {}, commands
+    built = _BUILDS.search(builds)
+    path = (built[1].split() if built else [])[-1:]
+    written = {found[1]: one for one in commands if (found := _WRITES_ANY.match(one))}
+    definition = written.get("".join(path))
+    if definition is None:
+        name = "".join(path).rpartition("/")[2] or "a definition"
+        raise CannotImportError(
+            f"builds an image of its own, for which image.build would need: {name}, in a file beside the easyconfig"
+        )
+    body = definition.partition("\n")[2].replace("%%", "%")
+    if "'EOF'" not in definition.partition("\n")[0]:
+        body = re.sub(r"\\([$`\\])", r"\1", body)
+    body = re.sub(r"\nEOF\s*\Z", "\n", body)
+    sections = re.split(r"(?m)^%(\w+)[^\n]*\n", body)
+    said = dict(zip(sections[1::2], sections[2::2], strict=True))
+    base = _BASE.search(sections[0])
+    if base is None:
+        raise CannotImportError("builds an image of its own, and does not say upon which")
+    post, used = [], {builds, definition}
+    for line in said.pop("files", "").splitlines():
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        source, target = words[0], words[-1]
+        if source in written:
+            used.add(written[source])
+            text = written[source].replace(source, shlex.quote(target), 1).rstrip("\n")
+            post.append(f"mkdir -p {shlex.quote(dirname(target))}\n{text}\nchmod a+rx {shlex.quote(target)}\n")
+        else:
+            notes.append(f"%files {source}: put it beside the easyconfig: `files: {{…: {target}}}` of image.build")
+    post.append(said.pop("post", ""))
+    build: dict[str, Value] = {"from": base[1].removeprefix("%(installdir)s/")}
+    build["post"] = "".join(post)
+    if test := said.pop("test", "").strip():
+        build["test"] = test
+    notes.extend(f"%{name} of its definition is not carried over" for name, text in said.items() if text.strip())
+    return build, tuple(one for one in commands if one not in used)
 
 
 def _script(scripts: Scripts, place: str, name: str, body: str, notes: list[str]) -> None:

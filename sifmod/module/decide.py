@@ -231,7 +231,12 @@ def _whatis(easyconfig: Easyconfig) -> tuple[str, ...]:
 def _help(easyconfig: Easyconfig, image: ImagePlan | None, site: Site, quirks: tuple[Quirk, ...]) -> Help:
     origin = ""
     if image:
-        origin = shown(image.sources[0]) if image.sources else f"built from {image.build}"
+        if image.sources:
+            origin = shown(image.sources[0])
+        elif (build := image.build) and build.base is None:  # the same wherever the easyconfigs are installed
+            origin = f"built from {'/'.join(str(build).rstrip('/').split('/')[-2:])}"
+        else:
+            origin = f"built from {build}"
         origin += f" (sha256 {image.sha256})" if image.sha256 else ""
     return Help(
         description=easyconfig.description,

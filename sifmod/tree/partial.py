@@ -205,7 +205,7 @@ class Beside(Incoming):
 
 def _check(target: Path) -> None:
     if target.is_dir():
-        raise FetchError(f"{target} is a directory", "name the file: -o DIRECTORY/NAME.sif")
+        raise FetchError(f"{target} is a directory", "name the file: -o DIRECTORY/NAME")
     if target.exists() and not target.is_file():
         raise FetchError(f"{target} is a device, a pipe or a socket, which a file would replace", "name a file")
     if not target.parent.is_dir():
@@ -216,4 +216,4 @@ def _check(target: Path) -> None:
 
 def _check_way(target: Path, replace: bool) -> None:
     if os.path.lexists(target) and not replace:
-        raise FetchError(f"{target} exists already; nothing was fetched", "give --force to replace it")
+        raise FetchError(f"{target} exists already; nothing was written", "give --force to replace it")

@@ -75,6 +75,23 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path, monkeypatch)
 
 
+def without_builders(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """All but what the real machine can build."""
+    return tuple(one for one in findings if one.subject not in ("builds", "Dockerfiles"))
+
+
+def test_what_can_build_here(machine: Machine) -> None:
+    machine.program = APPTAINER
+    machine.runs("buildah", "true")
+    assert "buildah" in machine.findings()["Dockerfiles"].text
+    machine.program = None
+    machine.site = replace(machine.site, runtime_path="")
+    found = machine.findings()["builds"]
+    assert found.status == "note"
+    assert "nothing is built here without apptainer or singularity" in found.text
+    assert "sifmod push" in found.hint
+
+
 def test_a_machine_on_which_all_is_well(machine: Machine) -> None:
     machine.program = APPTAINER
     machine.runs("mksquashfs", "echo; echo 'mksquashfs version 4.6'; echo 'more words'; echo noise >&2")
@@ -83,7 +100,7 @@ def test_a_machine_on_which_all_is_well(machine: Machine) -> None:
         machine.has(f"/dev/{device}")
     machine.has("/proc/driver/nvidia/version", "NVRM version: 550\nGCC version: 12\n")
     machine.has("/sys/module/amdgpu/version", b"6.7\xff\n")
-    assert diagnose(machine.site, {"LMOD_VERSION": "8.7", "MODULESHOME": "/m"}) == (
+    assert without_builders(diagnose(machine.site, {"LMOD_VERSION": "8.7", "MODULESHOME": "/m"})) == (
         Finding("runtime", "ok", "apptainer version 1.4.2, with setuid (/usr/bin/apptainer)"),
         Finding("user namespaces", "ok", "open to ordinary users"),
         Finding("mksquashfs", "ok", "mksquashfs version 4.6"),
@@ -99,7 +116,7 @@ def test_a_machine_on_which_all_is_well(machine: Machine) -> None:
 
 def test_a_machine_on_which_nothing_is(machine: Machine) -> None:
     machine.site = replace(machine.site, runtime_path="", accelerator="cuda", prefix_is_default=False)
-    assert diagnose(machine.site, {}) == (
+    assert without_builders(diagnose(machine.site, {})) == (
         Finding(
             "runtime",
             "missing",

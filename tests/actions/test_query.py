@@ -40,8 +40,10 @@ ROCM_2_4 = [
 CUDA_12_4 = [
     "PyTorch/2.3.0-cuda-12.4-python-3.10-ngc-24.04",
     "PyTorch/2.4.1-cuda-12.4-cudnn-9",
+    "PyTorch/2.4.1-cuda-12.4-volta",
     "PyTorch/2.5.1-cuda-12.4-cudnn-9",
 ]
+LIGHTNING = "Lightning/2.2.0-cuda-12.3-python-3.10-ngc-24.01"  # built upon the other
 NGC_24_01 = ["PyTorch/2.2.0-cuda-12.3-python-3.10-ngc-24.01"]
 HOROVOD = [
     *(f"TensorFlow/2.11.1-rocm-5.5.1-python-3.10-horovod-0.28.1-singularity-{date}" for date in (20231110, 20240207)),
@@ -70,8 +72,8 @@ PYTORCH_2_2_0 = [
         ("pytorch/2.2.0-rocm-5.6.1-python-3.10-singularity-2024020", PYTORCH_2_2_0[3:5]),
         ("pytorch python 3.8", ["PyTorch/2.0.0-cuda-12.1-python-3.8-ngc-23.03"]),
         ("pytorch cpu", ["PyTorch/2.2.0-cpu", "PyTorch/2.13.0-cpu"]),
-        ("ngc 24.01", NGC_24_01),
-        ("nvcr.io/nvidia/pytorch:24.01-py3", NGC_24_01),
+        ("ngc 24.01", [LIGHTNING, *NGC_24_01]),
+        ("nvcr.io/nvidia/pytorch:24.01-py3", [LIGHTNING, *NGC_24_01]),
         ("vllm 0.4.0 lumi", LUMI_2_2_2),
         ("2.2.2 vllm lumi", LUMI_2_2_2),  # the keywords of others name it too
         ("tensorflow horovod lumi", HOROVOD),
@@ -128,7 +130,11 @@ def test_modules_come_in_the_order_of_names_and_versions() -> None:
     ("query", "note", "found"),
     [
         ("rocm 2.4 pytorch", "no module has rocm 2.4 as typed; these are of version 2.4", ROCM_2_4),
-        ("24.01", "no module has the version 24.01 as typed; these have 24.01 as another version", NGC_24_01),
+        (
+            "24.01",
+            "no module has the version 24.01 as typed; these have 24.01 as another version",
+            [LIGHTNING, *NGC_24_01],
+        ),
     ],
 )
 def test_a_version_in_another_place_is_found_and_that_is_said(query: str, note: str, found: list[str]) -> None:

@@ -175,6 +175,7 @@ def test_the_help_lists_every_verb_in_the_order_of_use(capfd: pytest.CaptureFixt
                 "install",
                 "fetch",
                 "push",
+                "export",
                 "new",
                 "import",
                 "add",

@@ -147,6 +147,7 @@ FAILS = {
     "install": (("none.yaml",), 4),
     "fetch": (("/no/such.sif",), 10),
     "push": (("/no/such.sif", "oras://127.0.0.1/a:1"), 10),
+    "export": (("/no/such.sif", "--to", "sqsh"), 10),
     "new": (("/no/such.sif",), 10),
     "import": (("none.eb",), 4),
     "add": (("nothing", "numpy"), 24),

@@ -81,7 +81,7 @@ def test_a_terminal_is_asked_for_its_width(width: int) -> None:
     ours, theirs = pty.openpty()
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    command = (sys.executable, "-m", "sifmod", "search", "2.2.0")
+    command = (sys.executable, "-m", "sifmod", "search", "PyTorch/2.2.0")
     with open(theirs, "wb", closefd=True) as terminal:
         done = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, env=environment, check=True)
         out = os.read(ours, 1 << 16).decode().splitlines()
@@ -92,7 +92,7 @@ def test_a_terminal_is_asked_for_its_width(width: int) -> None:
 
 
 def test_json_has_the_matching_variants_of_each_file(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["search", "--json", "ngc 24.01"]) == 0
+    assert run(["search", "--json", NGC]) == 0
     captured = capfd.readouterr()
     assert (json.loads(captured.out), captured.err) == (
         [

@@ -68,7 +68,9 @@ def test_no_two_files_make_one_module() -> None:
 def test_every_minor_version_of_pytorch_comes_from_both_vendors(by_name: dict[str, LoadedEasyconfig]) -> None:
     """Since 2.0: NVIDIA's images, AMD's, and PyTorch's own. For 2.2 LUMI's and AMD's are in two files."""
     sources = {
-        module: each.easyconfig.own_image.sources[-1] for module, each in by_name.items() if "PyTorch/" in module
+        module: each.easyconfig.own_image.sources[-1]
+        for module, each in by_name.items()
+        if "PyTorch/" in module and each.easyconfig.own_image.sources
     }
     for place in ("docker://nvcr.io/nvidia/pytorch:", "docker://rocm/pytorch:", "docker://pytorch/pytorch:"):
         assert {minor(module) for module, source in sources.items() if source.startswith(place)} == set(MINORS)

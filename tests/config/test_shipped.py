@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.config.build import requirement
 from sifmod.config.find import shipped
 from sifmod.config.load_easyconfig import LoadedEasyconfig, load_easyconfig
 from support.collection import FILES, modules
@@ -89,3 +90,15 @@ def test_no_shipped_file_names_another_that_is_not_shipped() -> None:
         for line in path.read_text().splitlines():
             if line.strip().startswith("preset:"):
                 assert (shipped() / "presets" / f"{line.partition(':')[2].strip()}.yaml").is_file()
+
+
+def test_what_a_shipped_recipe_names_is_shipped() -> None:
+    built = [found.easyconfig.own_image.build for found in modules() if found.easyconfig.own_image.build]
+    assert len(built) == 6
+    for build in built:
+        named = (build.requirements, build.definition, build.dockerfile, *(path for path, _ in build.files))
+        for path in filter(None, named):
+            assert Path(path).exists(), path
+            assert Path(path).is_relative_to(shipped())
+        for line in Path(build.requirements).read_text().splitlines() if build.requirements else ():
+            assert requirement(line) == line

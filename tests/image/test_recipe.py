@@ -20,7 +20,7 @@ from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.fetch import announced_size, fetch_image
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.settings import DEFAULT
-from sifmod.module.plan import ImagePlan
+from sifmod.module.plan import ImagePlan, Runtime
 from support.config import write
 from support.extending import base_of, taken_out
 from support.fetching import Prefix, plan
@@ -221,8 +221,8 @@ def test_what_does_not_go_with_the_base_is_refused(
         source.writestr("source-1.0/PKG-INFO", "Metadata-Version: 2.1\nName: source\nVersion: 1.0\n")
         source.writestr("source-1.0/setup.py", "raise SystemExit('run')")
     there = prefix.state(sif.parent, wheels)
-    with pytest.raises(SifmodError) as caught:
-        made(prefix, recipe(sif, pip=(pip,)))
+    with prefix.store() as store, pytest.raises(SifmodError) as caught:
+        fetch_image(recipe(sif, pip=(pip,)), Runtime("apptainer", ""), store)  # which could compile
     assert caught.value.exit_code == 10
     assert message in caught.value.message
     assert prefix.state(sif.parent, wheels) == there

@@ -39,7 +39,7 @@ def test_base_and_layer_give_the_files_of_the_sif(name: str, tmp_path: Path) -> 
     lower, *upper = MERGED[name]()
     base = base_of(write_layout(tmp_path / "base", (lower,)))
     whole = sif_of(write_layout(tmp_path / "whole", (lower, *upper)))
-    made = convert(whole, base, lambda _size: None)
+    made = convert(whole, base, lambda _piece, _size: None)
     blob = b"".join(layer_bytes(made.content, 0))
     assert (f"sha256:{hashlib.sha256(blob).hexdigest()}", len(blob)) == (made.layer.digest, made.layer.size)
     assert b"".join(layer_bytes(made.content, len(blob) - 7)) == blob[-7:]
@@ -54,5 +54,5 @@ def test_base_and_layer_give_the_files_of_the_sif(name: str, tmp_path: Path) -> 
 
 def test_nothing_new_is_an_empty_layer(tmp_path: Path) -> None:
     base = base_of(write_layout(tmp_path / "base", MERGED["hard-links"]()[:1]))
-    made = convert(base.path, base, lambda _size: None)
+    made = convert(base.path, base, lambda _piece, _size: None)
     assert gzip.decompress(b"".join(layer_bytes(made.content, 0))) == bytes(1024)

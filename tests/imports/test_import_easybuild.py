@@ -321,21 +321,58 @@ def test_the_files_name_says_the_versionsuffix(
             f"{HEAD}postinstallcmds = ['x; apptainer  build a.sif b.def', 'mkdir x']",
             "builds an image of its own, for which image.build would need: b.def, in a file beside the easyconfig",
         ),
-        (
-            f"{HEAD}d = '\\nFrom: base.sif\\n%files\\n  %(installdir)s/a/run /x\\n\\n  # /no\\n  /etc/x /y\\n'\n"
-            "d += '  /z\\n%post\\n  /u'\n"
-            "postinstallcmds = ['cat > %(installdir)s/b.def <<EOF ' + d + 'EOF',\n"
-            "    'singularity build --force %(name)s.sif %(installdir)s/b.def']",
-            "builds an image of its own, for which image.build would need: the text of b.def in postinstallcmds, in a "
-            "file beside the easyconfig; base.sif, which it begins with (From); what postinstallcmds writes for its "
-            "%files: run; a machine with /etc/x and 1 more of its %files",
-        ),
     ],
 )
 def test_what_cannot_be_imported(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(CannotImportError) as caught:
         read(tmp_path, text)
     assert caught.value.message == message
+
+
+def test_an_image_that_is_built_upon_another_one(tmp_path: Path) -> None:
+    """The form of LUMI's ccpe, whose files and definition are written by postinstallcmds."""
+    made = read(
+        tmp_path,
+        f"""{HEAD}sources = [{{'filename': 'cpe-25.03.sif'}}]
+local_def = r'''
+Bootstrap: localimage
+From: cpe-25.03.sif
+
+%files
+  %(installdir)s/config/init.sh /.singularity.d/env/99-z-init.sh
+  /etc/slurm/slurm.conf /etc/slurm/slurm.conf
+
+%post
+  zypper --non-interactive install strace
+  echo "\\$HOME" >/where
+
+%runscript
+  exec bash
+
+%test
+  strace --version
+'''
+postinstallcmds = [
+    'mkdir -p %(installdir)s/config',
+    'cat >%(installdir)s/config/init.sh <<EOF\\nexport VERSION=%(version)s\\nexport NOW=\\\\$PWD\\nEOF\\n',
+    'cat >%(installdir)s/x.def <<EOF' + local_def + 'EOF\\n',
+    'cd %(installdir)s && singularity build --force own.sif %(installdir)s/x.def',
+    'chmod a+x %(installdir)s/config/init.sh',
+]
+""",
+    )
+    assert made.keys["image"] == {
+        "build": {
+            "from": "cpe-25.03.sif",
+            "post": "mkdir -p /.singularity.d/env\n"
+            "cat >/.singularity.d/env/99-z-init.sh <<EOF\nexport VERSION=1.2.3\nexport NOW=\\$PWD\nEOF\n"
+            "chmod a+rx /.singularity.d/env/99-z-init.sh\n"
+            '  zypper --non-interactive install strace\n  echo "$HOME" >/where\n\n',
+            "test": "strace --version",
+        }
+    }
+    assert "%runscript of its definition is not carried over" in made.notes
+    assert any(note.startswith("%files /etc/slurm/slurm.conf: put it beside the easyconfig") for note in made.notes)
 
 
 def test_each_note_is_made_once(tmp_path: Path) -> None:

@@ -14,6 +14,11 @@ from support.slurm import Slurm
 
 SHOWN = {
     "lumi": ("rank 0 of 2: a step is done", "rank 1 of 2: a step is done"),
+    "build": (
+        "the image keeps torch 2.13",
+        "Lightning 2.6.0, PyTorch 2.13.0+cpu: 1 step is done",
+        "build docker://nvcr.io/nvidia/pytorch:23.03-py3 with requirements-arm64.txt, code",
+    ),
     "lightning": ("rank 0 of 2: 1 step is done", "rank 1 of 2: 1 step is done"),
     "requirements": ("10.0 2.0 million", "humanize>=4"),
     "notebooks": ("PyTorch/2.13.0-cpu", "kernels/pytorch-2.13.0-cpu"),

@@ -211,6 +211,6 @@ def test_a_run_on_another_host_that_lives_is_waited_for(hosts: Hosts) -> None:
         assert f"waiting for {hosts.target}, which process {stopped.pid} on one is working on" in said[1]
         assert one.resume(stopped).code == 0
         before = file_state(hosts.target)
-        assert "exists already; nothing was fetched" in other.communicate()[1]
+        assert "exists already; nothing was written" in other.communicate()[1]
         assert other.returncode == 10
     hosts.check(before)

@@ -271,11 +271,11 @@ def test_a_store_of_one_file_keeps_nothing(place: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "message", "hint"),
     [
-        ("directory", "{} is a directory", "name the file: -o DIRECTORY/NAME.sif"),
+        ("directory", "{} is a directory", "name the file: -o DIRECTORY/NAME"),
         ("pipe", "{} is a device, a pipe or a socket, which a file would replace", "name a file"),
         ("none", "there is no directory {}", "make it first, or choose another"),
-        ("file", "{} exists already; nothing was fetched", "give --force to replace it"),
-        ("link", "{} exists already; nothing was fetched", "give --force to replace it"),
+        ("file", "{} exists already; nothing was written", "give --force to replace it"),
+        ("link", "{} exists already; nothing was written", "give --force to replace it"),
     ],
 )
 def test_what_cannot_be_a_target(kind: str, message: str, hint: str, place: Path) -> None:

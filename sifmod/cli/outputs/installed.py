@@ -87,6 +87,15 @@ class PushedImage(TypedDict):
     notes: Notes
 
 
+class ExportedImage(TypedDict):
+    """What was written."""
+
+    path: Path
+    form: Literal["sif", "sqsh", "oci-archive", "docker-archive", "sandbox"]
+    size: Annotated[int | None, Field(ge=0, description="bytes of the file; null for a directory")]
+    notes: Notes
+
+
 class Part(TypedDict):
     """One data object of a SIF, or one layer of an OCI image."""
 

@@ -17,6 +17,7 @@ OUTPUTS: dict[str, Any] = {
     ),
     "fetch": installed.Fetched | list[installed.FetchedOfSeveral | installed.NotFetchedError],
     "push": installed.PushedImage,
+    "export": installed.ExportedImage,
     "new": easyconfig.Drafted,
     "import": list[easyconfig.Imported | easyconfig.NotImportedError],
     "jobscript": use.JobScript,

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.budget import Budget, Watch
-from sifmod.image.convert.inode import Directory, File, Node, Symlink
+from sifmod.image.convert.inode import OWNER, Device, Directory, File, Node, Symlink
 from sifmod.image.convert.metadata.make import (
     BUILD_DATE,
     Entry,
@@ -68,6 +68,7 @@ class Addition:
     labels: Pairs = ()
     deffile: str = ""
     epoch: int = 0  # seconds since 1970
+    one_user: bool = False  # what the base has becomes root's, without devices, for a namespace that has root alone
 
 
 def extend(base: Path, addition: Addition, target: Path, processors: int, memory: int | None = None) -> tuple[str, ...]:
@@ -107,6 +108,8 @@ def _check_squashfs(base: Path, info: SifInfo) -> None:
 def _write(source: BinaryIO, info: SifInfo, addition: Addition, file: BinaryIO, budget: Budget) -> tuple[str, ...]:
     reader = SquashfsReader(source, info.primary.offset, info.primary.size)
     root, written = read_tree(reader, Watch(budget.memory))
+    if addition.one_user:
+        _give_to_root(root)
     for path in addition.removed:
         _remove(root, path)
     said = {
@@ -117,7 +120,7 @@ def _write(source: BinaryIO, info: SifInfo, addition: Addition, file: BinaryIO, 
     entries, objects, warnings = _metadata(reader, said, addition, info.arch)
     offset, epoch = partition_offset(objects), addition.epoch
     kept = reader.superblock.inode_table
-    _copy(source, info.primary.offset, file, offset, kept)
+    copy_blocks(source, info.primary.offset, file, offset, kept)
     with SquashfsWriter(file, offset, reader.compression(), budget.processors, epoch) as squashfs:
         squashfs.go_on(reader.superblock, written)
         for path, here in sorted(addition.files):
@@ -130,8 +133,8 @@ def _write(source: BinaryIO, info: SifInfo, addition: Addition, file: BinaryIO, 
     return (*warnings, *_left_out(info))
 
 
-def _copy(source: BinaryIO, start: int, file: BinaryIO, at: int, size: int) -> None:
-    """Share the blocks of a part of `source` where the file system can, else copy them."""
+def copy_blocks(source: BinaryIO, start: int, file: BinaryIO, at: int, size: int) -> None:
+    """Share the blocks of a part of `source` where the file system can, else copy them. Raises OSError, ImageError."""
     end = start + size
     while start < end:
         try:
@@ -143,6 +146,21 @@ def _copy(source: BinaryIO, start: int, file: BinaryIO, at: int, size: int) -> N
         if not done:
             raise ImageError(f"{source.name} is truncated: it ends before byte {end}")
         start, at = start + done, at + done
+
+
+def _give_to_root(directory: Directory) -> None:
+    directory.uid = directory.gid = 0
+    for name, node in list(directory.entries.items()):
+        if isinstance(node, bytes):
+            mode, _, _, mtime = OWNER.unpack_from(node)
+            directory.entries[name] = OWNER.pack(mode, 0, 0, mtime) + node[OWNER.size :]
+        elif isinstance(node, Device):
+            del directory.entries[name]
+        elif isinstance(node, Directory):
+            _give_to_root(node)
+        else:
+            node.uid = node.gid = 0
+            node.xattrs = tuple(pair for pair in node.xattrs if pair[0].startswith(b"user."))
 
 
 def _remove(root: Directory, path: str) -> None:

@@ -122,12 +122,18 @@ def _platform(rootfs: Rootfs, arch: str) -> str:
     machine = _MACHINES.get(arch, arch)
     if rootfs.is_file(f"/lib/ld-musl-{machine}.so.1"):
         return f"{machine}-unknown-linux-musl"
-    for place in _LIBC:
-        if version := _GLIBC.search(rootfs.data(f"{place.format(machine)}/libc.so.6", _LARGEST)):
-            if fitting := [minor for minor in _KNOWN if minor <= int(version[1])]:
-                return f"{machine}-manylinux_2_{fitting[-1]}"
-            break
+    if fitting := [minor for minor in _KNOWN if minor <= glibc(rootfs, arch)]:
+        return f"{machine}-manylinux_2_{fitting[-1]}"
     raise ImageError("it cannot be told which wheels fit the C library of the base")
+
+
+def glibc(rootfs: Rootfs, arch: str) -> int:
+    """The x of the image's glibc 2.x; 0 where it has another C library, or none."""
+    for place in _LIBC:
+        directory = place.format(_MACHINES.get(arch, arch))
+        if version := _GLIBC.search(rootfs.data(f"{directory}/libc.so.6", _LARGEST)):
+            return int(version[1])
+    return 0
 
 
 def files_of(rootfs: Rootfs, distribution: Distribution) -> tuple[str, ...]:

@@ -4,36 +4,49 @@ https://apptainer.org/docs/user/latest/definition_files.html. What `%setup` and 
 """
 
 import hashlib
+import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from sifmod.config.text import Pairs
+from sifmod.digest import sha256_bytes
 from sifmod.errors import FetchError
 from sifmod.image.artifact import Fetched, Request
-from sifmod.image.disk import reading
+from sifmod.image.builder import Way, way_to_build
+from sifmod.image.disk import reading, writing
+from sifmod.image.program import ask
 from sifmod.image.reference import Reference, SourceKind, nothing, says_nothing
+from sifmod.image.registry.registry import Registry
+from sifmod.image.sources.docker import DOCKER
+from sifmod.image.sources.oras import ORAS
 from sifmod.image.sources.runtime import run_runtime
 from sifmod.image.stored import stored, to_bring
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
+from sifmod.module.plan import BuildPlan
 
 _WORD = re.compile(r"""[^\s"']+|"([^"]*)"|'([^']*)'""")
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _ARGUMENT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _LOCAL = ("localimage", "oci", "oci-archive", "docker-archive")
+_REGISTRIES = ("docker", "oras")
+_ENVIRONMENT = ("/.singularity.d/env/10-docker2singularity.sh", "/.singularity.d/env/90-environment.sh")
 _CHUNK = 1 << 20  # bytes
 _MOST = 100_000  # files of one directory, and words of one pattern
 
 
-def inputs(definition: Path) -> tuple[Path, ...]:
+def inputs(definition: Path, arguments: Pairs = ()) -> tuple[Path, ...]:
     """The definition, and what its `%files` and a local base name, with all that is in a directory; sorted.
+
+    `arguments` are those of the build, which go before the definition's own.
 
     Of a pattern the directory is among them, where another file may come to fit. A file need not be there.
     """
     found = {definition}
-    for named in _named(definition):
+    for named in _named(definition, dict(arguments)):
         own = os.path.expanduser(named)  # noqa: PTH111 (which leaves the home of nobody as it is)
         for word in islice(_expanded(os.path.expandvars(own)), _MOST):
             pattern = Path(definition.parent, word)
@@ -68,13 +81,13 @@ def _below(place: Path) -> Iterator[Path]:
         yield from (Path(directory, name) for name in sorted((*directories, *files)))
 
 
-def inputs_digest(definition: Path) -> str:
-    """`sha256:…` of the definition and of the files that it takes: of their names, modes and bytes.
+def inputs_digest(definition: Path, arguments: Pairs = ()) -> str:
+    """`sha256:…` of the definition, the arguments and the files that it takes: of their names, modes and bytes.
 
     It is the same in another directory. Raises FetchError for what cannot be read.
     """
-    digest = hashlib.sha256()
-    for path in inputs(definition):
+    digest = hashlib.sha256(json.dumps(arguments).encode() if arguments else b"")
+    for path in inputs(definition, arguments):
         with reading(path):
             if path.is_file() or path == definition:
                 name = "" if path == definition else str(path).removeprefix(f"{definition.parent}/")
@@ -86,37 +99,87 @@ def inputs_digest(definition: Path) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def _named(definition: Path) -> Iterator[str]:
+def _named(definition: Path, arguments: Mapping[str, str]) -> Iterator[str]:
     """Each source of `%files` and `%appfiles` that is no other stage's, and the `From` of a local base."""
+    return (text for what, text in _read(definition, arguments) if what == "file")
+
+
+def bases(definition: Path, arguments: Pairs = ()) -> tuple[str, ...]:
+    """The images in registries that its stages begin with, as sources: docker://…, oras://…"""
+    return tuple(text for what, text in _read(definition, dict(arguments)) if what == "base")
+
+
+def _read(definition: Path, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     try:
         text = definition.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return  # the build says so
-    section = header = ""
+    section = ""
+    header: dict[str, str] = {}
     arguments: dict[str, str] = {}
-    found: list[str] = []
+    found: list[tuple[str, str]] = []
     for line in (each.strip() for each in text.splitlines()):
         key, _, value = line.partition(":")
         if line.startswith("%"):
             section = " ".join(line.split())
         elif key.lower() == "bootstrap":  # the header of a stage
-            section, header = "", value.strip().lower()
+            section, header = "", {"bootstrap": value.strip().lower()}
         elif section.startswith("%arguments"):
             name, _, value = line.partition("=")
             arguments[name.strip()] = value.strip()
-        elif not section and key.lower() == "from" and header in _LOCAL:
-            found.append(value.strip())
+        elif not section:
+            header[key.lower()] = value.strip()
+            if key.lower() == "from" and header.get("bootstrap") in _LOCAL:
+                found.append(("file", value.strip()))
+            elif key.lower() == "from" and header.get("bootstrap") in _REGISTRIES:
+                place = "/".join(filter(None, (header.get("registry"), header.get("namespace"), value.strip())))
+                found.append(("base", f"{header['bootstrap']}://{place}"))
         elif section.startswith(("%files", "%appfiles")) and not section.startswith("%files from") and line[:1] != "#":
-            found.append(line)
-    for line in found:
+            found.append(("file", line))
+    arguments.update(given)
+    for what, line in found:
         if word := _WORD.match(_ARGUMENT.sub(lambda each: arguments.get(each[1], each[0]), line)):
-            yield word[1] or word[2] or word[0]
+            yield what, word[1] or word[2] or word[0]
+
+
+def remote_digests(request: Request, sources: tuple[str, ...]) -> str:
+    """A digest of what these sources in registries are now; "" where one of them could not be asked."""
+    found = []
+    for source in sources:
+        kind = ORAS if source.startswith("oras:") else DOCKER
+        try:
+            reference = kind.reference(source)
+            if not reference.digest:
+                if request.image.offline:
+                    return ""
+                found.append(Registry(reference, request.settings, request.image.arch).manifest().digest)
+        except FetchError:
+            return ""  # the builder may know a way, and says what is wrong
+    return f"sha256:{sha256_bytes(json.dumps(found).encode())}"
+
+
+def built_before(request: Request, files: str, bases: str) -> Fetched | None:
+    """What was built before of the same `files` and `bases`, two digests; where the bases are unknown, of any."""
+    made = stored(request, key_of(files, bases).manifest if bases else files)
+    unasked = () if bases else ("its base could not be asked for, and may have changed",)
+    return made and replace(
+        made, notes=("the same definition and files were built before, and are not built again", *unasked)
+    )
+
+
+def key_of(files: str, bases: str) -> ImageOrigin:
+    """What a built image is stored under: with its bases, and without."""
+    if not bases:
+        return ImageOrigin(manifest=files)
+    return ImageOrigin(index=files, manifest=f"sha256:{sha256_bytes(f'{files} {bases}'.encode())}")
 
 
 def _pinned(request: Request) -> Fetched | None:
     """What was built before of the same definition and the same files. Raises FetchError where one is not there."""
-    made = stored(request, inputs_digest(_definition(request)))
-    return made and replace(made, notes=("the same definition and files were built before, and are not built again",))
+    definition, arguments = _definition(request)
+    return built_before(
+        request, inputs_digest(definition, arguments), remote_digests(request, bases(definition, arguments))
+    )
 
 
 def _announced(request: Request) -> int | None:
@@ -126,19 +189,54 @@ def _announced(request: Request) -> int | None:
 
 def _build(request: Request) -> Fetched:
     """Relative paths in the definition file count from its directory."""
-    definition = _definition(request)
-    before = inputs_digest(definition)
+    definition, arguments = _definition(request)
+    way = way_to_build(ask(request.runtime.path))
+    files, of_bases = inputs_digest(definition, arguments), remote_digests(request, bases(definition, arguments))
     with request.store.workspace() as workspace:
-        command = ("build", "--force", "--disable-cache", str(request.incoming), str(definition))
+        given = tuple(f"--build-arg={name}={value}" for name, value in arguments)
+        options = ("--force", "--disable-cache", *way.options, *given)
+        command = ("build", *options, str(request.incoming), str(definition))
         built = run_runtime(request, command, workspace, definition.parent)
-    return replace(built, origin=ImageOrigin(manifest=before) if inputs_digest(definition) == before else NO_ORIGIN)
+    same = inputs_digest(definition, arguments) == files
+    same = same and remote_digests(request, bases(definition, arguments)) == of_bases
+    return replace(built, origin=key_of(files, of_bases) if same else NO_ORIGIN)
 
 
-def _definition(request: Request) -> Path:
+def _definition(request: Request) -> tuple[Path, Pairs]:
     definition = Path(request.reference.location).absolute()
     if not definition.is_file():
         raise FetchError(f"there is no definition file {definition}")
-    return definition
+    return definition, tuple(sorted(request.image.build.arguments)) if request.image.build else ()
+
+
+def definition_upon(build: BuildPlan, post: str) -> str:
+    """The definition file of what commands do to `base.sif` beside it, which has all else of the recipe already.
+
+    They see the variables of the image, and its Python first.
+    """
+    path = ":".join((*build.path, "$PATH"))
+    begin = "".join(f"[ ! -e {script} ] || . {script}\n" for script in _ENVIRONMENT)
+    begin = f"set +e\n{begin}set -e\nexport PATH={path}\n" if build.path else f"set +e\n{begin}set -e\n"
+    parts = ["Bootstrap: localimage\nFrom: base.sif\n"]
+    parts += [f"%post\n{begin}{post}\n"] if post else []
+    parts += [f"%test\n{begin}{build.test}\n"] if build.test else []
+    return "\n".join(parts)
+
+
+def build_upon(request: Request, way: Way, workspace: Path, definition: str, glibc: int) -> Fetched:
+    """The SIF at `incoming` that the runtime builds of a definition upon `base.sif` in `workspace`.
+
+    `glibc` is the x of the base's glibc 2.x: the fakeroot of this machine runs inside with that or a later one alone.
+    Raises what `run_runtime` raises.
+    """
+    with writing(workspace):
+        (workspace / "image.def").write_text(definition)
+    here = re.search(r"2\.([0-9]+)", os.confstr("CS_GNU_LIBC_VERSION") or "")
+    options = way.options
+    if way.one_user and request.runtime.kind == "apptainer" and not (here and int(here[1]) <= glibc):
+        options += ("--ignore-fakeroot-command",)
+    command = ("build", "--force", "--disable-cache", *options, str(request.incoming), "image.def")
+    return run_runtime(request, command, workspace, workspace, way.before)
 
 
 BUILD = SourceKind(

@@ -2,13 +2,15 @@
 
 import difflib
 import re
+from pathlib import Path
 
 from sifmod.config.shown import shown
 from sifmod.errors import FetchError
 from sifmod.image.reference import Reference, in_a_registry, refused
-from sifmod.image.sources.build import BUILD
+from sifmod.image.sources.build import BUILD, inputs
 from sifmod.image.sources.docker import DOCKER
 from sifmod.image.sources.docker_archive import DOCKER_ARCHIVE
+from sifmod.image.sources.dockerfile import DOCKERFILE, context_files
 from sifmod.image.sources.file import FILE
 from sifmod.image.sources.https import HTTPS
 from sifmod.image.sources.library import LIBRARY
@@ -28,6 +30,7 @@ KINDS = (
     ORAS,
     LIBRARY,
     BUILD,
+    DOCKERFILE,
     RECIPE,
 )
 _SCHEMES = {scheme: kind for kind in KINDS for scheme in kind.schemes}
@@ -59,15 +62,18 @@ def parse(source: str) -> Reference:
 
 def references(image: ImagePlan) -> tuple[Reference, ...]:
     """The sources of an image, in their order; raises FetchError for a misspelled one before any is tried."""
-    if (build := image.build) and build.dockerfile:
-        raise FetchError(f"{image.filename} cannot be built of {build.dockerfile}")
-    if build:
-        return ((BUILD if build.definition else RECIPE).reference(build.definition or f"build:{build}"),)
+    if build := image.build:
+        kind = BUILD if build.definition else DOCKERFILE if build.dockerfile else RECIPE
+        return (kind.reference(build.definition or build.dockerfile or f"build:{build}"),)
     return tuple(map(parse, image.sources))
 
 
 def local_files(image: ImagePlan) -> tuple[str, ...]:
     """The files here whose change means another image: SIFs, archives, an OCI layout's index, a definition."""
+    if image.build and image.build.definition:
+        return tuple(map(str, inputs(Path(image.build.definition), image.build.arguments)))
+    if image.build and image.build.dockerfile:
+        return tuple(map(str, context_files(image.build)))
     found = (reference.kind.watched(reference, image.image_dirs) for reference in references(image))
     own = tuple(path for paths in found for path in paths)
     return (

@@ -17,19 +17,22 @@ from posixpath import basename, join, normpath
 from sifmod.config.build import requirement
 from sifmod.config.shown import shown
 from sifmod.digest import sha256_bytes, sha256_file
-from sifmod.errors import FetchError, ImageError, OptionError
+from sifmod.errors import FetchError, ImageError, NoWheelError, OptionError, RuntimeMissingError
 from sifmod.image.artifact import Artifact, Fetched, Request
+from sifmod.image.builder import Way, way_to_build
 from sifmod.image.convert.extend import Addition, extend
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.disk import reading
 from sifmod.image.inspect.rootfs import Rootfs, open_rootfs
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.packages.added import Added, add_packages
-from sifmod.image.packages.installed import read_installed
-from sifmod.image.packages.resolve import LOCK, versions_of
+from sifmod.image.packages.installed import Installed, glibc, read_installed
+from sifmod.image.packages.resolve import LOCK, pinned, versions_of
 from sifmod.image.packages.uv import linked_directory, uv_here
 from sifmod.image.packages.wanted import Wanted, read_lock, read_requirements
+from sifmod.image.program import ask
 from sifmod.image.reference import Reference, SourceKind, no_files, nothing, says_nothing
+from sifmod.image.sources.build import build_upon, definition_upon
 from sifmod.image.sources.file import hashed
 from sifmod.image.stored import stored
 from sifmod.module.origin import ImageOrigin
@@ -116,6 +119,8 @@ def _recipe(request: Request, base: Artifact) -> str:
         "files": {inside: _described(path) for inside, path in _files(build)},
         "env": dict(build.env),
         "labels": dict(build.labels),
+        "post": build.post,
+        "test": build.test,
     }
     return json.dumps({key: value for key, value in said.items() if value}, indent=1) + "\n"
 
@@ -144,15 +149,27 @@ def _fetch(request: Request) -> Fetched:
     build, base = _plan(request), request.base
     if base is None:
         raise FetchError("nothing is built without its base")
-    if build.post or build.test:
-        raise FetchError("post and test need a builder, which is not there yet")
+    way = way_to_build(ask(request.runtime.path)) if build.post or build.test else None
     recipe = _recipe(request, base)
     with ExitStack() as held:
         rootfs = held.enter_context(open_rootfs(base.path, read_sif(base.path)))
-        added = _packages(request, base, rootfs, held)
-        files = {path.lstrip("/"): here for path, here in added.files} | dict(_files(build))
         place = f"{_PLACE}/{1 + len(rootfs.entries(f'/{_PLACE}'))}"
-        documents = [(f"{place}/recipe.json", recipe.encode())]
+        documents, post = [(f"{place}/recipe.json", recipe.encode())], build.post
+        requirements, lock = _wanted(build)
+        added = Added("", (), (), ())
+        if requirements or lock:
+            installed = _installed(request, base, rootfs)
+            try:
+                added = _packages(request, installed, (requirements, lock), held)
+            except NoWheelError as error:
+                way = _way_to_compile(request, error)
+                added = Added("", (), (), (f"{error.message}; it is compiled inside",))
+                pins = (f"{key}=={one.version}\n" for key, one in installed.python.protected.items())
+                lines = pinned(lock) if lock else "".join(f"{line}\n" for line in requirements)
+                documents += [(f"{place}/kept.txt", "".join(pins).encode())]
+                documents += [(f"{place}/requirements.txt", lines.encode())]
+                post = f"{_compiling(installed.python.executable, place)}{post}"
+        files = {path.lstrip("/"): here for path, here in added.files} | dict(_files(build))
         labels = {f"{_LABEL}.base": f"sha256:{base.sha256}", f"{_LABEL}.recipe": sha256_bytes(recipe.encode())}
         if added.lock:
             documents.append((f"{place}/{LOCK}", added.lock.encode()))
@@ -165,32 +182,55 @@ def _fetch(request: Request) -> Fetched:
             labels=(*labels.items(), *build.labels),
             deffile=_definition(recipe, added.lock),
             epoch=_created(base.path),
+            one_user=way is not None and way.one_user,
         )
         settings = request.settings
-        warnings = extend(base.path, addition, request.incoming, settings.processors, settings.memory)
-    # a digest that pins the base would be one of the new image in its easyconfig
-    notes = (note for note in base.notes if base.sha256 not in note)
-    fetched = hashed(request.incoming, request, (*notes, *added.notes, *warnings))
+        workspace = held.enter_context(request.store.workspace()) if way else None
+        target = workspace / "base.sif" if workspace else request.incoming
+        warnings = extend(base.path, addition, target, settings.processors, settings.memory)
+        # a digest that pins the base would be one of the new image in its easyconfig
+        notes = (note for note in base.notes if base.sha256 not in note)
+        told = (*notes, *added.notes, *warnings)
+        if way and workspace:
+            fetched = build_upon(request, way, workspace, definition_upon(build, post), glibc(rootfs, base.arch))
+            fetched = replace(fetched, notes=(*told, f"commands of the recipe ran {way.said}"))
+        else:
+            fetched = hashed(request.incoming, request, told)
     if _recipe(request, base) != recipe:
         return fetched  # a file was changed meanwhile
     return replace(fetched, origin=ImageOrigin(manifest=_key(request, recipe), layers=(f"sha256:{base.sha256}",)))
 
 
-def _packages(request: Request, base: Artifact, rootfs: Rootfs, held: ExitStack) -> Added:
-    """What the recipe's packages bring, as long as `held` lasts."""
+def _installed(request: Request, base: Artifact, rootfs: Rootfs) -> Installed:
     build = _plan(request)
-    requirements, lock = _wanted(build)
-    if not requirements and not lock:
-        return Added("", (), (), ())
     environment = dict(describe_sif(base.path).config.environment)
-    installed = read_installed(rootfs, environment, build.path, base.arch, build.protected)
+    return read_installed(rootfs, environment, build.path, base.arch, build.protected)
+
+
+def _packages(request: Request, installed: Installed, wanted: tuple[tuple[str, ...], str], held: ExitStack) -> Added:
+    """What the packages bring that are wanted, or locked, as long as `held` lasts."""
+    requirements, lock = wanted
     uv = uv_here(held.enter_context(request.store.workspace()))
     stage = held.enter_context(linked_directory())
-    wanted = Wanted(requirements, words=("--offline",) if request.image.offline else ())
+    words = ("--offline",) if request.image.offline else ()
     try:
-        return add_packages(installed, wanted, lock, uv, stage)
+        return add_packages(installed, Wanted(requirements, words=words), lock, uv, stage)
     except OptionError as error:
         raise ImageError(error.message, error.hint) from error
+
+
+def _way_to_compile(request: Request, why: NoWheelError) -> Way:
+    try:
+        return way_to_build(ask(request.runtime.path))
+    except (FetchError, RuntimeMissingError) as error:
+        raise NoWheelError(f"{why.message}, and {error.message}", error.hint) from why
+
+
+def _compiling(python: str, place: str) -> str:
+    """The commands that install what has no wheel, and write down what there is then."""
+    program, place = shlex.quote(python), f"/{place}"
+    install = f"{program} -m pip install --no-cache-dir --constraint {place}/kept.txt"
+    return f"{install} --requirement {place}/requirements.txt\n{program} -m pip freeze >{place}/installed.txt\n"
 
 
 def _created(path: Path) -> int:

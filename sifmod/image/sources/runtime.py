@@ -38,7 +38,7 @@ _ADVICE = (
     ("x509|certificate", "for a certificate of your site's own authority name its file in SSL_CERT_FILE"),
     ("dial tcp|no such host|timeout|connection re", "see whether this node has a network"),
 )
-_SHOWN = 20  # lines of the runtime's messages
+SHOWN = 20  # lines of the runtime's messages
 
 
 def runtime_environment(environ: Mapping[str, str], runtime: Runtime, workspace: Path) -> dict[str, str]:
@@ -58,8 +58,10 @@ def runtime_environment(environ: Mapping[str, str], runtime: Runtime, workspace:
     return {**clean, "TMPDIR": str(workspace / "tmp")}
 
 
-def run_runtime(request: Request, command: tuple[str, ...], workspace: Path, cwd: Path) -> Fetched:
-    """The SIF that a command of the runtime leaves at `incoming`.
+def run_runtime(
+    request: Request, command: tuple[str, ...], workspace: Path, cwd: Path, before: tuple[str, ...] = ()
+) -> Fetched:
+    """The SIF that a command of the runtime, with `before` in front of it, leaves at `incoming`.
 
     Everything temporary is in `workspace`, and nothing is written to $HOME. Raises RuntimeMissingError without a
     runtime, FetchError with the runtime's own messages when it fails.
@@ -73,7 +75,7 @@ def run_runtime(request: Request, command: tuple[str, ...], workspace: Path, cwd
     request.progress(shown, 0, None)
     try:
         environment = runtime_environment(os.environ, request.runtime, workspace)
-        ended = run_child((program, *command), cwd=cwd, env=environment)
+        ended = run_child((*before, program, *command), cwd=cwd, env=environment)
     except FileNotFoundError:
         missing = f"{program} is no program" if program else "neither apptainer nor singularity was found"
         raise RuntimeMissingError(
@@ -81,7 +83,7 @@ def run_runtime(request: Request, command: tuple[str, ...], workspace: Path, cwd
             "install apptainer or load the site's module for it, or give a source that is a SIF already",
         ) from None
     if ended.code != 0 or not request.incoming.exists():
-        lines = [line for line in ended.lines if not line.startswith(("INFO:", "DEBUG", "VERBOSE"))][-_SHOWN:]
+        lines = [line for line in ended.lines if not line.startswith(("INFO:", "DEBUG", "VERBOSE"))][-SHOWN:]
         how = f"was ended by signal {-ended.code}" if ended.code < 0 else f"failed with exit code {ended.code}"
         said = "\n".join(ended.lines)
         advice = next((hint for pattern, hint in _ADVICE if re.search(pattern, said, re.IGNORECASE)), "")

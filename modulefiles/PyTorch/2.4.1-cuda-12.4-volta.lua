@@ -1,0 +1,92 @@
+-- PyTorch/2.4.1-cuda-12.4-volta: written by sifmod from PyTorch-2.4.1-cuda-12.4-volta.yaml; a reinstall replaces it.
+local prefix = (...) or myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "" -- an earlier stub says nothing
+local root = prefix .. "/software/PyTorch/.generations/2.4.1-cuda-12.4-volta/1"
+local function word(text) -- of a shell
+   return text:find("[^%w_./+@%%=-]") and "'" .. text:gsub("'", "'\\''") .. "'" or text
+end
+
+help([==[
+PyTorch for NVIDIA's V100, in an image that looks for a GPU before it starts.
+
+Commands, which run inside the container image:
+  python, python3, pip, torchrun, start-shell, list-packages
+and any other one:
+  apptainer run "$SIF" COMMAND
+
+A job script:
+  #!/bin/bash
+  #SBATCH --job-name=PyTorch
+  #SBATCH --nodes=2
+  #SBATCH --ntasks-per-node=4
+  #SBATCH --gpus-per-node=4
+  #SBATCH --exclusive
+  #SBATCH --time=00:30:00
+  #SBATCH --account=PROJECT
+  #SBATCH --partition=PARTITION
+  module use ]==] .. word(prefix .. "/modules") .. [==[
+
+  module load PyTorch/2.4.1-cuda-12.4-volta || exit
+  export SRUN_CPUS_PER_TASK=$((SLURM_CPUS_ON_NODE / SLURM_NTASKS_PER_NODE))
+  srun apptainer run "$SIF" conda-python-distributed -u train.py
+
+More directories inside:
+  export APPTAINER_BIND=SOURCE:TARGET
+
+Contents: torch 2.4.1
+
+Image: built from PyTorch/volta
+Installed again by: sifmod install PyTorch-2.4.1-cuda-12.4-volta.yaml --prefix ]==] .. word(prefix) .. [==[
+
+More information:
+  https://pytorch.org
+]==])
+whatis("Description: PyTorch for NVIDIA's V100, in an image that looks for a GPU before it starts.")
+whatis("Keywords: PyTorch, machine learning, deep learning")
+whatis("Category: ai")
+whatis("License: BSD-3-Clause")
+whatis("URL: https://pytorch.org")
+if convertToCanonical(LmodVersion()) >= convertToCanonical("8.2.8") then
+   extensions("torch/2.4.1")
+end
+
+if mode() == "load" or mode() == "unload" or mode() == "show" then
+   local run = loadfile(root .. "/share/module.lua")
+   if not run then
+      LmodError(myModuleFullName() .. " is not installed here: " .. root .. "/share/module.lua cannot be read; "
+         .. "sifmod install " .. "PyTorch-2.4.1-cuda-12.4-volta.yaml" .. " installs it")
+   end
+   run() {
+      key = "PyTorch",
+      root = root,
+      runtime = "apptainer",
+      reinstall = "sifmod install PyTorch-2.4.1-cuda-12.4-volta.yaml --prefix " .. word(prefix),
+      image = { -- the first that exists
+         root .. "/PyTorch-2.4.1-cuda-12.4-volta.sif",
+      },
+      image_variables = { "SIF", "SIFPYTORCH" },
+      binds = {
+         { root .. "/runscripts:/runscripts:ro" },
+      },
+      layers = "PyTorch/2.4.1-cuda-12.4-volta", -- below a directory of layers, which `sifmod add` makes
+      layer_target = "/user-layer",
+      flags = { "NV" },
+      path_inside = {
+         "/runscripts",
+      },
+      env_inside = {
+         LD_PRELOAD = "",
+         PIP_USER = "0",
+         PYTHONNOUSERSITE = "1",
+         PYTHONPATH = "",
+         WITH_CONDA = "true",
+      },
+      env = {
+         RUNSCRIPTS = root .. "/runscripts",
+         RUNSCRIPTSPYTORCH = root .. "/runscripts",
+         WITH_CONDA = "true",
+         CONTAINERROOT = root,
+         EBROOTPYTORCH = root,
+         EBVERSIONPYTORCH = "2.4.1",
+      },
+   }
+end

@@ -1,0 +1,67 @@
+"""export: an image as a file or a directory that other tools start or read."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sifmod.actions.changing_prefix import site_umask
+from sifmod.actions.fetch_settings import fetch_settings
+from sifmod.actions.reporter import Reporter
+from sifmod.config.site import Site
+from sifmod.errors import FetchError
+from sifmod.image.export import write_archive, write_directory, write_sif, write_sqsh
+from sifmod.tree.partial import beside
+
+Form = Literal["sif", "sqsh", "oci-archive", "docker-archive", "sandbox"]
+ENDINGS: dict[Form, str] = {
+    "sif": ".sif",
+    "sqsh": ".sqsh",
+    "oci-archive": ".oci.tar",
+    "docker-archive": ".docker.tar",
+    "sandbox": "",
+}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written."""
+
+    path: Path
+    size: int | None  # bytes of a file, None for a directory
+    notes: tuple[str, ...]
+
+
+def export(image: Path, form: Form, target: Path, site: Site, reporter: Reporter, *, force: bool) -> Exported:
+    """Write the SIF `image` in another form to `target`, which is complete or as it was before.
+
+    A file that is there is replaced with `force` alone, a directory never. What a killed run has left is in a hidden
+    directory beside the target, and the next run of it removes that. Raises FetchError where something is there
+    already, NoSpaceError, PermissionsError, and ImageError for a SIF that cannot be read.
+    """
+    if form == "sandbox" and os.path.lexists(target):
+        raise FetchError(
+            f"{target} exists already; nothing was written",
+            "name another directory, or remove this one if you need nothing that was changed in it",
+        )
+    with (
+        site_umask(site),
+        beside(target, site.lock_lease, reporter.waiting(target), replace=force) as one,
+        one.incoming() as incoming,
+    ):
+        notes = _write(image.resolve(), form, incoming, site, reporter)
+        one.add(incoming, "")
+    return Exported(target, target.stat().st_size if target.is_file() else None, notes)
+
+
+def _write(image: Path, form: Form, to: Path, site: Site, reporter: Reporter) -> tuple[str, ...]:
+    match form:
+        case "sif":
+            write_sif(image, to)
+            return ()
+        case "sqsh":
+            return write_sqsh(image, to, fetch_settings(site))
+        case "sandbox":
+            return write_directory(image, to, reporter.progress)
+        case _:
+            return write_archive(image, to, form, reporter.progress)

@@ -1,0 +1,105 @@
+"""Which way commands can run inside an image that this user builds on this machine."""
+
+import os
+import pwd
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod.errors import FetchError, RuntimeMissingError
+from sifmod.image.program import Program
+
+ELSEWHERE = (
+    "build it where that is there, as on a machine of your own, and bring the SIF here: `sifmod push` it to a "
+    "registry, put it into a bundle (`sifmod stack bundle`), or copy it and name its path in `image.sources`"
+)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to build. `before` stands in front of the runtime, `options` behind its `build`."""
+
+    said: str
+    before: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    one_user: bool = False  # every file belongs to root, for there is no other user inside
+
+
+def way_to_build(program: Program | None) -> Way:
+    """The way that this runtime goes here. Nothing is built to find out.
+
+    Raises RuntimeMissingError without a runtime, and FetchError with what is missing where there is no way.
+    """
+    if program is None:
+        raise RuntimeMissingError("nothing is built here without apptainer or singularity", ELSEWHERE)
+    why_closed = why_no_namespace()
+    if os.geteuid() == 0:
+        if why_closed or _has_all_capabilities():
+            return Way("as root")
+        return Way("as root, in a user namespace", (_found("unshare"), "--map-root-user"), one_user=True)
+    if program.kind == "unknown":
+        return Way(f"as {program.said} does it")
+    no_ranges = why_no_ranges()
+    if not no_ranges and (program.setuid or not why_closed):
+        return Way("with --fakeroot and the ids of /etc/subuid", options=("--fakeroot",))
+    missing = [no_ranges or why_closed]
+    if program.kind == "apptainer":
+        if not why_closed:
+            return Way("in a user namespace with root alone", one_user=True)
+        missing.append(why_closed)
+    else:
+        if _found("proot"):
+            return Way("with proot", one_user=True)
+        missing.append("proot is not on PATH")
+    raise FetchError(f"{program.name} cannot build here: {', and '.join(dict.fromkeys(missing))}", ELSEWHERE)
+
+
+def dockerfile_builder() -> str:
+    """The path of the buildah or podman that builds a Dockerfile here. Raises FetchError with what is missing."""
+    program = _found("buildah") or _found("podman")
+    if not program:
+        raise FetchError("neither buildah nor podman is on PATH, and a Dockerfile needs one", ELSEWHERE)
+    if os.geteuid() != 0 and (missing := why_no_ranges() or why_no_namespace()):
+        raise FetchError(f"{Path(program).name} cannot build here: {missing}", ELSEWHERE)
+    return program
+
+
+def why_no_ranges() -> str:
+    """Why this user has no ids but the own one for what is built; "" where there are some."""
+    user = str(os.geteuid())
+    try:
+        names = (user, pwd.getpwuid(os.geteuid()).pw_name)
+    except KeyError:
+        names = (user, user)
+    for file in ("/etc/subuid", "/etc/subgid"):
+        try:
+            lines = Path(file).read_text(errors="replace").splitlines()
+        except OSError:
+            lines = []
+        if not any(line.partition(":")[0] in names for line in lines):
+            return f"{file} has no line for the user {names[1]}"
+    return "" if _found("newuidmap") and _found("newgidmap") else "newuidmap or newgidmap is not on PATH"
+
+
+def why_no_namespace() -> str:
+    """Why this user cannot open a user namespace, as trying says; "" where it opens."""
+    if not (unshare := _found("unshare")):
+        return "unshare, which says whether user namespaces are open, is not on PATH"
+    tried = subprocess.run((unshare, "--map-root-user", "true"), capture_output=True, check=False)
+    return "" if tried.returncode == 0 else "user namespaces are closed to this user"
+
+
+def _found(program: str) -> str:
+    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/bin:/usr/sbin") or ""
+
+
+def _has_all_capabilities() -> bool:
+    """Whether root may do all here, and not what a container has left."""
+    try:
+        last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
+        held = re.search(r"(?m)^CapEff:\s*([0-9a-f]+)", Path("/proc/self/status").read_text())
+    except (OSError, ValueError):
+        return True
+    return held is None or int(held[1], 16) == (1 << (last + 1)) - 1

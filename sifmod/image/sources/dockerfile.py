@@ -1,0 +1,230 @@
+"""dockerfile: an image that buildah or podman builds of a Dockerfile, converted to a SIF here.
+
+https://docs.docker.com/reference/dockerfile/. Its context is its directory.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from posixpath import normpath
+
+from sifmod.digest import sha256_file
+from sifmod.errors import FetchError
+from sifmod.image.artifact import Fetched, Request
+from sifmod.image.builder import dockerfile_builder
+from sifmod.image.child import run_child
+from sifmod.image.convert.oci_to_sif import convert
+from sifmod.image.disk import reading, writing
+from sifmod.image.reference import Reference, SourceKind, is_loopback, nothing, says_nothing
+from sifmod.image.sources.build import built_before, key_of, remote_digests
+from sifmod.image.sources.docker import DOCKER
+from sifmod.image.sources.oci import OCI
+from sifmod.image.sources.runtime import SHOWN
+from sifmod.module.origin import NO_ORIGIN
+from sifmod.module.plan import BuildPlan
+
+_NAMES = ("Containerfile", "Dockerfile")  # in the order in which buildah looks for them
+_IGNORES = (".containerignore", ".dockerignore")
+_MOST = 200_000  # files of a context
+_LINE = re.compile(
+    r"^[ \t]*(?:FROM[ \t]+(?:--platform=\S+[ \t]+)?(?P<base>\S+)(?:[ \t]+AS[ \t]+(?P<stage>\S+))?"
+    r"|ARG[ \t]+(?P<name>\w+)(?:=(?P<value>\S*))?|(?:COPY|ADD)[ \t][^\n]*?--from=(?P<other>\S+))",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def context_files(build: BuildPlan) -> tuple[Path, ...]:
+    """The Dockerfile, and what of its directory goes into the build, as `.containerignore` or `.dockerignore` says.
+
+    Raises FetchError for a directory without one, and one of too many files.
+    """
+    dockerfile = _dockerfile(build)
+    top = dockerfile.parent
+    ignore = next((top / name for name in _IGNORES if (top / name).is_file()), None)
+    # which build reads one that is named after the Dockerfile depends on its version: then nothing is left out
+    if ignore is None or any((top / f"{dockerfile.name}{name}").is_file() for name in _IGNORES):
+        rules: tuple[tuple[bool, re.Pattern[str]], ...] = ()
+    else:
+        with reading(ignore):
+            rules = tuple(_rules(ignore.read_text("utf-8", "surrogateescape")))
+    found = {dockerfile, *((ignore,) if ignore else ())}
+    for directory, directories, names in os.walk(top):
+        for name in (*directories, *names):
+            path = Path(directory, name)
+            if not _is_ignored(str(path.relative_to(top)), rules):
+                found.add(path)
+            if len(found) > _MOST:
+                raise FetchError(f"{top} has more than {_MOST} files", "leave out what is not needed in .dockerignore")
+    return tuple(sorted(found))
+
+
+def _rules(text: str) -> Iterator[tuple[bool, re.Pattern[str]]]:
+    """Whether each line leaves out, and what it fits, itself and all below."""
+    for line in (each.strip() for each in text.splitlines()):
+        if not line or line.startswith("#"):
+            continue
+        pattern = normpath(line.removeprefix("!").strip()).lstrip("/")
+        fits = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+        regex = ""
+        for token in re.findall(r"\*\*/?|\*|\?|\[[^\]]+\]|\\.|.", pattern):
+            regex += fits.get(token) or (token if token[0] == "[" and token[1:] else re.escape(token[-1]))
+        try:
+            yield not line.startswith("!"), re.compile(f"{regex}(?:/.*)?")
+        except re.error:
+            continue  # the builder says what is wrong with it
+
+
+def _is_ignored(path: str, rules: tuple[tuple[bool, re.Pattern[str]], ...]) -> bool:
+    said = [leaves_out for leaves_out, regex in rules if regex.fullmatch(path)]
+    return bool(said) and said[-1]
+
+
+def _digest(build: BuildPlan) -> str:
+    """`sha256:…` of the arguments and the context: of names, modes and bytes. It is the same in another directory."""
+    dockerfile = _dockerfile(build)
+    digest = hashlib.sha256(json.dumps((dockerfile.name, sorted(build.arguments))).encode())
+    for path in context_files(build):
+        with reading(path):
+            mode = path.lstat().st_mode
+            link = os.readlink(path) if path.is_symlink() else ""  # noqa: PTH115 (as it is spelled)
+            what = link or (sha256_file(path) if path.is_file() else "")
+            digest.update(os.fsencode(f"{path.relative_to(dockerfile.parent)}\0{mode:o}\0{what}\0"))
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _dockerfile(build: BuildPlan) -> Path:
+    place = Path(build.dockerfile)
+    found = next((place / name for name in _NAMES if (place / name).is_file()), place)
+    if not found.is_file():
+        raise FetchError(f"there is no Dockerfile {found}")
+    return found
+
+
+def base_images(build: BuildPlan) -> tuple[str, ...]:
+    """The images of others that its stages begin with or copy from, as sources: docker://…"""
+    with reading(dockerfile := _dockerfile(build)):
+        text = re.sub(r"\\\n", " ", dockerfile.read_text("utf-8", "surrogateescape"))
+    given, arguments = dict(build.arguments), dict[str, str]()
+    stages, found = {"scratch"}, []
+    for line in _LINE.finditer(text):
+        if name := line["name"]:
+            arguments[name] = given.get(name, (line["value"] or "").strip("\"'"))
+        elif image := _filled(line["base"] or line["other"] or "", arguments):
+            if image.lower() not in stages and not (line["other"] and image.isdigit()):
+                found.append(image if image.startswith("docker://") else f"docker://{image}")
+            if line["stage"]:
+                stages.add(line["stage"].lower())
+    return tuple(dict.fromkeys(found))
+
+
+def _filled(text: str, arguments: Mapping[str, str]) -> str:
+    return re.sub(
+        r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))",
+        lambda each: arguments.get(each[1] or each[3], "") or each[2] or "",
+        text,
+    )
+
+
+def _plan(request: Request) -> BuildPlan:
+    if request.image.build is None:
+        raise FetchError(f"nothing says how {request.image.filename} is built")
+    return request.image.build
+
+
+def _pinned(request: Request) -> Fetched | None:
+    build = _plan(request)
+    return built_before(request, _digest(build), remote_digests(request, base_images(build)))
+
+
+def _fetch(request: Request) -> Fetched:
+    build = _plan(request)
+    program = dockerfile_builder()
+    files, of_bases = _digest(build), remote_digests(request, base_images(build))
+    with request.store.workspace() as workspace:
+        with writing(workspace):
+            for name in ("home", "tmp"):
+                (workspace / name).mkdir(mode=0o700)
+            (workspace / "registries.conf").write_text(_registries(request, base_images(build)))
+        try:
+            _run(request, program, workspace)
+            converted = convert(replace(request, reference=OCI.reference(f"oci:{workspace}/layout")))
+        finally:
+            # files of other users of the namespace are theirs here, and only inside it can they be removed
+            ends = (("unshare", "rm", "-rf", "root"), *((("system", "migrate"),) if "podman" in program else ()))
+            for words in (
+                ends if os.geteuid() != 0 else ()
+            ):  # podman's second one ends the process that it leaves behind
+                run_child((program, *words), cwd=workspace, env=_environment(workspace))
+    same = _digest(build) == files and remote_digests(request, base_images(build)) == of_bases
+    origin = key_of(files, of_bases)
+    made = replace(converted.origin, index=origin.index, manifest=origin.manifest)
+    return replace(converted, origin=made if same else NO_ORIGIN)
+
+
+def _run(request: Request, program: str, workspace: Path) -> None:
+    build, dockerfile = _plan(request), _dockerfile(_plan(request))
+    name = os.path.basename(program)  # noqa: PTH119 (text)
+    store = (program, "--storage-driver", "vfs", "--root", "root", "--runroot", "run")
+    given = tuple(f"--build-arg={key}={value}" for key, value in sorted(build.arguments))
+    how = ("--isolation", "chroot", "--network", "host", "--layers=false", f"--platform=linux/{request.image.arch}")
+    tag = "made" if name == "podman" else "oci:layout:made"
+    commands = [(*store, "build", *how, *given, "--file", str(dockerfile), "--tag", tag, str(dockerfile.parent))]
+    if name == "podman":
+        commands.append((*store, "save", "--format", "oci-dir", "--output", "layout", "made"))
+    request.progress(f"{name} build {dockerfile}", 0, None)
+    for command in commands:
+        ended = run_child(command, cwd=workspace, env=_environment(workspace))
+        if ended.code != 0:
+            said = "\n".join(f"    {line}" for line in ended.lines[-SHOWN:])
+            raise FetchError(f"`{name} build {dockerfile}` failed with exit code {ended.code}:\n{said}")
+
+
+def _environment(workspace: Path) -> dict[str, str]:
+    """With everything that is written in `workspace`, and the user's logins for registries."""
+    home = Path(os.environ.get("HOME", "/"))
+    places = (
+        Path(os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")) / "containers/auth.json",
+        Path(os.environ.get("XDG_CONFIG_HOME", home / ".config")) / "containers/auth.json",
+        Path(os.environ.get("DOCKER_CONFIG", home / ".docker")) / "config.json",
+    )
+    logins = next((str(place) for place in places if place.is_file()), "")
+    own = {
+        **dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"), str(workspace / "home")),
+        "TMPDIR": str(workspace / "tmp"),
+        "CONTAINERS_REGISTRIES_CONF": str(workspace / "registries.conf"),
+        **({"REGISTRY_AUTH_FILE": logins} if logins else {}),
+    }
+    own.update({name: os.environ[name] for name in ("REGISTRY_AUTH_FILE",) if name in os.environ})
+    return {**os.environ, **own}
+
+
+def _registries(request: Request, images: tuple[str, ...]) -> str:
+    """Bare names are Docker Hub's, as in docker; what may be spoken to without TLS is what sifmod speaks to so."""
+    hosts = set(request.settings.insecure_registries)
+    for image in images:
+        try:
+            host = DOCKER.reference(image).host
+        except FetchError:
+            continue  # the builder says what is wrong with it
+        hosts |= {host} if is_loopback(host) else set()
+    lines = [f"\n[[registry]]\nlocation = {json.dumps(host)}\ninsecure = true\n" for host in sorted(hosts)]
+    return 'unqualified-search-registries = ["docker.io"]\nshort-name-mode = "disabled"\n' + "".join(lines)
+
+
+DOCKERFILE = SourceKind(
+    name="dockerfile",
+    schemes=(),
+    example="/images/Dockerfile",
+    location="definition",
+    parse=lambda kind, source: Reference(kind, source, source),
+    watched=lambda reference, _: (reference.location,),
+    local_sif=nothing,
+    open=None,
+    describe=says_nothing,
+    pinned=_pinned,
+    fetch=_fetch,
+)

@@ -1,0 +1,307 @@
+"""Images that need a builder: commands upon a base, what is built once, and what is said where nothing can build."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sifmod.errors import SifmodError
+from sifmod.image.artifact import Artifact, Request, no_progress
+from sifmod.image.builder import dockerfile_builder, way_to_build
+from sifmod.image.fetch import fetch_image
+from sifmod.image.inspect.sif import describe_sif
+from sifmod.image.program import ask
+from sifmod.image.sources.build import bases, inputs, remote_digests
+from sifmod.image.sources.kinds import local_files, parse
+from sifmod.module.plan import BuildPlan, ImagePlan, Runtime
+from support.config import write
+from support.disk_state import disk_state
+from support.extending import base_of
+from support.fetching import Prefix, plan
+from support.identity import call_as
+from support.images import Images
+from support.processes import marked, wait_until, with_mark
+from support.recipes import base, contents, recipe
+from support.registry import Registry
+from support.runtime import RUNTIME
+from support.user import NAME, OrdinaryUser
+from support.wheels import wheel
+
+PROGRAMS = ("sh", "cat", "cp", "echo", "env", "ls", "mkdir", "mv", "rm", "stat", "test", "touch", "true")
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base with a shell, a file of another user's, and a Python that notes how it was called."""
+    directory = tmp_path_factory.mktemp("shell")
+    base(directory)  # its tree
+    top = directory / "base"
+    for name in ("bin", "tmp", "etc", "root", "proc", "sys", "dev", "var/tmp", "srv"):
+        (top / name).mkdir(parents=True, exist_ok=True)
+    (top / "bin/busybox").write_bytes(Path("/bin/busybox").read_bytes())
+    (top / "bin/busybox").chmod(0o755)
+    for name in PROGRAMS:
+        (top / "bin" / name).symlink_to("busybox")
+    (top / "etc/resolv.conf").touch()
+    (top / "etc/hosts").touch()
+    (top / "lib/x86_64-linux-gnu/libc.so.6").unlink()  # the shell is static, and the fakeroot of this machine is not
+    write(top / "lib/ld-musl-x86_64.so.1", "")
+    write(top / "opt/env/bin/python3", '#!/bin/sh\necho "python $*" >>/srv/pip\n').chmod(0o755)
+    write(top / "srv/theirs", "of user 33\n")
+    if os.geteuid() == 0:
+        os.chown(top / "srv/theirs", 33, 33)
+    return base_of(top, directory / "shell.sif")
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Prefix:
+    return Prefix(tmp_path / "prefix")
+
+
+def made(prefix: Prefix, image: ImagePlan) -> Artifact:
+    with prefix.store() as store:
+        return fetch_image(image, RUNTIME.plan, store)
+
+
+def refused(prefix: Prefix, image: ImagePlan) -> SifmodError:
+    """The error, asserting that the disk is as before but for the base, which is referred to."""
+    before = prefix.state()
+    with pytest.raises(SifmodError) as caught:
+        made(prefix, image)
+    assert prefix.state() == before
+    return caught.value
+
+
+def test_commands_run_inside_upon_all_else_of_the_recipe(tmp_path: Path, shell: Path, prefix: Prefix) -> None:
+    file = write(tmp_path / "a.txt", "a file\n")
+    image = recipe(
+        shell,
+        files=((str(file), "/opt/a.txt"),),
+        env=(("GREETING", "it's $HOME"),),
+        labels=(("maintainer", "me"),),
+        post='cat /opt/a.txt >/made\necho "$GREETING $PATH" >>/made\nrm /srv/pip || true',
+        test='test "$(cat /opt/a.txt)" = "a file"',
+    )
+    artifact = made(prefix, image)
+    after = contents(artifact.path)
+    assert after["/made"].decode().startswith("a file\nit's $HOME /opt/env/bin:")
+    assert after["/srv/theirs"] == b"of user 33\n"
+    said = describe_sif(artifact.path)
+    assert {"maintainer": "me", "of": "the base"}.items() <= dict(said.config.labels).items()
+    assert {"LANG": "C", "GREETING": "it's $HOME"}.items() <= dict(said.config.environment).items()
+    assert "From: base.sif" in said.definition
+    assert str(tmp_path) not in said.definition
+    assert json.loads(after["/.singularity.d/build/1/recipe.json"])["post"] == image.build.post  # type: ignore[union-attr]
+    assert any(note.startswith("commands of the recipe ran ") for note in artifact.notes)
+    again = made(prefix, replace(image, filename="other.sif"))
+    assert (again.sha256, again.notes) == (artifact.sha256, ("the same was built before, and is not built again",))
+
+
+@pytest.mark.parametrize(
+    "commands", [{"post": "echo is wrong; false"}, {"post": "true", "test": "echo is wrong; false"}]
+)
+def test_commands_that_fail_end_the_build(shell: Path, prefix: Prefix, commands: dict[str, Any]) -> None:
+    assert "is wrong" in refused(prefix, recipe(shell, **commands)).message
+
+
+def test_what_has_no_wheel_is_compiled_inside(
+    tmp_path: Path, shell: Path, prefix: Prefix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    made_for_another = wheel(wheels, "demo")
+    made_for_another.rename(wheels / "demo-1.0-cp27-cp27m-win32.whl")
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(wheels))
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    image = recipe(shell, pip=("demo",), post="echo more >>/srv/pip")
+    artifact = made(prefix, image)
+    after = contents(artifact.path)
+    place = "/.singularity.d/build/1"
+    install = f"-m pip install --no-cache-dir --constraint {place}/kept.txt --requirement {place}/requirements.txt"
+    assert after["/srv/pip"].decode() == f"python {install}\npython -m pip freeze\nmore\n"
+    assert after[f"{place}/requirements.txt"] == b"demo\n"
+    assert b"torch==2.0\n" in after[f"{place}/kept.txt"]
+    assert f"{place}/installed.txt" in after
+    assert any("has no wheel for this image" in note for note in artifact.notes)
+
+
+def test_where_nothing_can_build_the_way_out_is_told(tmp_path: Path, shell: Path, prefix: Prefix) -> None:
+    before = prefix.state()
+    for build in (recipe(shell, post="true"), plan(build=write(tmp_path / "x.def", "Bootstrap: scratch\n")).own_image):
+        with prefix.store() as store, pytest.raises(SifmodError) as caught:
+            fetch_image(build, Runtime("apptainer", ""), store)
+        assert "nothing is built here without apptainer or singularity" in caught.value.message
+        assert all(way in caught.value.hint for way in ("sifmod push", "sifmod stack bundle", "image.sources"))
+        assert prefix.state() == before
+
+
+@pytest.mark.parametrize(("kind", "lacks"), [("apptainer", "user namespaces"), ("singularity-ce", "proot")])
+def test_what_a_user_lacks_is_found_out_beforehand(
+    shared_tmp: Path, ordinary_user: OrdinaryUser, kind: str, lacks: str
+) -> None:
+    """With an `unshare` that fails as it does where namespaces are closed, and a runtime that has no setuid."""
+    for name, text in {"unshare": "exit 1", "runtime": f"echo {kind} version 4.1.0"}.items():
+        write(shared_tmp / "bin" / name, f"#!/bin/sh\n{text}\n").chmod(0o755)
+    path = f"{shared_tmp}/bin:{RUNTIME.search_path}"
+
+    def said() -> str:
+        os.environ["PATH"] = path
+        try:
+            return way_to_build(ask(str(shared_tmp / "bin/runtime"))).said
+        except SifmodError as error:
+            return error.message
+
+    before = call_as(ordinary_user.user, said)
+    assert f"/etc/subuid has no line for the user {NAME}" in before
+    assert lacks in before
+    write(shared_tmp / "bin/proot", "#!/bin/sh\n").chmod(0o755)
+    write(shared_tmp / "bin/unshare", "#!/bin/sh\n").chmod(0o755)
+    assert call_as(ordinary_user.user, said) in ("in a user namespace with root alone", "with proot")
+
+
+DEFINITION = """\
+Bootstrap: scratch
+%arguments
+    who=nobody
+%files
+    {{ who }}.txt /note
+%setup
+    mkdir -p "$SINGULARITY_ROOTFS/bin"
+    echo "{{ who }}" >"$SINGULARITY_ROOTFS/who"
+"""
+
+
+def test_arguments_of_a_definition_are_a_part_of_what_it_is(tmp_path: Path, prefix: Prefix) -> None:
+    write(tmp_path / "me.txt", "mine\n")
+    definition = write(tmp_path / "x.def", DEFINITION)
+    assert tmp_path / "nobody.txt" in inputs(definition)
+    image = replace(recipe(tmp_path), build=BuildPlan(definition=str(definition), arguments=(("who", "me"),)))
+    artifact = made(prefix, image)
+    assert contents(artifact.path, "/note") == {"/note": b"mine\n"}
+    assert contents(artifact.path, "/who") == {"/who": b"me\n"}
+    assert made(prefix, image).notes[0].startswith("the same definition and files were built before")
+    assert "exit code" in refused(prefix, replace(image, build=BuildPlan(definition=str(definition)))).message
+
+
+def test_a_moved_tag_is_another_base(tmp_path: Path, prefix: Prefix, registry: Registry, images: Images) -> None:
+    text = "Bootstrap: docker\nRegistry: {}\nFrom: {{{{ name }}}}\n%post\n  true\nBootstrap: localimage\nFrom: x.sif\n"
+    definition = write(tmp_path / "x.def", text.format(registry.address))
+    sources = bases(definition, (("name", "moving:1"),))
+    assert sources == (f"docker://{registry.address}/moving:1",)
+    found = []
+    with prefix.store() as store:
+        request = Request(parse(sources[0]), recipe(tmp_path), RUNTIME.plan, store, no_progress)
+        for value in ("one", "one", "two"):
+            registry.push_layout(images.tiny_layout("moved", labels={"is": value}), "moving:1")
+            found.append(remote_digests(request, sources))
+        assert remote_digests(request, ("docker://127.0.0.1:1/none",)) == ""
+        assert remote_digests(replace(request, image=replace(request.image, offline=True)), sources) == ""
+    assert found[0] == found[1] != found[2]
+
+
+DOCKERFILE = """\
+ARG BASE=none
+FROM {}/base:1 AS one
+ARG WHO=nobody
+COPY . /context
+RUN echo "hello $WHO" >/note
+FROM $BASE
+COPY --from=one /note /context /
+ENV GREETING=hi
+RUN echo more >>/note
+"""
+
+
+@pytest.fixture
+def dockerfile(tmp_path: Path, registry: Registry, images: Images) -> ImagePlan:
+    reference = registry.push_layout(images.tiny_layout(), "base:1")
+    context = tmp_path / "context"
+    for name in ("kept.txt", "left.log", "deep/other.log", "deep/kept.log"):
+        write(context / name, name)
+    write(context / ".dockerignore", "# none\n**/*.log\n!deep/kept.log\n")
+    write(context / "Dockerfile", DOCKERFILE.format(registry.address))
+    arguments = (("WHO", "me"), ("BASE", reference.removeprefix("docker://")))
+    return replace(recipe(tmp_path), build=BuildPlan(dockerfile=f"{context}/", arguments=arguments))
+
+
+def test_a_dockerfile_of_two_stages_is_built_once(tmp_path: Path, prefix: Prefix, dockerfile: ImagePlan) -> None:
+    context = tmp_path / "context"
+    request = image_key(dockerfile)
+    there = disk_state(context)
+    artifact = made(prefix, dockerfile)
+    assert disk_state(context) == there
+    after = contents(artifact.path)
+    assert after["/note"] == b"hello me\nmore\n"
+    assert {path for path in after if path.endswith((".txt", ".log"))} == {"/kept.txt", "/deep/kept.log"}
+    assert dict(describe_sif(artifact.path).config.environment)["GREETING"] == "hi"
+
+    write(context / "left.log", "not looked at")
+    assert image_key(dockerfile) == request
+    again = made(prefix, replace(dockerfile, filename="other.sif"))
+    assert again.sha256 == artifact.sha256
+    assert again.notes == ("the same definition and files were built before, and are not built again",)
+
+    write(context / "deep/kept.log", "new")
+    assert image_key(dockerfile) != request
+    write(context / "Dockerfile", "FROM scratch\nCOPY deep/kept.log /\n")
+    assert contents(made(prefix, dockerfile).path, "/kept") == {"/kept.log": b"new"}
+    write(context / "Dockerfile", "FROM scratch\nRUN no such thing\n")
+    assert "build" in refused(prefix, dockerfile).message
+    (context / "Dockerfile").unlink()
+    assert "there is no Dockerfile" in refused(prefix, dockerfile).message
+
+
+def test_a_user_without_ids_cannot_build_a_dockerfile(ordinary_user: OrdinaryUser) -> None:
+    def said() -> str:
+        with pytest.raises(SifmodError) as caught:
+            dockerfile_builder()
+        return caught.value.message
+
+    found = call_as(ordinary_user.user, said)
+    assert found == f"buildah cannot build here: /etc/subuid has no line for the user {NAME}"
+
+
+def image_key(image: ImagePlan) -> str:
+    return "".join(f"{path} {Path(path).read_text()}\n" for path in local_files(image) if Path(path).is_file())
+
+
+INSTALLER = """
+import sys
+from pathlib import Path
+from sifmod.image.fetch import fetch_image
+from support.fetching import Prefix
+from support.recipes import recipe
+from support.runtime import RUNTIME
+
+with Prefix(Path(sys.argv[1])).store() as store:
+    image = recipe(Path(sys.argv[2]), post=f"touch {sys.argv[3]}; exec cat {sys.argv[3]}.pipe")
+    fetch_image(image, RUNTIME.plan, store)
+"""
+
+
+def test_a_build_that_is_killed_leaves_nothing_to_the_next_run(
+    shared_tmp: Path, shell: Path, prefix: Prefix, tmp_path: Path
+) -> None:
+    marker = shared_tmp / "building"
+    os.mkfifo(f"{marker}.pipe")
+    before = prefix.state()
+    env = with_mark(str(tmp_path), {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    words = (sys.executable, "-c", INSTALLER, str(prefix.path), str(shell), str(marker))
+    installer = subprocess.Popen(words, env=env)
+    try:
+        wait_until(lambda: marker.exists() or installer.poll() is not None)
+        assert installer.poll() is None
+        installer.kill()
+        installer.wait()
+        wait_until(lambda: not marked(str(tmp_path)))
+    finally:
+        installer.kill()
+    with prefix.store():
+        pass  # the next run
+    assert prefix.state() == before
