@@ -223,6 +223,16 @@ def test_what_was_tested_is_what_is_published(
     assert disk_state(other) == there
 
 
+def test_of_what_is_built_nothing_is_asked(here: Path, images: Images, capfd: pytest.CaptureFixture[str]) -> None:
+    built = f"image: {{build: {{from: {images.tiny_sif}, env: {{A: b}}}}}}"
+    write(here / "Built-1.yaml", f"name: Built\nversion: '1'\naccelerator: none\n{built}\n")
+    write(here / "built.yaml", "name: built\neasyconfigs: [Built-1.yaml]\n")
+    assert run(["stack", "apply", "built.yaml", SKIP, "--prefix", str(here / "prefix")]) == 0
+    capfd.readouterr()
+    assert run(["stack", "outdated", "built.yaml", "--prefix", str(here / "prefix")]) == 0
+    assert "warning" not in capfd.readouterr().err
+
+
 def test_a_bundle_brings_it_all_without_a_network(
     here: Path, images: Images, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

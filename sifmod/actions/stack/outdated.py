@@ -50,7 +50,7 @@ def outdated(plan: StackPlan, site: LoadedSite) -> Outdated:
 def _moved(installation: Installation, site: LoadedSite) -> Newer | str | None:
     """The image that its source names now, where that is another one; a text where the server cannot be asked."""
     image = installation.image
-    if image is None:
+    if image is None or image.source.startswith("build:"):  # what was built here no server names
         return None
     was = image.origin.index or image.origin.manifest
     try:
