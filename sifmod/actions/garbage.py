@@ -187,6 +187,7 @@ def _holds_others_files(layout: Layout, installation: Installation, retired: boo
         added = only_in(installation, None if retired else live(layout, installation.module))
         changed = changes(installation)
         closed = not removable(Path(installation.root))
+        Path(installation.root).lstat()  # what another run removes meanwhile has no changed files either
     except OSError as error:
         return f"it cannot be looked through: {error}"
     if closed:

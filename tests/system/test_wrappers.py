@@ -133,7 +133,7 @@ def test_the_image_is_looked_for_at_home_then_centrally(shared_tmp: Path, tiny: 
     places = f"{root}/tiny.sif, /nonexistent/tiny.sif, {central}/tiny.sif"
     assert missing.stderr == (
         f"{base.module}: the image is missing; looked for {places}\n\n"
-        f"hint: sifmod install {base.easyconfig} brings it back\n"
+        f"hint: sifmod install {base.easyconfig} --prefix {shared_tmp / 'pre fix'} brings it back\n"
     )
 
     central.mkdir()
