@@ -156,7 +156,7 @@ Location = Literal["path", "url", "repository", "library", "definition", "recipe
 
 @dataclass(frozen=True)
 class SourceKind:
-    """One kind of source, in one value. The defaults are those of a SIF elsewhere that says nothing about itself.
+    """One kind of source, in one value. No field has a default, so that a forgotten one is a type error.
 
     A new kind is one file in sources/ and one line in sources/kinds.py; CONTRIBUTING.md has the recipe.
     """
@@ -166,13 +166,13 @@ class SourceKind:
     example: str
     location: Location
     parse: "Callable[[SourceKind, str], Reference]"  # pure; raises FetchError
+    watched: Callable[[Reference, Directories], tuple[str, ...]]  # the files here whose change means another image
+    local_sif: Callable[[Reference, Directories], Path | None]  # the SIF here that a user names on the command line
+    open: "Callable[[Reference, str, Settings, Path | None], OciImage] | None"  # None: a SIF already
+    describe: "Callable[[Reference, str, Settings], ImageDescription]"  # (reference, arch, settings); raises FetchError
+    pinned: "Callable[[Request], Fetched | None]"  # the SIF that the store has for its digest; no server is asked
+    announced: "Callable[[Request], int | None]"  # bytes to fetch; None where unknown; raises FetchError
     fetch: "Callable[[Request], Fetched]"  # to `request.incoming`, or one that is stored; raises FetchError, ImageError
-    watched: Callable[[Reference, Directories], tuple[str, ...]] = no_files  # whose change means another image
-    local_sif: Callable[[Reference, Directories], Path | None] = nothing  # the SIF here that a user's word names
-    open: "Callable[[Reference, str, Settings, Path | None], OciImage] | None" = None  # None: a SIF already
-    describe: "Callable[[Reference, str, Settings], ImageDescription]" = says_nothing  # for an arch; raises FetchError
-    pinned: "Callable[[Request], Fetched | None]" = nothing  # the SIF that the store has for its digest; asks no server
-    announced: "Callable[[Request], int | None]" = nothing  # bytes to fetch; None where unknown; raises FetchError
 
     def reference(self, source: str) -> Reference:
         """`source`, taken apart; raises FetchError."""

@@ -6,7 +6,7 @@ from sifmod.image.convert.oci_to_sif import announced, convert, pinned
 from sifmod.image.inspect.description import describe_image
 from sifmod.image.oci.image import BlobSource, OciImage
 from sifmod.image.oci.manifest import check_layers
-from sifmod.image.reference import Reference, SourceKind, parse_repository
+from sifmod.image.reference import Reference, SourceKind, no_files, nothing, parse_repository
 from sifmod.image.registry.registry import Registry
 from sifmod.image.settings import Settings
 
@@ -25,6 +25,8 @@ DOCKER = SourceKind(
     example="docker://ghcr.io/group/image:1.0",
     location="repository",
     parse=parse_repository,
+    watched=no_files,
+    local_sif=nothing,
     open=_open,
     describe=describe_image,
     pinned=pinned,

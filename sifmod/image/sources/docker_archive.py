@@ -15,7 +15,7 @@ from sifmod.image.oci.archive import open_archive
 from sifmod.image.oci.content import Content, plain
 from sifmod.image.oci.image import Files, OciImage, Stored, of_files, read_json
 from sifmod.image.oci.manifest import Descriptor, Manifest, check_digest, parse_config
-from sifmod.image.reference import Reference, SourceKind, after_scheme, refused, size_of_location, the_location
+from sifmod.image.reference import Reference, SourceKind, after_scheme, nothing, refused, size_of_location, the_location
 from sifmod.image.settings import Settings
 
 _HEX = re.compile(r"(?:^|/)([0-9a-f]{64})(?:\.json)?$")
@@ -112,8 +112,10 @@ DOCKER_ARCHIVE = SourceKind(
     location="path",
     parse=_parse,
     watched=the_location,
+    local_sif=nothing,
     open=_open,
     describe=describe_image,
+    pinned=nothing,
     announced=size_of_location,
     fetch=convert,
 )

@@ -226,5 +226,6 @@ DOCKERFILE = SourceKind(
     open=None,
     describe=says_nothing,
     pinned=_pinned,
+    announced=nothing,
     fetch=_fetch,
 )

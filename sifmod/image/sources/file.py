@@ -20,7 +20,9 @@ from sifmod.image.reference import (
     Reference,
     SourceKind,
     in_a_registry,
+    nothing,
     refused,
+    says_nothing,
     size_here,
 )
 from sifmod.image.startable import check_startable
@@ -172,6 +174,9 @@ FILE = SourceKind(
     parse=_parse,
     watched=_places,
     local_sif=_local_sif,
+    open=None,
+    describe=says_nothing,
+    pinned=nothing,
     announced=_announced,
     fetch=_fetch,
 )

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 from sifmod.config.shown import shown
 from sifmod.image.artifact import Fetched, Remote, Request
 from sifmod.image.download.downloads import download_sif, refuse_other_files
-from sifmod.image.reference import Reference, SourceKind, is_loopback, refused
+from sifmod.image.reference import Reference, SourceKind, is_loopback, no_files, nothing, refused, says_nothing
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http
 from sifmod.image.registry.network import PATIENCE, TIMEOUTS, Patience, Timeouts, patiently
@@ -58,6 +58,11 @@ HTTPS = SourceKind(
     example="https://host/x.sif",
     location="url",
     parse=_parse,
+    watched=no_files,
+    local_sif=nothing,
+    open=None,
+    describe=says_nothing,
+    pinned=nothing,
     announced=_announced,
     fetch=download,
 )

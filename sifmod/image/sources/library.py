@@ -3,7 +3,7 @@
 import platform
 
 from sifmod.image.artifact import Fetched, Request
-from sifmod.image.reference import SourceKind, parse_repository
+from sifmod.image.reference import SourceKind, no_files, nothing, parse_repository, says_nothing
 from sifmod.image.sources.runtime import run_runtime
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -23,5 +23,11 @@ LIBRARY = SourceKind(
     example="library://entity/collection/image:1.0",
     location="library",
     parse=parse_repository,
+    watched=no_files,
+    local_sif=nothing,
+    open=None,
+    describe=says_nothing,
+    pinned=nothing,
+    announced=nothing,
     fetch=_pull,
 )

@@ -6,7 +6,7 @@ from sifmod.errors import FetchError
 from sifmod.image.convert.oci_to_sif import convert
 from sifmod.image.inspect.description import describe_image
 from sifmod.image.oci.image import OciImage, files_below, read_layout
-from sifmod.image.reference import Reference, SourceKind, parse_layout, size_of_location
+from sifmod.image.reference import Reference, SourceKind, nothing, parse_layout, size_of_location
 from sifmod.image.settings import Settings
 
 
@@ -24,8 +24,10 @@ OCI = SourceKind(
     location="path",
     parse=parse_layout,
     watched=lambda reference, _: (f"{reference.location}/index.json",),
+    local_sif=nothing,
     open=_open,
     describe=describe_image,
+    pinned=nothing,
     announced=size_of_location,
     fetch=convert,
 )

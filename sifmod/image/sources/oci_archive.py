@@ -6,7 +6,7 @@ from sifmod.image.convert.oci_to_sif import convert
 from sifmod.image.inspect.description import describe_image
 from sifmod.image.oci.archive import open_archive
 from sifmod.image.oci.image import OciImage, read_layout
-from sifmod.image.reference import Reference, SourceKind, parse_layout, size_of_location, the_location
+from sifmod.image.reference import Reference, SourceKind, nothing, parse_layout, size_of_location, the_location
 from sifmod.image.settings import Settings
 
 
@@ -21,8 +21,10 @@ OCI_ARCHIVE = SourceKind(
     location="path",
     parse=parse_layout,
     watched=the_location,
+    local_sif=nothing,
     open=_open,
     describe=describe_image,
+    pinned=nothing,
     announced=size_of_location,
     fetch=convert,
 )
