@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from posixpath import dirname
+from posixpath import basename
 from typing import get_args
 
 from sifmod.config.easyconfig import Runscript
@@ -308,15 +308,17 @@ def read_build(commands: tuple[str, ...], notes: list[str]) -> tuple[dict[str, V
         source, target = words[0], words[-1]
         if source in written:
             used.add(written[source])
-            text = written[source].replace(source, shlex.quote(target), 1).rstrip("\n")
-            post.append(f"mkdir -p {shlex.quote(dirname(target))}\n{text}\nchmod a+rx {shlex.quote(target)}\n")
+            text = written[source].replace(source, '"$to"', 1).rstrip("\n")
+            into = f'if [ -d "$to" ]; then to=$to/{shlex.quote(basename(source))}; fi'  # as %files copies
+            post.append(f'to={shlex.quote(target)}\n{into}\nmkdir -p "$(dirname "$to")"\n{text}\nchmod a+rx "$to"\n')
         else:
             notes.append(f"%files {source}: put it beside the easyconfig: `files: {{…: {target}}}` of image.build")
     post.append(said.pop("post", ""))
     build: dict[str, Value] = {"from": base[1].removeprefix("%(installdir)s/")}
-    build["post"] = "".join(post)
+    # blanks at the end of a line would keep YAML from showing the lines
+    build["post"] = re.sub(r"(?m)[ \t]+$", "", "".join(post)).rstrip("\n") + "\n"
     if test := said.pop("test", "").strip():
-        build["test"] = test
+        build["test"] = f"{test}\n"
     notes.extend(f"%{name} of its definition is not carried over" for name, text in said.items() if text.strip())
     return build, tuple(one for one in commands if one not in used)
 

@@ -364,11 +364,13 @@ postinstallcmds = [
     assert made.keys["image"] == {
         "build": {
             "from": "cpe-25.03.sif",
-            "post": "mkdir -p /.singularity.d/env\n"
-            "cat >/.singularity.d/env/99-z-init.sh <<EOF\nexport VERSION=1.2.3\nexport NOW=\\$PWD\nEOF\n"
-            "chmod a+rx /.singularity.d/env/99-z-init.sh\n"
-            '  zypper --non-interactive install strace\n  echo "$HOME" >/where\n\n',
-            "test": "strace --version",
+            "post": "to=/.singularity.d/env/99-z-init.sh\n"
+            'if [ -d "$to" ]; then to=$to/init.sh; fi\n'
+            'mkdir -p "$(dirname "$to")"\n'
+            'cat >"$to" <<EOF\nexport VERSION=1.2.3\nexport NOW=\\$PWD\nEOF\n'
+            'chmod a+rx "$to"\n'
+            '  zypper --non-interactive install strace\n  echo "$HOME" >/where\n',
+            "test": "strace --version\n",
         }
     }
     assert "%runscript of its definition is not carried over" in made.notes

@@ -29,6 +29,7 @@ _ORDER = (
     *("contents", "accelerator", "image", "verb", "conda", "venv", "activate", "user_software", "binds", "env"),
     *("host_env", "default_env", "path+", "wrappers", "runscripts", "conflict", "depends_on", "family", "sanity_check"),
 )
+_COMMANDS = ("post", "test")  # of image.build: lines without blanks at their ends
 _NOT_PRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ue000-\uf8ff]")
 _READERS: Mapping[str, Callable[[Path, Naming], Imported]] = {
     ".eb": lambda path, _: read_easybuild(path),
@@ -245,6 +246,9 @@ def _entry(key: str, value: Value, indent: str) -> Iterator[str]:
     elif key == "description" and "\n" in (text := _paragraphs(value)):
         yield f"{name} |2" if text.startswith(" ") else f"{name} |"
         yield from (f"{indent}  {text}".rstrip() for text in text.split("\n"))
+    elif key in _COMMANDS and value.endswith("\n") and not _NOT_PRINTABLE.search(re.sub(r"[\n\t]", "", value)):
+        yield f"{name} |2" if value[0] in " \n" else f"{name} |"
+        yield from (f"{indent}  {text}".rstrip() for text in value.rstrip("\n").split("\n"))
     else:
         text = " ".join(_paragraphs(value).split()) if key == "description" else value
         yield f"{name} {_scalar(text, always=key == 'version' or indent != '')}"
