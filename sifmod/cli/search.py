@@ -119,7 +119,8 @@ def _print(answers: "Sequence[Found]", robot_paths: tuple[Path, ...], given: Map
     if modules:
         each, path = next((one for one in reversed(modules) if one[0].public), modules[-1])
         words = ["sifmod", "install", name_of(path, robot_paths)]
-        for name, value in {"variant": each.variant, **given}.items():
+        alone = sum(one == path for _, one in modules) == 1  # of several variants the machine takes its own
+        for name, value in {"variant": each.variant if alone else None, **given}.items():
             words += [f"--{name.replace('_', '-')}", value] if value else []
         say(f"for example: {shlex.join(words)}")
 

@@ -220,7 +220,7 @@ def _bases(
     """The image that one is built upon, with its own bases, and every file that was looked at for it."""
     image = easyconfig.own_image
     if not names_easyconfig(base):
-        return (Image(filename="base.sif", sources=(base,), arch=image.arch),), ()
+        return (Image(filename=f"base-of-{easyconfig.name}.sif", sources=(base,), arch=image.arch),), ()
     mark = complete.entries["image"].entries["build"].entries["from"].mark
     site = replace(around.site.site, accelerator=easyconfig.accelerator, arch=image.arch)
     try:

@@ -156,7 +156,7 @@ def test_a_wrong_promise_leaves_nothing(
         (("docker://x:1", "-o", "-"), 2, "-o -: a SIF is not written to standard output"),
         (("dockr://x:1",), 10, "did you mean docker:?"),
         (("docker://x:1", "--offline"), 10, "--offline was given"),
-        (("oci:/no/such",), 10, "there is nothing"),
+        (("oci:/no/such",), 10, "does not exist"),
         (("nowhere.sif",), 10, "there is no file nowhere.sif here"),
     ],
 )

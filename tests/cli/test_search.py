@@ -41,7 +41,7 @@ def test_a_line_for_each_module_in_full_in_a_pipe(capfd: pytest.CaptureFixture[s
     lines = [line.split("  ") for line in out.splitlines()]
     assert [AS_VARIANT, WHAT, "rocm", f"not public: {LUMI}"] in [[cell for cell in line if cell] for line in lines]
     assert "…" not in out
-    assert err.endswith("== for example: sifmod install PyTorch-2.4.1 --variant rocm\n")
+    assert err.endswith("== for example: sifmod install PyTorch-2.4.1\n")
 
 
 def test_lines_fit_the_terminal() -> None:

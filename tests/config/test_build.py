@@ -68,7 +68,7 @@ def test_a_plan_of_a_recipe(configuration: Configuration) -> None:
 protected: [torch]
 """
     plan = planned(configuration, text)
-    base = ImagePlan("base.sif", (f"{here}/base.sif",), (), None, None, "amd64", "reference", False)
+    base = ImagePlan("base-of-App.sif", (f"{here}/base.sif",), (), None, None, "amd64", "reference", False)
     assert plan.build == BuildPlan(
         base=base,
         pip=("lightning==2.2.0", "numpy; python_version > '3.8'"),

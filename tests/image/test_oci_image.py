@@ -125,5 +125,5 @@ def test_a_config_that_speaks_of_other_layers_is_refused(tmp_path: Path) -> None
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
-    assert refused(f"oci:{tmp_path}/none").message == f"{tmp_path}/none is not an OCI layout: there is nothing"
+    assert refused(f"oci:{tmp_path}/none").message == f"{tmp_path}/none does not exist"
     assert refused("https://x.y/z.sif").message == "https://x.y/z.sif is no source of a container image"

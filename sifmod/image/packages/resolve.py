@@ -172,17 +172,19 @@ def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> Option
     if unknown := _UNKNOWN.search(text):
         return OptionError(
             f"there is no package {unknown[1]} where packages are looked for",
-            "look at its spelling; --find-links names more places",
+            "look at its spelling; UV_INDEX and UV_FIND_LINKS name more places",
         )
     for key, held in kept.items():
         if asked := re.search(rf"you require {re.escape(key)}([<>=!~][^\s,]*)", text):
             return OptionError(
-                f"{held.name}{asked[1]} is asked for; the image has {held.name} {held.version}, which stays"
+                f"{held.name}{asked[1]} is asked for; the image has {held.name} {held.version}, which stays",
+                "leave it out, or take an image that has this version",
             )
     told = "\n".join(lines[-12:])
     if "No solution found" in text:
         return OptionError(f"no versions fit together:\n{told}")
-    return FetchError(f"uv could not resolve this:\n{told}")
+    own = "for a certificate of your site's own authority name its file in SSL_CERT_FILE, or set UV_SYSTEM_CERTS=1"
+    return FetchError(f"uv could not resolve this:\n{told}", own if "certificate" in text else "")
 
 
 def _spoken(bound: str) -> str:

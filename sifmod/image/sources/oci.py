@@ -13,7 +13,7 @@ from sifmod.image.settings import Settings
 def _open(reference: Reference, arch: str, _settings: Settings, _workspace: Path | None) -> OciImage:
     path = Path(reference.location)
     if not path.exists():
-        raise FetchError(f"{path} is not an OCI layout: there is nothing")
+        raise FetchError(f"{path} does not exist")
     return read_layout(reference, files_below(path), arch)
 
 
