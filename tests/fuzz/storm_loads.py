@@ -1,6 +1,7 @@
 """Loads in a loop, in a thread: what is live is loaded and unloaded again and again while others work on it."""
 
 import itertools
+import re
 import threading
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from storm_verbs import STEADY
 
 from support.command import User
 from support.module_tool import ModuleTool, Step
+
+# Lmod lists `.modulerc` files and then reads them: that of a name whose last version goes in between ends the load
+GONE = re.compile(r"couldn't read file \S+/\.modulerc\W+no such file", re.ASCII)
 
 
 class Loads:
@@ -39,6 +43,8 @@ class Loads:
             self._judge(unloaded, "SIF" not in unloaded.environment)
 
     def _judge(self, step: Step, right: bool) -> None:
-        if step.code or step.stderr or not right:
+        if GONE.search(step.stderr):
+            self._storm.counts["loads that Lmod gave up: the last version of a name went"] += 1
+        elif step.code or step.stderr or not right:
             told = f"exit code {step.code}: {step.stderr.strip()}"
             self._storm.findings.append(f"{step.args[0]} in {self.tool.name}: {told}")
