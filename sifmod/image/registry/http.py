@@ -6,14 +6,12 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from io import BytesIO
-from pathlib import Path
 from typing import NamedTuple, Protocol
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-import certifi
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
@@ -25,6 +23,7 @@ from sifmod.errors import FetchError
 from sifmod.image.artifact import Get
 from sifmod.image.oci.content import plain
 from sifmod.image.reference import is_loopback
+from sifmod.image.registry.certificates import has_own, make_context
 from sifmod.image.registry.mirrors import covers
 from sifmod.image.registry.network import (
     BROKEN,
@@ -32,7 +31,6 @@ from sifmod.image.registry.network import (
     TIMEOUTS,
     PlainSocket,
     Timeouts,
-    TlsSocket,
     hung_up,
     network_errors,
     steadily,
@@ -41,90 +39,7 @@ from sifmod.image.registry.network import (
 )
 from sifmod.image.registry.network import TransientError as TransientError  # part of what a Get promises
 
-_NAMED = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-_BUNDLES = (
-    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Arch
-    "/etc/pki/tls/certs/ca-bundle.crt",  # Red Hat
-    "/etc/ssl/ca-bundle.pem",  # SUSE
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-)
 _CONNECTIONS = 32  # kept per host
-
-
-def make_context(host: str, environ: Mapping[str, str]) -> ssl.SSLContext:
-    """What a connection to `host`, with its port where its URL has one, is verified with.
-
-    `REQUESTS_CA_BUNDLE` or `CURL_CA_BUNDLE`, a file or a directory, stand for all other authorities; else those of
-    `SSL_CERT_FILE` and `SSL_CERT_DIR` count, else the system's, and those of certifi where it has none. Certificates
-    that docker or podman keep for this host are added. Raises FetchError for a file that is named and cannot be used.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.sslsocket_class = TlsSocket
-    context.hostname_checks_common_name = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in curl and Go: an authority need not be a root
-    if name := next((name for name in _NAMED if environ.get(name)), ""):
-        _load(context, environ[name], f"correct or unset {name}")
-    else:
-        _load_system(context, environ)
-    for directory in _directories(host, environ):
-        for path in sorted(directory.glob("*.crt")):
-            _load(context, str(path), "replace or remove the file")
-    _load_client(context, _directories(host, environ))
-    return context
-
-
-def has_own(host: str, environ: Mapping[str, str]) -> bool:
-    """Whether docker or podman keep certificates for `host`."""
-    return any(directory.is_dir() for directory in _directories(host, environ))
-
-
-def _directories(host: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    config = Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or "/nonexistent") / ".config")
-    places = (config / "containers", Path("/etc/containers"), Path("/etc/docker"))
-    return tuple(place / "certs.d" / host for place in places)
-
-
-def _load_system(context: ssl.SSLContext, environ: Mapping[str, str]) -> None:
-    context.set_default_verify_paths()  # OpenSSL's own, which the two variables replace
-    if file := environ.get("SSL_CERT_FILE"):
-        _load(context, file, "correct or unset SSL_CERT_FILE")
-    else:  # a Python with an OpenSSL of its own looks elsewhere
-        bundle = next((path for path in _BUNDLES if os.access(path, os.R_OK)), certifi.where())
-        _load(context, bundle, "reinstall the package ca-certificates")
-    for directory in environ.get("SSL_CERT_DIR", "").split(":"):
-        for found in sorted(Path(directory).iterdir()) if directory and os.access(directory, os.R_OK) else ():
-            with suppress(ssl.SSLError, OSError):  # a list of revocations, a README
-                context.load_verify_locations(cafile=found)  # OpenSSL wants names by a hash; Go's programs read all
-
-
-def _load(context: ssl.SSLContext, path: str, hint: str) -> None:
-    try:
-        if os.path.isdir(path):  # noqa: PTH112  may be no path at all
-            context.load_verify_locations(capath=path)
-        else:
-            context.load_verify_locations(cafile=path)
-    except ssl.SSLError as error:
-        raise FetchError(f"{plain(path)} holds no certificates: {plain(error.reason or str(error))}", hint) from error
-    except OSError as error:
-        raise FetchError(f"the certificates in {plain(path)} cannot be read: {error.strerror}", hint) from error
-
-
-def _load_client(context: ssl.SSLContext, directories: tuple[Path, ...]) -> None:
-    """The first pair NAME.cert and NAME.key; one that only root may read is not for this user."""
-    found = [path for directory in directories for path in sorted(directory.glob("*.cert"))]
-    for certificate in found:
-        key = certificate.with_suffix(".key")
-        if not key.exists():
-            raise FetchError(f"{certificate} has no {key.name} beside it", "put the key there, or remove the file")
-        if not (os.access(certificate, os.R_OK) and os.access(key, os.R_OK)):
-            continue
-        try:
-            context.load_cert_chain(certificate, key, password=lambda: "")  # a key with a password is refused
-        except (ssl.SSLError, OSError) as error:
-            reason = error.strerror if not isinstance(error, ssl.SSLError) else error.reason
-            raise FetchError(f"{certificate} and {key.name} are no pair: {plain(reason or str(error))}") from error
-        return
 
 
 class _Connection(HTTPConnection):
