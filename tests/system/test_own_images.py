@@ -1,5 +1,6 @@
 """Images of one's own, from a recipe to a module that is used: by whom nothing is allowed, and after a kill."""
 
+import json
 import os
 import subprocess
 import time
@@ -66,6 +67,51 @@ def test_it_is_built_without_namespaces_capabilities_or_runtime(tmp_path: Path, 
     assert run((commands / "python", "-c", code), env=env).ok().stdout == "1.0 9999.0 9999.0 sour $1 file\n False\n"
     says = run((commands / "demo-says",), env=env).ok()
     assert says.stdout == "demo-says 1.0 /opt/miniconda3/envs/pytorch\n"
+
+
+CONDA = """
+name: Own
+version: '1.0'
+image:
+  build:
+    from: {base}
+    pip: [demo, packaging==24.2]
+    files: {{data/: /opt/data}}
+    env: {{FLAVOUR: sour}}
+path+: [/opt/conda/bin]
+wrappers: [python, demo-says]
+"""
+
+
+def test_a_package_of_conda_is_replaced_as_a_whole(tmp_path: Path, images: Images) -> None:
+    """In an environment that a real conda implementation has made; tqdm, which is conda's too, stays conda's."""
+    machine = Machine(tmp_path / "machine")
+    machine.top.mkdir()
+    variables = wheels_of(machine)
+    wheel(machine.wheels, "demo", requires=("tqdm",), scripts=("demo-says",))
+    wheel(machine.wheels, "packaging", "24.2")
+    write(machine.top / "data/a.txt", "file\n")
+    write(machine.top / "Own-1.0.yaml", CONDA.format(base=images.conda_sif))
+    before = contents(images.conda_sif, "/opt/conda")
+    (record,) = (path for path in before if path.startswith("/opt/conda/conda-meta/packaging-23.2-"))
+    owned = {f"/opt/conda/{path}" for path in json.loads(before[record])["files"]}
+    told = machine.sifmod("install", "Own-1.0.yaml", "--skip-sanity-check", env=variables).ok().stderr
+    assert "packaging 24.2 is used in the place of the image's 23.2" in told
+
+    (sif,) = machine.prefix.glob("software/Own/1.0/*.sif")
+    after = contents(sif, "/opt/conda")
+    new = "/opt/conda/lib/python3.11/site-packages/packaging/__init__.py"
+    assert len(owned) > 20
+    assert before.keys() - after.keys() == {record, *owned} - {new}
+    code = (
+        "import packaging, demo, tqdm, os, sys; print(packaging.__version__, tqdm.__version__, os.environ['FLAVOUR'])"
+    )
+    commands = machine.prefix / "software/Own/1.0/bin"
+    assert run((commands / "python", "-c", code), env=machine.env()).ok().stdout == "24.2 4.66.1 sour\n"
+    assert run((commands / "demo-says",), env=machine.env()).ok().stdout == "demo-says 1.0 /opt/conda\n"
+    named = [one.get("purl", "") for one in json.loads(machine.sifmod("sbom", "Own/1.0").ok().stdout)["components"]]
+    assert {purl for purl in named if "/packaging@" in purl} == {"pkg:pypi/packaging@24.2"}
+    assert {purl for purl in named if "/tqdm@" in purl} == {"pkg:conda/tqdm@4.66.1", "pkg:pypi/tqdm@4.66.1"}
 
 
 def test_one_easyconfig_is_the_base_of_two(tmp_path: Path) -> None:
