@@ -2,18 +2,22 @@
 
 import json
 import os
+import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from sifmod.digest import sha256_file
-from support.command import SIFMOD, run
+from support.command import SIFMOD, Result, run
 from support.config import write
 from support.images import Images
 from support.layered import Machine
 from support.recipes import base, contents
+from support.runtime import RUNTIME
+from support.user import OrdinaryUser
 from support.wheels import wheel
 
 RECIPE = """
@@ -81,6 +85,61 @@ image:
 path+: [/opt/conda/bin]
 wrappers: [python, demo-says]
 """
+
+
+# an ordinary user without any capability, who can make no user namespace
+_CLOSED = (
+    *("unshare", "--user", "--map-current-user", "--keep-caps", "sh", "-ec"),
+    "echo 0 >/proc/sys/user/max_user_namespaces;"
+    ' exec setpriv --bounding-set=-all --inh-caps=-all --ambient-caps=-all --no-new-privs -- "$@"',
+    "sh",
+)
+_PYTHON = "/usr/bin/python3"  # that of the tests may be closed to an ordinary user
+_SAME = run((_PYTHON, "-c", "import sys; print(*sys.version_info[:2])")).stdout.split() == list(
+    map(str, sys.version_info[:2])
+)
+
+
+@pytest.mark.skipif(not _SAME, reason="the machine's Python cannot take what is installed for that of the tests")
+@pytest.mark.skipif(RUNTIME.kind != "apptainer", reason="a runtime with setuid builds without namespaces")
+def test_a_user_builds_it_where_no_namespace_can_be_made(
+    shared_tmp: Path, ordinary_user: OrdinaryUser, images: Images
+) -> None:
+    """Where the runtime cannot build; it has the same bytes elsewhere, and is used where namespaces are open again."""
+    machine = Machine(shared_tmp / "machine")
+    machine.top.mkdir()
+    variables = {**wheels_of(machine), "UV_CACHE_DIR": str(machine.top / "uv")}
+    wheel(machine.wheels, "demo", requires=("tqdm",), scripts=("demo-says",))
+    wheel(machine.wheels, "packaging", "24.2")
+    write(machine.top / "data/a.txt", "file\n")
+    base = shutil.copyfile(images.conda_sif, machine.top / "base.sif")
+    easyconfig = write(machine.top / "Own-1.0.yaml", CONDA.format(base=base))
+    definition = write(machine.top / "x.def", f"Bootstrap: localimage\nFrom: {base}\n%post\n  true\n")
+    ordinary_user.own(machine.top)
+
+    path = os.pathsep.join(entry for entry in sys.path if not entry.startswith(sys.base_prefix))
+    install = (_PYTHON, "-m", "sifmod", "install", easyconfig, "--skip-sanity-check")
+
+    def there(*words: str | Path) -> Result:
+        env = {**variables, "PYTHONPATH": path, "SIFMOD_PREFIX": str(machine.prefix)}
+        return ordinary_user.run((*_CLOSED, *words), env=env, cwd=machine.top)
+
+    assert "unshare failed" in there("unshare", "--user", "true").stderr
+    before = sorted(machine.top.iterdir())
+    for options in ((), ("--fakeroot",)):
+        refused = there(RUNTIME.path, "build", *options, machine.top / "new.sif", definition)
+        assert "unprivileged requires either a suid installation or unprivileged user namespaces" in refused.stderr
+        assert (refused.code, sorted(machine.top.iterdir())) == (255, before)
+    there(*install).ok()
+    (sif,) = machine.prefix.glob("software/Own/1.0/*.sif")
+    assert sif.resolve().stat().st_uid == ordinary_user.user.uid
+
+    elsewhere = machine.top / "elsewhere"
+    run((*SIFMOD, *install[3:]), env={**machine.env(), **variables, "SIFMOD_PREFIX": str(elsewhere)}).ok()
+    (same,) = elsewhere.glob("software/Own/1.0/*.sif")
+    assert same.resolve().name == sif.resolve().name == f"{sha256_file(sif)}.sif"
+    says = ordinary_user.run((machine.prefix / "software/Own/1.0/bin/demo-says",)).ok()
+    assert says.stdout == "demo-says 1.0 /opt/conda\n"
 
 
 def test_a_package_of_conda_is_replaced_as_a_whole(tmp_path: Path, images: Images) -> None:
