@@ -1,8 +1,9 @@
 """An image of one's own: `sifmod install` of a recipe against `apptainer build` of the same definition, in one run.
 
-    python benchmarks/build.py [--runs 3] [--packages transformers]
+    python benchmarks/build.py [--runs 3] [--packages transformers] [--conda]
 
-The base is the PyTorch image (scripts/build-demo-image) as `apptainer build` makes a SIF of it. Packages, a file and a
+The base is the PyTorch image (scripts/build-demo-image) as `apptainer build` makes a SIF of it; with `--conda` one with
+a real conda prefix (scripts/build-conda-image), which is made when it is not there. Packages, a file and a
 variable come upon it. The wheels are downloaded once; from then on all works without a network: pip in `%post` is given
 them by a bind, uv by UV_FIND_LINKS. Every run starts with an empty prefix, cache and home. pip compiles no bytecode,
 because sifmod adds none. Where root runs this the peers run as the tests' ordinary user, because Apptainer does not
@@ -35,7 +36,7 @@ from support.images import Images, made
 from support.user import OrdinaryUser, ordinary_user
 
 BUILD = ROOT / "build" / "benchmarks"
-PYTHON = "/opt/miniconda3/envs/pytorch/bin/python"
+PREFIXES = {False: "/opt/miniconda3/envs/pytorch", True: "/opt/conda"}  # whether the base is conda's
 MB = 1_000_000
 GZIP, ZSTD, COTAINR, OURS, AGAIN = (
     "apptainer build",
@@ -59,7 +60,7 @@ RECIPE = """\
 name: Demo
 version: '1'
 accelerator: none
-conda: {{prefix: /opt/miniconda3, env: pytorch}}
+path+: [{prefix}/bin]
 image:
   build:
     from: {base}
@@ -73,14 +74,16 @@ ZSTD_ARGUMENTS = "--mksquashfs-args=-comp zstd -Xcompression-level 3"
 class Runs:
     """The tools, the base and the wheels, and a directory for each run, which the ordinary user may enter."""
 
-    def __init__(self, top: Path, packages: tuple[str, ...]) -> None:
+    def __init__(self, top: Path, packages: tuple[str, ...], *, conda: bool) -> None:
         self.top = top
         self.packages = packages
+        self.prefix = PREFIXES[conda]
         self.user: OrdinaryUser = ordinary_user(top / "home")
         BUILD.mkdir(parents=True, exist_ok=True)
         self.wheels = self._shared("wheels", made(BUILD / f"wheels-of-{'-'.join(packages)}", self._download))
         self.cotainr = self._shared("cotainr", made(BUILD / "cotainr", self._cotainr))
-        layout = self._shared("layout", Images().pytorch_layout)
+        made_by_conda = run((sys.executable, ROOT / "scripts/build-conda-image")).ok().stdout.strip() if conda else ""
+        layout = self._shared("layout", Path(made_by_conda) if conda else Images().pytorch_layout)
         self.base = top / "base" / "base.sif"
         self.base.parent.mkdir()
         self.user.own(self.base.parent)
@@ -93,7 +96,7 @@ class Runs:
             for directory in ("tmp", "cache"):
                 (work / directory).mkdir()
             (work / "note.txt").write_text("a note\n")
-            known = {"base": self.base, "python": PYTHON}
+            known = {"base": self.base, "python": f"{self.prefix}/bin/python", "prefix": self.prefix}
             (work / "image.def").write_text(DEFINITION.format(**known, packages=" ".join(self.packages)))
             (work / "Demo-1.yaml").write_text(RECIPE.format(**known, packages=", ".join(self.packages)))
             self.user.own(work)
@@ -161,23 +164,24 @@ class Runs:
         subprocess.run((sys.executable, "-m", "pip", "install", "-q", "--target", to, "cotainr"), check=True)
 
 
-def imported(sif: Path, packages: tuple[str, ...]) -> str:
+def imported(sif: Path, tools: Runs) -> str:
     """What a SIF says of what was added."""
+    packages = tools.packages
     names = ", ".join(package.replace("-", "_") for package in packages)
     said = f"os.environ['HF_HOME'], open('/opt/note.txt').read().strip(), {packages[0]}.__version__"
     program = f"import os, {names}; print({said})"
     environment = {**os.environ, "APPTAINER_USERNS": "1"}
-    command = ("apptainer", "-s", "exec", "--no-home", sif, PYTHON, "-c", program)
+    command = ("apptainer", "-s", "exec", "--no-home", sif, f"{tools.prefix}/bin/python", "-c", program)
     return run(command, env=environment).ok().stdout.strip()
 
 
-def main(runs: int, packages: tuple[str, ...]) -> int:
+def main(runs: int, packages: tuple[str, ...], *, conda: bool) -> int:
     """Run; return the exit status."""
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="sifmod-bench-", ignore_cleanup_errors=True) as directory:
         top = Path(directory)
         top.chmod(0o755)
         (top / "home").mkdir()
-        tools = Runs(top, packages)
+        tools = Runs(top, packages, conda=conda)
         measured: dict[str, list[Measured]] = {tool: [] for tool in (GZIP, ZSTD, COTAINR, OURS, AGAIN)}
         sifs = {tool: BUILD / f"build-{number}.sif" for number, tool in enumerate(measured)}
         for _ in range(runs):
@@ -192,7 +196,7 @@ def main(runs: int, packages: tuple[str, ...]) -> int:
             disk = max(max(0, one.disk - size) for one in all_runs)
             cells = (f"{walls[tool]:.2f}", f"{cpu:.2f}", *(f"{each / MB:.0f}" for each in (memory, disk, size)))
             print(f"{tool:26}" + "".join(f"{cell:>14}" for cell in cells))
-        said = {tool: imported(sif, packages) for tool, sif in sifs.items() if tool != COTAINR}
+        said = {tool: imported(sif, tools) for tool, sif in sifs.items() if tool != COTAINR}
         print(f"\nall of them: {said[OURS]}")
         assert len(set(said.values())) == 1, said
         for sif in sifs.values():
@@ -206,5 +210,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--packages", nargs="*", default=["transformers"], help="what is added")
+    parser.add_argument("--conda", action="store_true", help="upon a conda prefix")
     given = parser.parse_args()
-    sys.exit(main(given.runs, tuple(given.packages)))
+    sys.exit(main(given.runs, tuple(given.packages), conda=given.conda))

@@ -19,7 +19,7 @@ from sifmod.tree.lock import is_held, lock
 from sifmod.tree.receipt import Installation
 from sifmod.tree.store import GC, keep, read_kept, read_stored
 
-FORMAT = 1
+FORMAT = 2
 _LEASE = 30.0  # seconds
 
 

@@ -99,6 +99,23 @@ def test_conda_and_debian(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_a_conda_package_that_pip_has_replaced_is_not_there(tmp_path: Path) -> None:
+    files = {
+        f"{place}/conda-meta/{name}-{version}-0.json": json.dumps(
+            {"files": ["bin/x", f"lib/python3.11/site-packages/{name}-{version}.dist-info/METADATA"]}
+        )
+        for place, name, version in (("opt/a", "numpy", "1.26.0"), ("opt/b", "numpy", "2.0.1"), ("opt/b", "six", "1.0"))
+    }
+    for version, place in (("2.0.1", "opt/a"), ("2.0.1", "opt/b")):
+        metadata = f"{place}/lib/python3.11/site-packages/numpy-{version}.dist-info/METADATA"
+        files[metadata] = f"Name: numpy\nVersion: {version}\n"
+    assert [one[:4] for one in inventory(tmp_path, files).packages] == [
+        ("conda", "numpy", "2.0.1", "/opt/b"),
+        ("python", "numpy", "2.0.1", "/opt/a"),
+        ("python", "numpy", "2.0.1", "/opt/b"),
+    ]
+
+
 def header(name: str, release: str = "1.el9", epoch: int | None = None) -> bytes:
     """A header as rpm keeps it in its database: counts, an index of tags, and their data."""
     index, data = b"", b""

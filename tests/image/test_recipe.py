@@ -266,6 +266,44 @@ def test_a_record_takes_nothing_out_of_another_place(tmp_path: Path, sif: Path, 
 
 
 @pytest.mark.usefixtures("wheels")
+def test_a_conda_package_goes_as_a_whole_and_with_its_record(
+    tmp_path: Path, sif: Path, wheels: Path, prefix: Prefix
+) -> None:
+    """What a record names beside its distribution goes too, but neither what stays nor what is outside."""
+    unpacked(taken_out(sif, tmp_path / "taken"), tmp_path / "top")
+    home, short = tmp_path / "top/opt/env", LIBRARY.removeprefix(f"{HOME}/")
+    for package, names in {
+        "helper-1.0-0": (
+            "etc/helper.conf",
+            f"{short}/helper/__init__.py",
+            f"{short}/torch/version.txt",
+            "../../lib/outside",
+        ),
+        "fixed-1.0-0": (f"{short}/fixed/__init__.py",),
+        "two-1.0-0": (f"{short}/torch-2.0.dist-info/METADATA", f"{short}/helper-1.0.dist-info/METADATA"),
+        "odd-1.0-0": (3,),
+    }.items():
+        own = f"{short}/{package.removesuffix('-0')}.dist-info/METADATA"
+        write(home / f"conda-meta/{package}.json", json.dumps({"files": [*names, own]}))
+    write(home / "conda-meta/broken-1.0-0.json", "[")
+    write(home / "etc/helper.conf", "conda's\n")
+    write(tmp_path / "top/lib/outside", "outside\n")
+    conda = base_of(tmp_path / "top", tmp_path / "conda.sif")
+    wheel(wheels, "fixed", "2.0")  # conda says which files 1.0 has, though it has no RECORD
+    before = contents(conda).keys()
+    made_of = made(prefix, recipe(conda, pip=("helper==2.0", "fixed==2.0")))
+    after = contents(made_of.path).keys()
+    assert {path for path in before - after if "/helper" not in path} == {
+        f"{HOME}/conda-meta/fixed-1.0-0.json",
+        *(f"{LIBRARY}/fixed-1.0.dist-info/{name}" for name in ("METADATA", "WHEEL")),
+    }
+    assert {path for path in before - after if "conda-meta" in path or "etc" in path} == {
+        *(f"{HOME}/conda-meta/{name}-1.0-0.json" for name in ("fixed", "helper")), f"{HOME}/etc/helper.conf"
+    }  # fmt: skip
+    assert f"{LIBRARY}/fixed-2.0.dist-info/METADATA" in after
+
+
+@pytest.mark.usefixtures("wheels")
 def test_a_record_that_cannot_be_read(tmp_path: Path, sif: Path, prefix: Prefix) -> None:
     changed = _changed(tmp_path, sif, "helper-1.0.dist-info/RECORD", "x" * 140_000)
     there = prefix.state()

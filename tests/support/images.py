@@ -112,6 +112,14 @@ class Images:
         layout = self.python_layout
         return made(BUILD / "python.sif", lambda to: converted(to, layout))
 
+    @cached_property
+    def conda_sif(self) -> Path:
+        """Debian 12 with an environment in /opt/conda that a real conda implementation made; from the network once."""
+        script = ROOT / "scripts" / "build-conda-image"
+        layout = BUILD / f"conda-{hashlib.sha256(script.read_bytes()).hexdigest()[:12]}.oci"
+        made(layout, lambda to: run((sys.executable, script, "--link", to, "packaging==23.2", "tqdm==4.66.1")).ok())
+        return made(layout.with_suffix(".sif"), lambda to: converted(to, layout))
+
     def mpi_sif(self, kind: str) -> Path:
         """Debian 12 with its `mpich` or `openmpi`, mpi4py and mpi-hello; from the network once."""
         script, source = (ROOT / "scripts" / name for name in ("build-mpi-image", "mpi-hello.c"))

@@ -1,18 +1,23 @@
 """Images of one's own, from a recipe to a module that is used: by whom nothing is allowed, and after a kill."""
 
+import json
 import os
+import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from sifmod.digest import sha256_file
-from support.command import SIFMOD, run
+from support.command import SIFMOD, Result, run
 from support.config import write
 from support.images import Images
 from support.layered import Machine
 from support.recipes import base, contents
+from support.runtime import RUNTIME
+from support.user import OrdinaryUser
 from support.wheels import wheel
 
 RECIPE = """
@@ -66,6 +71,106 @@ def test_it_is_built_without_namespaces_capabilities_or_runtime(tmp_path: Path, 
     assert run((commands / "python", "-c", code), env=env).ok().stdout == "1.0 9999.0 9999.0 sour $1 file\n False\n"
     says = run((commands / "demo-says",), env=env).ok()
     assert says.stdout == "demo-says 1.0 /opt/miniconda3/envs/pytorch\n"
+
+
+CONDA = """
+name: Own
+version: '1.0'
+image:
+  build:
+    from: {base}
+    pip: [demo, packaging==24.2]
+    files: {{data/: /opt/data}}
+    env: {{FLAVOUR: sour}}
+path+: [/opt/conda/bin]
+wrappers: [python, demo-says]
+"""
+
+
+# an ordinary user without any capability, who can make no user namespace
+_CLOSED = (
+    *("unshare", "--user", "--map-current-user", "--keep-caps", "sh", "-ec"),
+    "echo 0 >/proc/sys/user/max_user_namespaces;"
+    ' exec setpriv --bounding-set=-all --inh-caps=-all --ambient-caps=-all --no-new-privs -- "$@"',
+    "sh",
+)
+_PYTHON = "/usr/bin/python3"  # that of the tests may be closed to an ordinary user
+_SAME = run((_PYTHON, "-c", "import sys; print(*sys.version_info[:2])")).stdout.split() == list(
+    map(str, sys.version_info[:2])
+)
+
+
+@pytest.mark.skipif(not _SAME, reason="the machine's Python cannot take what is installed for that of the tests")
+@pytest.mark.skipif(RUNTIME.kind != "apptainer", reason="a runtime with setuid builds without namespaces")
+def test_a_user_builds_it_where_no_namespace_can_be_made(
+    shared_tmp: Path, ordinary_user: OrdinaryUser, images: Images
+) -> None:
+    """Where the runtime cannot build; it has the same bytes elsewhere, and is used where namespaces are open again."""
+    machine = Machine(shared_tmp / "machine")
+    machine.top.mkdir()
+    variables = {**wheels_of(machine), "UV_CACHE_DIR": str(machine.top / "uv")}
+    wheel(machine.wheels, "demo", requires=("tqdm",), scripts=("demo-says",))
+    wheel(machine.wheels, "packaging", "24.2")
+    write(machine.top / "data/a.txt", "file\n")
+    base = shutil.copyfile(images.conda_sif, machine.top / "base.sif")
+    easyconfig = write(machine.top / "Own-1.0.yaml", CONDA.format(base=base))
+    definition = write(machine.top / "x.def", f"Bootstrap: localimage\nFrom: {base}\n%post\n  true\n")
+    ordinary_user.own(machine.top)
+
+    path = os.pathsep.join(entry for entry in sys.path if not entry.startswith(sys.base_prefix))
+    install = (_PYTHON, "-m", "sifmod", "install", easyconfig, "--skip-sanity-check")
+
+    def there(*words: str | Path) -> Result:
+        env = {**variables, "PYTHONPATH": path, "SIFMOD_PREFIX": str(machine.prefix)}
+        return ordinary_user.run((*_CLOSED, *words), env=env, cwd=machine.top)
+
+    assert "unshare failed" in there("unshare", "--user", "true").stderr
+    before = sorted(machine.top.iterdir())
+    for options in ((), ("--fakeroot",)):
+        refused = there(RUNTIME.path, "build", *options, machine.top / "new.sif", definition)
+        assert "unprivileged requires either a suid installation or unprivileged user namespaces" in refused.stderr
+        assert (refused.code, sorted(machine.top.iterdir())) == (255, before)
+    there(*install).ok()
+    (sif,) = machine.prefix.glob("software/Own/1.0/*.sif")
+    assert sif.resolve().stat().st_uid == ordinary_user.user.uid
+
+    elsewhere = machine.top / "elsewhere"
+    run((*SIFMOD, *install[3:]), env={**machine.env(), **variables, "SIFMOD_PREFIX": str(elsewhere)}).ok()
+    (same,) = elsewhere.glob("software/Own/1.0/*.sif")
+    assert same.resolve().name == sif.resolve().name == f"{sha256_file(sif)}.sif"
+    says = ordinary_user.run((machine.prefix / "software/Own/1.0/bin/demo-says",)).ok()
+    assert says.stdout == "demo-says 1.0 /opt/conda\n"
+
+
+def test_a_package_of_conda_is_replaced_as_a_whole(tmp_path: Path, images: Images) -> None:
+    """In an environment that a real conda implementation has made; tqdm, which is conda's too, stays conda's."""
+    machine = Machine(tmp_path / "machine")
+    machine.top.mkdir()
+    variables = wheels_of(machine)
+    wheel(machine.wheels, "demo", requires=("tqdm",), scripts=("demo-says",))
+    wheel(machine.wheels, "packaging", "24.2")
+    write(machine.top / "data/a.txt", "file\n")
+    write(machine.top / "Own-1.0.yaml", CONDA.format(base=images.conda_sif))
+    before = contents(images.conda_sif, "/opt/conda")
+    (record,) = (path for path in before if path.startswith("/opt/conda/conda-meta/packaging-23.2-"))
+    owned = {f"/opt/conda/{path}" for path in json.loads(before[record])["files"]}
+    told = machine.sifmod("install", "Own-1.0.yaml", "--skip-sanity-check", env=variables).ok().stderr
+    assert "packaging 24.2 is used in the place of the image's 23.2" in told
+
+    (sif,) = machine.prefix.glob("software/Own/1.0/*.sif")
+    after = contents(sif, "/opt/conda")
+    new = "/opt/conda/lib/python3.11/site-packages/packaging/__init__.py"
+    assert len(owned) > 20
+    assert before.keys() - after.keys() == {record, *owned} - {new}
+    code = (
+        "import packaging, demo, tqdm, os, sys; print(packaging.__version__, tqdm.__version__, os.environ['FLAVOUR'])"
+    )
+    commands = machine.prefix / "software/Own/1.0/bin"
+    assert run((commands / "python", "-c", code), env=machine.env()).ok().stdout == "24.2 4.66.1 sour\n"
+    assert run((commands / "demo-says",), env=machine.env()).ok().stdout == "demo-says 1.0 /opt/conda\n"
+    named = [one.get("purl", "") for one in json.loads(machine.sifmod("sbom", "Own/1.0").ok().stdout)["components"]]
+    assert {purl for purl in named if "/packaging@" in purl} == {"pkg:pypi/packaging@24.2"}
+    assert {purl for purl in named if "/tqdm@" in purl} == {"pkg:conda/tqdm@4.66.1", "pkg:pypi/tqdm@4.66.1"}
 
 
 def test_one_easyconfig_is_the_base_of_two(tmp_path: Path) -> None:

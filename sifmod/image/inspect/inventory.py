@@ -5,6 +5,7 @@ for the caches of conda and pip. A package that brings others within itself (`_v
 """
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Callable
@@ -24,6 +25,7 @@ _CONDA = 8 << 20  # bytes of one JSON
 _STATUS = 32 << 20  # bytes of dpkg's list
 _LIBRARY = re.compile(r"/lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages$")
 _LICENCE = re.compile(rb'"license"\s*:\s*("(?:[^"\\]|\\.){0,400}")')
+_HELD = re.compile(rb'"([^"\\]{1,400}/site-packages/[^"/\\]{1,200}\.(?:dist|egg)-info)[/"]')
 _NOT_ENTERED = (b"_vendor", b".cache")
 _OF_THE_KERNEL = (b"proc", b"sys", b"dev")
 _LIBRARIES = (b"site-packages", b"dist-packages")
@@ -75,7 +77,7 @@ def _walk(reader: SquashfsReader, found: Found) -> None:
         if name.endswith(_DISTRIBUTIONS):
             _add_distribution(reader, stat, path, found)
         elif stat.kind == "f" and above.endswith(b"conda-meta") and name.endswith(b".json"):
-            _add_conda(reader.head(stat, _CONDA), path, found)
+            _add_conda(reader, reader.head(stat, _CONDA), path, found)
         elif stat.kind == "f" and (path == _STATUS_FILE or (above == _STATUS_FILES and not name.endswith(b".md5sums"))):
             _add_debs(reader.head(stat, _STATUS), found)
         elif stat.kind == "f" and path in DATABASES:
@@ -133,8 +135,15 @@ def _licence(said: Callable[[str], str]) -> str:
     return said("Classifier: License ::").rpartition("::")[2].strip()
 
 
-def _add_conda(data: bytes, path: bytes, found: Found) -> None:
-    """What conda has noted of a package; its file is called name-version-build."""
+def _add_conda(reader: SquashfsReader, data: bytes, path: bytes, found: Found) -> None:
+    """What conda has noted of a package; its file is called name-version-build.
+
+    pip leaves that in its place when it replaces or removes the package. So one whose metadata for Python is gone is
+    no longer there.
+    """
+    held = _HELD.search(data)
+    if held and reader.lookup(os.fsdecode(path.rpartition(b"conda-meta/")[0] + held[1])) is None:
+        return
     prefix, _, name = _text(path).removesuffix(".json").rpartition("/conda-meta/")
     package, _, rest = name.rpartition("-")[0].rpartition("-")
     licence = _LICENCE.search(data)

@@ -58,7 +58,7 @@ def add_packages(installed: Installed, wanted: Wanted, given: str, uv: Uv, stage
     files = dict(_files(stage, library, installed))
     kept = {path for one in python.protected.values() for path in recorded(installed.rootfs, one)}
     replaced = [one for key, one in python.distributions.items() if key in resolved.added]
-    removed = [path for one in replaced for path in files_of(installed.rootfs, one) if path not in kept]
+    removed = [path for path in files_of(installed, replaced) if path not in kept]
     over = _over(installed.rootfs, files, set(removed), kept)
     return Added(lock, tuple(sorted(files.items())), tuple(removed), (*notes, *over))
 

@@ -4,7 +4,7 @@ import csv
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -13,6 +13,7 @@ from posixpath import basename, dirname, join, normpath
 from sifmod.errors import ImageError
 from sifmod.image.inspect.python import PythonEnvironment, find_environments
 from sifmod.image.inspect.rootfs import Rootfs, find_command, search_path
+from sifmod.image.packages.conda import conda_packages
 from sifmod.image.packages.image_python import Distribution, ImagePython, is_named
 
 _ACTIVE = ("WITH_CONDA", "VIRTUAL_ENV", "CONDA_PREFIX")
@@ -58,26 +59,30 @@ def read_installed(
 ) -> Installed:
     """The first Python in `path`, or the one that `environment`, the image's, leads to.
 
-    `names` are those of packages that stay. So do those that cannot be taken out, because they do not say which files
-    they have. Raises ImageError where there is no Python, or none that packages can be chosen for.
+    `names` are those of packages that stay. So do those that cannot be taken out, because neither they nor conda say
+    which files they have. Raises ImageError where there is no Python, or none that packages can be chosen for.
     """
     chosen = _chosen(rootfs, environment, path)
     if not chosen.libraries or not chosen.version:
         raise ImageError(f"the Python in {chosen.directory} of the base has no directory for packages")
     found: dict[str, Distribution] = {}
-    fixed = []
+    fixed: dict[str, str] = {}  # place → name
     for each in _distributions(rootfs, chosen):
         if (made := _distribution(each)) and made.key not in found:
             found[made.key] = made
             if not each.read_text("RECORD") and dirname(each.place) != _LATER:
-                fixed.append(made.key)
+                fixed[each.place] = made.key
+    if fixed:
+        every = frozenset(one.place for one in found.values())
+        for package in conda_packages(rootfs, chosen.directory, every):
+            if len(package.held) == 1:
+                fixed = {place: name for place, name in fixed.items() if place not in package.held}
     library = chosen.libraries[0]
     major, minor = map(int, chosen.version.split("."))
     bin_ = f"{chosen.directory}/bin"
     program = find_command(rootfs, f"python{chosen.version}", (bin_,)) or find_command(rootfs, "python3", (bin_,))
-    python = ImagePython(
-        program or f"{bin_}/python", chosen.directory, (major, minor, 0), dict(sorted(found.items())), (*names, *fixed)
-    )
+    stay, found = (*names, *fixed.values()), dict(sorted(found.items()))
+    python = ImagePython(program or f"{bin_}/python", chosen.directory, (major, minor, 0), found, stay)
     return Installed(rootfs, python, library, library.rsplit("/", 3)[0], _platform(rootfs, arch))
 
 
@@ -136,25 +141,37 @@ def glibc(rootfs: Rootfs, arch: str) -> int:
     return 0
 
 
-def files_of(rootfs: Rootfs, distribution: Distribution) -> tuple[str, ...]:
-    """The absolute paths of all that a distribution has, as its RECORD says, and of the bytecode made of it.
+def files_of(installed: Installed, replaced: Sequence[Distribution]) -> tuple[str, ...]:
+    """The absolute paths of all that these distributions have, and of the bytecode made of it.
 
-    Its metadata is among them as a directory. What a RECORD names outside its Python's prefix is not, as with pip.
+    Their RECORDs say what it is, and their metadata is among it as a directory. What a RECORD names outside its
+    Python's prefix is not, as with pip. A conda package of these alone goes as a whole, and conda's record with it.
     """
+    rootfs, found = installed.rootfs, list[str]()
+    for one in replaced:
+        prefix = one.place.rsplit("/", 4)[0]
+        own = [path for path in recorded(rootfs, one) if path.startswith(f"{prefix}/")]
+        found += (one.place, *_there(rootfs, own)) if own else ()
+    gone = frozenset(one.place for one in replaced)
+    every = frozenset(one.place for one in installed.python.distributions.values())
+    for package in conda_packages(rootfs, installed.python.prefix, every) if gone else ():
+        if package.held <= gone:
+            found += (package.record, *package.held, *_there(rootfs, package.files))
+    return tuple(dict.fromkeys(found))
+
+
+def _there(rootfs: Rootfs, paths: Iterable[str]) -> Iterator[str]:
+    """Those of these files that there are, and the bytecode made of them."""
     wanted: dict[str, set[str]] = defaultdict(set)
-    prefix = distribution.place.rsplit("/", 4)[0]
-    for path in recorded(rootfs, distribution):
-        if path.startswith(f"{prefix}/"):
-            wanted[dirname(path)].add(basename(path))
-    found = [distribution.place] if wanted else []
+    for path in paths:
+        wanted[dirname(path)].add(basename(path))
     for directory, names in sorted(wanted.items()):
         there = files_in(rootfs, directory)
-        found += [f"{directory}/{name}" for name in sorted(names & there)]
+        yield from (f"{directory}/{name}" for name in sorted(names & there))
         stems = {name.removesuffix(".py") for name in names if name.endswith(".py")}
         if stems and not directory.endswith("/__pycache__"):
             compiled = files_in(rootfs, f"{directory}/__pycache__")
-            found += [f"{directory}/__pycache__/{one}" for one in sorted(compiled) if one.partition(".")[0] in stems]
-    return tuple(dict.fromkeys(found))
+            yield from (f"{directory}/__pycache__/{one}" for one in sorted(compiled) if one.partition(".")[0] in stems)
 
 
 def recorded(rootfs: Rootfs, distribution: Distribution) -> Iterator[str]:
