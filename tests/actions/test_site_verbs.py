@@ -57,7 +57,7 @@ def test_show_prints_keys_with_origins_and_what_is_here(tmp_path: Path, capfd: p
 
 
 def test_lines_are_of_a_screens_width_and_hold_yaml(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """An item of a list is a line; a value that is longer than others has its origin below it, and makes no line wide."""
+    """An item of a list is a line; a value that is longer than others has its origin below it."""
     long = "mask_cpu:" + ",".join(["0xfe"] * 30)
     site = write(tmp_path / "mine.yaml", f"accelerator: rocm\ncpu_bind: {long}\nprotected: [torch, 'numpy*']\n")
     for verb in (["site", "show"], ["config", "show", "--site"]):
