@@ -9,7 +9,7 @@ import click
 
 from sifmod.cli.context import layout_for, load_context, load_facts
 from sifmod.cli.options import json_option, site_options
-from sifmod.cli.output import echo, origins_data, print_json, print_rows, problems_data, say, write
+from sifmod.cli.output import echo, origins_data, print_json, print_origins, problems_data, say, write
 
 if TYPE_CHECKING:
     from sifmod.config.load_site import LoadedSite
@@ -43,7 +43,7 @@ def config_show(as_json: bool, **site: str | None) -> None:
     if as_json:
         print_json([{"key": key, "value": value or None, "origin": origin} for key, value, origin in origins])
     else:
-        print_rows([(key, "=", value or "-", f"({_shorter(origin)})") for key, value, origin in origins])
+        print_origins(row._replace(value=row.value or "-", origin=_shorter(row.origin)) for row in origins)
 
 
 def _every(loaded: "LoadedSite") -> "Iterator[Origin]":
@@ -116,7 +116,7 @@ def site_show(name: str | None, as_json: bool, **site: str | None) -> None:
     if as_json:
         print_json({"origins": origins_data(rows), "warnings": problems_data(lint_binds(loaded.tree))})
         return
-    print_rows([(key, "=", value, f"({origin})") for key, value, origin in rows])
+    print_origins(row._replace(origin=_shorter(row.origin)) for row in rows)
     warn(loaded)
 
 

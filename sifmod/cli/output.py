@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sifmod.tree.receipt import FileRecord, Installation
 
 _below: list[Callable[[], AbstractContextManager[None]]] = []
+LONG = 60  # letters of a value that has its line for itself
 _lost: list[OSError] = []  # why standard output takes nothing any more
 
 
@@ -237,6 +238,20 @@ def print_rows(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
     for row in rows:
         echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def print_origins(origins: "Iterable[Origin]") -> None:
+    """Keys, values and where they came from; the origin of a long value stands below it, and the value is whole."""
+    rows = [(one_line(key), one_line(value), one_line(origin)) for key, value, origin in origins]
+    keys = max((len(key) for key, _, _ in rows), default=0)
+    values = max((len(value) for _, value, _ in rows if len(value) <= LONG), default=0)
+    for key, value, origin in rows:
+        start = f"{key.ljust(keys)}  =  "
+        if len(value) <= LONG:
+            echo(f"{start}{value.ljust(values)}  ({origin})")
+        else:
+            echo(start + value)
+            echo(f"{' ' * len(start)}({origin})")
 
 
 def counted(number: int, noun: str) -> str:

@@ -12,7 +12,7 @@ import click
 
 from sifmod.cli.context import layout_for, load_context, resolve
 from sifmod.cli.options import json_option, site_options
-from sifmod.cli.output import echo, origins_data, print_json, print_rows, receipt_data
+from sifmod.cli.output import echo, origins_data, print_json, print_origins, print_rows, receipt_data
 from sifmod.errors import OptionError
 from sifmod.system import one_line, size_text
 
@@ -110,7 +110,7 @@ def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None]
     if origins and as_json:
         print_json(origins_data(loaded.origins))
     elif origins:
-        print_rows([(origin.key, "=", origin.value, f"({origin.origin})") for origin in loaded.origins])
+        print_origins(loaded.origins)
     elif as_json:
         print_json({"path": str(loaded.path.absolute()), "variant": loaded.variant, "keys": data})
     else:

@@ -20,13 +20,19 @@ def of_tree(node: Node, key: str) -> tuple[Origin, ...]:
 
 
 def of_default(key: str, value: object) -> tuple[Origin, ...]:
-    """The origins of a model's default; nothing for one that is empty."""
-    if isinstance(value, Model):
-        parts = [of_default(join_key(key, name), getattr(value, name)) for name in type(value).model_fields]
-        return tuple(origin for part in parts for origin in part)
-    if value is None or value in ("", ()):
-        return ()
-    return (Origin(key, f"{value:g}" if isinstance(value, float) else str(value), "default"),)
+    """The origins of a model's default, as YAML would have it: one of each item; nothing for one that is empty."""
+    match value:
+        case Model():
+            parts = [of_default(join_key(key, name), getattr(value, name)) for name in type(value).model_fields]
+        case tuple():
+            parts = [of_default(f"{key}[{number}]", item) for number, item in enumerate(value)]
+        case None | "":
+            parts = []
+        case bool():
+            return (Origin(key, "true" if value else "false", "default"),)
+        case _:
+            return (Origin(key, f"{value:g}" if isinstance(value, float) else str(value), "default"),)
+    return tuple(origin for part in parts for origin in part)
 
 
 def _text(node: Node) -> str:

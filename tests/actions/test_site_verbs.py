@@ -49,11 +49,30 @@ def test_show_prints_keys_with_origins_and_what_is_here(tmp_path: Path, capfd: p
     shown = capfd.readouterr()
     assert shown.err == ""
     assert re.search(rf"^accelerator += +rocm +\({re.escape(str(site))}:1\)$", shown.out, re.MULTILINE)
-    assert re.search(rf"^binds, as they are here += +{re.escape(str(tmp_path))}/libx.so.1 ", shown.out, re.MULTILINE)
+    assert re.search(rf"^binds, as they are here += +{re.escape(str(tmp_path))}/libx.so.1$", shown.out, re.MULTILINE)
     assert run(["site", "show", str(site), "--json"]) == 0
     data = json.loads(capfd.readouterr().out)
     assert data["warnings"] == []
     assert {"key": "accelerator", "value": "rocm", "origin": f"{site}:1"} in data["origins"]
+
+
+def test_lines_are_of_a_screens_width_and_hold_yaml(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """An item of a list is a line; a value that is longer than others has its origin below it."""
+    long = "mask_cpu:" + ",".join(["0xfe"] * 30)
+    site = write(tmp_path / "mine.yaml", f"accelerator: rocm\ncpu_bind: {long}\nprotected: [torch, 'numpy*']\n")
+    for verb in (["site", "show"], ["config", "show", "--site"]):
+        assert run([*verb, str(site)]) == 0
+        shown = capfd.readouterr().out
+        assert not re.search(r"\b(None|True|False)\b|\('", shown)
+        assert re.search(r"^warn_without_version +=  false +\(default\)$", shown, re.MULTILINE)
+        assert re.search(r"^extensions\[0\] +=  \* +\(default\)$", shown, re.MULTILINE)
+        assert re.search(r"^protected\[1\] +=  numpy\* ", shown, re.MULTILINE)
+        assert "protected[2]" not in shown
+        assert re.search(rf"^cpu_bind +=  {long}\n +\({re.escape(str(site))}:2\)$", shown, re.MULTILINE)
+        room = 120 + len(str(site))
+        assert [line for line in shown.splitlines() if len(line) > room and long not in line] == []
+    assert run(["site", "show", "lumi-g"]) == 0
+    assert re.search(r"^gpus_per_node +=  8 +\(site lumi-g\)$", capfd.readouterr().out, re.MULTILINE)
 
 
 def test_every_shipped_site_is_shown(capfd: pytest.CaptureFixture[str]) -> None:

@@ -140,7 +140,9 @@ def test_defaults_are_told() -> None:
     assert of_default("k", 30.0) == (Origin("k", "30", "default"),)
     assert of_default("k", 2.5) == (Origin("k", "2.5", "default"),)
     assert of_default("k", 4) == (Origin("k", "4", "default"),)
-    assert of_default("k", False) == (Origin("k", "False", "default"),)
+    assert of_default("k", False) == (Origin("k", "false", "default"),)
+    assert of_default("k", ("a", True)) == (Origin("k[0]", "a", "default"), Origin("k[1]", "true", "default"))
+    assert of_default("k", None) == of_default("k", "") == of_default("k", ()) == ()
     assert of_default("signatures", Signatures()) == (Origin("signatures.policy", "off", "default"),)
     assert of_default("k", Accelerators()) == (Origin("k.rocm", "rocm", "default"), Origin("k.cuda", "nv", "default"))
 
