@@ -465,8 +465,8 @@ def test_a_token_that_allows_to_pull_alone(
         push(images.tiny("before"), target)
         there = disk_state(registry.storage)
         tokens.grants, tokens.denial = ("pull",), denial
-        for to, options in ((target, ("--force",)), (f"{target}-more", ())):
-            told = push(images.tiny_sif, to, *options, code=10)
+        for to, option in ((target, "--force"), (f"{target}-more", "--add-to-index")):
+            told = push(images.tiny_sif, to, option, code=10)
             assert f"answered {denial or 401} " in str(told["error"])
             alone = f"a user without a login may not push to push/pull-alone on {registry.address}: "
             assert str(told["hint"]).startswith("log in: `apptainer registry login" if denial == 401 else alone)
