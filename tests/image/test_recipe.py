@@ -24,6 +24,7 @@ from sifmod.module.plan import ImagePlan, Runtime
 from support.config import write
 from support.extending import base_of, taken_out
 from support.fetching import Prefix, plan
+from support.images import Images
 from support.recipes import HOME, LIBRARY, base, contents, recipe
 from support.squashfs_trees import unpacked
 from support.wheels import wheel
@@ -188,6 +189,26 @@ def test_without_packages_no_python_is_needed(tmp_path: Path, prefix: Prefix) ->
     assert dict(describe_sif(artifact.path).config.environment) == {"A": "b"}
     with pytest.raises(FetchError, match="the base has no Python that packages could be added to"):
         made(prefix, recipe(plain, pip=("six",)))
+
+
+def test_a_base_that_is_damaged_in_the_store(images: Images, prefix: Prefix) -> None:
+    """A byte of its data, which nothing reads but what copies it."""
+    image = recipe(Path(f"oci:{images.tiny_layout()}"), env=(("A", "b"),), protected=())
+    assert image.build is not None
+    assert image.build.base is not None
+    with prefix.store() as store:
+        stored = fetch_image(image.build.base, plan().runtime, store)
+    data = bytearray(stored.path.read_bytes())
+    data[read_sif(stored.path).primary.offset + 1000] ^= 1
+    stored.path.chmod(0o644)
+    stored.path.write_bytes(data)
+    there = prefix.state()
+    with pytest.raises(FetchError, match="is damaged in the store") as caught:
+        made(prefix, image)
+    assert "`sifmod install --force` brings it and the image anew" in caught.value.hint
+    assert prefix.state() == there
+    again = made(prefix, image, fresh=True)
+    assert sha256_file(stored.path) == stored.sha256 == again.origin.layers[0].removeprefix("sha256:")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ class TokenServer:
         run(("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files)).ok()
         self.lifetimes: list[int] = []
         self.login = login
-        self.grants = ("pull", "push")
+        self.grants: tuple[str, ...] = ("pull", "push")
         self.denial = 0
         self.asked: list[tuple[str, dict[str, list[str]]]] = []
         self.web = Web()
