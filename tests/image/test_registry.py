@@ -227,9 +227,9 @@ def test_a_stale_login_does_not_stand_in_the_way_of_a_public_image(
     class Lenient(TokenServer):
         """Nobody's token is for everybody, a wrong login's for nobody; as Docker Hub does it."""
 
-        def _answer(self, header: str, scope: str):  # type: ignore[no-untyped-def]
+        def _answer(self, header: str, scopes: list[str]):  # type: ignore[no-untyped-def]
             self.login = "right:one" if header else ""
-            return super()._answer(header, scope)
+            return super()._answer(header, scopes)
 
     server = Lenient(tmp_path)
     server.start()

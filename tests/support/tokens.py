@@ -17,7 +17,9 @@ class TokenServer:
     """A Web that signs; `certificate` is what the registry has to trust.
 
     `lifetimes` are those of the next tokens, in seconds (an hour after the last); a login other than `login`
-    (`user:password`, "" for anybody) is refused. `asked` are the Authorization headers and queries so far.
+    (`user:password`, "" for anybody) is refused. Of what is asked for a token allows what is in `grants`; where that is
+    less, the answer is the status `denial` instead, 0 for a token all the same, as Docker Hub gives one. `asked` are
+    the Authorization headers and queries so far.
     """
 
     def __init__(self, directory: Path, login: str = "") -> None:
@@ -27,6 +29,8 @@ class TokenServer:
         run(("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files)).ok()
         self.lifetimes: list[int] = []
         self.login = login
+        self.grants: tuple[str, ...] = ("pull", "push")
+        self.denial = 0
         self.asked: list[tuple[str, dict[str, list[str]]]] = []
         self.web = Web()
         self.web.answers[PATH] = self._give
@@ -42,18 +46,25 @@ class TokenServer:
         query = parse_qs(urlsplit(handler.path).query)
         header = handler.headers.get("Authorization", "")
         self.asked.append((header, query))
-        self._answer(header, query["scope"][0])(handler)
+        self._answer(header, query["scope"])(handler)
 
-    def _answer(self, header: str, scope: str) -> Answer:
+    def _answer(self, header: str, scopes: list[str]) -> Answer:
         wanted = f"Basic {base64.b64encode(self.login.encode()).decode()}"
         if self.login and header != wanted:
             return answer(401, b'{"details": "incorrect username or password"}')
+        asked = {action for scope in scopes for action in scope.rpartition(":")[2].split(",")}
+        if self.denial and not asked <= {*self.grants}:
+            return answer(self.denial, b'{"details": "requested access to the resource is denied"}')
         lifetime = self.lifetimes.pop(0) if self.lifetimes else 3600
-        return answer(200, json.dumps({"token": self._token(scope, lifetime), "expires_in": 60}).encode())
+        return answer(200, json.dumps({"token": self._token(scopes, lifetime), "expires_in": 60}).encode())
 
-    def _token(self, scope: str, lifetime: int) -> str:
+    def _token(self, scopes: list[str], lifetime: int) -> str:
         der = "".join(self.certificate.read_text().splitlines()[1:-1])
-        kind, name, actions = scope.split(":")
+        access = []
+        for scope in scopes:
+            kind, name, actions = scope.split(":")
+            allowed = [one for one in actions.split(",") if one in self.grants]
+            access.append({"type": kind, "name": name, "actions": allowed})
         now = int(time.time())
         claims = {
             "iss": "tests",
@@ -63,7 +74,7 @@ class TokenServer:
             "iat": now - 10_000,
             "exp": now + lifetime,
             "jti": str(time.monotonic_ns()),
-            "access": [{"type": kind, "name": name, "actions": actions.split(",")}],
+            "access": access,
         }
         parts = {"typ": "JWT", "alg": "RS256", "x5c": [der]}, claims
         text = ".".join(_url_safe(json.dumps(part).encode()) for part in parts)

@@ -18,7 +18,7 @@ from sifmod.image.inspect.rootfs import Rootfs
 from sifmod.image.packages.image_python import ImagePython
 from sifmod.image.packages.installed import Installed, files_in, files_of, recorded
 from sifmod.image.packages.resolve import Resolved, followed, pinned, resolve
-from sifmod.image.packages.uv import Uv
+from sifmod.image.packages.uv import Uv, refuse_unsafe
 from sifmod.image.packages.wanted import Wanted
 
 LEFT_BY_UV = (".lock", ".gitignore", "CACHEDIR.TAG", "*.dist-info/uv_cache.json", "*.dist-info/uv_build.json")
@@ -43,7 +43,7 @@ def add_packages(installed: Installed, wanted: Wanted, given: str, uv: Uv, stage
 
     What the image has in another version is taken out as a whole. Raises OptionError for what does not go with the
     image, NoWheelError for what would have to be compiled, FetchError where an index cannot be asked, ImageError for
-    a package that would replace a part of what stays.
+    a package that would replace a part of what stays, and for one that leads out of its place.
     """
     python = installed.python
     wanted = Wanted(wanted.requirements, words=(*wanted.words, *_host(), *installed.words))
@@ -53,6 +53,7 @@ def add_packages(installed: Installed, wanted: Wanted, given: str, uv: Uv, stage
     if not resolved.added:
         return Added(lock, (), (), notes)
     _install(uv, resolved, wanted, stage)
+    refuse_unsafe(uv, resolved.added)
     (library,) = stage.glob("lib*/python*/*-packages")
     check_hides_nothing(library, python)
     files = dict(_files(stage, library, installed))

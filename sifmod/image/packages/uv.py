@@ -1,16 +1,20 @@
 """uv: how it is started, here or in a container, and where it keeps what it has downloaded."""
 
 import os
+import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from sifmod.errors import ImageError
 from sifmod.image.child import Ended, run_child
 
+_UNSAFE = re.compile("Skipping unsafe file name: (.*)")
+_LEFT_OUT_FILES = "left-out.txt"
 _LINKED = "sifmod-linked"
 _DAY = 86400  # seconds
 _LEFT_OUT = ("PIP_", "PYTHON", "VIRTUAL_ENV", "CONDA_", "UV_PYTHON", "UV_PROJECT", "UV_TARGET", "SIFMOD_LAYER")
@@ -29,13 +33,30 @@ def uv_here(directory: Path) -> Uv:
     """Uv on this machine."""
     from uv import find_uv_bin
 
-    environment = {**plain_environment(), "UV_CACHE_DIR": str(uv_cache())}
+    environment = {**plain_environment(), "UV_CACHE_DIR": str(uv_cache()), "RUST_LOG": "uv_extract=warn"}
     environment.pop("UV_COMPILE_BYTECODE", None)  # this machine's Python would compile for the image's
 
     def run(*words: str) -> Ended:
-        return run_child((find_uv_bin(), *words, "--color", "never", "--no-progress"), cwd=directory, env=environment)
+        words = (find_uv_bin(), *words, "--color", "never", "--no-progress")
+        ended = run_child(words, cwd=directory, env=environment)
+        with (directory / _LEFT_OUT_FILES).open("a") as file:
+            file.writelines(f"{found[1]}\n" for found in map(_UNSAFE.search, ended.lines) if found)
+        return ended
 
     return Uv(run, directory, str(directory))
+
+
+def refuse_unsafe(uv: Uv, names: Iterable[str]) -> None:
+    """Raise ImageError where a wheel that `uv` has unpacked has a file which leads out of its place.
+
+    uv leaves such a file out, and says so once, when it unpacks. So what it keeps of the packages of these `names` is
+    forgotten: the next run unpacks them again.
+    """
+    if left_out := (uv.directory / _LEFT_OUT_FILES).read_text("utf-8", "replace").splitlines():
+        uv.run("cache", "clean", *names)
+        raise ImageError(
+            f"a package has a file that leads out of its place: {left_out[0]!r}", "do not use that package"
+        )
 
 
 def plain_environment() -> Mapping[str, str]:

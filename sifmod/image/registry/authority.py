@@ -230,7 +230,7 @@ def refused_by(
         case 401 | 403 if _ECR.search(host):
             advice = _ecr(host, login)
         case 401:
-            advice = _log_in(host, login)
+            advice = _log_in(host, login, pushing=pushing)
         case 403:
             advice = _no_access(place, login)
         case 404:
@@ -250,6 +250,9 @@ def _not_taken(response: requests.Response, place: Place, login: str) -> str:
     match response.status_code:
         case 400 | 403 | 409 | 412 if response.request.method == "PUT" and "/manifests/" in response.url:
             return "the registry may forbid that a tag is overwritten: push under another tag, or ask its owner"
+        case 401 if "insufficient_scope" in response.headers.get("WWW-Authenticate", ""):  # a token of less
+            ask = "ask its owner for the right to push"
+            return f"{who} may not push to {place.repository} on {place.host}: {ask if login else _command(place.host)}"
         case 403:
             return f"{who} may not push to {place.repository} on {place.host}: ask its owner for the right to push"
         case 404:
@@ -263,19 +266,26 @@ def _not_taken(response: requests.Response, place: Place, login: str) -> str:
     return ""
 
 
-def _log_in(host: str, login: str) -> str:
-    refused = f"it did not accept the login in {login}: " if login else ""
-    command = f"`apptainer registry login --username USER docker://{host}` (docker's and podman's logins do as well)"
+def _command(host: str) -> str:
+    return (
+        f"log in: `apptainer registry login --username USER docker://{host}` (docker's and podman's logins do as well)"
+    )
+
+
+def _log_in(host: str, login: str, *, pushing: bool) -> str:
+    refused, right = f"it did not accept the login in {login}: " if login else "", "write" if pushing else "read"
     if host == "nvcr.io":
         return (
             f"{refused}NGC's user name is `$oauthtoken`, exactly so, and the password an API key of NGC:"
             " `apptainer registry login --username '$oauthtoken' docker://nvcr.io`"
         )
     if host == "ghcr.io":
-        return f"{refused}the password is a personal access token with `read:packages`: {command}"
+        return f"{refused}the password is a personal access token with `{right}:packages`: {_command(host)}"
     if "gitlab" in host:
-        return f"{refused}the password is a deploy token or an access token with `read_registry`: {command}"
-    return f"{refused}correct the name, for one that does not exist often reads like this, or log in: {command}"
+        return f"{refused}the password is a deploy token or an access token with `{right}_registry`: {_command(host)}"
+    if pushing:
+        return f"{refused}{_command(host)}"
+    return f"{refused}correct the name, for one that does not exist often reads like this, or {_command(host)}"
 
 
 def _ecr(host: str, login: str) -> str:

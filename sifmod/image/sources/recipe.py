@@ -9,6 +9,7 @@ import os
 import shlex
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -152,6 +153,8 @@ def _fetch(request: Request) -> Fetched:
     way = way_to_build(ask(request.runtime.path)) if build.post or build.test else None
     recipe = _recipe(request, base)
     with ExitStack() as held:
+        # while uv works, for it is not needed before the blocks are copied
+        damaged = held.enter_context(ThreadPoolExecutor(1)).submit(request.store.damaged, base.sha256)
         rootfs = held.enter_context(open_rootfs(base.path, read_sif(base.path)))
         place = f"{_PLACE}/{1 + len(rootfs.entries(f'/{_PLACE}'))}"
         documents, post = [(f"{place}/recipe.json", recipe.encode())], build.post
@@ -187,6 +190,9 @@ def _fetch(request: Request) -> Fetched:
         settings = request.settings
         workspace = held.enter_context(request.store.workspace()) if way else None
         target = workspace / "base.sif" if workspace else request.incoming
+        if damaged.result():
+            what = f"the base {base.source} is damaged in the store: {base.path} is not what its name says"
+            raise ImageError(what, "`sifmod install --force` brings it and the image anew")
         warnings = extend(base.path, addition, target, settings.processors, settings.memory)
         # a digest that pins the base would be one of the new image in its easyconfig
         notes = (note for note in base.notes if base.sha256 not in note)
