@@ -9,6 +9,7 @@ from pathlib import Path
 from support.command import SIFMOD, Result, run
 from support.filesystem import AS_ROOT, Difference, Listing, differences, listing
 from support.registry import Registry
+from support.runtime import RUNTIME
 
 SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 NOW = "now"
@@ -32,11 +33,20 @@ def push(registry: Registry, layout: Path, name: str) -> str:
 
 def apptainer_pull(reference: str, sif: Path) -> Result:
     """`apptainer pull` at its defaults, by root, with an empty cache."""
+    return _apptainer(("pull", "--no-https", sif, reference), sif)
+
+
+def apptainer_build(reference: str, sif: Path) -> Result:
+    """The same by `apptainer build`, whose mksquashfs can be told to take a tenth of the time for the same files."""
+    return _apptainer(("build", "--no-https", *RUNTIME.fast, sif, reference), sif)
+
+
+def _apptainer(words: Sequence[str | Path], sif: Path) -> Result:
     with tempfile.TemporaryDirectory(dir=sif.parent) as work:
         variables = {"PATH": SEARCH_PATH, "HOME": work, "APPTAINER_USERNS": "1"}
         variables |= dict.fromkeys(("APPTAINER_CACHEDIR", "APPTAINER_TMPDIR"), work)
         env = ("env", "-i", *(f"{name}={value}" for name, value in variables.items()))
-        result = run((*AS_ROOT, *env, "apptainer", "pull", "--no-https", sif, reference))
+        result = run((*AS_ROOT, *env, "apptainer", *words))
         run((*AS_ROOT, "find", work, "-mindepth", "1", "-delete")).ok()
     return result
 
