@@ -130,7 +130,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     if decided:
         apply_lives(made, decided, site.site, reporter)
     write_down(made, decided.decided if decided else None, site.site, reporter)
-    if any(one.changed for one in applying.became.values()) or (decided and decided.news):
+    if any(one.changed for one in applying.became.values()) or (decided and decided.changes):
         refresh_spider_cache(made.layout, site.site, reporter)
     if as_json:
         log = str(made.layout.logs / "stacks" / made.stack.name)
