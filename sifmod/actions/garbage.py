@@ -20,6 +20,7 @@ from sifmod.tree.lock import closed_remains, is_held
 from sifmod.tree.mark import in_force
 from sifmod.tree.partial import Partial, lock_name, partials
 from sifmod.tree.receipt import Installation, known_modules, live, live_number, numbers, read_receipt
+from sifmod.tree.stack import locked_images
 from sifmod.tree.state import changes, only_in
 from sifmod.tree.store import StoredImage, entries, foreign_files, in_work, used_images
 
@@ -99,7 +100,8 @@ def plan_gc(
     and while it holds anything that its receipt does not name or that was changed, unless the live generation has the
     same. The generations of a retired module stay so from the day on which it no longer loads. Images stay as long as
     any generation that stays links to them, and while a run works with them; one that no receipt names, for `days`; one
-    that a module in a user's own tree refers to, for `mark_days`. Without `ask_jobs` no job counts. `only`: the
+    that a module in a user's own tree refers to, for `mark_days`; one that a stack's lock names, until that is
+    forgotten. Without `ask_jobs` no job counts. `only`: the
     generations of other modules all stay.
     """
     jobs = ask_slurm(layout.prefix) if ask_jobs else NO_JOBS
@@ -113,7 +115,8 @@ def plan_gc(
             empty.append(module)
     going = {generation.root for generation in generations if not generation.keep}
     users = _users(layout, going)
-    images = _unmarked(layout, tuple(_old_images(layout, users, going, (jobs, days, rollbacks))), mark_days)
+    images = tuple(_old_images(layout, users, going, (jobs, days, rollbacks)))
+    images = _unlocked(layout, _unmarked(layout, images, mark_days))
     return GcPlan(
         tuple(generations),
         images,
@@ -251,6 +254,20 @@ def _unmarked(layout: Layout, images: tuple[OldImage, ...], days: float) -> tupl
     return tuple(
         old._replace(keep=f"referred to from trees of {who}, kept for {days:g} days after")
         if not old.keep and (who := users.get(old.image.sha256))
+        else old
+        for old in images
+    )
+
+
+def _unlocked(layout: Layout, images: tuple[OldImage, ...]) -> tuple[OldImage, ...]:
+    """The same, those kept that the lock of a stack names."""
+    try:
+        locked = locked_images(layout)
+    except OSError as error:
+        return tuple(old._replace(keep=old.keep or f"what locks name is not known: {error}") for old in images)
+    return tuple(
+        old._replace(keep=f"the lock of {_several(stacks)} names it, until `sifmod stack lock --forget`")
+        if not old.keep and (stacks := locked.get(old.image.sha256))
         else old
         for old in images
     )

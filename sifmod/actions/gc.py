@@ -8,7 +8,7 @@ from sifmod.actions.log import record, record_beside
 from sifmod.actions.reference import release
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
-from sifmod.tree.disk import prune, remove_tree, take
+from sifmod.tree.disk import prune, remove_tree, reported, take
 from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.layer import OldLayer, remove_layers
 from sifmod.tree.layout import Layout
@@ -17,6 +17,7 @@ from sifmod.tree.log import Done
 from sifmod.tree.mark import forget
 from sifmod.tree.partial import Partial, discard_partial, lock_name
 from sifmod.tree.receipt import live_number, numbers, read_receipt
+from sifmod.tree.stack import locked_images
 from sifmod.tree.store import GC, StoredImage, discard, entries
 
 
@@ -56,8 +57,10 @@ def apply_gc(layout: Layout, plan: GcPlan, lease: float, reporter: Reporter) -> 
     images = []
     if going:
         with lock(layout, GC, lease, on_wait) as held:
+            with reported("cannot look what locks name"):
+                named = locked_images(layout)  # also by a lock that was written since
             for image in going:
-                if discard(layout, image, held, plan.mark_days):
+                if image.sha256 not in named and discard(layout, image, held, plan.mark_days):
                     images.append(image)
                     done = Done("removed", image=image.sha256, size=image.size)
                     record_beside(layout, done, lease, reporter)

@@ -26,7 +26,7 @@ class Decided(NamedTuple):
     """What came of a change: the life as it is now, what is new for which module, and whether any file was written."""
 
     life: NameLife
-    news: tuple[tuple[ModuleName, str], ...]
+    changes: tuple[tuple[ModuleName, str], ...]
     changed: bool
 
 
@@ -62,13 +62,13 @@ def update_life(
             _hooks(site, "before_retire", differences(name, before, checked(before)), reporter)
             done = write_life(layout, name, checked, held)
     _tell(layout, name, done, reporter)
-    news = tuple(differences(name, done.before, done.after))
-    for module, what in news:
+    changes = tuple(differences(name, done.before, done.after))
+    for module, what in changes:
         number = live_number(layout, module)
         with module_lock(layout, module, lease, reporter.waiting(module)) as held:
             record(layout, Done(what, module, number, number), held, reporter)
-    _hooks(site, "after_retire", iter(news), reporter)
-    return Decided(done.after, news, done.changed)
+    _hooks(site, "after_retire", iter(changes), reporter)
+    return Decided(done.after, changes, done.changed)
 
 
 def forget_life(layout: Layout, module: ModuleName, lease: float, reporter: Reporter) -> bool:
@@ -85,9 +85,9 @@ def forget_life(layout: Layout, module: ModuleName, lease: float, reporter: Repo
     return done.before.default == module.version
 
 
-def _hooks(site: Site, moment: Moment, news: Iterator[tuple[ModuleName, str]], reporter: Reporter) -> None:
+def _hooks(site: Site, moment: Moment, changes: Iterator[tuple[ModuleName, str]], reporter: Reporter) -> None:
     """Run the site's hooks for each module that is retired with this change."""
-    for module in (module for module, what in news if what == "retired" and site.hooks):
+    for module in (module for module, what in changes if what == "retired" and site.hooks):
         run_hooks(site, moment, {"module": str(module)}, reporter.say)
 
 

@@ -78,6 +78,11 @@ def locked_module(
     )
 
 
+def images_of(modules: Iterable[LockedModule]) -> tuple[str, ...]:
+    """The digests of their images, sorted, each once."""
+    return tuple(sorted({one.digest for one in modules} - {""}))
+
+
 def spelled_inputs(inputs: Iterable[Input], directory: Path, robot_paths: tuple[Path, ...]) -> dict[str, str]:
     """The files among `inputs` by their names in a lock, which is in `directory`, and their digests.
 

@@ -44,9 +44,9 @@ def changed(names: tuple[str, ...], change: "Change", prefix: str | None, *, as_
             of_module = partial(change, module)
             done = update_life(layout, module.name, of_module, site, reporter)
             any_changed |= done.changed
-            for each, what in done.news:
+            for each, what in done.changes:
                 say(f"{each}: {what}")
-            if not done.news:
+            if not done.changes:
                 say(f"{module}: nothing to change")
             rows.append({"module": str(module), "changed": done.changed, "life": life_data(done.life, module.version)})
         if any_changed:

@@ -129,8 +129,8 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
                 tell(event, applying, made, reporter, update)
     if decided:
         apply_lives(made, decided, site.site, reporter)
-    write_down(made, decided.decided if decided else None, site.site, reporter)
-    if any(one.changed for one in applying.became.values()) or (decided and decided.news):
+    write_down(made, decided.decided if decided else None, planned.lock, site.site, reporter)
+    if any(one.changed for one in applying.became.values()) or (decided and decided.changes):
         refresh_spider_cache(made.layout, site.site, reporter)
     if as_json:
         log = str(made.layout.logs / "stacks" / made.stack.name)

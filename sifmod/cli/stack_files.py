@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.options import json_option, prefix_option, site_options
-from sifmod.cli.stack_options import Value, planned_stack
+from sifmod.cli.stack_options import Value, given_site, planned_stack
 
 if TYPE_CHECKING:
     from sifmod.config.stack import Stack
@@ -75,20 +75,39 @@ def outdated(file: Path, as_json: bool, **given: Value) -> None:
 @click.command("lock")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("-o", "--output", metavar="LOCK", type=click.Path(path_type=Path), help="Write it here, not beside FILE.")
+@click.option("--forget", is_flag=True, help="Write none: the tree keeps no image for FILE's lock any more.")
 @site_options
 @json_option
-def lock(file: Path, output: Path | None, as_json: bool, **given: Value) -> None:
+def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: Value) -> None:
     """Write down what is installed: `apply --locked` gives exactly that elsewhere, or fails.
 
     A lock has the digests of each module's easyconfig, of all that it was made from, of its image and where that came
-    from, and of every file that was generated.
+    from, and of every file that was generated. The tree keeps its images, whatever becomes of their modules, until
+    another lock of the stack is written or applied there, or --forget.
     """
-    from sifmod.cli.output import print_json
+    import os
+
+    from sifmod.actions.lock import images_of, read_lock
+    from sifmod.actions.reporter import Reporter
+    from sifmod.actions.stack.lock import keep_images
+    from sifmod.cli.context import load_context, typed
+    from sifmod.cli.output import print_json, say
     from sifmod.config.stack import load_stack
 
-    data = write_lock(load_stack(file), output or file.with_suffix(".lock"), given, as_json=as_json)
+    if forget and output:
+        raise click.UsageError("--forget writes no lock: give no -o")
+    stack, site = load_stack(file), load_context(given_site(given)).site
+    path = output or file.with_suffix(".lock")
+    data = {"path": str(path.absolute()), "locked": []} if forget else write_lock(stack, path, given, as_json=as_json)
+    if forget or os.access(site.prefix, os.W_OK):
+        images = () if forget else images_of(read_lock(path).modules.values())
+        keep_images(stack, images, site, Reporter(say, command=typed()))
+    else:
+        say(f"you cannot write in {site.prefix}, so `sifmod gc` there does not know of this lock")
     if as_json:
         print_json(data)
+    elif forget:
+        say(f"{stack.name}: {site.prefix} keeps no image for its lock any more; `sifmod gc` shows what can go")
 
 
 def write_lock(stack: "Stack", path: Path, given: Mapping[str, Value], *, as_json: bool) -> dict[str, object]:

@@ -157,11 +157,11 @@ def _wait(
 
     watch = Watch(applying, jobs)
     try:
-        for news in watch.run():
-            if isinstance(news, str):
-                say(news)
+        for event in watch.run():
+            if isinstance(event, str):
+                say(event)
             else:
-                tell(news)
+                tell(event)
     except (KeyboardInterrupt, SystemExit):
         numbers = " ".join(job.job for job in jobs)
         say(f"the jobs go on: the same command waits for them again, `scancel {numbers}` cancels them")

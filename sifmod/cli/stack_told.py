@@ -22,7 +22,7 @@ def lines(made: "StackPlan", decided: "Lives | None", *, all_of_them: bool = Fal
         if step.mark != "x" or all_of_them:
             reasons = (step.error.message.partition("; looked in")[0].partition("\n")[0],) if step.error else step.why
             yield one_line(f" [{step.mark}] {step}{': ' if reasons else ''}{'; '.join(reasons)}")
-    for module, what in decided.news if decided else ():
+    for module, what in decided.changes if decided else ():
         yield one_line(f" [D] {module}: {what}")
     for module in made.unnamed:
         yield f" [-] {module}: the stack does not name it any more; `sifmod retire {module}` ends it"
@@ -108,7 +108,7 @@ def stack_data(made: "StackPlan", decided: "Lives | None", applying: "Applying |
         "path": str(made.layout.prefix),
         "members": [_row(step, applying, number) for number, step in enumerate(made.steps)],
         "unnamed": [str(module) for module in made.unnamed],
-        "decided": [{"module": str(module), "what": what} for module, what in (decided.news if decided else ())],
+        "decided": [{"module": str(module), "what": what} for module, what in (decided.changes if decided else ())],
     }
 
 

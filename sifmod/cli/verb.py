@@ -95,6 +95,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "stack lock": (
         ("sifmod stack lock stack.yaml", "stack.lock, of what is installed"),
         ("sifmod stack lock stack.yaml --prefix /appl/staging", "of what was tested"),
+        ("sifmod stack lock stack.yaml --forget", "its images may go"),
     ),
     "lock": (
         ("sifmod lock PyTorch-2.2.0.yaml", "PyTorch-2.2.0.lock"),

@@ -84,7 +84,8 @@ def _wrapper(plan: Plan, wrapper: Wrapper) -> File:
 
 
 def _packer(plan: Plan, name: str) -> File:
-    text = TEMPLATES.get_template(f"scripts/{name}").render(
+    text = rendered(
+        f"scripts/{name}",
         module=str(plan.module),
         launcher=LAUNCHER,
         target=USER_SOFTWARE_TARGET,

@@ -66,7 +66,7 @@ def opened(directory: Path, top: Path, *, make: bool = False) -> Iterator[int]:
     there it is made, subject to the umask; another run may remove any of it meanwhile, because it is empty. Raises
     OSError, one that says so for a link.
     """
-    names = directory.relative_to(top).parts
+    names = _parts_below(directory, top)
     if ".." in names:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
     for attempt in range(_ATTEMPTS):
@@ -83,6 +83,14 @@ def opened(directory: Path, top: Path, *, make: bool = False) -> Iterator[int]:
         finally:
             os.close(descriptor)
         return
+
+
+def _parts_below(directory: Path, top: Path) -> Sequence[str]:
+    """The names between; as texts, since an install asks for dozens. Raises ValueError for what is not below."""
+    path, above = str(directory), str(top)
+    if path.startswith(f"{above}/"):
+        return path[len(above) + 1 :].split("/")
+    return directory.relative_to(top).parts
 
 
 def make_directory(path: Path, top: Path) -> None:

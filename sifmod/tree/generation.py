@@ -12,7 +12,7 @@ from sifmod.config.name import ModuleName
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import InstallError, SifmodError
 from sifmod.tree.change import Change, change
-from sifmod.tree.disk import READ_ONLY, is_directory, is_there, make_directory, prune, read, removable, write
+from sifmod.tree.disk import READ_ONLY, is_directory, is_there, make_directory, names, prune, read, removable, write
 from sifmod.tree.history import read_history, recorded, with_event
 from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held, left_over, lock
@@ -161,11 +161,11 @@ def unpublish(layout: Layout, module: ModuleName, held: Held) -> None:
 
 def _withdraw(layout: Layout, module: ModuleName, directory: Path, held: Held) -> None:
     """Remove the generations that the run of this directory placed, as far as they never became live."""
+    notes = (name.removesuffix(PLACED) for name in names(directory) if name.endswith(PLACED))
+    if not (placed := [int(stem) for stem in notes if is_number(stem)]):
+        return
     published = {event.generation for event in read_history(layout, module)}
-    for note in directory.glob(f"*{PLACED}"):
-        if not is_number(stem := note.name.removesuffix(PLACED)):
-            continue
-        number = int(stem)
+    for number in placed:
         root = layout.generation(module, number)
         if number not in published and is_directory(root) and removable(root):  # else another user's, and harmless
             held.discard(root)
@@ -186,8 +186,9 @@ def _complete(layout: Layout, module: ModuleName, held: Held) -> None:
 def _catch_up(layout: Layout, module: ModuleName, held: Held) -> None:
     """Write down what became live when the run that did it died before it could."""
     number = live_number(layout, module)
-    events = read_history(layout, module)
-    if number is not None and events != recorded(layout, module):
+    events = recorded(layout, module)
+    if number is not None and (not events or events[-1].generation != number):
+        events = read_history(layout, module)
         with change(held, f"cannot write the history of {module}") as steps:
             steps.file(layout.history(module), with_event(events, number))
 

@@ -5,6 +5,7 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,6 +112,7 @@ def to_json(installation: Installation) -> str:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
+@lru_cache(maxsize=2)  # an install asks for that of the live generation several times
 def from_json(text: str | bytes, generation: str) -> Installation:
     """The installation that `to_json` wrote into the receipt of the generation at this path.
 

@@ -1,17 +1,19 @@
 """The records of stacks: what they have installed, and the jobs that install their modules."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from sifmod.config.name import ModuleName, is_part
 from sifmod.tree.change import change
-from sifmod.tree.disk import parsed
+from sifmod.tree.disk import names, parsed
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held
 
 _FORMAT = 1
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 
 class Applied(NamedTuple):
@@ -21,6 +23,7 @@ class Applied(NamedTuple):
     file: str  # absolute path
     modules: tuple[ModuleName, ...]  # those that it has installed and has not let go
     decided: tuple[str, ...] = ()  # the modules, and names for a default, about whose life it says something
+    images: tuple[str, ...] = ()  # digests of those that its lock names, the one that was last written or applied here
 
 
 class Submission(NamedTuple):
@@ -41,7 +44,10 @@ def read_applied(layout: Layout, name: str) -> Applied | None:
     def applied(data: bytes) -> Applied:
         fields = _checked(data)
         modules, decided = map(_module, fields["modules"]), map(str, fields["decided"])
-        return Applied(name, str(fields["file"]), tuple(modules), tuple(decided))
+        images = fields.get("images", ())  # which earlier records have not
+        if not all(map(_SHA256.fullmatch, images)):
+            raise ValueError("no SHA-256")
+        return Applied(name, str(fields["file"]), tuple(modules), tuple(decided), tuple(images))
 
     return parsed(_path(layout, name), applied, top=layout.prefix)
 
@@ -50,7 +56,21 @@ def write_applied(layout: Layout, applied: Applied, held: Held) -> None:
     """Keep it, where it has changed. Raises InstallError, LockError."""
     if read_applied(layout, applied.name) != applied:
         fields = {"file": applied.file, "modules": [*map(str, applied.modules)], "decided": applied.decided}
-        _write(_path(layout, applied.name), fields, held)
+        _write(_path(layout, applied.name), {**fields, "images": applied.images}, held)
+
+
+def locked_images(layout: Layout) -> dict[str, list[str]]:
+    """The stacks whose locks name an image, by its digest. Raises OSError where a record cannot be read."""
+    found: dict[str, list[str]] = {}
+    for name in (file.removesuffix(".json") for file in names(layout.prefix / "stacks", layout.prefix)):
+        path = _path(layout, name)
+        if not path.is_file():  # the files of a bundle, and what is of jobs
+            continue
+        if (applied := read_applied(layout, name)) is None:
+            raise OSError(f"{path} is no record that can be read")
+        for sha256 in applied.images:
+            found.setdefault(sha256, []).append(name)
+    return found
 
 
 def read_submissions(layout: Layout, stack: str) -> tuple[Submission, ...]:

@@ -628,3 +628,38 @@ def test_a_bundle_that_ends_too_soon_is_told(here: Path, capfd: pytest.CaptureFi
     assert not [*(here / "other").glob("images/**/*.sif"), *(here / "other").glob("software/*")]
     (here / "stack.tar").write_bytes(whole)
     assert run(["stack", "apply", "--bundle", "stack.tar", "--prefix", str(here / "other"), SKIP]) == 0
+
+
+def test_gc_keeps_what_the_last_lock_names_until_it_is_forgotten(
+    here: Path, images: Images, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In the tree where it was written and where it was applied, though no module uses the image any more."""
+    source, staging, production = here / "source.sif", here / "staging", here / "production"
+    shutil.copyfile(images.tiny_sif, source)
+    write(here / "Good-1.yaml", f"name: Good\nversion: '1'\n{IMAGE.format(source=source)}")
+    write(here / "stack.yaml", "name: small\neasyconfigs: [Good-1.yaml]\n")
+    apply = ["stack", "apply", "stack.yaml", SKIP, "-q", "--prefix"]
+    locked = [*apply, str(production), "--locked", "--offline", "--from", str(staging)]
+    assert run([*apply, str(staging)]) == run(["stack", "lock", "stack.yaml", "--prefix", str(staging)]) == 0
+    assert run(locked) == 0
+    source.unlink()
+    sif = next((staging / "images/sha256").glob("*.sif")).name
+    for tree in (staging, production):
+        assert run(["uninstall", "Good/1", "--prefix", str(tree)]) == 0
+        capfd.readouterr()
+        assert run(["gc", "--yes", "--now", "--ignore-jobs", "--prefix", str(tree)]) == 0
+        assert f"{sif}  (the lock of small names it, until `sifmod stack lock --forget`)" in capfd.readouterr().out
+        assert (tree / "images/sha256" / sif).is_file()
+        assert not (tree / "software").exists()
+    assert run([*locked[:-2]]) == 0  # from its own store
+    record = staging / "stacks/small.json"
+    text, before = record.read_text(), disk_state(staging / "images")
+    record.write_text(text[:-9])
+    assert run(["gc", "--yes", "--now", "--ignore-jobs", "--prefix", str(staging)]) == 0
+    assert f"(what locks name is not known: {record} is no record" in capfd.readouterr().out
+    assert disk_state(staging / "images") == before
+    record.write_text(text)
+    assert run(["stack", "lock", "stack.yaml", "--forget", "--prefix", str(staging)]) == 0
+    assert run(["gc", "--yes", "--now", "--ignore-jobs", "--prefix", str(staging)]) == 0
+    assert not (staging / "images/sha256" / sif).exists()
+    assert (production / "images/sha256" / sif).is_file()

@@ -12,8 +12,10 @@ from typing import NamedTuple
 from sifmod.actions.changing_prefix import site_umask
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.install.install import install_with_layers
+from sifmod.actions.lock import Lock, images_of
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.plan import StackPlan, Step
+from sifmod.actions.stack.record import change_record
 from sifmod.actions.workers import Event, Finished, Tell, Told, reporter_in_worker, run_workers
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.site import Site
@@ -24,10 +26,9 @@ from sifmod.image.settings import SharedBlobs
 from sifmod.tree.disk import opened, reported
 from sifmod.tree.generation import tidy
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import lock
 from sifmod.tree.partial import open_partial
 from sifmod.tree.receipt import live_number
-from sifmod.tree.stack import Applied, read_applied, write_applied
+from sifmod.tree.stack import Applied
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 FETCH = 10  # the exit code of what could not be fetched
@@ -179,28 +180,21 @@ def clean_up(layout: Layout, site: Site, reporter: Reporter) -> None:
             tidy(layout, site.lock_lease, reporter.waiting(layout.prefix))
 
 
-def write_down(plan: StackPlan, decided: tuple[str, ...] | None, site: Site, reporter: Reporter) -> None:
-    """Keep which modules the stack has installed, as far as they are there, and about whose life it says something.
+def write_down(
+    plan: StackPlan, decided: tuple[str, ...] | None, lock: Lock | None, site: Site, reporter: Reporter
+) -> None:
+    """Keep which of the stack's modules are installed, about whose life it says something, and what its lock names.
 
     None: that is not known, and stays as it was. Raises LockError, InstallError.
     """
     layout, name = plan.layout, plan.stack.name
-    before, wanted = _applied(plan, decided)
-    if wanted == before or (before is None and not wanted.modules):
-        return
-    with (
-        site_umask(site),
-        lock(layout, f"stack-{name}", site.lock_lease, reporter.waiting(f"the stack {name}")) as held,
-    ):
-        write_applied(layout, _applied(plan, decided)[1], held)  # another run may have written meanwhile
-
-
-def _applied(plan: StackPlan, decided: tuple[str, ...] | None) -> tuple[Applied | None, Applied]:
-    """What is written down of the stack, and what should be."""
-    layout, name = plan.layout, plan.stack.name
-    before = read_applied(layout, name)
     named = {step.module for step in plan.steps if step.module}
-    modules = sorted(named | set(before.modules if before else ()))
-    there = tuple(module for module in modules if live_number(layout, module) is not None)
-    said = decided if decided is not None else before.decided if before else ()
-    return before, Applied(name, str(plan.stack.path), there, said)
+
+    def applied(before: Applied | None) -> Applied:
+        modules = sorted(named | set(before.modules if before else ()))
+        there = tuple(module for module in modules if live_number(layout, module) is not None)
+        said = decided if decided is not None else before.decided if before else ()
+        images = images_of(lock.modules.values()) if lock else before.images if before else ()
+        return Applied(name, str(plan.stack.path), there, said, images)
+
+    change_record(layout, name, applied, site, reporter)

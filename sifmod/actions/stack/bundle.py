@@ -3,7 +3,7 @@
 A bundle holds, in this order, `bundle.json` (a name and a format), the stack as `stack.yaml` and its lock, the files
 that its modules were made from (those of other easyconfig directories below `robot/`, of settings below `settings/`),
 sifmod's own wheels below `wheels/`, and the images as `images/sha256/<digest>.sif`. The same stack gives the same
-bytes, so that a tar file that was cut is gone on with.
+bytes, so that a tar file that was cut is continued.
 """
 
 import hashlib
@@ -136,7 +136,7 @@ def _same(target: Path, item: Item) -> bool:
 
 
 def _write_tar(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
-    """A tar file takes its name when it is complete; what is there of it before is compared and gone on with."""
+    """A tar file takes its name when it is complete; what is there of it before is compared, and continued."""
     if bundle.exists():
         raise OptionError(f"{bundle} exists already, and is left as it is", "give another name with -o")
     unfinished = bundle.with_name(f".{bundle.name}.part")

@@ -24,7 +24,7 @@ class Lives(NamedTuple):
     """What a stack decides about its modules."""
 
     wanted: Mapping[str, NameLife]  # by name; of what it says nothing about, what is decided already
-    news: tuple[tuple[ModuleName, str], ...]  # what will be different, for people
+    changes: tuple[tuple[ModuleName, str], ...]  # what will be different, for people
     decided: tuple[str, ...]  # the modules, and names for a default, of which the stack says something
 
 
@@ -38,7 +38,7 @@ def lives(plan: StackPlan) -> Lives:
     before = read_applied(plan.layout, plan.stack.name)
     ours = set(before.decided if before else ())
     wanted: dict[str, NameLife] = {}
-    news: list[tuple[ModuleName, str]] = []
+    changes: list[tuple[ModuleName, str]] = []
     decided: list[str] = []
     for name, of_name in _by_name(steps):
         now = life = read_life(plan.layout, name)
@@ -52,8 +52,8 @@ def lives(plan: StackPlan) -> Lives:
             decided += [name] if name in defaults else []
         if life != now:
             wanted[name] = life
-            news += differences(name, now, life)
-    return Lives(wanted, tuple(news), tuple(sorted(decided)))
+            changes += differences(name, now, life)
+    return Lives(wanted, tuple(changes), tuple(sorted(decided)))
 
 
 def _by_name(steps: Iterable[Step]) -> Iterable[tuple[str, list[Step]]]:

@@ -1,12 +1,22 @@
-"""stack lock: write down what is installed, so that exactly that can be installed elsewhere."""
+"""stack lock: write down what is installed, so that exactly that can be installed elsewhere.
+
+The tree keeps the images that the lock names, for those who install from it, until another lock of the stack takes its
+place or it is forgotten.
+"""
 
 from pathlib import Path
 
 from sifmod.actions.layer.places import own_layers
 from sifmod.actions.lock import LockedModule, locked_module, spelled_inputs
+from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.plan import Planned, plan_stack
+from sifmod.actions.stack.record import change_record
+from sifmod.config.site import Site
+from sifmod.config.stack import Stack
 from sifmod.errors import InstallError
+from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live
+from sifmod.tree.stack import Applied
 
 
 def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
@@ -28,3 +38,12 @@ def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
         layers = own_layers(planned.layout, installation)
         modules.append(locked_module(installation, request.plan, inputs, layers))
     return tuple(sorted(modules))
+
+
+def keep_images(stack: Stack, images: tuple[str, ...], site: Site, reporter: Reporter) -> None:
+    """Have the tree keep these images for the stack's lock, and no others. Raises LockError, InstallError."""
+
+    def applied(before: Applied | None) -> Applied:
+        return (before or Applied(stack.name, str(stack.path), ()))._replace(images=images)
+
+    change_record(Layout(site.prefix), stack.name, applied, site, reporter)

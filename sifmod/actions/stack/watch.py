@@ -50,7 +50,7 @@ class Watch:
         applying.all = len(self._left) + len(applying.failed)
 
     def run(self) -> Iterator[int | str]:
-        """Wait until all of them are over. Gives the number of each module there is news of, and how the jobs stand."""
+        """Wait until all of them are over. Gives the number of each module that has ended, and how the jobs stand."""
         pause, told = _POLLS[0], ""
         while True:
             known = states([job.job for job in self._jobs])
