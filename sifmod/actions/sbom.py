@@ -178,6 +178,7 @@ def _image(
         ("index", origin.index),
         ("manifest", origin.manifest or described.manifest),
         *(("layer", layer) for layer in origin.layers),
+        *(("base", base) for base in described.bases),
         *(("signature", signer) for signer in described.signers),  # as the image says; nothing is checked here
         *(("note", note) for note in notes),
     ]

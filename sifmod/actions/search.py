@@ -67,7 +67,8 @@ def offered(loaded: "LoadedEasyconfig") -> Offered:
     sources = image.sources if image else ()
     if image and image.build is not None:
         file = image.build.definition or image.build.dockerfile
-        sources = (f"build:{image.build.from_ or os.path.relpath(str(file), loaded.path.parent)}",)
+        base = (image.build.from_ or "").removeprefix(f"{loaded.path.absolute().parent}/")
+        sources = (f"build:{base or os.path.relpath(str(file), loaded.path.parent)}",)
     return Offered(
         variant=loaded.variant,
         name=made.name,

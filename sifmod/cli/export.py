@@ -1,5 +1,6 @@
 """`sifmod export`."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,13 @@ if TYPE_CHECKING:
     from sifmod.actions.export import Form
 
 _FORMS = ("sif", "sqsh", "oci-archive", "docker-archive", "sandbox")
+_USED = {
+    "sif": "apptainer exec {} COMMAND",
+    "sqsh": "srun --container-image={} COMMAND",
+    "oci-archive": "podman load -i {}",
+    "docker-archive": "docker load -i {}",
+    "sandbox": "apptainer exec {} COMMAND",
+}
 
 
 @click.command("export")
@@ -52,6 +60,6 @@ def command(name: str, to: "Form", output: Path | None, **given: str | bool | No
     if given["as_json"]:
         print_json({"path": str(target), "form": to, "size": made.size, "notes": list(made.notes)})
         return
-    if made.size is not None:
-        speak(f"{size_text(made.size)}")
+    size = f", {size_text(made.size)}" if made.size is not None else ""
+    speak(f"written: {to} of {meant.name}{size}; how it is used:  {_USED[to].format(shlex.quote(str(target)))}")
     echo(target)

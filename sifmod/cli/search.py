@@ -51,8 +51,9 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> None:
     Easyconfigs ship with sifmod; those of your site and your own are found in the directories that --robot-paths, or
     `robot_paths` in a site or settings file, names. `sifmod config show` has them all.
 
-    A line is the module, what it is, its accelerator, and where its image comes from. "not public" is an image without
-    a source on a network. On a terminal the lines fit its width; in a pipe nothing is shortened.
+    A line is the module, what it is, its accelerator, and where its image comes from. "built from" is one that is built
+    here of a definition or of a file of this machine, "not public" one without a source on a network. On a terminal the
+    lines fit its width; in a pipe nothing is shortened.
     """
     from sifmod.actions.search import ask, find_all
     from sifmod.config.find import quick_robot_paths

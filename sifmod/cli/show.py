@@ -117,10 +117,23 @@ def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None]
         echo(one_line(f"# {loaded.path}{f', variant {loaded.variant}' if loaded.variant else ''}"))
         import yaml
 
+        if build := data.get("image", {}).get("build"):
+            data["image"]["build"] = _as_written(build, f"{loaded.path.absolute().parent}/")
         echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100).rstrip())
 
 
 WIDE = 300  # letters of one value; --json has all of it
+
+
+def _as_written(build: dict[str, object], here: str) -> dict[str, object]:
+    """A build whose paths below the easyconfig's directory `here` are relative again."""
+    files = build.get("files")
+    short = {key: text.removeprefix(here) if isinstance(text, str) else text for key, text in build.items()}
+    return (
+        {**short, "files": {key.removeprefix(here): to for key, to in files.items()}}
+        if isinstance(files, dict)
+        else short
+    )
 
 
 def names_image(text: str) -> bool:
@@ -181,6 +194,7 @@ def _image_rows(described: "ImageDescription") -> "Iterator[tuple[str, str]]":
         ("index", described.index),
         ("created", described.created),
         ("made from", described.origin),
+        *(("built upon", base) for base in described.bases),
         ("compression", described.compression),
         *(("signed by", signer) for signer in (signed or (["nobody"] if of_a_sif else []))),
         ("entrypoint", _words(config.entrypoint)),

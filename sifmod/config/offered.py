@@ -56,11 +56,13 @@ class Offered:
     def where(self) -> str:
         """Where the image comes from, for people: a repository with its registry, or that it has no public source.
 
-        What a view loads, which has no source at all.
+        What it is built from, where that is on this machine; what a view loads, which has no source at all.
         """
         if not self.sources:
             return self.available
         if self.public is None:
+            if not self.available and all(source.startswith("build:") for source in self.sources):
+                return f"built from {', '.join(source.removeprefix('build:') for source in self.sources)}"
             return f"{NOT_PUBLIC}: {' '.join(self.available.split()) or ', '.join(self.sources)}"
         rest = self.public.removeprefix("docker://")
         if rest == self.public or re.match(r"[^/]*[.:][^/]*/|localhost/", rest):

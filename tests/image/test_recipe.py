@@ -179,6 +179,10 @@ def test_a_recipe_upon_a_recipe(sif: Path, prefix: Prefix) -> None:
     ]
     locked = tomllib.loads(found["/.singularity.d/build/2/pylock.toml"].decode())["packages"]
     assert [one["name"] for one in locked] == ["demo"]
+    with prefix.store() as store:
+        below = fetch_image(lower, plan().runtime, store)  # built before
+    assert describe_sif(below.path).bases == (f"sha256:{sha256_file(sif)}",)
+    assert describe_sif(artifact.path).bases == (f"sha256:{sha256_file(sif)}", f"sha256:{below.sha256}")
 
 
 def test_without_packages_no_python_is_needed(tmp_path: Path, prefix: Prefix) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shlex
 import signal
 import struct
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from sifmod.cli.main import run as sifmod
 from sifmod.image.convert.sif.header import DESCRIPTOR, read_sif
 from sifmod.image.convert.sif.write import DataObject
+from sifmod.system import size_text
 from support.command import SIFMOD, run
 from support.conversion import content
 from support.disk_state import disk_state
@@ -105,6 +107,19 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (tree / "etc" / "rc").write_text("before")
     squashfs = mksquashfs(tree, top / "rich.squashfs", "-comp", "gzip")
     return sif_of(squashfs, top / "rich.sif", (DataObject("json", "oci-config.json", json.dumps(CONFIG).encode()),))
+
+
+def test_what_was_written_is_told_and_how_it_is_used(
+    images: Images, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "it's.sqsh"
+    assert sifmod(["export", str(images.tiny_sif), "--to", "sqsh", "-o", str(target)]) == 0
+    out, err = capfd.readouterr()
+    assert out == f"{target}\n"
+    said = f"sqsh of {images.tiny_sif}, {size_text(target.stat().st_size)}; how it is used:"
+    assert err.splitlines()[-1] == f"== written: {said}  srun --container-image={shlex.quote(str(target))} COMMAND"
+    assert sifmod(["export", str(images.tiny_sif), "--to", "sandbox", "-o", str(tmp_path / "box")]) == 0
+    assert capfd.readouterr().err.splitlines()[-1].endswith(f"how it is used:  apptainer exec {tmp_path}/box COMMAND")
 
 
 @pytest.mark.parametrize("form", ["sif", "oci-archive", "docker-archive"])

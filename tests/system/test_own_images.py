@@ -168,7 +168,10 @@ def test_a_package_of_conda_is_replaced_as_a_whole(tmp_path: Path, images: Image
     commands = machine.prefix / "software/Own/1.0/bin"
     assert run((commands / "python", "-c", code), env=machine.env()).ok().stdout == "24.2 4.66.1 sour\n"
     assert run((commands / "demo-says",), env=machine.env()).ok().stdout == "demo-says 1.0 /opt/conda\n"
-    named = [one.get("purl", "") for one in json.loads(machine.sifmod("sbom", "Own/1.0").ok().stdout)["components"]]
+    bill = json.loads(machine.sifmod("sbom", "Own/1.0").ok().stdout)
+    said = {(one["name"], one["value"]) for one in bill["metadata"]["component"]["properties"]}
+    assert ("sifmod:image:base", f"sha256:{sha256_file(images.conda_sif)}") in said
+    named = [one.get("purl", "") for one in bill["components"]]
     assert {purl for purl in named if "/packaging@" in purl} == {"pkg:pypi/packaging@24.2"}
     assert {purl for purl in named if "/tqdm@" in purl} == {"pkg:conda/tqdm@4.66.1", "pkg:pypi/tqdm@4.66.1"}
 
@@ -187,6 +190,12 @@ def test_one_easyconfig_is_the_base_of_two(tmp_path: Path) -> None:
         return machine.sifmod(*words, env=variables).ok().stderr
 
     assert machine.sifmod("check", "One-1.0.yaml").ok().stdout == "One-1.0.yaml: ok: One/1.0\n"
+    shown = machine.sifmod("show", "One-1.0.yaml").ok().stdout
+    assert "    from: ./Base-1.0.yaml\n" in shown
+    assert "      data/: /opt/data\n" in shown
+    machine.top.chmod(0o755)
+    listed = run((*SIFMOD, "search", "one"), env={**machine.env(), "SIFMOD_ROBOT_PATHS": str(machine.top)}).ok().stdout
+    assert listed.endswith("built from ./Base-1.0.yaml\n")
     dry = machine.sifmod("install", "--dry-run", "One-1.0.yaml", env=variables).ok().stdout
     assert f"image        build {sif} with demo, data" in dry
     assert "1 package is added" in sifmod("install", "One-1.0.yaml", "--skip-sanity-check")

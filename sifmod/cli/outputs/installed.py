@@ -131,6 +131,7 @@ class ShownImage(TypedDict):
     config: ImageConfig
     runscript: str | None
     definition: str | None
+    bases: Annotated[list[str], Field(description="of an image that recipes have built, the lowest first")]
     signers: Annotated[list[str], Field(description="that its signatures name; not checked")]
     notes: Annotated[list[str], Field(description="what could not be read, and why")]
 

@@ -56,6 +56,7 @@ class ImageDescription:
     index: str = ""  # digest
     created: str = ""
     origin: str = ""  # where it was made from
+    bases: tuple[str, ...] = ()  # of an image that recipes have built, the lowest first: source and digest
     parts: tuple[Part, ...] = ()
     compression: str = ""  # of the squashfs in a SIF
     config: Config = NO_CONFIG

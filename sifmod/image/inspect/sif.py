@@ -28,6 +28,7 @@ _PARTITIONS = {1: "system", 2: "primary system", 3: "data", 4: "overlay"}
 _LARGEST = 4 << 20  # bytes of one document
 _MOST_DOCUMENTS = 32
 _HOME = "/.singularity.d"
+_RECIPES = f"{_HOME}/build"  # of those that have built it, by number
 _OF_THE_RUNTIME = re.compile(r"(01-base|94-appsbase|95-apps|99-base|99-runtimevars)\.sh")
 _OF_OCI = "10-docker2singularity.sh"
 
@@ -42,6 +43,7 @@ class Documents:
     manifest: str = ""
     scripts: dict[str, str] = field(default_factory=dict)  # of the environment, by name
     runscript: str = ""
+    bases: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
 
     def environment(self, environment: Mapping[str, str], longest: int = LINE) -> dict[str, str]:
@@ -97,6 +99,7 @@ def _description(path: Path, info: SifInfo, found: Documents) -> ImageDescriptio
         manifest=found.manifest,
         created=date(info.created),
         origin=_origin(found.deffile),
+        bases=found.bases,
         parts=tuple(Part(_part(entry), entry.size) for entry in info.descriptors),
         compression=compression_of(path, info),
         config=config,
@@ -134,6 +137,9 @@ def _take_files(found: Documents, rootfs: Rootfs) -> None:
     found.deffile = found.deffile or rootfs.read(f"{_HOME}/Singularity", _LARGEST)
     found.runscript = found.runscript or rootfs.read(f"{_HOME}/runscript", _LARGEST)
     found.labels = found.labels or _texts(_json(rootfs.read(f"{_HOME}/labels.json", _LARGEST).encode()))
+    recipes = sorted((name for name in rootfs.entries(_RECIPES) if re.fullmatch("[0-9]{1,2}", name)), key=int)
+    said = (_texts(_json(rootfs.read(f"{_RECIPES}/{name}/recipe.json", _LARGEST).encode())) for name in recipes)
+    found.bases = tuple(line(f"{one.get('from', '')} {one.get('base', '')}".strip()) for one in said)
     for name in rootfs.entries(f"{_HOME}/env")[:100]:
         if name.endswith(".sh") and not _OF_THE_RUNTIME.fullmatch(name):
             found.scripts[name] = rootfs.read(f"{_HOME}/env/{name}", 1 << 16)
