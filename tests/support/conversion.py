@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from support.command import SIFMOD, Result, run
+from support.command import Result, run
 from support.filesystem import AS_ROOT, Difference, Listing, differences, listing
+from support.identity import sifmod
 from support.registry import Registry
 from support.runtime import RUNTIME
 
@@ -54,8 +55,7 @@ def _apptainer(words: Sequence[str | Path], sif: Path) -> Result:
 def sifmod_fetch(reference: str, sif: Path, options: Sequence[str] = ()) -> Result:
     """`sifmod fetch` into a file, by whoever runs the tests, in an empty prefix."""
     with tempfile.TemporaryDirectory(dir=sif.parent) as prefix:
-        environment = {**os.environ, "SIFMOD_PREFIX": prefix}
-        return run((*SIFMOD, "fetch", reference, "-o", sif, *options), env=environment)
+        return sifmod(("fetch", reference, "-o", sif, *options), {**os.environ, "SIFMOD_PREFIX": prefix}, Path.cwd())
 
 
 def content(sif: Path) -> Listing:

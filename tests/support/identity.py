@@ -1,14 +1,17 @@
-"""A copy of this process that is somebody else, or has a disk of its own."""
+"""A copy of this process that is somebody else, has a disk of its own, or is sifmod."""
 
 import ctypes
 import os
 import pickle
+import sys
+import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from support.command import User
+from sifmod.cli.main import run
+from support.command import Result, User
 
 T = TypeVar("T")
 
@@ -53,6 +56,36 @@ def call_with_etc(directory: Path, function: Callable[[], T]) -> T:
         _system("mount", os.fsencode(directory), b"/etc", None, _BIND, None)
 
     return _call_in_copy(mount, function)
+
+
+def sifmod(words: Sequence[str | Path], env: Mapping[str, str], cwd: Path) -> Result:
+    """The command with this environment, without an interpreter's start: what it imports is there already."""
+    arguments = [str(word) for word in words]
+    out, errors = (os.memfd_create(name) for name in ("stdout", "stderr"))
+
+    def redirect() -> None:
+        os.chdir(cwd)
+        os.environ.clear()
+        os.environ.update(env)
+        tempfile.tempdir = None  # the environment may say another
+        for stream, number in ((os.open(os.devnull, os.O_RDONLY), 0), (out, 1), (errors, 2)):
+            os.dup2(stream, number)
+        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, "w" if number else "r") for number in range(3))
+
+    def command() -> int:
+        try:
+            return run(arguments)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+
+    code = _call_in_copy(redirect, command)
+    said = []
+    for stream in (out, errors):
+        with open(stream, "rb") as file:
+            file.seek(0)
+            said.append(file.read().decode(errors="surrogateescape"))
+    return Result(("sifmod", *arguments), code, *said)
 
 
 def _own_mounts() -> None:

@@ -2,12 +2,12 @@
 
 import os
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from support import module_tool as tools
-from support.command import ROOT, run
+from support.command import ROOT
+from support.identity import sifmod
 from support.images import Images
 from support.wheels import wheel
 
@@ -67,22 +67,11 @@ def load(images: Images, directory: Path, accelerator: str = "none") -> dict[str
         f"extends: {SHIPPED}\nrunscripts+: [torchrun-distributed, gpu-check]\n"
         f"variants: {{cpu: {{accelerator: {accelerator}}}}}\n"
     )
-    install = (sys.executable, "-m", "sifmod", "install", "-q", easyconfig, "--variant", "cpu")
-    own = ("--source", images.pytorch_sif, "--link", "reference", "--prefix", prefix)
-    run((*install, *own), env=shell.clean_environment()).ok()
+    own = ("--source", images.pytorch_sif, "--link", "reference", "--skip-sanity-check", "--prefix", prefix)
+    sifmod(("install", "-q", easyconfig, "--variant", "cpu", *own), shell.clean_environment(), directory).ok()
     wheel(directory, "extra")
-    add = (
-        sys.executable,
-        "-m",
-        "sifmod",
-        "add",
-        "PyTorch/2.13.0-cpu",
-        "extra",
-        "--no-index",
-        "--find-links",
-        directory,
-    )
-    run((*add, "--prefix", prefix), env=shell.clean_environment()).ok()
+    where = ("--no-index", "--find-links", directory, "--prefix", prefix)
+    sifmod(("add", "PyTorch/2.13.0-cpu", "extra", *where), shell.clean_environment(), directory).ok()
     loaded = shell.run("module load PyTorch/2.13.0-cpu", prefix / "modules")
     assert (loaded.code, loaded.stderr) == (0, "")
     return {**os.environ, **loaded.environment, "OMP_NUM_THREADS": "1"}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support.command import SIFMOD, Result, run
+from support.identity import sifmod
 from support.images import Images
 from support.runtime import RUNTIME
 from support.wheels import wheel
@@ -59,7 +60,7 @@ class Machine:
         }
 
     def sifmod(self, *words: str, env: dict[str, str] | None = None) -> Result:
-        return run((*SIFMOD, *words), env={**self.env(), **(env or {})}, cwd=self.top)
+        return sifmod(words, {**self.env(), **(env or {})}, self.top)
 
     def add(self, *words: str, env: dict[str, str] | None = None) -> Result:
         return self.sifmod("add", NAME, *words, "--no-index", "--find-links", str(self.wheels), env=env)

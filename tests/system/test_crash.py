@@ -38,10 +38,10 @@ def test_what_is_known_is_right(trial: Trial, verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_kill_at_every_sixth_step(trial: Trial, verb: str) -> None:
+def test_kill_at_every_ninth_step(trial: Trial, verb: str) -> None:
     case = trial.cases[verb]
     found = []
-    for step in some(1, case.steps, 6):
+    for step in some(1, case.steps, 9):
         trial.reset(case)
         outcome = trial.victim.run(case.arguments, "killed", step)
         assert (outcome.code, outcome.steps) == (-9, step)
@@ -77,18 +77,18 @@ def test_kill_at_random_instants(trial: Trial, verb: str) -> None:
     seed = random.randrange(1 << 32)
     print("seed", seed)
     dice = random.Random(seed)
-    for _ in range(100 if EVERY else 8):
+    for _ in range(100 if EVERY else 5):
         trial.reset(case)
         trial.victim.run(case.arguments, "shot", delay=dice.uniform(0, 1.2 * case.seconds))
         trial.check_and_finish(case)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_failure_at_every_sixth_step(trial: Trial, verb: str) -> None:
+def test_a_failure_at_every_ninth_step(trial: Trial, verb: str) -> None:
     """As on a full disk or over quota, at each call that could meet it: an error, and all is as it was."""
     case = trial.cases[verb]
     failed = tried = 0
-    for step in some(1, case.steps, 6):
+    for step in some(1, case.steps, 9):
         tried += 1
         trial.reset(case)
         before = visible(trial.prefix)
@@ -107,18 +107,18 @@ def test_a_failure_at_every_sixth_step(trial: Trial, verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_request_to_end_at_every_twelfth_step(trial: Trial, verb: str) -> None:
+def test_a_request_to_end_at_every_eighteenth_step(trial: Trial, verb: str) -> None:
     """SIGTERM, as a batch system sends it: the run cleans up itself, and says so in its exit code."""
     case = trial.cases[verb]
     left = 0
-    for step in some(1, case.steps, 12):
+    for step in some(1, case.steps, 18):
         trial.reset(case)
         outcome = trial.victim.run(case.arguments, "terminated", step)
         assert outcome.code in (0, 143), outcome.stderr
         assert "Traceback" not in outcome.stderr
         left += any(trial.prefix.glob(".staging/*"))
         trial.check_and_finish(case)
-    assert left <= (8 if EVERY else 3), "only when the request comes during the cleaning up"
+    assert left <= (8 if EVERY else 2), "only when the request comes during the cleaning up"
 
 
 def visible(prefix: Path) -> dict[str, tuple[int, bytes]]:

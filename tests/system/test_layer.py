@@ -76,7 +76,7 @@ def test_what_does_not_fit_the_image_changes_nothing(machine: Machine, images: I
     pytorch = Machine(machine.top / "pytorch")
     pytorch.top.mkdir()
     pytorch.wheels.mkdir()
-    pytorch.install(images.pytorch_sif)
+    pytorch.install(images.pytorch_sif, "--link", "reference")
     wheel(pytorch.wheels, "torchaudio", "2.5.1", requires=("torch==2.5.1",))
     wheel(pytorch.wheels, "harmless", requires=("torch", "numpy"))
     wheel(pytorch.wheels, "another_torch", files={"torch/__init__.py": ""})
@@ -198,7 +198,7 @@ def test_a_layer_of_another_image_is_not_used_and_that_is_said(
     machine: Machine, images: Images, lmod: ModuleTool
 ) -> None:
     machine.add("demo").ok()
-    machine.install(images.pytorch_sif)
+    machine.install(images.pytorch_sif, "--link", "reference")
     assert "No module named 'demo'" in machine.python("import demo").stderr
     (row,) = json.loads(machine.sifmod("layers", "--json").ok().stdout)
     assert row["state"] == "stale"

@@ -23,13 +23,6 @@ def work(tmp_path: Path) -> Path:
     return write_script(tmp_path)
 
 
-def test_all_reduce_over_two_nodes(slurm: Slurm, module: dict[str, str], work: Path) -> None:
-    command = 'srun --quiet -N2 -n4 singularity -q exec "$SIF" conda-python-distributed ddp.py 7'
-    result = slurm.run(("sh", "-c", command), module, work).ok()
-    assert sorted(result.stdout.splitlines()) == lines(7, ("n1", "n1", "n2", "n2"))
-    assert result.stderr == ""
-
-
 def test_two_jobs_at_once_on_the_same_nodes(slurm: Slurm, module: dict[str, str], work: Path) -> None:
     command = ("srun", "--quiet", "-N2", "-n2", "sh", "-c", RUN, "sh")
     jobs = [

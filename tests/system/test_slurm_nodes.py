@@ -68,21 +68,11 @@ def test_a_job_with_gaps_in_its_list_of_nodes(cluster: Slurm, module: dict[str, 
     assert before_parting(result.stderr) == ""
 
 
-def test_one_task_on_each_node(cluster: Slurm, module: dict[str, str], work: Path) -> None:
-    """Of torchrun's launchers the same is in test_slurm_torchrun.py, and of nodes with gaps above."""
-    options = ("--quiet", "-w", "n[1,3]", "-N2", "--ntasks-per-node=1")
-    result = cluster.srun((*options, *srun(CONDA, "ddp.py", "7")), module, work).ok()
-    assert sorted(result.stdout.splitlines()) == lines(7, ("n1", "n3"))
-    assert result.stderr == ""
-
-
 def test_the_users_own_port(cluster: Slurm, module: dict[str, str], work: Path) -> None:
+    """The processes are told of it, where torch takes it from."""
     mine = {**module, "MASTER_PORT": "23457"}
-    options = ("--quiet", "-w", "n[1-2]", "-N2", "-n2")
-    result = cluster.srun((*options, *srun(CONDA, "ddp.py", "7")), mine, work).ok()
-    assert sorted(result.stdout.splitlines()) == lines(7, ("n1", "n2"))
-    told = cluster.srun((*options, *srun(CONDA, "tell.py")), mine, work).ok()
-    assert [json.loads(line)["MASTER_PORT"] for line in told.stdout.splitlines()] == ["23457"] * 2
+    result = cluster.srun(("--quiet", "-w", "n[1-2]", "-N2", "-n2", *srun(CONDA, "tell.py")), mine, work).ok()
+    assert [json.loads(line)["MASTER_PORT"] for line in result.stdout.splitlines()] == ["23457"] * 2
 
 
 def told(

@@ -34,10 +34,23 @@ def test_one_launcher_on_each_node(slurm: Slurm, module: dict[str, str], work: P
     assert before_parting(result.stderr) == ""
 
 
+MEETS = """
+import os, pathlib, sys, time
+own, other = sys.argv[1:]
+pathlib.Path(f"started-{own}").touch()
+while not pathlib.Path(f"started-{other}").exists():
+    time.sleep(0.05)
+said = (own, os.environ["RANK"], os.environ["WORLD_SIZE"], os.environ["SLURMD_NODENAME"])
+os.write(1, (" ".join(said) + "\\n").encode())  # all at once: others write here too
+"""
+
+
 def test_two_jobs_at_once_on_the_same_nodes(slurm: Slurm, module: dict[str, str], work: Path) -> None:
+    """The launchers of each find each other, and those alone; sums are in the other tests."""
+    (work / "meets.py").write_text(MEETS)
     jobs = [
         subprocess.Popen(
-            srun("ddp.py", own, other, options=("-N2", "-n2")),
+            srun("meets.py", own, other, options=("-N2", "-n2")),
             env={**module, **slurm.env},
             cwd=work,
             text=True,
@@ -48,10 +61,7 @@ def test_two_jobs_at_once_on_the_same_nodes(slurm: Slurm, module: dict[str, str]
     ]
     said = [job.communicate(timeout=300) for job in jobs]
     assert [job.returncode for job in jobs] == [0, 0], said
-    assert [sorted(out.splitlines()) for out, _ in said] == [
-        lines(2, ("n1", "n2")),
-        lines(3, ("n1", "n2")),
-    ]
+    assert [sorted(out.splitlines()) for out, _ in said] == [[f"{own} 0 2 n1", f"{own} 1 2 n2"] for own in ("2", "3")]
     assert [before_parting(err) for _, err in said] == ["", ""]
 
 

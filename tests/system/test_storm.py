@@ -12,6 +12,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
 
 from storm import blow
 
+from support.steps import EVERY
+
 
 def test_a_short_storm() -> None:
     """The seed is in the failure's output."""
@@ -21,4 +23,4 @@ def test_a_short_storm() -> None:
     print("seed", seed)
     with TemporaryDirectory(dir="/dev/shm", prefix="sifmod-storm-") as directory:
         Path(directory).chmod(0o755)
-        assert blow(Path(directory), kills=24, stops=2, seed=seed) == []
+        assert blow(Path(directory), kills=120 if EVERY else 12, stops=1, seed=seed) == []
