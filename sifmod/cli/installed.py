@@ -255,8 +255,8 @@ def gc_command(
 ) -> None:
     """Show, and with --yes remove, old generations, unused images, unfinished downloads, and layers that were replaced.
 
-    What is live, what `rollback` would bring back, what a Slurm job may still use, images that the lock of a stack names,
-    and what you added or changed stays.
+    What is live, what `rollback` would bring back, what a Slurm job may still use, the images that the lock of a stack
+    names, and what you added or changed stays.
     A line for each old generation, image and download says why it stays.
     """
     from sifmod.actions.changing_prefix import changing_prefix

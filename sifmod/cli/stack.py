@@ -88,6 +88,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     from sifmod.actions.spider_cache import refresh_spider_cache
     from sifmod.actions.stack.apply import Applying, clean_up, write_down
     from sifmod.actions.stack.fetches import fetches
+    from sifmod.actions.stack.job import is_last
     from sifmod.actions.stack.lives import apply_lives, lives
     from sifmod.actions.stack.plan import plan_stack
     from sifmod.cli.context import typed
@@ -130,7 +131,11 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     if decided:
         apply_lives(made, decided, site.site, reporter)
     write_down(made, decided.decided if decided else None, planned.lock, site.site, reporter)
-    if any(one.changed for one in applying.became.values()) or (decided and decided.changes):
+    changed = any(one.changed for one in applying.became.values()) or bool(decided and decided.changes)
+    last = is_last(made, site.site, reporter.waiting(f"the stack {made.stack.name}")) if given["only"] else None
+    if ran and ran.data["jobs"]:  # their last element does it, unless it died
+        changed = bool(decided and decided.changes) or (changed and bool(applying.failed))
+    if changed if last is None else last:
         refresh_spider_cache(made.layout, site.site, reporter)
     if as_json:
         log = str(made.layout.logs / "stacks" / made.stack.name)

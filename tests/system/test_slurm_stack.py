@@ -192,3 +192,30 @@ def test_images_that_share_much_are_fetched_by_one_element(
     assert sorted(size // 1_000_000 for size in sent if size > 1_000_000) == [2, 3]
     assert len(there(here)) == 6
     assert not list((here / "prefix/images/partial").glob("*"))
+
+
+def test_the_spider_cache_is_made_once_by_the_last_element(
+    slurm: Slurm, images: Images, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an array and of the views after it, whether the command waits for them or not."""
+    monkeypatch.setenv("SLURM_CONF", str(slurm.configuration))
+    program = write(here / "lmod/update_lmod_system_cache_files", f"#!/bin/sh\nls '{here}/prefix/modules' >>calls\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("LMOD_DIR", str(program.parent))
+    calls = here / "prefix/calls"
+    for name in ("One", "Two", "Three"):
+        shutil.copyfile(images.tiny_sif, here / f"{name}.sif")
+    stack(here, {name: str(here / f"{name}.sif") for name in ("One", "Two", "Three")})
+    settings = here / "home/.config/sifmod/config.yaml"
+    cache = f"spider_cache: {{directory: {here}/cache, timestamp: {here}/stamp}}\n"
+    settings.write_text(settings.read_text() + cache)
+    write(here / "View-1.yaml", "name: View\nversion: '1'\nmodules: [One/1]\n")
+    whole = (here / "stack.yaml").read_text()
+    write(here / "stack.yaml", f"{whole}  - View-1.yaml\n")
+    assert run([*APPLY]) == 0
+    wait_until(lambda: len(there(here)) == 7 and not nodes(slurm))
+    assert calls.read_text().split() == ["One", "Three", "Two", "View"]
+    calls.unlink()
+    write(here / "home/.config/sifmod/config.yaml", f"{settings.read_text()}env: {{A: b}}\n")
+    assert run([*APPLY, "--wait"]) == 0
+    assert calls.read_text().split() == ["One", "Three", "Two", "View"]

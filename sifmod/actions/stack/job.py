@@ -86,6 +86,31 @@ def submit_stack(
     return tuple(earlier), tuple(new)
 
 
+def is_last(plan: StackPlan, site: Site, on_wait: Callable[[str], None]) -> bool | None:
+    """Whether this process is the last element of the stack's jobs that install; None where it is no element of them.
+
+    Its modules are taken out of the record, so that of two which end together one sees that the other is done. Where
+    Slurm does not answer each may be the last. Raises LockError, InstallError.
+    """
+    if (mine := os.environ.get("SLURM_ARRAY_JOB_ID")) is None:
+        return None
+    name, number = plan.stack.name, os.environ.get("SLURM_ARRAY_TASK_ID")
+    with changing_prefix(site), lock(plan.layout, f"stack-{name}", site.lock_lease, on_wait) as held:
+        before = read_submissions(plan.layout, name)  # which whoever submits them writes under this lock
+        if mine not in [one.job for one in before]:
+            return None
+        left = [one._replace(elements=_others(one, number)) if one.job == mine else one for one in before]
+        write_submissions(plan.layout, name, left, held)
+        try:
+            return not any(one.what == "apply" for one in _queued([one for one in left if any(one.elements)]))
+        except OptionError:
+            return True
+
+
+def _others(job: Submission, number: str | None) -> tuple[tuple[ModuleName, ...], ...]:
+    return tuple(() if str(each) == number else modules for each, modules in enumerate(job.elements))
+
+
 def elements_of(steps: Iterable[Step], most: int, together: Iterable[frozenset[str]] = ()) -> tuple[Element, ...]:
     """At most so many elements: one for each image that is not there, and few for the modules that keep theirs.
 
