@@ -2,7 +2,9 @@
 
 import errno
 import os
+import pwd
 import re
+from pathlib import Path
 from typing import Literal
 
 Meaning = Literal["full", "denied", "too many files", "other"]
@@ -58,3 +60,18 @@ def size_text(size: int) -> str:
             return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
+
+
+def subordinate_ids(file: str = "/etc/subuid") -> tuple[range, ...]:
+    """The ids that this user has in a user namespace beside the own one (subuid(5)), as `file` says."""
+    user = str(os.geteuid())
+    try:
+        name = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        name = user
+    try:
+        text = Path(file).read_text(errors="replace")
+    except OSError:
+        return ()
+    found = re.findall(r"^([^:\n]+):([0-9]{1,10}):([0-9]{1,10})\s*$", text, re.MULTILINE)
+    return tuple(range(int(first), int(first) + int(count)) for who, first, count in found if who in (user, name))

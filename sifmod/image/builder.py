@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sifmod.errors import FetchError, RuntimeMissingError
 from sifmod.image.program import Program
+from sifmod.system import subordinate_ids
 
 ELSEWHERE = (
     "build it where that is there, as on a machine of your own, and bring the SIF here: `sifmod push` it to a "
@@ -68,19 +69,17 @@ def dockerfile_builder() -> str:
 
 def why_no_ranges() -> str:
     """Why this user has no ids but the own one for what is built; "" where there are some."""
-    user = str(os.geteuid())
-    try:
-        names = (user, pwd.getpwuid(os.geteuid()).pw_name)
-    except KeyError:
-        names = (user, user)
     for file in ("/etc/subuid", "/etc/subgid"):
-        try:
-            lines = Path(file).read_text(errors="replace").splitlines()
-        except OSError:
-            lines = []
-        if not any(line.partition(":")[0] in names for line in lines):
-            return f"{file} has no line for the user {names[1]}"
+        if not subordinate_ids(file):
+            return f"{file} has no line for the user {_user()}"
     return "" if _found("newuidmap") and _found("newgidmap") else "newuidmap or newgidmap is not on PATH"
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def why_no_namespace() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from sifmod.errors import InstallError, PermissionsError, SifmodError
-from sifmod.system import FILE_LIMIT, meaning, reason
+from sifmod.system import FILE_LIMIT, meaning, reason, subordinate_ids
 
 Parsed = TypeVar("Parsed")
 READ_ONLY = 0o444
@@ -305,23 +305,47 @@ def removable(path: Path) -> bool:
     if os.geteuid() == 0 or not is_directory(path):
         return True
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        return path.lstat().st_uid == os.geteuid()  # who may open it
+        owner = path.lstat().st_uid
+        return owner == os.geteuid() or (bool(_builder()) and any(owner in ids for ids in subordinate_ids()))
     return all(removable(child) for child in path.iterdir())
 
 
 def remove_tree(path: Path, top: Path) -> None:
     """Remove a directory below `top` with all that is in it, read-only directories too; idempotent.
 
-    No symlink is followed, also where one takes the place of a directory meanwhile. Raises OSError.
+    No symlink is followed, also where one takes the place of a directory meanwhile. What belongs to other ids of this
+    user (subuid(5)) is removed where buildah or podman is. Raises OSError.
     """
     try:
         with opened(path.parent, top) as directory:
             names = [path.name]
-            while names:
-                _remove(directory, names.pop(), _DEEP, directory, names)
+            try:
+                while names:
+                    _remove(directory, names[0], _DEEP, directory, names)
+                    del names[0]
+            except PermissionError:
+                if not _remove_in_namespace(directory, names):
+                    raise
     except FileNotFoundError:
         if os.path.lexists(path):
             raise
+
+
+def _builder() -> str:
+    import shutil  # which no other verb needs
+
+    return shutil.which("buildah") or shutil.which("podman") or ""
+
+
+def _remove_in_namespace(directory: int, names: Sequence[str]) -> bool:
+    """Remove what a builder that was killed has left to ids that this user has in a user namespace alone."""
+    if os.geteuid() == 0 or not (program := _builder()) or not subordinate_ids():
+        return False
+    import subprocess
+
+    command = (program, "unshare", "rm", "-rf", "--", *names)
+    place, nothing = f"/proc/self/fd/{directory}", subprocess.DEVNULL
+    return subprocess.run(command, cwd=place, stdin=nothing, capture_output=True, check=False).returncode == 0
 
 
 def _remove(directory: int, name: str, depth: int, first: int, later: list[str]) -> None:

@@ -2,6 +2,9 @@
 
 import json
 import os
+import pwd
+import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,8 +22,10 @@ from sifmod.image.program import ask
 from sifmod.image.sources.build import bases, inputs, remote_digests
 from sifmod.image.sources.kinds import local_files, parse
 from sifmod.module.plan import BuildPlan, ImagePlan, Runtime
+from sifmod.tree.lock import closed_remains
+from support.command import User, run
 from support.config import write
-from support.disk_state import disk_state
+from support.disk_state import State, disk_state
 from support.extending import base_of
 from support.fetching import Prefix, plan
 from support.identity import call_as
@@ -265,6 +270,54 @@ def test_a_user_without_ids_cannot_build_a_dockerfile(ordinary_user: OrdinaryUse
 
     found = call_as(ordinary_user.user, said)
     assert found == f"buildah cannot build here: /etc/subuid has no line for the user {NAME}"
+
+
+def _lines_of(name: str, file: str) -> list[str]:
+    return [line for line in Path(file).read_text().splitlines() if line.startswith(f"{name}:")]
+
+
+@pytest.fixture
+def user_with_ids() -> User:
+    """An ordinary user with ids for user namespaces, made once on the machine."""
+    if os.geteuid() != 0 or not shutil.which("buildah"):
+        pytest.skip("only root makes another user, and buildah gives files to other ids")
+    name = "sifmod-builder"
+    assert run(("useradd", "--create-home", "--shell", "/bin/bash", name)).code in (0, 9)
+    for kind in ("uid", "gid"):
+        if not _lines_of(name, f"/etc/sub{kind}"):
+            run(("usermod", f"--add-sub{kind}s", "500000000-500065535", name)).ok()
+    entry = pwd.getpwnam(name)
+    return User(entry.pw_uid, entry.pw_gid)
+
+
+def test_what_a_killed_builder_has_left_to_other_ids_goes_with_the_next_run(
+    shared_tmp: Path, user_with_ids: User
+) -> None:
+    """As after `RUN chown` of a Dockerfile: an ordinary user can remove that in a user namespace alone."""
+    prefix = Prefix(shared_tmp / "prefix")
+    OrdinaryUser(user_with_ids, shared_tmp).own(shared_tmp)
+    given = f"{pwd.getpwuid(user_with_ids.uid).pw_dir}"
+
+    def killed() -> None:
+        os.environ["HOME"] = given
+        with prefix.store() as store, store.workspace() as workspace:
+            commands = "mkdir -p root/a/b && touch root/a/b/c && chmod 700 root/a/b && chown -R 33:33 root/a"
+            run(("buildah", "unshare", "sh", "-ec", commands), cwd=workspace).ok()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def next_run() -> tuple[State, tuple[Path, ...]]:
+        os.environ["HOME"] = given
+        with prefix.store():
+            pass
+        return prefix.state(), closed_remains(prefix.layout)
+
+    before = prefix.state()
+    with pytest.raises(EOFError):
+        call_as(user_with_ids, killed)
+    (left,) = shared_tmp.glob("prefix/.staging/**/root/a")
+    assert left.stat().st_uid not in (user_with_ids.uid, 0)
+    assert call_as(user_with_ids, next_run) == (before, ())
+    assert not left.exists()
 
 
 def image_key(image: ImagePlan) -> str:

@@ -62,6 +62,8 @@ def _system(release: str) -> str:
 
 
 def _walk(reader: SquashfsReader, found: Found) -> None:
+    noted: dict[Package, bytes] = {}  # of conda's packages the place of their metadata for Python
+    there: set[bytes] = set()  # of such places
     condas: set[bytes] = set()  # what holds a conda-meta, which comes before pkgs, where conda keeps what it unpacked
 
     def enter(path: bytes) -> bool:
@@ -75,13 +77,22 @@ def _walk(reader: SquashfsReader, found: Found) -> None:
         found.step()
         above, _, name = path.rpartition(b"/")
         if name.endswith(_DISTRIBUTIONS):
+            there.add(path)
             _add_distribution(reader, stat, path, found)
         elif stat.kind == "f" and above.endswith(b"conda-meta") and name.endswith(b".json"):
-            _add_conda(reader, reader.head(stat, _CONDA), path, found)
+            data = reader.head(stat, _CONDA)
+            package = _add_conda(data, path, found)
+            if held := _HELD.search(data):
+                noted[package] = path.rpartition(b"conda-meta/")[0] + held[1]
         elif stat.kind == "f" and (path == _STATUS_FILE or (above == _STATUS_FILES and not name.endswith(b".md5sums"))):
             _add_debs(reader.head(stat, _STATUS), found)
         elif stat.kind == "f" and path in DATABASES:
             add_rpms(reader.data(stat), stat.size, found)
+    for package, place in noted.items():
+        found.check()
+        # pip leaves conda's record in its place when it replaces or removes the package
+        if place not in there and reader.lookup(os.fsdecode(place)) is None:
+            found.leave_out(package)
 
 
 def _text(path: bytes) -> str:
@@ -135,15 +146,8 @@ def _licence(said: Callable[[str], str]) -> str:
     return said("Classifier: License ::").rpartition("::")[2].strip()
 
 
-def _add_conda(reader: SquashfsReader, data: bytes, path: bytes, found: Found) -> None:
-    """What conda has noted of a package; its file is called name-version-build.
-
-    pip leaves that in its place when it replaces or removes the package. So one whose metadata for Python is gone is
-    no longer there.
-    """
-    held = _HELD.search(data)
-    if held and reader.lookup(os.fsdecode(path.rpartition(b"conda-meta/")[0] + held[1])) is None:
-        return
+def _add_conda(data: bytes, path: bytes, found: Found) -> Package:
+    """What conda has noted of a package; its file is called name-version-build."""
     prefix, _, name = _text(path).removesuffix(".json").rpartition("/conda-meta/")
     package, _, rest = name.rpartition("-")[0].rpartition("-")
     licence = _LICENCE.search(data)
@@ -151,7 +155,7 @@ def _add_conda(reader: SquashfsReader, data: bytes, path: bytes, found: Found) -
         text = str(json.loads(licence[1])) if licence else ""
     except ValueError:
         text = ""
-    found.add(Package("conda", package, rest, prefix or "/", text))
+    return found.add(Package("conda", package, rest, prefix or "/", text))
 
 
 def _add_debs(data: bytes, found: Found) -> None:

@@ -52,14 +52,20 @@ class Found:
         self._entries = 0
         self._end = time.monotonic() + _LONGEST
 
-    def add(self, package: Package) -> None:
-        """Take one, with its texts made printable; what has no name or no version is none."""
+    def add(self, package: Package) -> Package:
+        """Take one, with its texts made printable, and give it so; what has no name or no version is none."""
         kind, *texts = package
+        printable = Package(kind, *(line(text.strip(), _LETTERS) for text in texts))
         if package.name and package.version:
-            self._packages.setdefault(Package(kind, *(line(text.strip(), _LETTERS) for text in texts)))
+            self._packages.setdefault(printable)
         self.check()
         if len(self._packages) >= _MOST_PACKAGES:
             raise TooMuchError(f"it has {_MOST_PACKAGES} packages or more")
+        return printable
+
+    def leave_out(self, package: Package) -> None:
+        """Take one back."""
+        self._packages.pop(package, None)
 
     def step(self) -> None:
         """One more entry was looked at."""
