@@ -3,6 +3,8 @@
 import os
 import struct
 import tracemalloc
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,10 +30,10 @@ OPTIONS = {
 }
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files of many sizes, links, holes, many names and attributes."""
-    top = tmp_path / "tree"
+    top = tmp_path_factory.mktemp("reader") / "tree"
     (top / "many").mkdir(parents=True)
     for i in range(3000):
         (top / "many" / f"a rather long name to fill the listing {i}").write_bytes(b"%d" % i)
@@ -53,6 +55,17 @@ def tree(tmp_path: Path) -> Path:
     return top
 
 
+@pytest.fixture(scope="module")
+def packed(tree: Path) -> Callable[[str], Path]:
+    """The tree as mksquashfs packs it with each of the options, once."""
+
+    @cache
+    def pack(options: str) -> Path:
+        return mksquashfs(tree, tree.with_name(options), *OPTIONS[options])
+
+    return pack
+
+
 def read_all(image: SquashfsReader) -> dict[bytes, bytes]:
     """Every regular file's data, holes as zeros."""
     return {
@@ -63,8 +76,8 @@ def read_all(image: SquashfsReader) -> dict[bytes, bytes]:
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_every_image_of_mksquashfs_is_read(tree: Path, tmp_path: Path, options: str) -> None:
-    image = reader(mksquashfs(tree, tmp_path / "image", *OPTIONS[options]))
+def test_every_image_of_mksquashfs_is_read(tree: Path, packed: Callable[[str], Path], options: str) -> None:
+    image = reader(packed(options))
     facts = snapshot(tree)
     assert {b"/" + path for path, _, _ in image.walk()} == set(facts)
     for path, found, _ in image.walk():
@@ -74,14 +87,15 @@ def test_every_image_of_mksquashfs_is_read(tree: Path, tmp_path: Path, options: 
         assert found.kind in "dp" or (found.size, found.links) == (size, links)
         assert found.kind != "l" or found.target == target
         assert {os.fsdecode(name): value for name, value in image.xattrs(found)} == xattrs
-    assert read_all(image) == {path: (tree / os.fsdecode(path[1:])).read_bytes() for path in read_all(image)}
+    data = read_all(image)
+    assert data == {path: (tree / os.fsdecode(path[1:])).read_bytes() for path in data}
 
 
-def test_one_digest_for_all_layouts_of_one_tree(tree: Path, tmp_path: Path) -> None:
+def test_one_digest_for_all_layouts_of_one_tree(tree: Path, packed: Callable[[str], Path], tmp_path: Path) -> None:
     build(tmp_path / "ours", lambda writer: from_directory(writer, tree), "lz4")
     digest = tree_digest(reader(tmp_path / "ours"))
-    for options in OPTIONS.values():
-        assert tree_digest(reader(mksquashfs(tree, tmp_path / "theirs", *options))) == digest
+    for options in OPTIONS:
+        assert tree_digest(reader(packed(options))) == digest
 
 
 def test_another_digest_for_every_other_tree(tmp_path: Path) -> None:

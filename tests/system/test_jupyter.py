@@ -23,7 +23,7 @@ def machine(shared_tmp: Path, images: Images) -> Machine:
     made = Machine(shared_tmp)
     shutil.copytree(ipykernel_wheels(), made.wheels)
     wheel(made.wheels, "demo", "1.0")
-    made.install(images.pytorch_sif)
+    made.install(images.pytorch_sif, "--link", "reference")
     return made
 
 

@@ -70,7 +70,7 @@ def test_a_package_is_added_over_an_image_of_a_preset(
     machine = Machine(shared_tmp)
     machine.wheels.mkdir()
     wheel(machine.wheels, "demo", requires=("torch>=2.10",), scripts=("demo-says",))
-    machine.install(image(place, images), rest=f"preset: {preset}")
+    machine.install(image(place, images), "--link", "reference", rest=f"preset: {preset}")
     told = machine.add("demo").ok()
     assert f"the image keeps torch {TORCH}; 1 package is added" in told.stderr
     shown = f"1.0 {TORCH} {place.prefix}\n"

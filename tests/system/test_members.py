@@ -1,9 +1,11 @@
 """Three users of one group, each with a umask of their own, work on one prefix; none ever shuts another out."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -58,23 +60,39 @@ class Group:
                 assert status.st_uid == user.uid or open_to_all, directory
 
 
-@pytest.fixture
-def group(
-    shared_tmp: Path, ordinary_user: OrdinaryUser, images: Images, request: pytest.FixtureRequest
-) -> Iterator[Group]:
+@pytest.fixture(scope="module")
+def started(images: Images) -> Iterator[tuple[Place, Victim]]:
+    """sifmod, in a directory that is emptied before each test."""
     if os.geteuid() != 0:
         pytest.skip("only root can run commands as three different users")
-    place = make_place(images, shared_tmp)
+    with TemporaryDirectory(dir="/tmp", prefix="sifmod-test-") as directory:
+        place = make_place(images, Path(directory))
+        with Victim(place.env) as victim:
+            assert victim.warm((*place.install("a"), "--extended-dry-run")).code == 0
+            yield place, victim
+
+
+@pytest.fixture
+def group(
+    started: tuple[Place, Victim],
+    shared_tmp: Path,
+    ordinary_user: OrdinaryUser,
+    images: Images,
+    request: pytest.FixtureRequest,
+) -> Group:
+    place, victim = started
+    shutil.rmtree(place.directory)
+    place.directory.mkdir(mode=0o755)
+    make_place(images, place.directory)
     for tag in "abc":
-        sif = shared_tmp / f"{tag}.sif"
+        sif = place.directory / f"{tag}.sif"
         sif.write_bytes(images.tiny(f"crash-{tag}").read_bytes())
-        easyconfig = shared_tmp / tag / "Tiny-1.0.yaml"
+        easyconfig = place.directory / tag / "Tiny-1.0.yaml"
         easyconfig.write_text(easyconfig.read_text().replace(str(images.tiny(f"crash-{tag}")), str(sif)))
     members = make_members(shared_tmp, ordinary_user)
+    ordinary_user.own(place.directory)
     members.prefix.rename(place.prefix)
-    with Victim(place.env) as victim:
-        assert victim.warm((*place.install("a"), "--extended-dry-run")).code == 0
-        yield Group(members.three, getattr(request, "param", UMASKS), place, victim)
+    return Group(members.three, getattr(request, "param", UMASKS), place, victim)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from sifmod.cli.main import run
 from support.command import run as started
 from support.config import write
 from support.disk_state import disk_state
+from support.identity import sifmod
 from support.images import Images
 from support.module_tool import ModuleTool, Step
 from support.runtime import RUNTIME
@@ -41,27 +43,53 @@ def moved(source: Path, target: Path) -> None:
 WAYS = {"cp": copied, "rsync": synchronised, "tar": archived, "mv": moved}
 
 
-@pytest.fixture
-def easyconfig(tmp_path: Path, images: Images) -> Path:
-    return write(
-        tmp_path / "Tiny-1.0.yaml",
+@dataclass(frozen=True)
+class Kept:
+    """A tree with its easyconfig as they were made, to be put in their place for each test."""
+
+    place: Path
+    copy: Path
+
+    def restore(self) -> None:
+        if self.place.exists():
+            shutil.rmtree(self.place)
+        copied(self.copy, self.place)
+
+
+@pytest.fixture(scope="module")
+def kept(images: Images, tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    """A tree of two generations, of which the second is live, with something of the user's own."""
+    directory = tmp_path_factory.mktemp("moved")
+    place = directory / "place"
+    easyconfig = write(
+        place / "Tiny-1.0.yaml",
         f"name: Tiny\nversion: '1.0'\ndescription: A tiny thing\nimage: {{sources: ['{images.tiny_sif}']}}\n"
         "wrappers: [sh, cat]\nrunscripts: [conda-python-simple]\nuser_software: true\nenv: {COLOUR: blue}\n"
         "host_env: {HOSTED: '1'}\n",
     )
+    prefix = place / "the original"
+    env = {**os.environ, **RUNTIME.userns, "SIFMOD_PREFIX": str(prefix), "SIFMOD_MODULE_SYNTAX": "both"}
+    sifmod(("install", "-q", easyconfig), env, place).ok()
+    write(easyconfig, easyconfig.read_text().replace("blue", "green"))
+    sifmod(("install", "-q", easyconfig), env, place).ok()
+    write(prefix / "user-software" / MODULE / "user-software" / "mine.txt", "mine\n")
+    place.rename(directory / "kept")
+    return Kept(place, directory / "kept")
 
 
 @pytest.fixture
-def original(tmp_path: Path, easyconfig: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A tree of two generations, of which the second is live, with something of the user's own."""
-    prefix = tmp_path / "the original"
+def original(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The tree, which a test may change."""
+    kept.restore()
+    prefix = kept.place / "the original"
     monkeypatch.setenv("SIFMOD_PREFIX", str(prefix))
     monkeypatch.setenv("SIFMOD_MODULE_SYNTAX", "both")
-    assert run(["install", "-q", str(easyconfig)]) == 0
-    write(easyconfig, easyconfig.read_text().replace("blue", "green"))
-    assert run(["install", "-q", str(easyconfig)]) == 0
-    write(prefix / "user-software" / MODULE / "user-software" / "mine.txt", "mine\n")
     return prefix
+
+
+@pytest.fixture
+def easyconfig(original: Path) -> Path:
+    return original.parent / "Tiny-1.0.yaml"
 
 
 @pytest.fixture(params=WAYS)

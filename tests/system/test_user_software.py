@@ -97,8 +97,10 @@ def test_a_wrapper_finds_it_without_a_reload(
 
     def now() -> set[str]:
         states.append({**os.environ, **users(module_tool.run(LOADED, modules))})
-        results = [somebody.run(look, env) for env in states]
-        assert [(result.code, result.stderr) for result in results] == [(0, "")] * len(states)
+        # of an ordinary user the first and the last will do
+        tried = (states[0], states[-1]) if somebody.ordinary else states
+        results = [somebody.run(look, env) for env in tried]
+        assert [(result.code, result.stderr) for result in results] == [(0, "")] * len(tried)
         return {result.stdout for result in results}
 
     assert now() == {"nothing\n"}

@@ -17,6 +17,7 @@ from sifmod.module.plan import Activation, Bind, literal
 from sifmod.module.render import Literal, render, render_stub
 from support.hostile_texts import KNOWN, SIGNS
 from support.module_tool import ModuleTool, Step
+from support.steps import EVERY
 
 PAYLOADS = (
     *KNOWN,
@@ -44,7 +45,7 @@ VALUES = st.text(
     )
 )
 PRINTABLE = [text for text in PAYLOADS if not any(ord(sign) < 32 or ord(sign) == 127 for sign in text)]
-EXAMPLES = settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+EXAMPLES = settings(max_examples=50 if EVERY else 8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def kept(tool: ModuleTool, texts: Sequence[str]) -> list[str]:

@@ -55,13 +55,13 @@ def test_one_at_a_time(layout: Layout) -> None:
     layout.prefix.mkdir()
     (layout.prefix / "number").write_text("0")
     context = get_context("spawn")
-    barrier = context.Barrier(6)
-    processes = [context.Process(target=count, args=(layout.prefix, barrier, 10)) for _ in range(6)]
+    barrier = context.Barrier(4)
+    processes = [context.Process(target=count, args=(layout.prefix, barrier, 15)) for _ in range(4)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
-    assert [process.exitcode for process in processes] == [0] * 6
+    assert [process.exitcode for process in processes] == [0] * 4
     assert (layout.prefix / "number").read_text() == "60"
     assert names(layout) == {".staging", "number"}
 
@@ -242,7 +242,7 @@ def claimed(directory: Path, barrier: Barrier, seen: Lease) -> None:
 
 def test_of_several_takers_one_wins(tmp_path: Path) -> None:
     context = get_context("fork")
-    for number in range(1, 20):
+    for number in range(1, 10):
         barrier = context.Barrier(4)
         seen = leases.newest(tmp_path)
         processes = [context.Process(target=claimed, args=(tmp_path, barrier, seen)) for _ in range(4)]
