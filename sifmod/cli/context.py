@@ -60,10 +60,11 @@ def layout_for(prefix: str | None) -> Layout:
     return tree(Path(quick if quick else load_context({"prefix": prefix}).site.prefix))
 
 
-def resolve(name: str, known: Iterable[ModuleName]) -> ModuleName:
+def resolve(name: str, known: Iterable[ModuleName], look: str = "`sifmod list` shows what is installed") -> ModuleName:
     """The module called `name`: in full (`PyTorch/2.2.0-…`), or any beginning that only one module has.
 
-    The spelling of an easyconfig's file (`PyTorch-2.2.0-….yaml`) is understood too. Raises ModuleError.
+    The spelling of an easyconfig's file (`PyTorch-2.2.0-….yaml`) is understood too. Raises ModuleError,
+    whose hint is `look` where nothing is like it.
     """
     modules = sorted(known)
     wanted = name.removesuffix(".yaml")
@@ -78,5 +79,5 @@ def resolve(name: str, known: Iterable[ModuleName]) -> ModuleName:
     import difflib
 
     close = difflib.get_close_matches(name, [str(module) for module in modules], n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(close)}?" if close else "`sifmod list` shows what is installed"
+    hint = f"did you mean {' or '.join(close)}?" if close else look
     raise ModuleError(f"no module is called `{shown(name)}`", hint)

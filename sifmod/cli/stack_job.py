@@ -54,7 +54,7 @@ def chosen(made: "StackPlan") -> "StackPlan":
     if not (only := click.get_current_context().params["only"]):
         return made
     known = [step.module for step in made.steps if step.module]
-    wanted = {resolve(name, known) for name in only}
+    wanted = {resolve(name, known, "`sifmod stack plan` shows the modules of the stack") for name in only}
     return made._replace(steps=tuple(step for step in made.steps if step.module in wanted), unnamed=())
 
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -136,8 +135,6 @@ class Stage:
                     for file in together:
                         data, mode = file.text.encode(), READ_ONLY_EXECUTABLE if file.executable else READ_ONLY
                         descriptor = new_file(directory, f"{self.directory}/{file.path}", data, mode)
-                        with suppress(OSError):  # the disk begins now, so that `place` has little to wait for
-                            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
                         mode = os.fstat(descriptor).st_mode & 0o777
                         os.close(descriptor)
                         records[file.path] = FileRecord(file.path, sha256_bytes(data), mode)

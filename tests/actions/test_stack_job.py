@@ -134,7 +134,7 @@ def test_a_record_that_others_have_spoilt_is_none(tmp_path: Path, text: str) -> 
         (("--job", "--job-test-partition", "gpu"), "--job-test-partition is for --job-test"),
         (("--job", "--bundle", "x"), "--job is not for --bundle"),
         (("--job",), "sbatch refuses the job: sbatch: error: invalid account"),
-        (("--job", "--only", "D/1"), "no module is called `D/1`"),
+        (("--job", "--only", "none"), "no module is called `none`\n\nhint: `sifmod stack plan` shows"),
     ],
 )
 def test_what_cannot_be_submitted(

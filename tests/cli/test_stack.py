@@ -628,6 +628,9 @@ def test_a_bundle_that_ends_too_soon_is_told(here: Path, capfd: pytest.CaptureFi
     capfd.readouterr()
     assert run(["stack", "apply", "--bundle", "stack.tar", "--prefix", str(here / "other")]) == 2
     assert "stack.tar cannot be read: unexpected end of data" in capfd.readouterr().err
+    for name, said in (("none.tar", "cannot be read: No such file"), ("stack.yaml", "is no bundle that can be read")):
+        assert run(["stack", "apply", "--bundle", name, "--prefix", str(here / "other")]) == 2
+        assert f"error: {name} {said}" in capfd.readouterr().err
     assert not [*(here / "other").glob("images/**/*.sif"), *(here / "other").glob("software/*")]
     (here / "stack.tar").write_bytes(whole)
     assert run(["stack", "apply", "--bundle", "stack.tar", "--prefix", str(here / "other"), SKIP]) == 0

@@ -32,7 +32,8 @@ def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
         installation = live(planned.layout, step.module) if step.module else None
         if step.mark != "x" or installation is None:
             why = f": {'; '.join(step.why)}" if step.why else ""
-            raise InstallError(f"{step} is not installed as {step.member.easyconfig} says{why}", "install it first")
+            hint = f"`sifmod stack apply` or `sifmod install {step.member.easyconfig}` installs it"
+            raise InstallError(f"{step} is not installed as {step.member.easyconfig} says{why}", hint)
         request = plan.decide(step)
         inputs = spelled_inputs(request.inputs, path.parent, request.site.site.robot_paths)
         layers = own_layers(planned.layout, installation)

@@ -19,6 +19,7 @@ from sifmod.config.site import Site
 from sifmod.errors import OptionError
 from sifmod.image.artifact import Progress
 from sifmod.image.disk import writing
+from sifmod.system import reason
 from sifmod.tree.change import Change
 from sifmod.tree.disk import move, read
 from sifmod.tree.layer import IMAGE as LAYER
@@ -161,5 +162,7 @@ def _members(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
                 if not member.isfile() or name.is_absolute() or ".." in name.parts:
                     raise OptionError(f"{path} is no bundle: {member.name!r} has no place in one")
                 yield str(name), member.size, partial(_extracted, archive, member)
-    except (OSError, tarfile.TarError) as error:
-        raise OptionError(f"{path} cannot be read: {error}", _MAKE) from error
+    except OSError as error:
+        raise OptionError(f"{path} cannot be read: {reason(error)}", _MAKE) from error
+    except tarfile.TarError as error:
+        raise OptionError(f"{path} is no bundle that can be read: {error}", _MAKE) from error
