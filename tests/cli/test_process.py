@@ -24,17 +24,17 @@ def silent_server() -> Iterator[socket.socket]:
 
 
 @pytest.mark.parametrize("arguments", ["list", "fetch ./no.sif"])
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_streams(tmp_path: Path, arguments: str, closed: str) -> None:
-    usual, code = (
-        subprocess.run(
-            ["sh", "-c", f"exec {SIFMOD} {arguments} {how}"], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        for how in ("", closed)
-    )
-    assert code.returncode == usual.returncode
-    assert "Traceback" not in code.stderr
-    assert code.stdout == ("" if ">&-" in closed.replace("2>&-", "") else usual.stdout)
+def test_closed_streams(tmp_path: Path, arguments: str) -> None:
+    def started(how: str) -> subprocess.CompletedProcess[str]:
+        command = ("sh", "-c", f"exec {SIFMOD} {arguments} {how}")
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    usual = started("")
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        code = started(closed)
+        assert code.returncode == usual.returncode, closed
+        assert "Traceback" not in code.stderr, closed
+        assert code.stdout == ("" if ">&-" in closed.replace("2>&-", "") else usual.stdout), closed
 
 
 @pytest.mark.parametrize("arguments", [("new", "./x.sif"), ("fetch", "./x.sif"), ("fetch", "-o", "x.sif", "./y.sif")])

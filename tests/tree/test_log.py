@@ -407,7 +407,7 @@ class Reinstall:
         return read_log(Layout(self.place.prefix), MODULE)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def reinstall(images: Images) -> Iterator[Reinstall]:
     with TemporaryDirectory(dir="/dev/shm", prefix="sifmod-test-") as directory:
         place = make_place(images, Path(directory))
