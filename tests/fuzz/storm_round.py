@@ -138,6 +138,7 @@ class Storm:
         for module in (*STEADY, *PASSING):
             self.succeeds(one, self.supply.install(module, TAGS[0]))
         self.succeeds(two, ("uninstall", *STEADY, *PASSING))
+        self.succeeds(one, self.supply.forget(TAGS[0]))  # the stack of each build has the same name
         self.succeeds(three, ("gc", "--yes", "--ignore-jobs", "--now", "--rollbacks"))
         empty = {self.prefix / path for path in (".staging", "modules", "images", "images/sha256")}
         kept = (self.prefix / ".locks", self.prefix / "log", self.prefix / "stacks")

@@ -43,6 +43,10 @@ class Supply:
         """The stack of all modules in one build; its lock is beside it."""
         return self.directory / tag / "stack.yaml"
 
+    def forget(self, tag: str) -> Command:
+        """The words after which the tree keeps no image for the lock of this build's stack."""
+        return ("stack", "lock", self.stack(tag), "--forget")
+
     def verbs(self) -> tuple[Verb, ...]:
         """All verbs."""
 
@@ -72,6 +76,7 @@ class Supply:
             Verb("gc --now --rollbacks", 2, fixed(*gc, "--now", "--rollbacks")),
             Verb("stack apply", 6, apply()),
             Verb("stack apply --locked", 6, apply("--locked")),
+            Verb("stack lock --forget", 2, lambda dice: self.forget(dice.choice(TAGS))),
             Verb("default", 2, of("default", STEADY), (0, 2)),  # 2: another user has hidden it
             Verb("default --none", 2, fixed("default", "--none", "Steady")),
             Verb("hide", 2, of("hide", STEADY + PASSING), (0, 2, 24)),  # 2: it is the default
