@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sifmod import __version__
-from sifmod.config.find import shipped
+from sifmod.config.find import SUFFIXES, shipped
 from sifmod.config.input import Input
 from sifmod.config.name import ModuleName, is_part
 from sifmod.config.prefix import settings_directories
@@ -76,6 +76,13 @@ def locked_module(
         {file.path: file.sha256 for file in installation.files},
         layers,
     )
+
+
+def lock_beside(easyconfig: str | Path) -> Path:
+    """Where the lock of an easyconfig or a stack is: beside its file, for a NAME in this directory."""
+    path = Path(easyconfig)
+    stem = path.stem if path.suffix in SUFFIXES else path.name  # the dots of PyTorch-2.2.0 are its version's
+    return path.with_name(f"{stem}.lock")
 
 
 def images_of(modules: Iterable[LockedModule]) -> tuple[str, ...]:

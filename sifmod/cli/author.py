@@ -313,14 +313,14 @@ def lock_command(
 
     The lock of FILE.yaml is FILE.lock beside it; that of a NAME is in this directory.
     """
+    from sifmod.actions.lock import lock_beside
     from sifmod.cli.stack_files import write_lock
     from sifmod.config.stack import stack_of
 
     stacks = (easyconfigs,) if output else tuple((word,) for word in easyconfigs)
     written: list[dict[str, object]] = []
     for words in stacks:
-        beside = Path(words[0])
-        path = output or beside.with_name(f"{beside.stem}.lock")
+        path = output or lock_beside(words[0])
         written.append(write_lock(stack_of(words, variants), path, given, as_json=as_json))
     if as_json:
         print_json(written[0] if len(written) == 1 else written)

@@ -31,13 +31,11 @@ Given = dict[str, str | bool | None]
 @click.option("-D", "--dry-run-short", is_flag=True, help="Show what would be done, a line each: [ ] [x] [R] [F].")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, with every path.")
 @click.option("-x", "--extended-dry-run", is_flag=True, help="Show every file that would be written, with its text.")
-@click.option("-r", "--robot", is_flag=True, help="As with EasyBuild; easyconfigs are always searched for.")
+@click.option("-r", "--robot", is_flag=True, help="Accepted for EasyBuild's sake; it changes nothing.")
 @click.option("--rebuild", is_flag=True, help="Install again even where nothing has changed.")
 @click.option("-f", "--force", is_flag=True, help="As --rebuild, and fetch the image again.")
 @click.option("--module-only", is_flag=True, help="Render modulefile and scripts again, keep the installed image.")
-@click.option(
-    "--installed", is_flag=True, help="With --module-only, no FILE: says that all that is installed is meant."
-)
+@click.option("--installed", is_flag=True, help="With --module-only: all that is installed. No FILE means the same.")
 @click.option("--fetch", is_flag=True, help="Only fetch the images into the store; install nothing.")
 @click.option(
     "--variant",
@@ -145,14 +143,12 @@ def _request(asked: Asked, given: Given) -> "Request":
     site = _site(given)
     wanted_easyconfig(asked.easyconfig, site.site)  # a slip is told before all that an install needs is imported
     from sifmod.actions.install.request import decide, held_to, variants_here
-    from sifmod.actions.lock import read_lock
+    from sifmod.actions.lock import lock_beside, read_lock
 
     if asked.variant == "all":  # could not be answered before
         variants_here(asked.easyconfig, site)
     request = decide(asked.easyconfig, site, _options(given, asked.variant))
-    beside = Path(asked.easyconfig)
-    lock = Path.cwd() / beside.with_name(f"{beside.stem}.lock")
-    return held_to(request, read_lock(lock)) if given["locked"] else request
+    return held_to(request, read_lock(lock_beside(asked.easyconfig).absolute())) if given["locked"] else request
 
 
 def _fetch(given: Given) -> Callable[[Asked], Done]:

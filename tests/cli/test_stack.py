@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.actions.lock import lock_beside
 from sifmod.cli.main import run
 from sifmod.tree.layout import Layout
 from sifmod.tree.life import read_life
@@ -425,6 +426,18 @@ def test_one_easyconfig_is_locked_too(
     assert not same_images(here / "prefix", other)
     assert run([*again, "--locked"]) == 0
     assert same_images(here / "prefix", other)
+
+
+@pytest.mark.parametrize(
+    ("easyconfig", "lock"),
+    [
+        ("PyTorch-2.2.0", "PyTorch-2.2.0.lock"),
+        ("PyTorch-2.2.0.yaml", "PyTorch-2.2.0.lock"),
+        ("easyconfigs/a.yml", "easyconfigs/a.lock"),
+    ],
+)
+def test_a_lock_is_beside_its_file_and_knows_a_version(easyconfig: str, lock: str) -> None:
+    assert lock_beside(easyconfig) == Path(lock)
 
 
 def same_images(one: Path, other: Path) -> bool:

@@ -16,6 +16,7 @@ import pytest
 from sifmod.digest import sha256_file
 from sifmod.errors import FetchError, SifmodError
 from sifmod.image.artifact import Artifact
+from sifmod.image.convert.extend import extend
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.fetch import announced_size, fetch_image
 from sifmod.image.inspect.sif import describe_sif
@@ -193,6 +194,24 @@ def test_without_packages_no_python_is_needed(tmp_path: Path, prefix: Prefix) ->
     assert dict(describe_sif(artifact.path).config.environment) == {"A": "b"}
     with pytest.raises(FetchError, match="the base has no Python that packages could be added to"):
         made(prefix, recipe(plain, pip=("six",)))
+
+
+def test_a_file_that_changes_while_the_image_is_built(
+    tmp_path: Path, sif: Path, prefix: Prefix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "notes.txt", "as the recipe was read\n")
+
+    def late(*given: Any) -> tuple[str, ...]:
+        write(tmp_path / "notes.txt", "as it was copied\n")
+        return extend(*given)
+
+    monkeypatch.setattr("sifmod.image.sources.recipe.extend", late)
+    there, image = prefix.state(), recipe(sif, files=((str(tmp_path / "notes.txt"), "/opt/notes.txt"),))
+    with pytest.raises(FetchError, match="a file of the recipe was changed while the image was built"):
+        made(prefix, image)
+    assert prefix.state() == there
+    monkeypatch.undo()
+    assert contents(made(prefix, image).path)["/opt/notes.txt"] == b"as it was copied\n"
 
 
 def test_a_base_that_is_damaged_in_the_store(images: Images, prefix: Prefix) -> None:

@@ -140,12 +140,15 @@ def followed(python: ImagePython, lock: str) -> Resolved:
     """A lock that was made elsewhere. Raises OptionError where it has another version of what the image keeps."""
     kept = python.protected
     if not (versions := versions_of(lock)) or any("directory" in one for one in tomllib.loads(lock)["packages"]):
-        raise OptionError("the lock names no packages, or one by its directory", "`sifmod add -e` adds a directory")
+        raise OptionError(
+            "the lock names no packages, or one by its directory",
+            "lock packages that an index has; `sifmod add -e` adds a directory to a layer",
+        )
     for key, version in versions.items():
         if (held := kept.get(key)) and not _same(held.version, version):
             raise OptionError(
                 f"the lock has {held.name} {version}; the image has {held.name} {held.version}, which stays",
-                "`sifmod add --onto` resolves what was asked for on this image",
+                "resolve what was asked for again: `sifmod add --onto` does so for a layer, `pip` for a recipe",
             )
     try:
         told = [name_of(text) and text for text in tomllib.loads(lock)["tool"]["sifmod"]["requirements"]]

@@ -83,7 +83,8 @@ def _take(path: Path, found: list[str], depth: int) -> None:
         else:
             if "--hash" in text:
                 raise OptionError(
-                    f"{path}:{number}: digests are not read here", "`sifmod sync` takes a lock, which has them"
+                    f"{path}:{number}: digests are not read here",
+                    "a lock (pylock.toml) has them, and can stand for this file",
                 )
             found.append(text)
 

@@ -202,8 +202,8 @@ def _fetch(request: Request) -> Fetched:
             fetched = replace(fetched, notes=(*told, f"commands of the recipe ran {way.said}"))
         else:
             fetched = hashed(request.incoming, request, told)
-    if _recipe(request, base) != recipe:
-        return fetched  # a file was changed meanwhile
+    if _recipe(request, base) != recipe:  # the image may have some files as they were, and some as they are
+        raise FetchError("a file of the recipe was changed while the image was built", "repeat the command")
     return replace(fetched, origin=ImageOrigin(manifest=_key(request, recipe), layers=(f"sha256:{base.sha256}",)))
 
 
