@@ -1,7 +1,7 @@
 """A plan to the files of a generation and to the stub in the module tree: pure text, the same for the same plan."""
 
 import re
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 
 from jinja2 import Environment
@@ -11,7 +11,7 @@ from sifmod.errors import ModuleError
 from sifmod.module import quote
 from sifmod.module.job import JOB, JobOptions, job_of, job_script, to_json
 from sifmod.module.plan import LAYER_TARGET, MODULES, PREFIX, ROOT, File, Plan
-from sifmod.module.scripts import environment, scripts
+from sifmod.module.scripts import environment, numbered, scripts
 from sifmod.module.variables import host_variables, image_variables, record_key
 
 CONFLICTS_A_CALL = 50  # Lua passes some 250 arguments at most
@@ -38,13 +38,17 @@ def render(plan: Plan, number: int) -> tuple[File, ...]:
     _check(plan)
     files: list[File] = []
     for syntax in plan.syntaxes:
-        text = _templates(syntax).get_template(f"modulefile.{syntax}.j2").render(_values(plan, number, syntax))
-        files.append(File(f"modulefile.{syntax}", text))
+        files.append(File(f"modulefile.{syntax}", numbered(plan, partial(_modulefile, syntax), number)))
         shared = (f"share/module.{syntax}", f"share/environment.{syntax}")
         files.extend(File(path, _constant(path)) for path in shared)
     if plan.image:
         files += [*scripts(plan, number), File(JOB, _job_file(plan))]
     return tuple(files)
+
+
+@lru_cache(maxsize=2)
+def _modulefile(syntax: Syntax, plan: Plan, number: int) -> str:
+    return _templates(syntax).get_template(f"modulefile.{syntax}.j2").render(_values(plan, number, syntax))
 
 
 @lru_cache(maxsize=2)  # as `_help`, it is the same in every generation

@@ -1,7 +1,7 @@
 """A plan to the scripts of its generation: the wrappers in bin/, what they share, and the runscripts."""
 
 import re
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from sifmod.module.quote import shell
 from sifmod.module.variables import host_variables, image_variables, own_variables, state_key
 
 LAUNCHER = "share/launch.sh"
+_ANY = 10**40  # the number of no generation, in texts that are rendered once and then get each number
 PROTECTED = "share/protected"  # a package a line
 # the directory is bound and named by RUNSCRIPTS in any case
 NO_RUNSCRIPTS = "The easyconfig of this module asks for no runscripts.\n"
@@ -61,6 +62,11 @@ def rendered(template: str, **values: Hashable) -> str:
     return TEMPLATES.get_template(template).render(values)
 
 
+def numbered(plan: Plan, text: Callable[[Plan, int], str], number: int) -> str:
+    """What `text` gives for a generation, by one that it keeps for all of them."""
+    return text(plan, _ANY).replace(plan.place_of(_ANY), plan.place_of(number))
+
+
 def scripts(plan: Plan, number: int) -> tuple[File, ...]:
     """Every script of the generation of this number: POSIX sh, the same for the same plan and number, in any prefix.
 
@@ -70,7 +76,7 @@ def scripts(plan: Plan, number: int) -> tuple[File, ...]:
     return (
         *(_wrapper(plan, wrapper) for wrapper in plan.wrappers),
         *(_packer(plan, name) for name in plan.packers),
-        File(LAUNCHER, _launcher(plan, number)),
+        File(LAUNCHER, numbered(plan, _launcher, number)),
         *(() if plan.protected is None else (File(PROTECTED, "".join(f"{name}\n" for name in plan.protected)),)),
         *(File(f"runscripts/{name}", _runscript(plan, number, name), name not in _SOURCED) for name in runscripts),
         *(() if runscripts else (File("runscripts/README", NO_RUNSCRIPTS),)),
@@ -99,6 +105,7 @@ def _reinstall(plan: Plan) -> str:
     return f"{plan.reinstall(PREFIX)} brings it back"
 
 
+@lru_cache(maxsize=2)
 def _launcher(plan: Plan, number: int) -> str:
     plain = dict(plan.plain_env)
     own = own_variables(plan, ROOT)
