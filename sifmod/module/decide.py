@@ -1,4 +1,4 @@
-"""An easyconfig and a site to a Plan: every decision of an install, without looking at disk or network."""
+"""An easyconfig and a site to a Plan, without looking at disk or network; an install completes it later."""
 
 import shlex
 from dataclasses import dataclass, replace

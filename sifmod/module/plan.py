@@ -56,7 +56,7 @@ class Bind:
 
 @dataclass(frozen=True)
 class Runtime:
-    """The program that runs images on this site, as found at install time."""
+    """The program that runs images on this site, as found when the site was loaded."""
 
     kind: RuntimeKind
     path: str  # absolute path; "" when none was found
@@ -195,7 +195,11 @@ class SanityCheck:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything decided for one module. Pure data: no path in here has been looked at."""
+    """What is decided for one module, as pure data.
+
+    `make_plan` fills it from the easyconfig and the site, and looks at nothing. `actions/install/request.py` adds the
+    syntaxes that are installed and the host's MPI, `found_in_image.py` beside it what the image has.
+    """
 
     module: ModuleName
     version: str  # without the versionsuffix: EBVERSION<NAME>

@@ -77,10 +77,11 @@ def staged_generation(layout: Layout, module: ModuleName, held: Held) -> Iterato
 
 
 def publish(layout: Layout, installation: Installation, held: Held) -> None:
-    """Make a placed generation the live one: stubs that it no longer has, the switch, its stubs, the history.
+    """Make a placed generation the live one.
 
-    Idempotent. Killed on the way, the module is the old one, not there, or the new one. On an error nothing has
-    changed. Raises InstallError when a file that is not ours is in the way, LockError when the lock was lost.
+    In this order: stubs that it no longer has are removed, the switch moves, its stubs are written, the history gets
+    the event. Idempotent. Killed on the way, the module is the old one, not there, or the new one. On an error nothing
+    has changed. Raises InstallError when a file that is not ours is in the way, LockError when the lock was lost.
     """
     module = installation.module
     place = layout.user_software(module) / USER_SOFTWARE[0]

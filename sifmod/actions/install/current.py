@@ -93,7 +93,7 @@ def oddities(before: Installation | None, request: Request) -> Iterator[str]:
 
 
 def difference(installation: Installation, plan: Plan) -> str:
-    """What would change if the files were written again in their place; "" where nothing does."""
+    """A diff from the installed files to what the plan renders now; "" where nothing changes."""
     root = Path(installation.root)
     after = {file.path: file.text for file in render(plan, installation.generation)}
     ours = [file.path for file in installation.files if not file.path.startswith(f"{STUBS}/")]
@@ -164,7 +164,8 @@ def _wrappers(plan: Plan, before: Installation | None) -> str:
 def texts(request: Request) -> tuple[tuple[str, str], ...]:
     """Every file that would be written, as (path, text); exact, since rendering needs no image.
 
-    But for the wrappers that `auto` stands for: those of an image that is not there yet are not among them.
+    Except for what an image decides that no receipt describes yet: the wrappers of `auto`, its MPI, quirks for its
+    digest.
     """
     layout = Layout(Path(request.plan.prefix))
     before = live(layout, request.plan.module)

@@ -184,7 +184,10 @@ def image_record(plan: Plan, made: Artifact) -> ImageRecord:
 
 
 def fetch_only(request: Request, reporter: Reporter) -> Artifact:
-    """Fetch the image of the plan into the store and nothing else; what the store has already is taken as it is."""
+    """Fetch the image of the plan into the store and nothing else.
+
+    What the store has already is taken as it is, unless `--force`.
+    """
     plan, site = request.plan, request.site.site
     layout = Layout(Path(plan.prefix))
     waiting = reporter.waiting(plan.module)

@@ -129,7 +129,7 @@ def _request(
 def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> str:
     """The words after `sifmod install` that bring this module back: a name where that finds the file, else its path.
 
-    But for --prefix, which a module finds out when it is used.
+    Without --prefix, which a module finds out when it is used.
     """
     path = Path(os.path.realpath(loaded.path))
     found = any(path.is_relative_to(os.path.realpath(directory)) for directory in site.site.robot_paths)

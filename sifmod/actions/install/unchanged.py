@@ -19,6 +19,7 @@ from sifmod.tree.provenance import file_state
 from sifmod.tree.receipt import Installation, live, live_modules
 from sifmod.tree.state import edited, edited_stubs, missing
 
+# finds the path without parsing: there may be thousands of receipts
 _EASYCONFIG = re.compile(rb'"easyconfig":("(?:[^"\\]|\\.)*")')
 
 

@@ -96,7 +96,7 @@ class ImagePython:
 
     @cached_property
     def kept_modules(self) -> dict[str, Distribution]:
-        """What can be imported of distributions that stay, and of one alone: of `nvidia` many have a part."""
+        """The names to import that only one distribution has, which stays; `nvidia` is shared by many."""
         count = Counter(name for one in self.distributions.values() for name in one.modules)
         return {name: one for one in self.protected.values() for name in one.modules if count[name] == 1}
 

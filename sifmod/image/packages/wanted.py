@@ -1,4 +1,4 @@
-"""What is wanted of a layer: requirements and locks, as people write them."""
+"""What is to be added to a layer or an image: requirements and locks, as people write them."""
 
 import re
 from collections.abc import Iterable

@@ -104,9 +104,9 @@ def _wanted(build: BuildPlan) -> tuple[tuple[str, ...], str]:
 
 
 def _recipe(request: Request, base: Artifact) -> str:
-    """The recipe as JSON: all that decides what is built, but for what an index has. It names no place of this machine.
+    """The recipe as JSON: all that decides what is built, except for what an index has.
 
-    Raises FetchError for a file that cannot be read.
+    It names no place of this machine. Raises FetchError for a file that cannot be read.
     """
     build = _plan(request)
     requirements, lock = _wanted(build)
