@@ -1,14 +1,15 @@
 """`sifmod install --module-only` without easyconfigs."""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from sifmod.cli.batch import Done, Ended, Failed, run_batch, summary, worst
+from sifmod.errors import SifmodError
 
 if TYPE_CHECKING:
     from sifmod.actions.install.reapply import Reapplication, Reapplying
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from sifmod.config.name import ModuleName
 
 Given = dict[str, str | bool | None]
+Result = TypeVar("Result")
 # the options of a site that decide about a module whose image is there
 DECIDING = ("site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime", "module_syntax", "link")
 # those of other installs, which would fetch or choose
@@ -36,25 +38,36 @@ def reapply(given: Given) -> int:
     texts = {name: value for name, value in given.items() if isinstance(value, str)}
     options = {SITE_KEYS[name]: in_full(name, value) for name, value in texts.items() if name in DECIDING}
     asked = Reapplying(layout_for(texts.get("prefix")), options, sanity=not given["skip_sanity_check"])
+    speak = quiet if given["quiet"] else say
+    reporter, fail_fast = Reporter(speak, command=typed()), bool(given["fail_fast"])
+    only_shown = any(given[name] for name in ("dry_run_short", "dry_run", "extended_dry_run"))
     found: list[Reapplication] = []
-    for one in reapplications(asked):
+    ended: list[tuple[ModuleName, Ended]] = []
+
+    def show(one: Reapplication) -> None:
         if one.changes and not given["as_json"]:
             echo(one.diff, nl=bool(one.diff))
         found.append(one if given["as_json"] else one._replace(diff=""))
+
+    asks = sys.stdin.isatty() and not (given["yes"] or given["as_json"])
+    all_shown_first = asks or only_shown or fail_fast  # --fail-fast names those that are not tried
+    if all_shown_first:
+        for one in reapplications(asked):
+            show(one)
+    else:
+        ended = _decide_and_apply(asked, show, reporter)
     changing = [one for one in found if one.changes]
-    speak = quiet if given["quiet"] else say
     for text, modules in _together((one.note, one.module) for one in found):
         speak(f"{modules}: {text}")
     undecided = sum(one.error is not None for one in found)
     more = f", {undecided} could not be decided" if undecided else ""
     speak(f"{len(changing)} of {len(found)} installed modules change{more}")
-    only_shown = any(given[name] for name in ("dry_run_short", "dry_run", "extended_dry_run"))
-    refusal = bool(changing) and not only_shown and not _agreed(given)
-    ended: list[tuple[ModuleName, Ended]] = []
+    # the diff has just been read
+    refusal = bool(changing) and asks and not only_shown and not click.confirm("Change them", default=True, err=True)
     if refusal:
         speak("nothing was changed, as you chose")
-    elif not only_shown:
-        ended = _apply(changing, asked, Reporter(speak, command=typed()), fail_fast=bool(given["fail_fast"]))
+    elif all_shown_first and not only_shown:
+        ended = _apply(changing, asked, reporter, fail_fast=fail_fast)
     failed = worst([end for _, end in ended])
     if failed:
         for line in summary(ended):
@@ -88,35 +101,78 @@ def _row(one: "Reapplication", ended: "Mapping[ModuleName, Ended]") -> dict[str,
     return {"module": str(one.module), "diff": one.diff, "notes": [one.note] if one.note else [], **problem}
 
 
-def _agreed(given: Given) -> bool:
-    """Ask on a terminal, where the diff has just been read; a program that reads JSON is not asked."""
-    if given["yes"] or given["as_json"] or not sys.stdin.isatty():
-        return True
-    return click.confirm("Change them", default=True, err=True)
-
-
 def _apply(
     changing: "Sequence[Reapplication]", asked: "Reapplying", reporter: "Reporter", *, fail_fast: bool
 ) -> "list[tuple[ModuleName, Ended]]":
-    """What became of each, told in their order; with `fail_fast` none is begun before the one before it is done."""
+    """What became of each, told in their order."""
     from sifmod.actions.install.reapply import reapply
+
+    def install(number: int, in_worker: "Reporter") -> tuple[int, bool]:
+        return reapply(changing[number], asked, in_worker)
+
+    def done(number: int, became: tuple[int, bool]) -> Done:
+        return _done(changing[number].module, became, reporter)
+
+    ended = _in_workers(install, done, len(changing), asked, reporter, fail_fast=fail_fast)
+    return [(changing[number].module, end) for number, end in ended.items()]
+
+
+def _decide_and_apply(
+    asked: "Reapplying", show: "Callable[[Reapplication], None]", reporter: "Reporter"
+) -> "list[tuple[ModuleName, Ended]]":
+    """The same without a question: each module is decided and installed in one go, then shown and told in order."""
+    from sifmod.actions.install.reapply import reapplications, reapply_at_once
+    from sifmod.tree.receipt import live_modules
+
+    modules = live_modules(asked.layout)
+    next(reapplications(asked), None)  # what is read for all is read before the workers begin
+
+    def install(number: int, in_worker: "Reporter") -> "tuple[Reapplication, tuple[int, bool] | SifmodError | None]":
+        return reapply_at_once(*modules[number], asked, in_worker)
+
+    def done(_: int, became: "tuple[Reapplication, tuple[int, bool] | SifmodError | None]") -> Done:
+        one, outcome = became
+        show(one)
+        if outcome is None:
+            return Done("", {})  # no line of the summary
+        if isinstance(outcome, SifmodError):
+            raise outcome
+        return _done(one.module, outcome, reporter)
+
+    ended = _in_workers(install, done, len(modules), asked, reporter, fail_fast=False)
+    return [(modules[number][0], end) for number, end in ended.items() if end.state]
+
+
+def _done(module: "ModuleName", became: tuple[int, bool], reporter: "Reporter") -> Done:
+    generation, changed = became
+    state = f"{'installed' if changed else 'another run has changed it meanwhile'}, generation {generation}"
+    reporter.say(f"{module}: {state}")
+    return Done(state, {})
+
+
+def _in_workers(
+    do: "Callable[[int, Reporter], Result]",
+    done: "Callable[[int, Result], Done]",
+    count: int,
+    asked: "Reapplying",
+    reporter: "Reporter",
+    *,
+    fail_fast: bool,
+) -> dict[int, Ended]:
+    """What became of each; with `fail_fast` none is begun before the one before it is done."""
     from sifmod.actions.workers import Ahead, Tell, reporter_in_worker
 
     warned: set[str] = set()  # what holds for all is told once by each worker
 
-    def install(number: int, tell: Tell) -> tuple[int, bool]:
-        in_worker = replace(reporter_in_worker(number, tell, reporter.command), warned=warned)
-        return reapply(changing[number], asked, in_worker)
+    def in_worker(number: int, tell: Tell) -> "Result":
+        return do(number, replace(reporter_in_worker(number, tell, reporter.command), warned=warned))
 
-    def done(number: int) -> Done:
-        generation, changed = ahead.result(number, reporter.say)
-        state = f"{'installed' if changed else 'another run has changed it meanwhile'}, generation {generation}"
-        reporter.say(f"{changing[number].module}: {state}")
-        return Done(state, {})
+    def ended(number: int) -> Done:
+        return done(number, ahead.result(number, reporter.say))
 
     jobs = 1 if fail_fast else 2 * asked.processors  # each waits for the disk much of its time
-    with closing(Ahead(install, len(changing), jobs)) as ahead:
-        ended = dict(run_batch(range(len(changing)), done, fail_fast=fail_fast))
+    with closing(Ahead(in_worker, count, jobs)) as ahead:
+        found = dict(run_batch(range(count), ended, fail_fast=fail_fast))
     # after an interruption: others than the one that was waited for
-    ended.update(run_batch(sorted(ahead.finished), done))
-    return [(changing[number].module, end) for number, end in ended.items()]
+    found.update(run_batch(sorted(ahead.finished), ended))
+    return found

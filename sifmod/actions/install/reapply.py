@@ -70,7 +70,24 @@ class Reapplying:
 def reapplications(asked: Reapplying) -> Iterator[Reapplication]:
     """What every installed module would be now, with its own options and those given; reads, changes nothing."""
     modules = live_modules(asked.layout)
-    yield from in_order(lambda number: _reapplication(*modules[number], asked), len(modules), asked.processors)
+    yield from in_order(lambda number: _decided(*modules[number], asked)[0], len(modules), asked.processors)
+
+
+def reapply_at_once(
+    module: ModuleName, number: int, asked: Reapplying, reporter: Reporter
+) -> tuple[Reapplication, tuple[int, bool] | SifmodError | None]:
+    """Decide what a module would be now, and install that where it is something else, as `reapply` does.
+
+    Gives what was decided, and what became of it: as `reapply`, or the error; None where nothing was to be done.
+    """
+    one, request = _decided(module, number, asked)
+    if request is None or not one.changes:
+        return one, None
+    try:
+        done, changed = install(request, reporter)
+    except SifmodError as error:
+        return one, error
+    return one, (done.generation, changed)
 
 
 def reapply(shown: Reapplication, asked: Reapplying, reporter: Reporter) -> tuple[int, bool]:
@@ -118,14 +135,14 @@ def _digest(request: Request) -> str:
     return sha256_bytes(repr((request.plan, request.site.site)).encode())
 
 
-def _reapplication(module: ModuleName, number: int, asked: Reapplying) -> Reapplication:
+def _decided(module: ModuleName, number: int, asked: Reapplying) -> tuple[Reapplication, Request | None]:
     root = asked.layout.generation(module, number)
     if (installation := read_receipt(root)) is None:
         error = InstallError(
             f"{module}: the receipt in {root} is missing or cannot be read",
             "`sifmod install --rebuild` of its easyconfig makes a new generation",
         )
-        return Reapplication(module, number, "", False, "", "", error)
+        return Reapplication(module, number, "", False, "", "", error), None
     try:
         request = _request(installation, asked)
         plan = request.plan
@@ -133,12 +150,11 @@ def _reapplication(module: ModuleName, number: int, asked: Reapplying) -> Reappl
             image = ChosenImage(recorded_image(installation), ImageChoice(""))
             plan, _, _ = with_found(plan, installation, image)
     except SifmodError as error:
-        return Reapplication(module, number, "", False, "", "", error)
+        return Reapplication(module, number, "", False, "", "", error), None
     made, diff = installation.provenance, difference(installation, plan)
     changes = bool(diff) or made.site != request.site.site.name
-    return Reapplication(
-        module, number, _digest(request), changes, diff, _note(made, request.site, asked.detected), None
-    )
+    note = _note(made, request.site, asked.detected)
+    return Reapplication(module, number, _digest(request), changes, diff, note, None), request
 
 
 def _request(installation: Installation, asked: Reapplying) -> Request:
