@@ -51,7 +51,7 @@ def resolve(python: ImagePython, wanted: Wanted, earlier: str, uv: Uv) -> Resolv
     work, place, kept = uv.directory, uv.place, python.protected
     held = python.distributions.values()
     alone = not {"--no-index", "--only-binary"}.isdisjoint(wanted.words)
-    _write_stubs([one for one in held if alone or one.key in kept or "+" in one.version], work / "held")
+    _write_metadata_wheels([one for one in held if alone or one.key in kept or "+" in one.version], work / "held")
     (work / LOCK).write_text(_preferences(python, earlier))
     (work / "kept.txt").write_text("".join(f"{key}=={one.version}\n" for key, one in kept.items()))
     lines = (*wanted.requirements, *(f"-e {path}" for path in wanted.editable))
@@ -66,7 +66,7 @@ def resolve(python: ImagePython, wanted: Wanted, earlier: str, uv: Uv) -> Resolv
     return _without(python, (work / LOCK).read_text(), wanted.requirements)
 
 
-def _write_stubs(distributions: Iterable[Distribution], directory: Path) -> None:
+def _write_metadata_wheels(distributions: Iterable[Distribution], directory: Path) -> None:
     directory.mkdir()
     for one in distributions:
         stem = f"{one.key.replace('-', '_')}-{one.version}"
