@@ -253,10 +253,14 @@ def _dry_run(given: Given) -> Callable[[Asked], Done]:
             path = name if Path(name).exists() else found.provenance.easyconfig
             row: dict[str, object] = {"easyconfig": path, "module": str(found.module), "mark": "x"}
         else:
-            from sifmod.actions.install.current import mark, overview, texts
+            from sifmod.actions.install.current import overview, status_sign, texts
 
             request = _request(asked, given)
-            row = {"easyconfig": str(request.loaded.path), "module": str(request.plan.module), "mark": mark(request)}
+            row = {
+                "easyconfig": str(request.loaded.path),
+                "module": str(request.plan.module),
+                "mark": status_sign(request),
+            }
         done = Done(f"{row['module']} [{row['mark']}]", row)
         if given["as_json"]:
             return done

@@ -116,8 +116,8 @@ def _text(path: Path) -> str:
         return ""  # it comes back
 
 
-def mark(request: Request) -> str:
-    """EasyBuild's mark: `x` installed, `F` forced, `R` rebuilt, blank to install."""
+def status_sign(request: Request) -> str:
+    """EasyBuild's sign: `x` installed, `F` forced, `R` rebuilt, blank to install."""
     if request.options.force:
         return "F"
     layout = Layout(Path(request.plan.prefix))
