@@ -1,4 +1,4 @@
-"""How much an apply is to fetch, how much room that takes, and which layers several images share."""
+"""How much an apply is to fetch, how much of the disk that takes, and which layers several images share."""
 
 from collections import Counter
 from collections.abc import Mapping
