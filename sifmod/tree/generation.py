@@ -137,7 +137,7 @@ def restore(layout: Layout, installation: Installation, held: Held) -> None:
     publish(layout, installation, held)
 
 
-def note(installation: Installation, provenance: Provenance, held: Held) -> None:
+def replace_provenance(installation: Installation, provenance: Provenance, held: Held) -> None:
     """Say in the receipt that the same installation comes of this too, so that the next run sees it at once."""
     with change(held, f"cannot write the receipt of {installation.module}") as steps:
         receipt = to_json(replace(installation, provenance=provenance))

@@ -71,7 +71,7 @@ def provenance(request: Request, choice: ImageChoice) -> Provenance:
     )
 
 
-def noted(before: Installation, request: Request) -> Provenance | None:
+def provenance_to_write(before: Installation, request: Request) -> Provenance | None:
     """The provenance that the receipt should hold now, so that the next run recognises it without parsing.
 
     None where the receipt is up to date, or cannot be rewritten. Whether the installation was checked stays as it was.

@@ -6,7 +6,14 @@ from pathlib import Path
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.hooks import run_hooks
-from sifmod.actions.install.current import difference, is_complete, is_current, noted, oddities, provenance
+from sifmod.actions.install.current import (
+    difference,
+    is_complete,
+    is_current,
+    oddities,
+    provenance,
+    provenance_to_write,
+)
 from sifmod.actions.install.found_in_image import with_found, with_recorded
 from sifmod.actions.install.image import ChosenImage, fetched_image, image_record, image_request, kept_image, released
 from sifmod.actions.install.request import Request, of_install, with_image
@@ -22,7 +29,7 @@ from sifmod.image.child import LATE, Ended, run_child
 from sifmod.module.plan import File, Plan
 from sifmod.module.quote import shell
 from sifmod.module.render import render, render_stub
-from sifmod.tree.generation import module_lock, note, publish, restore, staged_generation, tidy
+from sifmod.tree.generation import module_lock, publish, replace_provenance, restore, staged_generation, tidy
 from sifmod.tree.layer import image_key
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held
@@ -45,7 +52,7 @@ def install(request: Request, reporter: Reporter) -> tuple[Installation, bool]:
     layout, waiting = Layout(Path(plan.prefix)), reporter.waiting(plan.module)
     with changing_prefix(site):
         before = live(layout, plan.module)
-        if before and is_complete(layout, before, request) and not noted(before, request):
+        if before and is_complete(layout, before, request) and not provenance_to_write(before, request):
             renew(layout, before)
             return before, False  # no lock is needed, which a reader cannot take
         for oddity in oddities(before, request):
@@ -54,8 +61,8 @@ def install(request: Request, reporter: Reporter) -> tuple[Installation, bool]:
         with module_lock(layout, plan.module, site.lock_lease, waiting) as held:
             before = live(layout, plan.module)  # another run may have done it while we waited
             if before and is_complete(layout, before, request):
-                if made := noted(before, request):
-                    note(before, made, held)
+                if made := provenance_to_write(before, request):
+                    replace_provenance(before, made, held)
                 return before, False
             if before and _restored(layout, before, request, held, reporter):
                 return before, True

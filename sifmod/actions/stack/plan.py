@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from sifmod import __version__
-from sifmod.actions.install.current import is_complete, noted
+from sifmod.actions.install.current import is_complete, provenance_to_write
 from sifmod.actions.install.image import image_request
 from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.options import InstallOptions, deciding
@@ -161,7 +161,7 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
         check_locked(before, request)
         layers = locked.layers if (locked := request.options.locked) else {}
         lacks = any(own_layers(layout, before).get(name) != digest for name, digest in layers.items())
-        needed = planned.anew or lacks or noted(before, request)
+        needed = planned.anew or lacks or provenance_to_write(before, request)
         return Step(member, variant, "x", module, todo=todo if needed else None, generation=number)
     except (SifmodError, OSError) as error:
         step = Step(member, variant, "!", module, error=_told(error))
