@@ -75,8 +75,8 @@ def read_installed(
     if fixed:
         every = frozenset(one.place for one in found.values())
         for package in conda_packages(rootfs, chosen.directory, every):
-            if len(package.held) == 1:
-                fixed = {place: name for place, name in fixed.items() if place not in package.held}
+            if len(package.places) == 1:
+                fixed = {place: name for place, name in fixed.items() if place not in package.places}
     library = chosen.libraries[0]
     major, minor = map(int, chosen.version.split("."))
     bin_ = f"{chosen.directory}/bin"
@@ -155,8 +155,8 @@ def files_of(installed: Installed, replaced: Sequence[Distribution]) -> tuple[st
     gone = frozenset(one.place for one in replaced)
     every = frozenset(one.place for one in installed.python.distributions.values())
     for package in conda_packages(rootfs, installed.python.prefix, every) if gone else ():
-        if package.held <= gone:
-            found += (package.record, *package.held, *_there(rootfs, package.files))
+        if package.places <= gone:
+            found += (package.record, *package.places, *_there(rootfs, package.files))
     return tuple(dict.fromkeys(found))
 
 

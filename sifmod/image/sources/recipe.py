@@ -152,10 +152,10 @@ def _fetch(request: Request) -> Fetched:
         raise FetchError("nothing is built without its base")
     way = way_to_build(ask(request.runtime.path)) if build.post or build.test else None
     recipe = _recipe(request, base)
-    with ExitStack() as held:
+    with ExitStack() as stack:
         # while uv works, for it is not needed before the blocks are copied
-        damaged = held.enter_context(ThreadPoolExecutor(1)).submit(request.store.damaged, base.sha256)
-        rootfs = held.enter_context(open_rootfs(base.path, read_sif(base.path)))
+        damaged = stack.enter_context(ThreadPoolExecutor(1)).submit(request.store.damaged, base.sha256)
+        rootfs = stack.enter_context(open_rootfs(base.path, read_sif(base.path)))
         place = f"{_PLACE}/{1 + len(rootfs.entries(f'/{_PLACE}'))}"
         documents, post = [(f"{place}/recipe.json", recipe.encode())], build.post
         requirements, lock = _wanted(build)
@@ -163,7 +163,7 @@ def _fetch(request: Request) -> Fetched:
         if requirements or lock:
             installed = _installed(request, base, rootfs)
             try:
-                added = _packages(request, installed, (requirements, lock), held)
+                added = _packages(request, installed, (requirements, lock), stack)
             except NoWheelError as error:
                 way = _way_to_compile(request, error)
                 added = Added("", (), (), (f"{error.message}; it is compiled inside",))
@@ -188,7 +188,7 @@ def _fetch(request: Request) -> Fetched:
             one_user=way is not None and way.one_user,
         )
         settings = request.settings
-        workspace = held.enter_context(request.store.workspace()) if way else None
+        workspace = stack.enter_context(request.store.workspace()) if way else None
         target = workspace / "base.sif" if workspace else request.incoming
         if damaged.result():
             what = f"the base {base.source} is damaged in the store: {base.path} is not what its name says"
@@ -213,11 +213,11 @@ def _installed(request: Request, base: Artifact, rootfs: Rootfs) -> Installed:
     return read_installed(rootfs, environment, build.path, base.arch, build.protected)
 
 
-def _packages(request: Request, installed: Installed, wanted: tuple[tuple[str, ...], str], held: ExitStack) -> Added:
-    """What the packages bring that are wanted, or locked, as long as `held` lasts."""
+def _packages(request: Request, installed: Installed, wanted: tuple[tuple[str, ...], str], stack: ExitStack) -> Added:
+    """What the packages bring that are wanted, or locked, as long as `stack` lasts."""
     requirements, lock = wanted
-    uv = uv_here(held.enter_context(request.store.workspace()))
-    stage = held.enter_context(linked_directory())
+    uv = uv_here(stack.enter_context(request.store.workspace()))
+    stage = stack.enter_context(linked_directory())
     words = ("--offline",) if request.image.offline else ()
     try:
         return add_packages(installed, Wanted(requirements, words=words), lock, uv, stage)
