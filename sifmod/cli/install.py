@@ -19,7 +19,7 @@ from sifmod.system import one_line
 
 if TYPE_CHECKING:
     from sifmod.actions.install.options import InstallOptions
-    from sifmod.actions.install.request import Request
+    from sifmod.actions.install.request import InstallRequest
     from sifmod.config.load_site import LoadedSite
     from sifmod.tree.receipt import Installation
 
@@ -139,7 +139,7 @@ def _site(given: Given) -> "LoadedSite":
     return load_context({name: value for name, value in given.items() if isinstance(value, str)})
 
 
-def _request(asked: Asked, given: Given) -> "Request":
+def _request(asked: Asked, given: Given) -> "InstallRequest":
     from sifmod.config.wanted import wanted_easyconfig
 
     site = _site(given)

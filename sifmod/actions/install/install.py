@@ -16,7 +16,7 @@ from sifmod.actions.install.current import (
 )
 from sifmod.actions.install.found_in_image import with_found, with_recorded
 from sifmod.actions.install.image import ChosenImage, fetched_image, image_record, image_request, kept_image, released
-from sifmod.actions.install.request import Request, of_install, with_image
+from sifmod.actions.install.request import InstallRequest, of_install, with_image
 from sifmod.actions.lock import check_files
 from sifmod.actions.log import record
 from sifmod.actions.reference import referring, renew
@@ -42,7 +42,7 @@ from sifmod.tree.state import edited, edited_stubs, missing
 from sifmod.tree.store import Store
 
 
-def install(request: Request, reporter: Reporter) -> tuple[Installation, bool]:
+def install(request: InstallRequest, reporter: Reporter) -> tuple[Installation, bool]:
     """Make the disk match the plan; gives what is installed, and whether anything was changed for it. Idempotent.
 
     Raises LockError, InstallError, PermissionsError, SanityCheckError, and what fetching an image raises. After an
@@ -69,7 +69,7 @@ def install(request: Request, reporter: Reporter) -> tuple[Installation, bool]:
             return _new_generation(layout, before, request, held, reporter)
 
 
-def install_with_layers(request: Request, reporter: Reporter) -> tuple[Installation, bool]:
+def install_with_layers(request: InstallRequest, reporter: Reporter) -> tuple[Installation, bool]:
     """As `install`, and the layers that the request's lock names. Raises what `bring_layers` raises too."""
     installation, changed = install(request, reporter)
     if (locked := request.options.locked) and locked.layers:
@@ -79,7 +79,7 @@ def install_with_layers(request: Request, reporter: Reporter) -> tuple[Installat
     return installation, changed
 
 
-def _restored(layout: Layout, before: Installation, request: Request, held: Held, reporter: Reporter) -> bool:
+def _restored(layout: Layout, before: Installation, request: InstallRequest, held: Held, reporter: Reporter) -> bool:
     """Whether only links and stubs were missing, which are there again; what was changed needs a new generation."""
     if request.options.rebuild or not is_current(before, request):
         return False
@@ -95,7 +95,7 @@ def _restored(layout: Layout, before: Installation, request: Request, held: Held
 
 
 def _new_generation(
-    layout: Layout, before: Installation | None, request: Request, held: Held, reporter: Reporter
+    layout: Layout, before: Installation | None, request: InstallRequest, held: Held, reporter: Reporter
 ) -> tuple[Installation, bool]:
     options, site, plan = request.options, request.site.site, request.plan
     run_hooks(site, "before_install", of_install(request), reporter.say)
@@ -142,7 +142,7 @@ def _new_generation(
 
 
 def _published(
-    layout: Layout, installation: Installation, request: Request, held: Held, reporter: Reporter
+    layout: Layout, installation: Installation, request: InstallRequest, held: Held, reporter: Reporter
 ) -> Installation:
     number, what = live_number(layout, installation.module), "rendered" if request.options.module_only else "installed"
     site, data = request.site.site, of_install(request, done=installation)
@@ -154,7 +154,7 @@ def _published(
     return installation
 
 
-def own_files(plan: Plan, request: Request, sha256: str) -> tuple[File, ...]:
+def own_files(plan: Plan, request: InstallRequest, sha256: str) -> tuple[File, ...]:
     """What a generation has beside what is rendered: its easyconfig, and by what its layers are found.
 
     Layers are made for one image, which is known by the beginning of its digest; and the runtime that takes them.
@@ -165,7 +165,7 @@ def own_files(plan: Plan, request: Request, sha256: str) -> tuple[File, ...]:
     return easyconfig, File("share/image", f"{image_key(sha256)}\n{plan.runtime.path}\n")
 
 
-def check_locked(before: Installation, request: Request) -> None:
+def check_locked(before: Installation, request: InstallRequest) -> None:
     """Raise InstallError unless what is installed as the request says is what its lock says."""
     plan = with_recorded(request.plan, before)
     if locked := request.options.locked:

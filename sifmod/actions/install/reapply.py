@@ -15,7 +15,7 @@ from sifmod.actions.install.found_in_image import with_found
 from sifmod.actions.install.image import ChosenImage, recorded_image, released
 from sifmod.actions.install.install import install
 from sifmod.actions.install.options import InstallOptions
-from sifmod.actions.install.request import Request, Sites, decide, with_image
+from sifmod.actions.install.request import InstallRequest, Sites, decide, with_image
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.workers import in_order
 from sifmod.config.detect import KEPT
@@ -114,7 +114,7 @@ def _detected() -> str:
         return ""  # load_site says so where it matters
 
 
-def _digest(request: Request) -> str:
+def _digest(request: InstallRequest) -> str:
     return sha256_bytes(repr((request.plan, request.site.site)).encode())
 
 
@@ -141,7 +141,7 @@ def _reapplication(module: ModuleName, number: int, asked: Reapplying) -> Reappl
     )
 
 
-def _request(installation: Installation, asked: Reapplying) -> Request:
+def _request(installation: Installation, asked: Reapplying) -> InstallRequest:
     """The install that made it, decided again; its image is the one that is there."""
     made = installation.provenance
     path = Path(made.easyconfig)

@@ -1,4 +1,4 @@
-"""A Request: an install that has been decided."""
+"""An InstallRequest: an install that has been decided."""
 
 import os
 import shlex
@@ -31,7 +31,7 @@ from sifmod.tree.store import stored_at
 
 
 @dataclass(frozen=True)
-class Request:
+class InstallRequest:
     """An install that has been decided: what to do, for what, from what."""
 
     plan: Plan
@@ -51,7 +51,7 @@ class Request:
         return (*self.loaded.notes, *(f"warning: {problem}" for problem in problems))
 
 
-def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Request:
+def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> InstallRequest:
     """Find, load and plan; `easyconfig` is a path or the name of one. Reads the live receipt and writes nothing.
 
     Raises OSError, EasyconfigNotFoundError, ConfigError, VariantError, OptionError.
@@ -68,7 +68,7 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Reques
     return _request(loaded, site, options, before)
 
 
-def held_to(request: Request, lock: Lock) -> Request:
+def held_to(request: InstallRequest, lock: Lock) -> InstallRequest:
     """The request held to what the lock says of its module. Raises InstallError where that is another one."""
     module = request.plan.module
     locked = lock.modules.get(module)
@@ -94,7 +94,7 @@ def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:
     return variants_for(wanted_easyconfig(easyconfig, site.site), site.site)
 
 
-def with_image(request: Request, artifact: Artifact) -> Request:
+def with_image(request: InstallRequest, artifact: Artifact) -> InstallRequest:
     """The request for this image: quirks may be for its digest, which is known only now."""
     loaded = _with_digests(request.loaded, request.site, artifact)
     if loaded is request.loaded:
@@ -116,14 +116,14 @@ def _digests(sha256: str, origin: ImageOrigin) -> tuple[str, ...]:
 
 def _request(
     loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions, before: Installation | None
-) -> Request:
+) -> InstallRequest:
     choices = Choices(_again(loaded, site, options), site.site.link, options.offline)
     plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks, loaded.bases)
     # also those that are installed, so that a shell can unload after a reinstall what it loaded
     there = {syntax_of(stub.path) for stub in before.stubs} if before else set()
     syntaxes = tuple(syntax for syntax in SYNTAXES if syntax in there or syntax in plan.syntaxes)
     mpi, inputs = wanted_mpi(loaded.easyconfig, site.site, os.environ)
-    return Request(replace(plan, syntaxes=syntaxes, mpi=mpi), loaded, site, options, inputs)
+    return InstallRequest(replace(plan, syntaxes=syntaxes, mpi=mpi), loaded, site, options, inputs)
 
 
 def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> str:
@@ -140,7 +140,7 @@ def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) 
     return shlex.join(words)
 
 
-def of_install(request: Request, found: Artifact | None = None, done: Installation | None = None) -> OfInstall:
+def of_install(request: InstallRequest, found: Artifact | None = None, done: Installation | None = None) -> OfInstall:
     """The plan of an install; with the image that was found, or the generation that came of it."""
     plan = request.plan
     return {

@@ -12,7 +12,7 @@ from sifmod.actions.install.current import is_complete, provenance_to_write
 from sifmod.actions.install.image import image_request
 from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.options import InstallOptions, deciding
-from sifmod.actions.install.request import Request, Sites, decide, held_to, variants_here
+from sifmod.actions.install.request import InstallRequest, Sites, decide, held_to, variants_here
 from sifmod.actions.install.unchanged import find_unchanged, made_by
 from sifmod.actions.layer.places import own_layers
 from sifmod.actions.lock import Lock
@@ -66,7 +66,7 @@ class StackPlan(NamedTuple):
     layout: Layout
     steps: tuple[Step, ...]
     unnamed: tuple[ModuleName, ...]  # that the stack has installed and does not name any more
-    decide: Callable[[Step], Request]  # again, for a plan of thousands holds none; raises what deciding raises
+    decide: Callable[[Step], InstallRequest]  # again, for a plan of thousands holds none; raises what deciding raises
 
 
 class Planned(NamedTuple):
@@ -132,7 +132,7 @@ def _options(given: Given, variant: str | None, planned: Planned) -> InstallOpti
     return replace(planned.options, variant=variant, source=given.get("source"), asked=asked)
 
 
-def _decide_again(planned: Planned, sites: Sites, step: Step) -> Request:
+def _decide_again(planned: Planned, sites: Sites, step: Step) -> InstallRequest:
     given = _given(step.member, planned)
     request = decide(step.member.easyconfig, sites.of(given), _options(given, step.variant, planned))
     if request.plan.module != step.module:
@@ -184,7 +184,7 @@ def _made_before(failed: Step, layout: Layout, options: Pairs | None) -> list[St
     return list(made_before) or [failed]
 
 
-def _why(layout: Layout, before: Installation, request: Request, around: Surroundings) -> Iterator[str]:
+def _why(layout: Layout, before: Installation, request: InstallRequest, around: Surroundings) -> Iterator[str]:
     """Why a module is made anew, the nearest reason first."""
     made = before.provenance
     if request.options.rebuild:

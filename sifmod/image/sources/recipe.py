@@ -19,7 +19,7 @@ from sifmod.config.build import requirement
 from sifmod.config.shown import shown
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import FetchError, ImageError, NoWheelError, OptionError, RuntimeMissingError
-from sifmod.image.artifact import Artifact, Fetched, Request
+from sifmod.image.artifact import Artifact, Fetched, FetchRequest
 from sifmod.image.builder import Way, way_to_build
 from sifmod.image.convert.extend import Addition, extend
 from sifmod.image.convert.sif.header import read_sif
@@ -103,7 +103,7 @@ def _wanted(build: BuildPlan) -> tuple[tuple[str, ...], str]:
         raise FetchError(f"{build.requirements}: {error}") from error
 
 
-def _recipe(request: Request, base: Artifact) -> str:
+def _recipe(request: FetchRequest, base: Artifact) -> str:
     """The recipe as JSON: all that decides what is built, but for what an index has. It names no place of this machine.
 
     Raises FetchError for a file that cannot be read.
@@ -126,19 +126,19 @@ def _recipe(request: Request, base: Artifact) -> str:
     return json.dumps({key: value for key, value in said.items() if value}, indent=1) + "\n"
 
 
-def _plan(request: Request) -> BuildPlan:
+def _plan(request: FetchRequest) -> BuildPlan:
     build = request.image.build
     if build is None:
         raise FetchError(f"nothing says how {request.image.filename} is built")
     return build
 
 
-def _key(request: Request, recipe: str) -> str:
+def _key(request: FetchRequest, recipe: str) -> str:
     """What a built image is stored under. Which packages stay decides with the recipe what an index is asked for."""
     return f"sha256:{sha256_bytes(json.dumps((recipe, _plan(request).protected)).encode())}"
 
 
-def _pinned(request: Request) -> Fetched | None:
+def _pinned(request: FetchRequest) -> Fetched | None:
     """What was built before of the same base, recipe and files."""
     if request.base is None:
         return None
@@ -146,7 +146,7 @@ def _pinned(request: Request) -> Fetched | None:
     return made and replace(made, notes=("the same was built before, and is not built again",))
 
 
-def _fetch(request: Request) -> Fetched:
+def _fetch(request: FetchRequest) -> Fetched:
     build, base = _plan(request), request.base
     if base is None:
         raise FetchError("nothing is built without its base")
@@ -207,13 +207,15 @@ def _fetch(request: Request) -> Fetched:
     return replace(fetched, origin=ImageOrigin(manifest=_key(request, recipe), layers=(f"sha256:{base.sha256}",)))
 
 
-def _installed(request: Request, base: Artifact, rootfs: Rootfs) -> Installed:
+def _installed(request: FetchRequest, base: Artifact, rootfs: Rootfs) -> Installed:
     build = _plan(request)
     environment = dict(describe_sif(base.path).config.environment)
     return read_installed(rootfs, environment, build.path, base.arch, build.protected)
 
 
-def _packages(request: Request, installed: Installed, wanted: tuple[tuple[str, ...], str], stack: ExitStack) -> Added:
+def _packages(
+    request: FetchRequest, installed: Installed, wanted: tuple[tuple[str, ...], str], stack: ExitStack
+) -> Added:
     """What the packages bring that are wanted, or locked, as long as `stack` lasts."""
     requirements, lock = wanted
     uv = uv_here(stack.enter_context(request.store.workspace()))
@@ -225,7 +227,7 @@ def _packages(request: Request, installed: Installed, wanted: tuple[tuple[str, .
         raise ImageError(error.message, error.hint) from error
 
 
-def _way_to_compile(request: Request, why: NoWheelError) -> Way:
+def _way_to_compile(request: FetchRequest, why: NoWheelError) -> Way:
     try:
         return way_to_build(ask(request.runtime.path))
     except (FetchError, RuntimeMissingError) as error:
