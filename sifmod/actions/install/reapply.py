@@ -26,7 +26,7 @@ from sifmod.digest import sha256_bytes
 from sifmod.errors import EasyconfigNotFoundError, InstallError, ModuleError, SifmodError
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
-from sifmod.tree.provenance import Asked, ImageChoice, Provenance
+from sifmod.tree.provenance import CommandLine, ImageChoice, Provenance
 from sifmod.tree.receipt import Installation, live_modules, read_receipt
 
 Options = Mapping[str, str]
@@ -185,7 +185,7 @@ def _options(installation: Installation, asked: Reapplying) -> tuple[dict[str, s
         rebuild=True,
         if_different=installation.generation,
         module_only=True,
-        asked=Asked(options=named, checked=asked.sanity and made.asked.checked),
+        asked=CommandLine(options=named, checked=asked.sanity and made.asked.checked),
     )
     return {**texts, "prefix": str(asked.layout.prefix)}, options
 

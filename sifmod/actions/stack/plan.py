@@ -24,7 +24,7 @@ from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, InstallError, SifmodError
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
-from sifmod.tree.provenance import Asked, Pairs
+from sifmod.tree.provenance import CommandLine, Pairs
 from sifmod.tree.receipt import Installation, live, live_number
 from sifmod.tree.stack import read_applied
 from sifmod.tree.state import edited, edited_stubs, missing
@@ -128,7 +128,7 @@ def _given(member: Member, planned: Planned) -> dict[str, str]:
 
 
 def _options(given: Given, variant: str | None, planned: Planned) -> InstallOptions:
-    asked = Asked(options=deciding({**given, "variant": variant}), checked=planned.options.asked.checked)
+    asked = CommandLine(options=deciding({**given, "variant": variant}), checked=planned.options.asked.checked)
     return replace(planned.options, variant=variant, source=given.get("source"), asked=asked)
 
 
