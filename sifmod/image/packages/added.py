@@ -15,8 +15,8 @@ from posixpath import basename, dirname, join, normpath, relpath
 
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.inspect.rootfs import Rootfs
+from sifmod.image.packages.base_python import BasePython, files_in, files_of, recorded
 from sifmod.image.packages.image_python import ImagePython
-from sifmod.image.packages.installed import Installed, files_in, files_of, recorded
 from sifmod.image.packages.resolve import Resolved, followed, pinned, resolve
 from sifmod.image.packages.uv import Uv, refuse_unsafe
 from sifmod.image.packages.wanted import Wanted
@@ -38,15 +38,15 @@ class Added:
     notes: tuple[str, ...]
 
 
-def add_packages(installed: Installed, wanted: Wanted, given: str, uv: Uv, stage: Path) -> Added:
+def add_packages(base: BasePython, wanted: Wanted, given: str, uv: Uv, stage: Path) -> Added:
     """What is `wanted`, or what the lock `given` says where it is not "", as files of the image, which lie in `stage`.
 
     What the image has in another version is taken out as a whole. Raises OptionError for what does not go with the
     image, NoWheelError for what would have to be compiled, FetchError where an index cannot be asked, ImageError for
     a package that would replace a part of what stays, and for one that leads out of its place.
     """
-    python = installed.python
-    wanted = Wanted(wanted.requirements, words=(*wanted.words, *_host(), *installed.words))
+    python = base.python
+    wanted = Wanted(wanted.requirements, words=(*wanted.words, *_host(), *base.words))
     resolved = followed(python, given) if given else resolve(python, wanted, "", uv)
     lock = _LOCAL.sub('path = "', resolved.lock)  # the same wherever the files are
     notes = (f"packages go to the Python in {python.prefix}", *told(python, resolved))
@@ -56,11 +56,11 @@ def add_packages(installed: Installed, wanted: Wanted, given: str, uv: Uv, stage
     refuse_unsafe(uv, resolved.added)
     (library,) = stage.glob("lib*/python*/*-packages")
     check_hides_nothing(library, python)
-    files = dict(_files(stage, library, installed))
-    kept = {path for one in python.protected.values() for path in recorded(installed.rootfs, one)}
+    files = dict(_files(stage, library, base))
+    kept = {path for one in python.protected.values() for path in recorded(base.rootfs, one)}
     replaced = [one for key, one in python.distributions.items() if key in resolved.added]
-    removed = [path for path in files_of(installed, replaced) if path not in kept]
-    over = _over(installed.rootfs, files, set(removed), kept)
+    removed = [path for path in files_of(base, replaced) if path not in kept]
+    over = _over(base.rootfs, files, set(removed), kept)
     return Added(lock, tuple(sorted(files.items())), tuple(removed), (*notes, *over))
 
 
@@ -83,22 +83,22 @@ def _install(uv: Uv, resolved: Resolved, wanted: Wanted, stage: Path) -> None:
             left.unlink()
 
 
-def _files(stage: Path, library: Path, installed: Installed) -> Iterator[tuple[str, Path]]:
+def _files(stage: Path, library: Path, base: BasePython) -> Iterator[tuple[str, Path]]:
     """Each file with its path in the image, where commands start its Python and each RECORD says what is there."""
-    short = installed.python.short
+    short = base.python.short
 
     def inside(path: Path) -> str:
         if path.is_relative_to(library):
-            return join(installed.library, path.relative_to(library))
+            return join(base.library, path.relative_to(library))
         own = re.sub("^include/(site/)?python[0-9.]+/", rf"include/\1python{short}/", str(path.relative_to(stage)))
-        return join(installed.prefix, own)
+        return join(base.prefix, own)
 
     found = [Path(top, name) for top, _, names in os.walk(stage) for name in names]
     for path in found:
         if path.is_symlink() or not path.is_file():
             raise ImageError(f"a package has {path.relative_to(stage)}, which is no file")
         if path.parent == stage / "bin":
-            _start(path, installed.python.executable)
+            _start(path, base.python.executable)
     for record in library.glob("*.dist-info/RECORD"):
         rows = list(csv.reader(record.read_text("utf-8").splitlines()))
         made = io.StringIO()
@@ -107,7 +107,7 @@ def _files(stage: Path, library: Path, installed: Installed) -> Iterator[tuple[s
             path = Path(normpath(join(library, name)))
             if path.is_relative_to(stage) and path.is_file():
                 command = path.parent == stage / "bin"
-                writer.writerow((relpath(inside(path), installed.library), *(_about(path) if command else about)))
+                writer.writerow((relpath(inside(path), base.library), *(_about(path) if command else about)))
         _replace(record, made.getvalue().encode())
     return ((inside(path), path) for path in found)
 

@@ -27,7 +27,7 @@ from sifmod.image.disk import reading
 from sifmod.image.inspect.rootfs import Rootfs, open_rootfs
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.packages.added import Added, add_packages
-from sifmod.image.packages.installed import Installed, glibc, read_installed
+from sifmod.image.packages.base_python import BasePython, glibc, read_base_python
 from sifmod.image.packages.resolve import LOCK, pinned, versions_of
 from sifmod.image.packages.uv import linked_directory, uv_here
 from sifmod.image.packages.wanted import Wanted, read_lock, read_requirements
@@ -161,17 +161,17 @@ def _fetch(request: FetchRequest) -> Fetched:
         requirements, lock = _wanted(build)
         added = Added("", (), (), ())
         if requirements or lock:
-            installed = _installed(request, base, rootfs)
+            base_python = _base_python(request, base, rootfs)
             try:
-                added = _packages(request, installed, (requirements, lock), stack)
+                added = _packages(request, base_python, (requirements, lock), stack)
             except NoWheelError as error:
                 way = _way_to_compile(request, error)
                 added = Added("", (), (), (f"{error.message}; it is compiled inside",))
-                pins = (f"{key}=={one.version}\n" for key, one in installed.python.protected.items())
+                pins = (f"{key}=={one.version}\n" for key, one in base_python.python.protected.items())
                 lines = pinned(lock) if lock else "".join(f"{line}\n" for line in requirements)
                 documents += [(f"{place}/kept.txt", "".join(pins).encode())]
                 documents += [(f"{place}/requirements.txt", lines.encode())]
-                post = f"{_compiling(installed.python.executable, place)}{post}"
+                post = f"{_compiling(base_python.python.executable, place)}{post}"
         files = {path.lstrip("/"): here for path, here in added.files} | dict(_files(build))
         labels = {f"{_LABEL}.base": f"sha256:{base.sha256}", f"{_LABEL}.recipe": sha256_bytes(recipe.encode())}
         if added.lock:
@@ -207,14 +207,14 @@ def _fetch(request: FetchRequest) -> Fetched:
     return replace(fetched, origin=ImageOrigin(manifest=_key(request, recipe), layers=(f"sha256:{base.sha256}",)))
 
 
-def _installed(request: FetchRequest, base: Artifact, rootfs: Rootfs) -> Installed:
+def _base_python(request: FetchRequest, base: Artifact, rootfs: Rootfs) -> BasePython:
     build = _plan(request)
     environment = dict(describe_sif(base.path).config.environment)
-    return read_installed(rootfs, environment, build.path, base.arch, build.protected)
+    return read_base_python(rootfs, environment, build.path, base.arch, build.protected)
 
 
 def _packages(
-    request: FetchRequest, installed: Installed, wanted: tuple[tuple[str, ...], str], stack: ExitStack
+    request: FetchRequest, base_python: BasePython, wanted: tuple[tuple[str, ...], str], stack: ExitStack
 ) -> Added:
     """What the packages bring that are wanted, or locked, as long as `stack` lasts."""
     requirements, lock = wanted
@@ -222,7 +222,7 @@ def _packages(
     stage = stack.enter_context(linked_directory())
     words = ("--offline",) if request.image.offline else ()
     try:
-        return add_packages(installed, Wanted(requirements, words=words), lock, uv, stage)
+        return add_packages(base_python, Wanted(requirements, words=words), lock, uv, stage)
     except OptionError as error:
         raise ImageError(error.message, error.hint) from error
 

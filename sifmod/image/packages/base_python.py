@@ -26,7 +26,7 @@ _LATER = "/usr/lib/python3/dist-packages"  # Debian's own, which Python looks in
 
 
 @dataclass(frozen=True)
-class Installed:
+class BasePython:
     """The Python of the image in `rootfs`. More packages go to `library`, and their commands below `prefix`."""
 
     rootfs: Rootfs
@@ -54,9 +54,9 @@ class _Metadata(metadata.Distribution):
         return Path(dirname(self.place), path)
 
 
-def read_installed(
+def read_base_python(
     rootfs: Rootfs, environment: Mapping[str, str], path: tuple[str, ...], arch: str, names: tuple[str, ...]
-) -> Installed:
+) -> BasePython:
     """The first Python in `path`, or the one that `environment`, the image's, leads to.
 
     `names` are those of packages that stay. So do those that cannot be taken out, because neither they nor conda say
@@ -83,7 +83,7 @@ def read_installed(
     program = find_command(rootfs, f"python{chosen.version}", (bin_,)) or find_command(rootfs, "python3", (bin_,))
     stay, found = (*names, *fixed.values()), dict(sorted(found.items()))
     python = ImagePython(program or f"{bin_}/python", chosen.directory, (major, minor, 0), found, stay)
-    return Installed(rootfs, python, library, library.rsplit("/", 3)[0], _platform(rootfs, arch))
+    return BasePython(rootfs, python, library, library.rsplit("/", 3)[0], _platform(rootfs, arch))
 
 
 def _chosen(rootfs: Rootfs, environment: Mapping[str, str], path: tuple[str, ...]) -> PythonEnvironment:
@@ -141,20 +141,20 @@ def glibc(rootfs: Rootfs, arch: str) -> int:
     return 0
 
 
-def files_of(installed: Installed, replaced: Sequence[Distribution]) -> tuple[str, ...]:
+def files_of(base: BasePython, replaced: Sequence[Distribution]) -> tuple[str, ...]:
     """The absolute paths of all that these distributions have, and of the bytecode made of it.
 
     Their RECORDs say what it is, and their metadata is among it as a directory. What a RECORD names outside its
     Python's prefix is not, as with pip. A conda package of these alone goes as a whole, and conda's record with it.
     """
-    rootfs, found = installed.rootfs, list[str]()
+    rootfs, found = base.rootfs, list[str]()
     for one in replaced:
         prefix = one.place.rsplit("/", 4)[0]
         own = [path for path in recorded(rootfs, one) if path.startswith(f"{prefix}/")]
         found += (one.place, *_there(rootfs, own)) if own else ()
     gone = frozenset(one.place for one in replaced)
-    every = frozenset(one.place for one in installed.python.distributions.values())
-    for package in conda_packages(rootfs, installed.python.prefix, every) if gone else ():
+    every = frozenset(one.place for one in base.python.distributions.values())
+    for package in conda_packages(rootfs, base.python.prefix, every) if gone else ():
         if package.places <= gone:
             found += (package.record, *package.places, *_there(rootfs, package.files))
     return tuple(dict.fromkeys(found))
