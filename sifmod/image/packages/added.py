@@ -187,6 +187,6 @@ def told(python: ImagePython, resolved: Resolved) -> Iterator[str]:
     for key, version in resolved.added.items():
         if held := python.distributions.get(key):
             yield f"{key} {version} is used in the place of the image's {held.version}"
-        elif python.is_named(key):
+        elif python.is_protected_name(key):
             yield f"warning: {key} {version} is not in the image; it may be built for another torch"
     yield from (f"warning: {line}" for line in python.broken_by(dict(resolved.added)))

@@ -14,7 +14,7 @@ from sifmod.errors import ImageError
 from sifmod.image.inspect.python import PythonEnvironment, find_environments
 from sifmod.image.inspect.rootfs import Rootfs, find_command, search_path
 from sifmod.image.packages.conda import conda_packages
-from sifmod.image.packages.image_python import Distribution, ImagePython, is_named
+from sifmod.image.packages.image_python import Distribution, ImagePython, has_valid_name
 
 _ACTIVE = ("WITH_CONDA", "VIRTUAL_ENV", "CONDA_PREFIX")
 _LARGEST = 32 << 20  # bytes of a RECORD
@@ -112,7 +112,7 @@ def _distribution(each: _Metadata) -> Distribution | None:
         return None
     about = each.metadata
     name, version = str(about["Name"] or ""), str(about["Version"] or "")
-    if not is_named(name, version):
+    if not has_valid_name(name, version):
         return None
     names = (each.read_text("top_level.txt") or "").split() or [
         line.partition(",")[0].partition("/")[0] for line in (each.read_text("RECORD") or "").splitlines()
