@@ -219,10 +219,10 @@ def _packages(
     """What the packages bring that are wanted, or locked, as long as `stack` lasts."""
     requirements, lock = wanted
     uv = uv_here(stack.enter_context(request.store.workspace()))
-    stage = stack.enter_context(linked_directory())
+    uv_prefix = stack.enter_context(linked_directory())
     words = ("--offline",) if request.image.offline else ()
     try:
-        return add_packages(base_python, Wanted(requirements, words=words), lock, uv, stage)
+        return add_packages(base_python, Wanted(requirements, words=words), lock, uv, uv_prefix)
     except OptionError as error:
         raise ImageError(error.message, error.hint) from error
 
