@@ -75,7 +75,7 @@ class Installation:
         return self.image
 
     @property
-    def digest(self) -> str:
+    def image_sha256(self) -> str:
         """The SHA-256 of the image; "" of a view."""
         return self.image.sha256 if self.image else ""
 

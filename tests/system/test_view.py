@@ -112,7 +112,7 @@ def test_what_is_in_it_and_what_changed(prefix: Path, capfd: pytest.CaptureFixtu
     assert (made["metadata"]["component"]["name"], made["metadata"]["component"]["version"]) == ("outer", "1")
     one, other = installations(Layout(prefix))[:2]
     assert {(each["name"], each["version"], each["hashes"][0]["content"]) for each in made["components"]} == {
-        *((each.module.name, each.module.version, each.digest) for each in (one, other))
+        *((each.module.name, each.module.version, each.image_sha256) for each in (one, other))
     }
     easyconfig = prefix.parent / "ai-stack-2026.yaml"
     text = easyconfig.read_text().replace("[Tiny/1, Note]", "[Tiny/1.0]").replace("green", "red")

@@ -38,7 +38,7 @@ def plan_digest(plan: Plan) -> str:
 def is_current(before: Installation, request: InstallRequest) -> bool:
     """Whether `before` was made from this plan, with the image that it asks for; its files are not looked at."""
     made, plan, locked = before.provenance, request.plan, request.options.locked
-    if locked and before.digest != locked.digest:
+    if locked and before.image_sha256 != locked.digest:
         return False
     return made.plan_digest == plan_digest(plan) and made.image.request == image_request(plan)
 
@@ -156,7 +156,7 @@ def _image(plan: Plan) -> tuple[str, ...]:
 def _wrappers(plan: Plan, before: Installation | None) -> str:
     """Their names; those that `auto` finds as they were found in the image that is installed."""
     known = with_recorded(plan, before)
-    open_yet = plan.wrappers_auto and not (before and recorded_commands(plan, before, before.digest))
+    open_yet = plan.wrappers_auto and not (before and recorded_commands(plan, before, before.image_sha256))
     later = ("(auto: those found in the image)",) if open_yet else ()
     return " ".join((*(wrapper.name for wrapper in known.wrappers), *later, *known.packers))
 

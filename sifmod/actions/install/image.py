@@ -66,7 +66,7 @@ def kept_image(
     keep.
     """
     plan, options = request.plan, request.options
-    if options.force or (options.locked and before and before.digest != options.locked.digest):
+    if options.force or (options.locked and before and before.image_sha256 != options.locked.digest):
         return None
     if before is not None and before.image:
         record = before.image

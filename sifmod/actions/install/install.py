@@ -169,7 +169,7 @@ def check_locked(before: Installation, request: InstallRequest) -> None:
     """Raise InstallError unless what is installed as the request says is what its lock says."""
     plan = with_recorded(request.plan, before)
     if locked := request.options.locked:
-        check_files(locked, plan, own_files(plan, request, before.digest))
+        check_files(locked, plan, own_files(plan, request, before.image_sha256))
 
 
 def _carry_over(stage: Stage, reporter: Reporter) -> None:
@@ -181,7 +181,7 @@ def _carry_over(stage: Stage, reporter: Reporter) -> None:
 
 
 def _done(what: str, installation: Installation, before: int | None) -> Done:
-    return Done(what, installation.module, before, installation.generation, installation.digest or None)
+    return Done(what, installation.module, before, installation.generation, installation.image_sha256 or None)
 
 
 _SHOWN = 3  # commands

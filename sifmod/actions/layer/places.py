@@ -78,7 +78,7 @@ def searched(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> tuple[Pat
 def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
     """Whether a layer was made for an image with which none of these modules is installed."""
     there = live(modules[layer.module], layer.module) if layer.module in modules else None
-    return bool(layer.image) and (there is None or there.digest != layer.image)
+    return bool(layer.image) and (there is None or there.image_sha256 != layer.image)
 
 
 def after_retired(module: ModuleName, trees: tuple[Layout, ...]) -> tuple[str, str]:
@@ -129,7 +129,7 @@ def own_layers(layout: Layout, installation: Installation) -> dict[str, str]:
 
 
 def _layers_of(installation: Installation, top: Path) -> Iterator[Layer]:
-    here = (layer for layer in all_layers(top, installation.module) if layer.image == installation.digest)
+    here = (layer for layer in all_layers(top, installation.module) if layer.image == installation.image_sha256)
     return here if installation.image else iter(())
 
 
@@ -144,7 +144,11 @@ def bring_layers(
     from sifmod.actions.verify import verify_layer
 
     layout = Layout(site.prefix)
-    layers, module, key = Layers(layout.prefix / "layers", layout.prefix), installation.module, installation.digest
+    layers, module, key = (
+        Layers(layout.prefix / "layers", layout.prefix),
+        installation.module,
+        installation.image_sha256,
+    )
     for name, digest in wanted.items():
         if own_layers(layout, installation).get(name) == digest:
             continue

@@ -192,7 +192,7 @@ def _why(layout: Layout, before: Installation, request: InstallRequest, around: 
     edits = (f"{path} was changed or removed" for path in (*edited(before), *edited_stubs(layout, before)))
     if harmed := (*missing(layout, before), *edits):
         yield f"{harmed[0]}{f', and {len(harmed) - 1} more' if len(harmed) > 1 else ''}"
-    if (locked := request.options.locked) and before.digest != locked.digest:
+    if (locked := request.options.locked) and before.image_sha256 != locked.digest:
         yield "its image is not that of the lock"
     if made.image.request != image_request(request.plan):
         yield "it asks for another image"
