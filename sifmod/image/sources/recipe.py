@@ -7,7 +7,6 @@ the lock of its packages are in the image, below /.singularity.d/build.
 import json
 import os
 import shlex
-import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -41,7 +40,6 @@ from sifmod.module.plan import BuildPlan
 
 _PLACE = ".singularity.d/build"
 _LABEL = "org.sifmod.build"
-_CREATED = 64  # where a SIF's header says when it was made, in seconds since 1970
 _LAST = (1 << 32) - 1  # second that a squashfs can say
 _MOST = 200_000  # files of a recipe
 _REMOTE = ("docker://", "oras://", "library://", "https://", "http://")
@@ -155,7 +153,8 @@ def _fetch(request: FetchRequest) -> Fetched:
     with ExitStack() as stack:
         # while uv works, for it is not needed before the blocks are copied
         damaged = stack.enter_context(ThreadPoolExecutor(1)).submit(request.store.damaged, base.sha256)
-        rootfs = stack.enter_context(open_rootfs(base.path, read_sif(base.path)))
+        info = read_sif(base.path)
+        rootfs = stack.enter_context(open_rootfs(base.path, info))
         place = f"{_PLACE}/{1 + len(rootfs.entries(f'/{_PLACE}'))}"
         documents, post = [(f"{place}/recipe.json", recipe.encode())], build.post
         requirements, lock = _wanted(build)
@@ -184,7 +183,7 @@ def _fetch(request: FetchRequest) -> Fetched:
             env=build.env,
             labels=(*labels.items(), *build.labels),
             deffile=_definition(recipe, added.lock),
-            epoch=_created(base.path),
+            epoch=min(max(info.created, 0), _LAST),
             one_user=way is not None and way.one_user,
         )
         settings = request.settings
@@ -239,14 +238,6 @@ def _compiling(python: str, place: str) -> str:
     program, place = shlex.quote(python), f"/{place}"
     install = f"{program} -m pip install --no-cache-dir --constraint {place}/kept.txt"
     return f"{install} --requirement {place}/requirements.txt\n{program} -m pip freeze >{place}/installed.txt\n"
-
-
-def _created(path: Path) -> int:
-    """When a SIF was made, as its header says, and as a squashfs can say it."""
-    with reading(path), path.open("rb") as file:
-        file.seek(_CREATED)
-        (created,) = struct.unpack("<q", file.read(8))
-    return min(max(int(created), 0), _LAST)
 
 
 def _definition(recipe: str, lock: str) -> str:
