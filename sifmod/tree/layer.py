@@ -79,6 +79,11 @@ class Layer:
     root: str = ""
 
     @property
+    def top(self) -> Path:
+        """The directory of the layers that it is among."""
+        return Path(self.root).parents[4]
+
+    @property
     def lock(self) -> str:
         """Its lock of PEP 751, "" where it cannot be read."""
         with suppress(OSError, UnicodeDecodeError):

@@ -80,6 +80,11 @@ class Installation:
         return self.image.sha256 if self.image else ""
 
     @property
+    def prefix(self) -> Path:
+        """The prefix that it is in (see Layout.generation)."""
+        return Path(self.root).parents[4]
+
+    @property
     def paths(self) -> frozenset[str]:
         """Everything in the generation that is ours, the receipt too; relative."""
         return frozenset((RECEIPT, *(file.path for file in self.files), *(link.path for link in self.links)))

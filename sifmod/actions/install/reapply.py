@@ -98,7 +98,7 @@ def planned(installation: Installation) -> tuple[Plan, Site]:
     if not os.access(made.easyconfig, os.R_OK):
         made = made._replace(easyconfig=f"{installation.root}/easyconfig.yaml")
         installation = replace(installation, provenance=made)
-    prefix = str(Path(installation.root).parents[4])
+    prefix = str(installation.prefix)
     request = _request(installation, Reapplying(Layout(Path(prefix)), {}, sanity=True, detected=""))
     if request.plan.image is None:
         return request.plan, request.site.site

@@ -50,7 +50,7 @@ def installed(module: ModuleName, trees: tuple[Layout, ...]) -> Installation:
 
 def words_for(installation: Installation, environ: Mapping[str, str]) -> str:
     """The words by which another verb finds it: the module, with its --prefix where nothing else leads there."""
-    prefix = Path(installation.root).parents[4]
+    prefix = installation.prefix
     plain = quick_prefix(None, environ)
     found = plain and Layout(prefix) in layouts(Path(plain), environ)
     return str(installation.module) if found else f"{installation.module} --prefix {shell(str(prefix))}"
@@ -58,7 +58,7 @@ def words_for(installation: Installation, environ: Mapping[str, str]) -> str:
 
 def layers_for(installation: Installation, directory: str | None, environ: Mapping[str, str]) -> Layers:
     """Where a layer is made: in `directory`, in the module's own prefix where that is this user's, else in his own."""
-    prefix = Path(installation.root).parents[4]
+    prefix = installation.prefix
     if directory:
         return Layers(Path(directory).absolute(), prefix)
     if prefix.stat().st_uid == os.geteuid():
@@ -104,7 +104,7 @@ def found_layers(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> Itera
 
 def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
     """What is to be said of a layer where there is another one of its name for the module of this tree; "": nothing."""
-    top = Path(layer.root).parents[4]
+    top = layer.top
     live = Path(layer.root).parent.relative_to(top) / LIVE / LOCK
     there = [place for place in searched((tree,), environ) if (place / live).exists()]
     if top not in there:  # it takes SIFMOD_LAYERS, and is the first one then
@@ -116,7 +116,7 @@ def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
 
 def withdrawn(layer: Layer, lease: float, reporter: Reporter) -> None:
     """Take a layer out of use, wherever it is. Raises InstallError, PermissionsError or LockError."""
-    top = Path(layer.root).parents[4]
+    top = layer.top
     layers = Layers(top, top.parent)
     with lock(layers, str(layer.module), lease, reporter.waiting(f"the layers of {layer.module}")) as held:
         withdraw_layer(layers, layer, held)

@@ -213,7 +213,7 @@ class _Run:
 
 def record_test(installation: Installation, site: Site, reporter: Reporter, *, passed: bool) -> None:
     """Say in the log of the module what became of a test. A reader of the tree writes nothing; a test is none less."""
-    layout = Layout(Path(installation.root).parents[4])
+    layout = Layout(installation.prefix)
     if not os.access(layout.prefix, os.W_OK):
         return
     module, number, what = installation.module, installation.generation, TEST_PASSED if passed else TEST_FAILED
