@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sifmod.actions.changing_prefix import site_umask
-from sifmod.actions.install.install import sanity_check
 from sifmod.actions.install.reapply import planned
+from sifmod.actions.install.sanity_check import sanity_check
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.slurm import LAG, SIFMOD, Resources, cancel, states, submit
