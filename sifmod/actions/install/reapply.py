@@ -15,13 +15,14 @@ from sifmod.actions.install.found_in_image import with_found
 from sifmod.actions.install.image import ChosenImage, recorded_image, released
 from sifmod.actions.install.install import install
 from sifmod.actions.install.options import InstallOptions
-from sifmod.actions.install.request import InstallRequest, Sites, decide, with_image
+from sifmod.actions.install.request import InstallRequest, decide, with_image
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.workers import in_order
 from sifmod.config.detect import KEPT
 from sifmod.config.load_site import Kept, LoadedSite
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
+from sifmod.config.sites import Sites
 from sifmod.digest import sha256_bytes
 from sifmod.errors import EasyconfigNotFoundError, InstallError, ModuleError, SifmodError
 from sifmod.module.plan import Plan

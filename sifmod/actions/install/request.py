@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,9 +14,8 @@ from sifmod.config.find import is_path
 from sifmod.config.input import Input
 from sifmod.config.kinds import SYNTAXES, syntax_of
 from sifmod.config.load_easyconfig import LoadedEasyconfig, Overrides, load_easyconfig, variants_for, with_digests
-from sifmod.config.load_site import Kept, LoadedSite, load_site
+from sifmod.config.load_site import LoadedSite
 from sifmod.config.mpi import wanted_mpi
-from sifmod.config.prefix import OPTION_KEYS
 from sifmod.config.quirk import applicable
 from sifmod.config.wanted import wanted_easyconfig
 from sifmod.errors import InstallError
@@ -160,18 +158,3 @@ def of_install(request: InstallRequest, found: Artifact | None = None, done: Ins
         "generation": done.generation if done else None,
         "path": done.root if done else None,
     }
-
-
-class Sites:
-    """The sites for one run. Its quirks come with a site, so that they too are read once."""
-
-    def __init__(self) -> None:
-        self._loaded: dict[object, LoadedSite] = {}
-
-    def of(self, given: Mapping[str, str], kept: Kept | None = None) -> LoadedSite:
-        """The site in force with those of these options that are about it. Raises ConfigError, OptionError."""
-        about = {name: text for name, text in given.items() if name in OPTION_KEYS}
-        key = (frozenset(about.items()), kept and (kept.site, frozenset(kept.facts.items())))
-        if key not in self._loaded:
-            self._loaded[key] = load_site(about, os.environ, kept)
-        return self._loaded[key]

@@ -12,13 +12,14 @@ from sifmod.actions.install.current import is_complete, provenance_to_write
 from sifmod.actions.install.image import image_request
 from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.options import InstallOptions, deciding
-from sifmod.actions.install.request import InstallRequest, Sites, decide, held_to, variants_here
+from sifmod.actions.install.request import InstallRequest, decide, held_to, variants_here
 from sifmod.actions.install.unchanged import find_unchanged, made_by
 from sifmod.actions.layer.places import own_layers
 from sifmod.actions.lock import Lock
 from sifmod.actions.workers import in_order
 from sifmod.config.input import Surroundings
 from sifmod.config.name import ModuleName
+from sifmod.config.sites import Sites
 from sifmod.config.stack import Member, Stack
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, InstallError, SifmodError
