@@ -116,6 +116,7 @@ def _options(given: Given, variant: str | None) -> "InstallOptions":
     from sifmod.actions.install.options import InstallOptions, deciding
     from sifmod.tree.provenance import CommandLine
 
+    # --compression, --processors and the options of a site travel in the site (see _site)
     return InstallOptions(
         variant=variant,
         source=_text(given["source"]),
@@ -134,8 +135,6 @@ def _text(value: str | bool | None) -> str | None:
 
 
 def _site(given: Given) -> "LoadedSite":
-
-    # --compression, --processors and the options of a site travel in the site, the others in InstallOptions
     return load_context({name: value for name, value in given.items() if isinstance(value, str)})
 
 
@@ -165,7 +164,6 @@ def _fetch(given: Given) -> Callable[[Target], Done]:
 
     def fetch(target: Target) -> Done:
         request = _request(target, given)
-        request.plan.own_image  # noqa: B018 (a view has none to fetch)
         module = request.plan.module
         with progress(not given["quiet"]) as update:
             artifact = fetch_only(request, Reporter(speak, update, ask, typed()))

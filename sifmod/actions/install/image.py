@@ -188,13 +188,13 @@ def image_record(plan: Plan, made: Artifact) -> ImageRecord:
 def fetch_only(request: InstallRequest, reporter: Reporter) -> Artifact:
     """Fetch the image of the plan into the store and nothing else; what the store has already is taken as it is."""
     plan, site = request.plan, request.site.site
+    name = plan.own_image.filename  # which a view has not; this is said before anything is done
     layout = Layout(Path(plan.prefix))
     waiting = reporter.waiting(plan.module)
     with changing_prefix(site):
         tidy(layout, site.lock_lease, waiting)
         with module_lock(layout, plan.module, site.lock_lease, waiting) as held:
-            name, others = plan.own_image.filename, (*request.options.stores, *site.stores)
-            store = Store(layout, held, reporter.waiting(name), others=others)
+            store = Store(layout, held, reporter.waiting(name), others=(*request.options.stores, *site.stores))
             artifact = fetched_image(request, layout, store, reporter).artifact
             record_fetched(layout, store, site.lock_lease, reporter)
             return artifact
