@@ -41,7 +41,7 @@ def jobscript(installation: Installation, options: JobOptions, trees: tuple[Layo
             f"the job of {job.module} runs the module's command {job.command}, which starts the module's own image",
             "leave --bcast out; it serves what is started with $SIF",
         )
-    modules = Path(installation.root).parents[4] / "modules"
+    modules = installation.prefix / "modules"
     return job_script(job, options, shell(str(modules)))
 
 

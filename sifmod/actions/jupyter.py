@@ -59,7 +59,7 @@ def install_kernel(installation: Installation, layer: str, kernels: Path, enviro
     Raises ModuleError where neither the image nor the layer has ipykernel, InstallError or PermissionsError where the
     kernelspec cannot be written.
     """
-    tree, module = Layout(Path(installation.root).parents[4]), installation.module
+    tree, module = Layout(installation.prefix), installation.module
     layers = ":".join(map(str, searched((tree,), environ)))
     own = {name: value for name, value in environ.items() if name != "SIFMOD_LAYER"}
     _check(installation, "ipykernel", _environment(layer, own) | {"SIFMOD_LAYERS": layers}, environ)

@@ -29,7 +29,7 @@ def rollback(layout: Layout, module: ModuleName, to: int | None, lease: float, r
         before, lacks = live_number(layout, module), missing(layout, installation)
         restore(layout, installation, held)
         if lacks:  # that it is not the live one, too
-            done = Done("rolled back", module, before, installation.generation, installation.digest or None)
+            done = Done("rolled back", module, before, installation.generation, installation.image_sha256 or None)
             record(layout, done, held, reporter)
     return installation
 

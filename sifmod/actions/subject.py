@@ -44,7 +44,7 @@ class Subject:
     @property
     def prefix(self) -> Path:
         """The prefix of an installation."""
-        return Path(self.installation.root).parents[4] if self.installation else Path()
+        return self.installation.prefix if self.installation else Path()
 
     @property
     def inventory(self) -> Inventory:

@@ -19,7 +19,7 @@ from sifmod.system import one_line
 
 if TYPE_CHECKING:
     from sifmod.actions.install.options import InstallOptions
-    from sifmod.actions.install.request import Request
+    from sifmod.actions.install.request import InstallRequest
     from sifmod.config.load_site import LoadedSite
     from sifmod.tree.receipt import Installation
 
@@ -74,8 +74,8 @@ def command(easyconfigs: tuple[str, ...], variants: tuple[str, ...], **given: st
         raise click.UsageError("missing argument: FILE or NAME of an easyconfig")
     dry = any(given[name] for name in ("dry_run_short", "dry_run", "extended_dry_run"))
     do = _dry_run(given) if dry else _fetch(given) if given["fetch"] else _install(given)
-    asked = [one for name in easyconfigs for one in _asked(name, variants, given)]
-    ended = list(run_batch(asked, do, fail_fast=bool(given["fail_fast"])))
+    targets = [one for name in easyconfigs for one in _targets(name, variants, given)]
+    ended = list(run_batch(targets, do, fail_fast=bool(given["fail_fast"])))
     code = worst([one for _, one in ended])
     if len(ended) > 1 and (code or not (dry or given["quiet"])):
         for line in summary(ended):
@@ -86,7 +86,7 @@ def command(easyconfigs: tuple[str, ...], variants: tuple[str, ...], **given: st
 
 
 @dataclass(frozen=True)
-class Asked:
+class Target:
     """An easyconfig as it was typed, and which variant of it."""
 
     easyconfig: str
@@ -97,7 +97,7 @@ class Asked:
         return f"{shown(self.easyconfig)} --variant {self.variant}" if self.variant else shown(self.easyconfig)
 
 
-def _asked(name: str, variants: tuple[str, ...], given: Given) -> Iterator[Asked]:
+def _targets(name: str, variants: tuple[str, ...], given: Given) -> Iterator[Target]:
     """Each variant of one easyconfig that is asked for; where `all` cannot be answered, installing it says why."""
     names: tuple[str | None, ...] = tuple(dict.fromkeys(variants)) or (None,)
     if "all" in names:
@@ -107,13 +107,14 @@ def _asked(name: str, variants: tuple[str, ...], given: Given) -> Iterator[Asked
             here = variants_here(name, _site(given))
             names = tuple(dict.fromkeys((*here, *(one for one in names if one != "all"))))
     for variant in names:
-        yield Asked(name, variant)
+        yield Target(name, variant)
 
 
 def _options(given: Given, variant: str | None) -> "InstallOptions":
     from sifmod.actions.install.options import InstallOptions, deciding
-    from sifmod.tree.provenance import Asked as Recorded
+    from sifmod.tree.provenance import CommandLine
 
+    # --compression, --processors and the options of a site travel in the site (see _site)
     return InstallOptions(
         variant=variant,
         source=_text(given["source"]),
@@ -123,7 +124,7 @@ def _options(given: Given, variant: str | None) -> "InstallOptions":
         offline=bool(given["offline"]),
         keep_blobs=bool(given["keep_blobs"]),
         into_home=bool(given["yes"]),
-        asked=Recorded(options=deciding({**given, "variant": variant}), checked=not given["skip_sanity_check"]),
+        asked=CommandLine(options=deciding({**given, "variant": variant}), checked=not given["skip_sanity_check"]),
     )
 
 
@@ -132,26 +133,24 @@ def _text(value: str | bool | None) -> str | None:
 
 
 def _site(given: Given) -> "LoadedSite":
-
-    # --compression, --processors and the options of a site travel in the site, the others in InstallOptions
     return load_context({name: value for name, value in given.items() if isinstance(value, str)})
 
 
-def _request(asked: Asked, given: Given) -> "Request":
+def _request(target: Target, given: Given) -> "InstallRequest":
     from sifmod.config.wanted import wanted_easyconfig
 
     site = _site(given)
-    wanted_easyconfig(asked.easyconfig, site.site)  # a slip is told before all that an install needs is imported
+    wanted_easyconfig(target.easyconfig, site.site)  # a slip is told before all that an install needs is imported
     from sifmod.actions.install.request import decide, held_to, variants_here
     from sifmod.actions.lock import lock_beside, read_lock
 
-    if asked.variant == "all":  # could not be answered before
-        variants_here(asked.easyconfig, site)
-    request = decide(asked.easyconfig, site, _options(given, asked.variant))
-    return held_to(request, read_lock(lock_beside(asked.easyconfig).absolute())) if given["locked"] else request
+    if target.variant == "all":  # could not be answered before
+        variants_here(target.easyconfig, site)
+    request = decide(target.easyconfig, site, _options(given, target.variant))
+    return held_to(request, read_lock(lock_beside(target.easyconfig).absolute())) if given["locked"] else request
 
 
-def _fetch(given: Given) -> Callable[[Asked], Done]:
+def _fetch(given: Given) -> Callable[[Target], Done]:
     """Fetches the image of an easyconfig into the store, and prints its path."""
     from sifmod.actions.install.image import fetch_only
     from sifmod.actions.reporter import Reporter
@@ -159,9 +158,8 @@ def _fetch(given: Given) -> Callable[[Asked], Done]:
 
     speak = quiet if given["quiet"] else say
 
-    def fetch(asked: Asked) -> Done:
-        request = _request(asked, given)
-        request.plan.own_image  # noqa: B018 (a view has none to fetch)
+    def fetch(target: Target) -> Done:
+        request = _request(target, given)
         module = request.plan.module
         with progress(not given["quiet"]) as update:
             artifact = fetch_only(request, Reporter(speak, update, ask, typed()))
@@ -177,25 +175,25 @@ def _fetch(given: Given) -> Callable[[Asked], Done]:
     return fetch
 
 
-def _install(given: Given) -> Callable[[Asked], Done]:
+def _install(given: Given) -> Callable[[Target], Done]:
     """Installs an easyconfig, or finds it installed and unchanged, and prints the commands that load its module."""
     from sifmod.actions.install.unchanged import find_unchanged
     from sifmod.config.input import Surroundings
 
     layout, known = layout_for(_text(given["prefix"])), None
 
-    def install(asked: Asked) -> Done:
+    def install(target: Target) -> Done:
         nonlocal known
         known = surroundings = known or Surroundings(os.environ)
-        options = _options(given, asked.variant)
-        found = None if given["locked"] else find_unchanged(layout, asked.easyconfig, options, surroundings)
+        options = _options(given, target.variant)
+        found = None if given["locked"] else find_unchanged(layout, target.easyconfig, options, surroundings)
         if found is None:
             known = None  # an install takes its time
         elif found.image and found.image.link == "reference":
             from sifmod.actions.reference import renew
 
             renew(layout, found)
-        installation, changed = (found, False) if found else _installed(asked, given)
+        installation, changed = (found, False) if found else _installed(target, given)
         if not given["as_json"]:
             _report(installation, changed, quiet=bool(given["quiet"]))
         state = f"installed, generation {installation.generation}" if changed else "already installed"
@@ -204,8 +202,8 @@ def _install(given: Given) -> Callable[[Asked], Done]:
     return install
 
 
-def _installed(asked: Asked, given: Given) -> "tuple[Installation, bool]":
-    request = _request(asked, given)
+def _installed(target: Target, given: Given) -> "tuple[Installation, bool]":
+    request = _request(target, given)
     from sifmod.actions.install.install import install_with_layers
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.progress import NOTHING_KEPT, progress
@@ -236,23 +234,27 @@ def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
         echo(line)
 
 
-def _dry_run(given: Given) -> Callable[[Asked], Done]:
+def _dry_run(given: Given) -> Callable[[Target], Done]:
     """Shows what an install would do; reads, changes nothing."""
     from sifmod.actions.install.unchanged import find_unchanged
     from sifmod.config.input import Surroundings
 
     layout, surroundings = layout_for(_text(given["prefix"])), Surroundings(os.environ)
 
-    def show(asked: Asked) -> Done:
-        name, options = asked.easyconfig, _options(given, asked.variant)
+    def show(target: Target) -> Done:
+        name, options = target.easyconfig, _options(given, target.variant)
         if given["dry_run_short"] and (found := find_unchanged(layout, name, options, surroundings)):
             path = name if Path(name).exists() else found.provenance.easyconfig
             row: dict[str, object] = {"easyconfig": path, "module": str(found.module), "mark": "x"}
         else:
-            from sifmod.actions.install.current import mark, overview, texts
+            from sifmod.actions.install.current import overview, status_sign, texts
 
-            request = _request(asked, given)
-            row = {"easyconfig": str(request.loaded.path), "module": str(request.plan.module), "mark": mark(request)}
+            request = _request(target, given)
+            row = {
+                "easyconfig": str(request.loaded.path),
+                "module": str(request.plan.module),
+                "mark": status_sign(request),
+            }
         done = Done(f"{row['module']} [{row['mark']}]", row)
         if given["as_json"]:
             return done

@@ -131,8 +131,6 @@ def changed(
 
 def removed_stale(name: str, layer: str, directory: str | None, prefix: str | None, *, as_json: bool) -> None:
     """Take the layers of a module, which need not be installed, out of use that were made for other images."""
-    from pathlib import Path
-
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.places import found_layers, is_stale, known, layouts, withdrawn
     from sifmod.actions.reporter import Reporter
@@ -149,7 +147,7 @@ def removed_stale(name: str, layer: str, directory: str | None, prefix: str | No
             f"{module} has no layer {layer} for an earlier image", "`sifmod layers` lists those that there are"
         )
     for one in going:
-        with changing_prefix(for_layers(site, Path(one.root).parents[4])):
+        with changing_prefix(for_layers(site, one.top)):
             withdrawn(one, site.lock_lease, Reporter(say, command=typed()))
         say(f"layer {one.name} of {module} for an earlier image: removed; `sifmod gc` frees its space")
     if as_json:

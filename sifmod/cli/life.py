@@ -76,11 +76,9 @@ def life_data(life: "NameLife", version: str) -> "LifeData":
 
 def say_life(installation: "Installation") -> None:
     """Say what a load of the module says of its end, and whether it is hidden."""
-    from pathlib import Path
-
     from sifmod.tree.layout import Layout
 
-    layout, module = Layout(Path(installation.root).parents[4]), installation.module
+    layout, module = Layout(installation.prefix), installation.module
     if not layout.life(module.name).exists():
         return
     from sifmod.cli.output import say

@@ -111,7 +111,7 @@ def receipt_data(installation: "Installation") -> "Installed":
     from sifmod.tree.layout import Layout
 
     made, image, root = installation.provenance, installation.image, Path(installation.root)
-    modules = Layout(root.parents[4]).modules
+    modules = Layout(installation.prefix).modules
     return {
         "module": str(installation.module),
         "generation": installation.generation,

@@ -10,7 +10,7 @@ from sifmod.cli.options import conversion_options, json_option, site_options, ye
 from sifmod.cli.stack_files import bundle, init, lock, outdated
 from sifmod.cli.stack_job import asked_of_jobs, chosen, job_options, run_jobs
 from sifmod.cli.stack_options import Value, given_site, planned_stack, stack_options
-from sifmod.cli.stack_told import counts, end, lines, room, stack_data, summary, tell, worst
+from sifmod.cli.stack_told import counts, disk_needed, end, lines, stack_data, summary, tell, worst
 
 
 @click.group("stack")
@@ -44,7 +44,7 @@ def plan(file: Path, as_json: bool, **given: Value) -> int:
     else:
         for line in lines(made, decided, all_of_them=True):
             echo(line)
-        for line in (*counts(made), *room(needed, site)):
+        for line in (*counts(made), *disk_needed(needed, site)):
             say(line)
     return worst(step.error.exit_code for step in made.steps if step.error)
 
@@ -117,7 +117,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     todo = sum(step.todo is not None for step in made.steps)
     needed = fetches(made, planned.jobs) if todo else None
     decided = None if given["only"] else lives(made)
-    for line in (*lines(made, decided), *counts(made), *(room(needed, site) if needed else ())):
+    for line in (*lines(made, decided), *counts(made), *(disk_needed(needed, site) if needed else ())):
         speak(line.strip())
     applying = Applying(made, needed.shared if needed else {}, typed())
     ran = None

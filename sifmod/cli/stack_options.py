@@ -51,7 +51,7 @@ def planned_stack(stack: "Stack", given: Mapping[str, Value]) -> "tuple[Planned,
     from sifmod.cli.context import load_context, tree
     from sifmod.errors import OptionError
     from sifmod.tree.layout import Layout
-    from sifmod.tree.provenance import Asked
+    from sifmod.tree.provenance import CommandLine
 
     texts = given_site(given)
     site = load_context(texts)
@@ -64,7 +64,7 @@ def planned_stack(stack: "Stack", given: Mapping[str, Value]) -> "tuple[Planned,
         offline=bool(given.get("offline")),
         into_home=bool(given.get("yes")),
         stores=tuple(store.absolute() for store in stores) if isinstance(stores, tuple) else (),
-        asked=Asked(checked=not given["skip_sanity_check"]),
+        asked=CommandLine(checked=not given["skip_sanity_check"]),
     )
     jobs = jobs if isinstance(jobs := given.get("jobs"), int) else fetch_settings(site.site).processors
     return Planned(stack, tree(site.site.prefix), texts, options, jobs=jobs), site

@@ -39,8 +39,8 @@ def counts(made: "StackPlan") -> Iterable[str]:
     yield f"{made.stack.name}, {counted(len(made.steps), 'module')}: {', '.join((*told, *gone)) or 'none'}"
 
 
-def room(needed: "Fetches", site: "LoadedSite") -> Iterable[str]:
-    """What is to be fetched, and whether there is room for it."""
+def disk_needed(needed: "Fetches", site: "LoadedSite") -> Iterable[str]:
+    """What is to be fetched, and whether the disk has the space for it."""
     import shutil
 
     from sifmod.cli.output import counted
@@ -52,7 +52,7 @@ def room(needed: "Fetches", site: "LoadedSite") -> Iterable[str]:
     if needed.shared_size:
         more += f"; layers that they share ({size_text(needed.shared_size)}) are fetched once"
     images, space = counted(needed.images, "image"), size_text(needed.room)
-    yield f"{images} to fetch: {size_text(needed.size)}{more}; up to {space} of room"
+    yield f"{images} to fetch: {size_text(needed.size)}{more}; up to {space} of disk"
     prefix = site.site.prefix
     place = next(path for path in (prefix, *prefix.parents) if path.exists())
     if (free := shutil.disk_usage(place).free) < needed.room:

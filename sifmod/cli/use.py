@@ -89,7 +89,7 @@ def test_command(
         words = [
             str(installation.module),
             "--prefix",
-            str(Path(installation.root).parents[4]),
+            str(installation.prefix),
             "--timeout",
             str(timeout),
         ]

@@ -102,7 +102,7 @@ def _say_what_helps(faults: "list[Finding]", layers: "tuple[Layer, ...]") -> Non
     for layer in layers:
         others = [one for one in faults if not Path(one.path).is_relative_to(layer.root)]
         if len(others) < len(faults):
-            top = Path(layer.root).parents[4]
+            top = layer.top
             words = f"--layer {layer.name}{'' if top.name == 'layers' else f' --dir {shell(str(top))}'}"
             say(f"`sifmod sync {layer.module} {shell(f'{layer.root}/pylock.toml')} {words}` makes the layer anew")
         faults = others

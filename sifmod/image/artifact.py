@@ -1,4 +1,4 @@
-"""An Artifact: a verified SIF. A Request to one source, the Fetched file that it gives, and the store that keeps it."""
+"""An Artifact: a verified SIF. A FetchRequest to a source, the Fetched file that it gives, the store that keeps it."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -54,7 +54,7 @@ def no_progress(what: str, done: int, total: int | None) -> None:
 
 
 @dataclass(frozen=True)
-class Request:
+class FetchRequest:
     """What a kind of source is asked: give the image of `reference` at `incoming`.
 
     `incoming` is a path that does not exist yet, on the store's file system; whatever is there afterwards is removed

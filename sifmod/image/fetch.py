@@ -13,7 +13,7 @@ from sifmod.errors import (
     SignatureError,
     UnstartableError,
 )
-from sifmod.image.artifact import Artifact, Fetched, ImageStore, Progress, Request, no_progress
+from sifmod.image.artifact import Artifact, Fetched, FetchRequest, ImageStore, Progress, no_progress
 from sifmod.image.convert.sif.header import check_sif
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.inspect.rootfs import tree_digest
@@ -52,7 +52,7 @@ def fetch_image(
         )
     build, base = image.build, None
     # no source is asked; the first one stands in for messages and the receipt
-    if promised := _promised(Request(wanted[0], image, runtime, store, progress, settings)):
+    if promised := _promised(FetchRequest(wanted[0], image, runtime, store, progress, settings)):
         return promised
     if build and build.base:
         refuse_unsigned_kind(wanted[0], settings)
@@ -60,7 +60,7 @@ def fetch_image(
     failures: list[Failure] = []
     for reference in wanted:
         try:
-            return _fetch_past_mirrors(Request(reference, image, runtime, store, progress, settings, base=base))
+            return _fetch_past_mirrors(FetchRequest(reference, image, runtime, store, progress, settings, base=base))
         except NoSpaceError:  # a FetchError too, but another source would not help
             raise
         except (FetchError, RuntimeMissingError, PermissionsError) as error:
@@ -78,7 +78,7 @@ def announced_size(image: ImagePlan, runtime: Runtime, store: ImageStore, settin
     if image.sha256 and wanted and not settings.fresh:
         if store.find(image.sha256):
             return 0
-        request = Request(wanted[0], image, runtime, store, no_progress, settings)
+        request = FetchRequest(wanted[0], image, runtime, store, no_progress, settings)
         if there := lent(request, image.sha256):
             return to_bring(there, request)
     if image.build and image.build.base:
@@ -89,7 +89,7 @@ def announced_size(image: ImagePlan, runtime: Runtime, store: ImageStore, settin
         if image.offline and not kind.is_local:
             continue
         try:
-            size = kind.announced(Request(reference, image, runtime, store, no_progress, settings))
+            size = kind.announced(FetchRequest(reference, image, runtime, store, no_progress, settings))
         except (FetchError, PermissionsError) as error:
             failures.append((reference, error))
             continue
@@ -111,7 +111,7 @@ def _none_worked(image: ImagePlan, failures: Sequence[Failure]) -> FetchError:
     return FetchError(f"{told}, and none was stored\n{reasons}{where}", "\n".join(hints))
 
 
-def _promised(request: Request) -> Artifact | None:
+def _promised(request: FetchRequest) -> Artifact | None:
     """The promised SIF, where the store has it. One that does not start is passed over if it can be converted anew."""
     image = request.image
     stored = request.store.find(image.sha256) if image.sha256 else None
@@ -128,7 +128,7 @@ def _promised(request: Request) -> Artifact | None:
     return Artifact(stored, image.sha256, info.size, request.reference.shown, info.arch, notes)
 
 
-def _fetch_past_mirrors(request: Request) -> Artifact:
+def _fetch_past_mirrors(request: FetchRequest) -> Artifact:
     """As `_fetch`; where a mirror gave something that is not the image, its own registry is asked."""
     try:
         return _fetch(request)
@@ -149,13 +149,13 @@ def _fetch_past_mirrors(request: Request) -> Artifact:
         return replace(artifact, notes=(note, *artifact.notes))
 
 
-def _fetch(request: Request) -> Artifact:
+def _fetch(request: FetchRequest) -> Artifact:
     while (artifact := _fetched(request)) is None:
         pass  # each time there is one less that counts as stored
     return artifact
 
 
-def _fetched(request: Request) -> Artifact | None:
+def _fetched(request: FetchRequest) -> Artifact | None:
     """None where another store has lent a damaged image, which is not found any more."""
     reference, image, store = request.reference, request.image, request.store
     kind = reference.kind

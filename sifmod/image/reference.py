@@ -13,7 +13,7 @@ from sifmod.errors import FetchError
 from sifmod.image.printable import line
 
 if TYPE_CHECKING:
-    from sifmod.image.artifact import Fetched, Request
+    from sifmod.image.artifact import Fetched, FetchRequest
     from sifmod.image.inspect.description import ImageDescription
     from sifmod.image.oci.image import OciImage
     from sifmod.image.settings import Settings
@@ -170,9 +170,9 @@ class SourceKind:
     local_sif: Callable[[Reference, Directories], Path | None]  # the SIF here that a user names on the command line
     open: "Callable[[Reference, str, Settings, Path | None], OciImage] | None"  # None: a SIF already
     describe: "Callable[[Reference, str, Settings], ImageDescription]"  # (reference, arch, settings); raises FetchError
-    pinned: "Callable[[Request], Fetched | None]"  # the SIF that the store has for its digest; no server is asked
-    announced: "Callable[[Request], int | None]"  # bytes to fetch; None where unknown; raises FetchError
-    fetch: "Callable[[Request], Fetched]"  # to `request.incoming`, or one that is stored; raises FetchError, ImageError
+    pinned: "Callable[[FetchRequest], Fetched | None]"  # the SIF that the store has for its digest; no server is asked
+    announced: "Callable[[FetchRequest], int | None]"  # bytes to fetch; None where unknown; raises FetchError
+    fetch: "Callable[[FetchRequest], Fetched]"  # to `incoming`, or one that is stored; raises FetchError, ImageError
 
     def reference(self, source: str) -> Reference:
         """`source`, taken apart; raises FetchError."""
@@ -204,7 +204,7 @@ def the_location(reference: Reference, _image_dirs: Directories) -> tuple[str, .
     return (reference.location,)
 
 
-def size_of_location(request: "Request") -> int | None:
+def size_of_location(request: "FetchRequest") -> int | None:
     """Bytes of the file or the directory that it names."""
     return size_here((request.reference.location,))
 

@@ -9,7 +9,7 @@ import struct
 from pathlib import Path
 
 from sifmod.errors import UnstartableError
-from sifmod.image.artifact import Request
+from sifmod.image.artifact import FetchRequest
 from sifmod.image.convert.sif.header import SifInfo
 from sifmod.image.convert.squashfs.compression import NUMBERS
 from sifmod.image.convert.squashfs.superblock import MAGIC
@@ -53,7 +53,7 @@ def why_not_here(path: Path, info: SifInfo, runtime: Runtime) -> str:
     return f"its squashfs has {compression}, and {why}" if why else ""
 
 
-def check_startable(path: Path, info: SifInfo, request: Request) -> tuple[str, ...]:
+def check_startable(path: Path, info: SifInfo, request: FetchRequest) -> tuple[str, ...]:
     """Hold a SIF against the runtime of `request`: notes about what starting it costs, or that it does not start.
 
     Raises UnstartableError where it does not and the settings ask for one that does; the hint has the commands that

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sifmod.errors import ImageError
-from sifmod.image.artifact import Fetched, ImageStore, Request
+from sifmod.image.artifact import Fetched, FetchRequest, ImageStore
 from sifmod.image.convert.sif.header import read_sif
 from sifmod.image.registry.mirrors import source_of
 from sifmod.image.startable import why_not_here
@@ -13,7 +13,7 @@ Tools = tuple[tuple[str, str], ...]
 """What decides the bytes of a conversion, with versions; sifmod's own are called `…-format`."""
 
 
-def stored(request: Request, digest: str, compression: str = "", tools: Tools = ()) -> Fetched | None:
+def stored(request: FetchRequest, digest: str, compression: str = "", tools: Tools = ()) -> Fetched | None:
     """The SIF that the source of `request` gave for `digest` before, for its architecture; None where there is none.
 
     None too where everything is to be fetched afresh.
@@ -32,7 +32,7 @@ def stored(request: Request, digest: str, compression: str = "", tools: Tools = 
     return None
 
 
-def lent(request: Request, sha256: str | None) -> Fetched | None:
+def lent(request: FetchRequest, sha256: str | None) -> Fetched | None:
     """The SIF of this digest, where another store has it; not with everything fetched afresh."""
     known = None if sha256 is None or request.settings.fresh else request.store.lent(sha256)
     if known is None or damaged(request.store, known[0]):
@@ -43,7 +43,7 @@ def lent(request: Request, sha256: str | None) -> Fetched | None:
     return Fetched(path, path.stem, path.stat().st_size, (), origin, lent=True)
 
 
-def to_bring(there: Fetched, request: Request) -> int:
+def to_bring(there: Fetched, request: FetchRequest) -> int:
     """Bytes that come into the store for what is there: none but those of a copy of another store's."""
     return there.size if there.lent and request.image.link != "reference" else 0
 
@@ -57,7 +57,7 @@ def damaged(store: ImageStore, path: Path) -> bool:
     return False
 
 
-def _made_alike(request: Request, path: Path, origin: ImageOrigin, compression: str, tools: Tools) -> bool:
+def _made_alike(request: FetchRequest, path: Path, origin: ImageOrigin, compression: str, tools: Tools) -> bool:
     if origin.compression != compression or _formats(origin.tools) != _formats(tools):
         return False
     image, promised = request.image, request.image.conversion

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sifmod.config.kinds import SYNTAXES, stub_path
 from sifmod.config.name import ModuleName
@@ -18,13 +17,8 @@ from sifmod.tree.layout import RECEIPT, Layout
 from sifmod.tree.lock import Held, left_over, lock
 from sifmod.tree.provenance import Provenance
 from sifmod.tree.receipt import FileRecord, Installation, is_number, live, live_number, numbers, read_receipt, to_json
-from sifmod.tree.write_life import LOCK, complete_life, renew_life
-
-if TYPE_CHECKING:
-    pass
-
-
 from sifmod.tree.stage import PLACED, STUBS, USER_SOFTWARE, Stage
+from sifmod.tree.write_life import LOCK, complete_life, renew_life
 
 _GOING = "going"  # `N.going` in the holder's directory: the module is being taken out of sight
 
@@ -138,7 +132,7 @@ def restore(layout: Layout, installation: Installation, held: Held) -> None:
     publish(layout, installation, held)
 
 
-def note(installation: Installation, provenance: Provenance, held: Held) -> None:
+def replace_provenance(installation: Installation, provenance: Provenance, held: Held) -> None:
     """Say in the receipt that the same installation comes of this too, so that the next run sees it at once."""
     with change(held, f"cannot write the receipt of {installation.module}") as steps:
         receipt = to_json(replace(installation, provenance=provenance))

@@ -79,6 +79,11 @@ class Layer:
     root: str = ""
 
     @property
+    def top(self) -> Path:
+        """The directory of the layers that it is among."""
+        return Path(self.root).parents[4]
+
+    @property
     def lock(self) -> str:
         """Its lock of PEP 751, "" where it cannot be read."""
         with suppress(OSError, UnicodeDecodeError):
@@ -226,7 +231,7 @@ def old_layers(layout: Layout, too_young: Callable[[float], str]) -> Iterator[Ol
     for place in places(layout.prefix / "layers"):
         module, now = ModuleName(*place.parts[-4:-2]), live_generation(place)
         there, since = live(layout, module), place.stat().st_mtime
-        fits = there is not None and image_key(there.digest) == place.name
+        fits = there is not None and image_key(there.image_sha256) == place.name
         for root in generations(place):
             if root.name != now or not fits:
                 keep = too_young(since) if root.name != now else _STALE.format(module)

@@ -17,7 +17,9 @@ _STATE = "state of "
 _FOUND = "commands found in "
 
 
-class Asked(NamedTuple):
+class CommandLine(NamedTuple):
+    """What was asked for, as it was typed."""
+
     name: str = ""  # the bare name by which the easyconfig was found; "" for a path
     options: Pairs = ()  # those that decide what is installed, as typed (`--site`), with absolute paths
     checked: bool = True  # whether the sanity check was wanted, which changes no file
@@ -73,7 +75,7 @@ class Provenance(NamedTuple):
     accelerator: str
     inputs: tuple[Input, ...]  # every file read or looked for
     facts: Pairs  # what detection found on the machine
-    asked: Asked
+    asked: CommandLine
     image: ImageChoice
     plan_digest: str
 
@@ -101,7 +103,7 @@ def from_data(fields: Mapping[str, Any]) -> Provenance:
     typed = {
         "inputs": tuple([Input(path, sha256) for path, sha256 in fields["inputs"]]),
         "facts": _pairs(fields["facts"]),
-        "asked": Asked(**(asked | {"options": tuple([one for one in options if one[0] != "--prefix"])})),
+        "asked": CommandLine(**(asked | {"options": tuple([one for one in options if one[0] != "--prefix"])})),
         "image": ImageChoice(**image),
     }
     return Provenance(**{**fields, **typed})

@@ -75,9 +75,14 @@ class Installation:
         return self.image
 
     @property
-    def digest(self) -> str:
+    def image_sha256(self) -> str:
         """The SHA-256 of the image; "" of a view."""
         return self.image.sha256 if self.image else ""
+
+    @property
+    def prefix(self) -> Path:
+        """The prefix that it is in (see Layout.generation)."""
+        return Path(self.root).parents[4]
 
     @property
     def paths(self) -> frozenset[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plans import plan
-from sifmod.actions.install.install import LOOK, sanity_check
+from sifmod.actions.install.sanity_check import LOOK, sanity_check
 from sifmod.errors import SanityCheckError
 from sifmod.module.plan import Activation, Bind, Plan, Runtime, SanityCheck, Wrapper
 from sifmod.tree.layout import Layout

@@ -14,7 +14,7 @@ from sifmod.config.input import Surroundings, current_facts, read_input
 from sifmod.config.name import ModuleName
 from sifmod.tree.generation import module_lock, publish, staged_generation
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.provenance import Asked, ImageChoice, Pairs, Provenance, file_state
+from sifmod.tree.provenance import CommandLine, ImageChoice, Pairs, Provenance, file_state
 from sifmod.tree.receipt import Installation
 from sifmod.tree.store import Store
 from support.tree import LEASE, fill, nobody
@@ -22,7 +22,7 @@ from support.tree import LEASE, fill, nobody
 MODULE = ModuleName("Tiny", "1.0")
 ENVIRON: Mapping[str, str] = {"PATH": "/usr/bin"}
 
-WITHOUT = Asked()
+WITHOUT = CommandLine()
 
 
 class Place:
@@ -35,7 +35,7 @@ class Place:
         self.easyconfig.write_text("name: Tiny\n")
         self.image.write_text("image")
 
-    def install(self, asked: Asked = WITHOUT, *, kept: bool = False, **changes: Any) -> Installation:
+    def install(self, asked: CommandLine = WITHOUT, *, kept: bool = False, **changes: Any) -> Installation:
         made = Provenance(
             sifmod=__version__,
             easyconfig=os.path.realpath(self.easyconfig),
@@ -58,7 +58,7 @@ class Place:
         return installation
 
     def find(self, easyconfig: str | Path = "", options: Pairs = ()) -> Installation | None:
-        asked = InstallOptions(asked=Asked(options=options))
+        asked = InstallOptions(asked=CommandLine(options=options))
         return find_unchanged(self.layout, str(easyconfig or self.easyconfig), asked, Surroundings(ENVIRON))
 
 
@@ -88,7 +88,7 @@ def test_the_same_easyconfig_by_each_of_its_paths(
 
 
 def test_a_bare_name_is_the_one_that_it_was_asked_for_by(place: Place) -> None:
-    installation = place.install(Asked("Tiny-1.0"))
+    installation = place.install(CommandLine("Tiny-1.0"))
     assert place.find("Tiny-1.0") == place.find() == installation
     for name in ("Tiny-1.0.yaml", "Tiny-1", "Tiny", "Other-1.0"):
         assert place.find(name) is None
@@ -109,14 +109,14 @@ def test_an_easyconfig_of_any_name(place: Place, name: str, monkeypatch: pytest.
 
 def test_options_are_the_same(place: Place) -> None:
     asked = (("--site", "x"), ("--link", "copy"))
-    installation = place.install(Asked(options=asked))
+    installation = place.install(CommandLine(options=asked))
     assert place.find(options=asked) == installation
     for other in ((), asked[:1], (*asked, ("--variant", "a")), asked[::-1], (("--site", "y"), asked[1])):
         assert place.find(options=other) is None
 
 
 def test_whether_the_check_was_left_out_does_not_matter(place: Place) -> None:
-    installation = place.install(Asked(checked=False))
+    installation = place.install(CommandLine(checked=False))
     assert place.find() == installation
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sifmod.errors import SifmodError
-from sifmod.image.artifact import Artifact, Request, no_progress
+from sifmod.image.artifact import Artifact, FetchRequest, no_progress
 from sifmod.image.builder import dockerfile_builder, way_to_build
 from sifmod.image.fetch import fetch_image
 from sifmod.image.inspect.sif import describe_sif
@@ -201,7 +201,7 @@ def test_a_moved_tag_is_another_base(tmp_path: Path, prefix: Prefix, registry: R
     assert sources == (f"docker://{registry.address}/moving:1",)
     found = []
     with prefix.store() as store:
-        request = Request(parse(sources[0]), recipe(tmp_path), RUNTIME.plan, store, no_progress)
+        request = FetchRequest(parse(sources[0]), recipe(tmp_path), RUNTIME.plan, store, no_progress)
         for value in ("one", "one", "two"):
             registry.push_layout(images.tiny_layout("moved", labels={"is": value}), "moving:1")
             found.append(remote_digests(request, sources))

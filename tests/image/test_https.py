@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.artifact import Request, no_progress
+from sifmod.image.artifact import FetchRequest, no_progress
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.settings import DEFAULT
 from sifmod.image.sources import https
@@ -72,7 +72,7 @@ def refused(prefix: Prefix, url: str) -> FetchError:
     before = prefix.state()
     with prefix.store() as store, store.partial("0" * 32) as partial, store.incoming() as incoming:
         wanted = plan(url).own_image
-        request = Request(parse(url), wanted, NO_RUNTIME, store, no_progress, DEFAULT, incoming, partial)
+        request = FetchRequest(parse(url), wanted, NO_RUNTIME, store, no_progress, DEFAULT, incoming, partial)
         with pytest.raises(FetchError) as caught:
             https.download(request, SHORT, IMPATIENT)
     assert prefix.state() == before

@@ -10,7 +10,7 @@ from sifmod.config.schema import easyconfig_schema
 from sifmod.config.shown import LOCAL, REGISTRIES, shown
 from sifmod.config.variables import settle_sources
 from sifmod.config.yaml.node import Mark, Node
-from sifmod.image.artifact import Request, no_progress
+from sifmod.image.artifact import FetchRequest, no_progress
 from sifmod.image.inspect.description import describe_image
 from sifmod.image.reference import SourceKind, nothing, says_nothing
 from sifmod.image.sources.kinds import KINDS, local_files, parse, references
@@ -81,7 +81,7 @@ def test_a_local_kind_that_finds_nothing_announces_nothing(kind: SourceKind, tmp
     image = plan("/none/x", image_dirs=(tmp_path,)).own_image
     reference = parse(kind.example.replace("/images", str(tmp_path / "none")))
     with Prefix(tmp_path / "prefix").store() as store:
-        assert kind.announced(Request(reference, image, plan().runtime, store, no_progress)) is None
+        assert kind.announced(FetchRequest(reference, image, plan().runtime, store, no_progress)) is None
 
 
 def test_the_configuration_knows_how_each_kind_is_spelled() -> None:

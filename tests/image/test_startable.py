@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import UnstartableError
-from sifmod.image.artifact import Request, no_progress
+from sifmod.image.artifact import FetchRequest, no_progress
 from sifmod.image.convert.sif.header import SifInfo, read_sif
 from sifmod.image.convert.sif.write import partition_offset, write_header
 from sifmod.image.program import Program
@@ -39,10 +39,10 @@ def runtime(directory: Path, says: str = "singularity-ce version 4.3.1") -> Runt
     return Runtime("singularity", str(program))
 
 
-def request(source: str, by: Runtime, prefix: Path, *, startable: bool = False) -> Request:
+def request(source: str, by: Runtime, prefix: Path, *, startable: bool = False) -> FetchRequest:
     with Prefix(prefix).store() as store:
         wanted = plan(source).own_image
-        return Request(parse(source), wanted, by, store, no_progress, Settings(startable=startable))
+        return FetchRequest(parse(source), wanted, by, store, no_progress, Settings(startable=startable))
 
 
 @pytest.mark.parametrize(("number", "name"), [(GZIP, "gzip"), (4, "xz"), (LZ4, "lz4"), (ZSTD, "zstd"), (77, "unknown")])

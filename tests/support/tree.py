@@ -12,7 +12,7 @@ from sifmod.module.plan import File
 from sifmod.tree.generation import module_lock, publish, staged_generation, tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held
-from sifmod.tree.provenance import Asked, ImageChoice, Provenance
+from sifmod.tree.provenance import CommandLine, ImageChoice, Provenance
 from sifmod.tree.receipt import ImageRecord, Installation
 from sifmod.tree.stage import Stage
 from sifmod.tree.store import Store
@@ -67,7 +67,9 @@ def fill(stage: Stage, store: Store, tag: str, syntaxes: tuple[str, ...] = ("lua
     stage.carry_over()
     inputs = (Input("/easyconfigs/tiny.yaml", hashlib.sha256(tag.encode()).hexdigest()), Input("/none.yaml", None))
     choice = ImageChoice(tag)
-    made = Provenance("0.1", "/easyconfigs/tiny.yaml", "1.0", None, "test", "none", inputs, (), Asked(), choice, tag)
+    made = Provenance(
+        "0.1", "/easyconfigs/tiny.yaml", "1.0", None, "test", "none", inputs, (), CommandLine(), choice, tag
+    )
     image = ImageRecord(sha256, len(image_bytes(tag)), "tiny.sif", "amd64", "copy", "tiny.sif", str(path))
     return stage.record(made, image)
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from sifmod.cli.main import run
 from sifmod.errors import FetchError
-from sifmod.image.artifact import ImageStore, Request, no_progress
+from sifmod.image.artifact import FetchRequest, ImageStore, no_progress
 from sifmod.image.reference import SourceKind
 from sifmod.image.settings import DEFAULT
 from sifmod.module.plan import ImagePlan, Runtime
@@ -88,7 +88,7 @@ def test_the_source_kind_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     image = ImagePlan("x.sif", (kind.example,), (), None, None, "amd64", "copy", offline=False)
     untouched = cast(ImageStore, None)
     with pytest.raises(FetchError, match="IMAGE_MIRROR names no web server"):
-        kind.fetch(Request(reference, image, Runtime("apptainer", ""), untouched, no_progress, DEFAULT))
+        kind.fetch(FetchRequest(reference, image, Runtime("apptainer", ""), untouched, no_progress, DEFAULT))
 
 
 def test_the_verb_of_the_recipe_explains_itself() -> None:

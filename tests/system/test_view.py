@@ -96,9 +96,12 @@ def test_it_goes_the_way_of_every_module(prefix: Path, capsys: pytest.CaptureFix
         "Tiny/1.0": (),
         "ai-stack/2026": ("Tiny/1", "Note"),
     }
-    for words in (["test", "ai-stack"], ["jobscript", "ai-stack"], ["add", "ai-stack", "x"]):
+    there = disk_state(prefix)
+    fetch = ["install", "--fetch", "ai-stack-2026"]
+    for words in (["test", "ai-stack"], ["jobscript", "ai-stack"], ["add", "ai-stack", "x"], fetch):
         assert run(words) == 24
         assert "name a module that it loads: Tiny/1, Note" in capsys.readouterr().err
+        assert disk_state(prefix) == there
 
 
 def test_what_is_in_it_and_what_changed(prefix: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -112,7 +115,7 @@ def test_what_is_in_it_and_what_changed(prefix: Path, capfd: pytest.CaptureFixtu
     assert (made["metadata"]["component"]["name"], made["metadata"]["component"]["version"]) == ("outer", "1")
     one, other = installations(Layout(prefix))[:2]
     assert {(each["name"], each["version"], each["hashes"][0]["content"]) for each in made["components"]} == {
-        *((each.module.name, each.module.version, each.digest) for each in (one, other))
+        *((each.module.name, each.module.version, each.image_sha256) for each in (one, other))
     }
     easyconfig = prefix.parent / "ai-stack-2026.yaml"
     text = easyconfig.read_text().replace("[Tiny/1, Note]", "[Tiny/1.0]").replace("green", "red")

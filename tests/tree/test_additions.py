@@ -9,12 +9,12 @@ import pytest
 from sifmod.module.plan import File
 from sifmod.tree.generation import module_lock, staged_generation
 from sifmod.tree.layout import Layout
-from sifmod.tree.provenance import Asked, ImageChoice, Provenance
+from sifmod.tree.provenance import CommandLine, ImageChoice, Provenance
 from sifmod.tree.receipt import FileRecord, ImageRecord, Installation, LinkRecord
 from sifmod.tree.state import Carried, additions, carry_over, changes, only_in
 from support.tree import LEASE, MODULE, nobody
 
-MADE = Provenance("0.1", "/x.yaml", "1.0", None, "test", "none", (), (), Asked(), ImageChoice("x"), "x")
+MADE = Provenance("0.1", "/x.yaml", "1.0", None, "test", "none", (), (), CommandLine(), ImageChoice("x"), "x")
 IMAGE = ImageRecord("a" * 64, 1, "x", "amd64", "copy", "x.sif", "/x.sif")
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sifmod.config.input import Input
 from sifmod.config.name import ModuleName
 from sifmod.tree.layout import RECEIPT, Layout
-from sifmod.tree.provenance import Asked, FileState, FoundCommands, FoundMpi, ImageChoice, Provenance, from_data
+from sifmod.tree.provenance import CommandLine, FileState, FoundCommands, FoundMpi, ImageChoice, Provenance, from_data
 from sifmod.tree.receipt import (
     FileRecord,
     ImageRecord,
@@ -34,7 +34,7 @@ DIGEST = st.from_regex("[0-9a-f]{64}", fullmatch=True)
 PAIRS = st.lists(st.tuples(TEXT, TEXT)).map(tuple)
 INPUTS = st.lists(st.builds(Input, TEXT, st.none() | DIGEST)).map(tuple)
 FILES = st.lists(st.builds(FileRecord, PATH, DIGEST, st.integers(0, 0o777))).map(tuple)
-ASKED = st.builds(Asked, TEXT, PAIRS, st.booleans())
+ASKED = st.builds(CommandLine, TEXT, PAIRS, st.booleans())
 CHOICE = st.builds(
     ImageChoice,
     TEXT,
@@ -192,11 +192,11 @@ def of_0_1_0(options: object) -> Provenance:
 
 def test_what_0_1_0_kept_as_pairs_is_read_as_what_it_means() -> None:
     found = of_0_1_0(BAG)
-    assert found.asked == Asked("", (("--site", "lumi-g"),), checked=False)
+    assert found.asked == CommandLine("", (("--site", "lumi-g"),), checked=False)
     states = (FileState("/x.sif", "3 4 5"), FileState("/y", ""))
     assert found.image == ImageChoice("q", True, states, ("/a", "/b"), FoundCommands("one two", "python sh=/bin/sh"))
     nothing = of_0_1_0([])
-    assert (nothing.asked, nothing.image) == (Asked(), ImageChoice(""))
+    assert (nothing.asked, nothing.image) == (CommandLine(), ImageChoice(""))
 
 
 @pytest.mark.parametrize("options", [3, [3], [[1, "x"]], [["a"]], [[["x"], "y"]], None])

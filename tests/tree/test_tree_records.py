@@ -15,7 +15,7 @@ from sifmod.config.name import ModuleName
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 from sifmod.tree.history import Event, previous, read_history, recorded, superseded, with_event
 from sifmod.tree.layout import Layout
-from sifmod.tree.provenance import Asked, FileState, FoundCommands, ImageChoice, Provenance
+from sifmod.tree.provenance import CommandLine, FileState, FoundCommands, ImageChoice, Provenance
 from sifmod.tree.receipt import (
     FileRecord,
     ImageRecord,
@@ -298,7 +298,7 @@ def test_images_are_used_by_links_into_the_store(tmp_path: Path) -> None:
 # receipts, and what a live installation lacks
 
 INPUTS = (Input("/a", SHA), Input("/c", None))
-ASKED = Asked("x", (("--site", "s"),), checked=False)
+ASKED = CommandLine("x", (("--site", "s"),), checked=False)
 FOUND = FoundCommands("w", "python=/opt/python")
 CHOICE = ImageChoice("q", True, (FileState("/i.sif", "3 4 5"),), ("/images", "/b"), FOUND)
 INSTALLATION = Installation(

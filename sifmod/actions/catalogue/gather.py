@@ -53,9 +53,9 @@ def installed(layout: Layout, say: Say) -> tuple[Entry, ...]:
         if installation is None:
             say(f"warning: {module} is left out: its receipt cannot be read")
         elif not life.hidden:
-            if installation.digest not in packages:
-                packages[installation.digest] = _packages(installation, say)
-            entry = replace(_installed(layout, installation, say), packages=packages[installation.digest])
+            if installation.image_sha256 not in packages:
+                packages[installation.image_sha256] = _packages(installation, say)
+            entry = replace(_installed(layout, installation, say), packages=packages[installation.image_sha256])
             entry = replace(entry, default=of_name.default == module.version, labels=life.labels)
             found.append(_ending(entry, life))
     return tuple(found)

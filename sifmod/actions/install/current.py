@@ -10,7 +10,7 @@ from sifmod import __version__
 from sifmod.actions import sharing
 from sifmod.actions.install.found_in_image import recorded_commands, with_recorded
 from sifmod.actions.install.image import image_request
-from sifmod.actions.install.request import Request
+from sifmod.actions.install.request import InstallRequest
 from sifmod.config.find import own_path, places_before
 from sifmod.config.input import read_input
 from sifmod.config.shown import shown
@@ -35,22 +35,22 @@ def plan_digest(plan: Plan) -> str:
     return sha256_bytes(repr((image_request(plan), anywhere, render(plan, 0), render_stub(plan))).encode())
 
 
-def is_current(before: Installation, request: Request) -> bool:
+def is_current(before: Installation, request: InstallRequest) -> bool:
     """Whether `before` was made from this plan, with the image that it asks for; its files are not looked at."""
     made, plan, locked = before.provenance, request.plan, request.options.locked
-    if locked and before.digest != locked.digest:
+    if locked and before.image_sha256 != locked.digest:
         return False
     return made.plan_digest == plan_digest(plan) and made.image.request == image_request(plan)
 
 
-def is_complete(layout: Layout, before: Installation, request: Request) -> bool:
+def is_complete(layout: Layout, before: Installation, request: InstallRequest) -> bool:
     """Whether `before` is current and all its files, links and stubs are in place and unedited; not with `rebuild`."""
     if request.options.rebuild or not is_current(before, request):
         return False
     return not (missing(layout, before) or edited(before) or edited_stubs(layout, before))
 
 
-def provenance(request: Request, choice: ImageChoice) -> Provenance:
+def provenance(request: InstallRequest, choice: ImageChoice) -> Provenance:
     """What the receipt of an installation made now says."""
     plan, site, loaded = request.plan, request.site, request.loaded
     # the files that the name it was asked by would have meant rather than this easyconfig
@@ -71,7 +71,7 @@ def provenance(request: Request, choice: ImageChoice) -> Provenance:
     )
 
 
-def noted(before: Installation, request: Request) -> Provenance | None:
+def provenance_to_write(before: Installation, request: InstallRequest) -> Provenance | None:
     """The provenance that the receipt should hold now, so that the next run recognises it without parsing.
 
     None where the receipt is up to date, or cannot be rewritten. Whether the installation was checked stays as it was.
@@ -82,7 +82,7 @@ def noted(before: Installation, request: Request) -> Provenance | None:
     return made if writable and made != before.provenance else None
 
 
-def oddities(before: Installation | None, request: Request) -> Iterator[str]:
+def oddities(before: Installation | None, request: InstallRequest) -> Iterator[str]:
     """What a user should know before anything is done."""
     plan = request.plan
     yield from (f"warning: {oddity}" for oddity in sharing.oddities(request.site.site))
@@ -116,8 +116,8 @@ def _text(path: Path) -> str:
         return ""  # it comes back
 
 
-def mark(request: Request) -> str:
-    """EasyBuild's mark: `x` installed, `F` forced, `R` rebuilt, blank to install."""
+def status_sign(request: InstallRequest) -> str:
+    """EasyBuild's sign: `x` installed, `F` forced, `R` rebuilt, blank to install."""
     if request.options.force:
         return "F"
     layout = Layout(Path(request.plan.prefix))
@@ -127,7 +127,7 @@ def mark(request: Request) -> str:
     return "x" if is_complete(layout, before, request) else "R"
 
 
-def overview(request: Request) -> tuple[str, ...]:
+def overview(request: InstallRequest) -> tuple[str, ...]:
     """The decisions a user wants to see before an install, a line each."""
     plan = request.plan
     layout = Layout(Path(plan.prefix))
@@ -156,12 +156,12 @@ def _image(plan: Plan) -> tuple[str, ...]:
 def _wrappers(plan: Plan, before: Installation | None) -> str:
     """Their names; those that `auto` finds as they were found in the image that is installed."""
     known = with_recorded(plan, before)
-    open_yet = plan.wrappers_auto and not (before and recorded_commands(plan, before, before.digest))
+    open_yet = plan.wrappers_auto and not (before and recorded_commands(plan, before, before.image_sha256))
     later = ("(auto: those found in the image)",) if open_yet else ()
     return " ".join((*(wrapper.name for wrapper in known.wrappers), *later, *known.packers))
 
 
-def texts(request: Request) -> tuple[tuple[str, str], ...]:
+def texts(request: InstallRequest) -> tuple[tuple[str, str], ...]:
     """Every file that would be written, as (path, text); exact, since rendering needs no image.
 
     Except for what an image decides that no receipt describes yet: the wrappers of `auto`, its MPI, quirks for its

@@ -61,9 +61,9 @@ def with_recorded(plan: Plan, before: Installation | None) -> Plan:
     """The plan as an install with the image of `before` would have it, from its receipt alone; for what only shows."""
     if not (before and before.image and plan.image):
         return plan
-    if commands := recorded_commands(plan, before, before.digest):
+    if commands := recorded_commands(plan, before, before.image_sha256):
         plan = _with_commands(plan, commands)
-    mpi = _recorded_mpi(plan, before, before.digest)
+    mpi = _recorded_mpi(plan, before, before.image_sha256)
     return _with_mpi(plan, mpi) if mpi else plan
 
 

@@ -13,8 +13,7 @@ SPIDER_CACHE_SECONDS = 86400  # Lmod's default for how long a user's own spider 
 
 def modules_directory(installation: Installation) -> Path:
     """The directory for `module use`: `<prefix>/modules`."""
-    # root is <prefix>/software/<Name>/.generations/<version>/<number>
-    return Path(installation.root).parents[4] / "modules"
+    return installation.prefix / "modules"
 
 
 def commands_to_load(installation: Installation, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.fetch import ask_home, into_store
 from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.hooks import run_hooks
-from sifmod.actions.install.request import Request, of_install
+from sifmod.actions.install.request import InstallRequest, of_install
 from sifmod.actions.lock import LockedImage, check_image
 from sifmod.actions.log import record_fetched
 from sifmod.actions.reporter import Reporter
@@ -54,7 +54,9 @@ def _states(plan: Plan) -> tuple[FileState, ...]:
     return tuple(file_state(path) for path in local_files(plan.own_image))
 
 
-def kept_image(before: Installation | None, request: Request, store: Store, reporter: Reporter) -> ChosenImage | None:
+def kept_image(
+    before: Installation | None, request: InstallRequest, store: Store, reporter: Reporter
+) -> ChosenImage | None:
     """The image of the live generation when the plan asks for the same one; None: it is fetched.
 
     `--module-only` keeps it whatever the plan asks, but for another promise; how it was chosen stays as it was, so
@@ -64,7 +66,7 @@ def kept_image(before: Installation | None, request: Request, store: Store, repo
     keep.
     """
     plan, options = request.plan, request.options
-    if options.force or (options.locked and before and before.digest != options.locked.digest):
+    if options.force or (options.locked and before and before.image_sha256 != options.locked.digest):
         return None
     if before is not None and before.image:
         record = before.image
@@ -99,7 +101,7 @@ def released(installation: Installation, plan: Plan) -> bool:
     return not os.path.lexists(own) and any(copy.is_file() for copy in copies)
 
 
-def _passes(path: Path, record: ImageRecord, request: Request, store: Store, reporter: Reporter) -> bool:
+def _passes(path: Path, record: ImageRecord, request: InstallRequest, store: Store, reporter: Reporter) -> bool:
     """Check the kept image against the site's signature policy, which may have changed. False where it is damaged."""
     site, name = request.site.site, request.plan.own_image.filename
     if site.signatures.policy == "off":
@@ -116,7 +118,7 @@ def _passes(path: Path, record: ImageRecord, request: Request, store: Store, rep
     return True
 
 
-def _starts(path: Path, request: Request, reporter: Reporter) -> bool:
+def _starts(path: Path, request: InstallRequest, reporter: Reporter) -> bool:
     """Whether the site's runtime, which may be another one since, starts it. Raises UnstartableError if it is kept."""
     plan = request.plan
     try:
@@ -133,7 +135,7 @@ def _starts(path: Path, request: Request, reporter: Reporter) -> bool:
     return not why
 
 
-def fetched_image(request: Request, layout: Layout, store: Store, reporter: Reporter) -> ChosenImage:
+def fetched_image(request: InstallRequest, layout: Layout, store: Store, reporter: Reporter) -> ChosenImage:
     """The image of the plan, fetched into the store unless it is there.
 
     Raises what `fetch_image` does, and what `ask_home` does.
@@ -183,19 +185,19 @@ def image_record(plan: Plan, made: Artifact) -> ImageRecord:
     return ImageRecord(made.sha256, made.size, made.source, made.arch, link, name, path, made.origin)
 
 
-def fetch_only(request: Request, reporter: Reporter) -> Artifact:
+def fetch_only(request: InstallRequest, reporter: Reporter) -> Artifact:
     """Fetch the image of the plan into the store and nothing else.
 
     What the store has already is taken as it is, unless `--force`.
     """
     plan, site = request.plan, request.site.site
+    name = plan.own_image.filename  # which a view has not; this is said before anything is done
     layout = Layout(Path(plan.prefix))
     waiting = reporter.waiting(plan.module)
     with changing_prefix(site):
         tidy(layout, site.lock_lease, waiting)
         with module_lock(layout, plan.module, site.lock_lease, waiting) as held:
-            name, others = plan.own_image.filename, (*request.options.stores, *site.stores)
-            store = Store(layout, held, reporter.waiting(name), others=others)
+            store = Store(layout, held, reporter.waiting(name), others=(*request.options.stores, *site.stores))
             artifact = fetched_image(request, layout, store, reporter).artifact
             record_fetched(layout, store, site.lock_lease, reporter)
             return artifact

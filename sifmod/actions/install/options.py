@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sifmod.config.prefix import in_full
-from sifmod.tree.provenance import Asked, Pairs
+from sifmod.tree.provenance import CommandLine, Pairs
 
 if TYPE_CHECKING:
     from sifmod.actions.lock import LockedModule
@@ -41,4 +41,4 @@ class InstallOptions:
     locked: "LockedModule | None" = None  # it comes to exactly that, or fails
     stores: tuple[Path, ...] = ()  # prefixes that may have the locked image
     shared: "SharedBlobs | None" = None  # layers that other modules of this run want too
-    asked: Asked = field(default_factory=Asked)  # what the receipt keeps of the command line
+    asked: CommandLine = field(default_factory=CommandLine)  # what the receipt keeps of the command line

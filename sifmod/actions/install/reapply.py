@@ -15,18 +15,19 @@ from sifmod.actions.install.found_in_image import with_found
 from sifmod.actions.install.image import ChosenImage, recorded_image, released
 from sifmod.actions.install.install import install
 from sifmod.actions.install.options import InstallOptions
-from sifmod.actions.install.request import Request, Sites, decide, with_image
+from sifmod.actions.install.request import InstallRequest, decide, with_image
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.workers import in_order
 from sifmod.config.detect import KEPT
 from sifmod.config.load_site import Kept, LoadedSite
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
+from sifmod.config.sites import Sites
 from sifmod.digest import sha256_bytes
 from sifmod.errors import EasyconfigNotFoundError, InstallError, ModuleError, SifmodError
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
-from sifmod.tree.provenance import Asked, ImageChoice, Provenance
+from sifmod.tree.provenance import CommandLine, ImageChoice, Provenance
 from sifmod.tree.receipt import Installation, live_modules, read_receipt
 
 Options = Mapping[str, str]
@@ -115,7 +116,7 @@ def planned(installation: Installation) -> tuple[Plan, Site]:
     if not os.access(made.easyconfig, os.R_OK):
         made = made._replace(easyconfig=f"{installation.root}/easyconfig.yaml")
         installation = replace(installation, provenance=made)
-    prefix = str(Path(installation.root).parents[4])
+    prefix = str(installation.prefix)
     request = _request(installation, Reapplying(Layout(Path(prefix)), {}, sanity=True, detected=""))
     if request.plan.image is None:
         return request.plan, request.site.site
@@ -131,11 +132,11 @@ def _detected() -> str:
         return ""  # load_site says so where it matters
 
 
-def _digest(request: Request) -> str:
+def _digest(request: InstallRequest) -> str:
     return sha256_bytes(repr((request.plan, request.site.site)).encode())
 
 
-def _decided(module: ModuleName, number: int, asked: Reapplying) -> tuple[Reapplication, Request | None]:
+def _decided(module: ModuleName, number: int, asked: Reapplying) -> tuple[Reapplication, InstallRequest | None]:
     root = asked.layout.generation(module, number)
     if (installation := read_receipt(root)) is None:
         error = InstallError(
@@ -157,7 +158,7 @@ def _decided(module: ModuleName, number: int, asked: Reapplying) -> tuple[Reappl
     return Reapplication(module, number, _digest(request), changes, diff, note, None), request
 
 
-def _request(installation: Installation, asked: Reapplying) -> Request:
+def _request(installation: Installation, asked: Reapplying) -> InstallRequest:
     """The install that made it, decided again; its image is the one that is there."""
     made = installation.provenance
     path = Path(made.easyconfig)
@@ -201,7 +202,7 @@ def _options(installation: Installation, asked: Reapplying) -> tuple[dict[str, s
         rebuild=True,
         if_different=installation.generation,
         module_only=True,
-        asked=Asked(options=named, checked=asked.sanity and made.asked.checked),
+        asked=CommandLine(options=named, checked=asked.sanity and made.asked.checked),
     )
     return {**texts, "prefix": str(asked.layout.prefix)}, options
 

@@ -1,8 +1,7 @@
-"""A Request: an install that has been decided."""
+"""An InstallRequest: an install that has been decided."""
 
 import os
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,9 +14,8 @@ from sifmod.config.find import is_path
 from sifmod.config.input import Input
 from sifmod.config.kinds import SYNTAXES, syntax_of
 from sifmod.config.load_easyconfig import LoadedEasyconfig, Overrides, load_easyconfig, variants_for, with_digests
-from sifmod.config.load_site import Kept, LoadedSite, load_site
+from sifmod.config.load_site import LoadedSite
 from sifmod.config.mpi import wanted_mpi
-from sifmod.config.prefix import OPTION_KEYS
 from sifmod.config.quirk import applicable
 from sifmod.config.wanted import wanted_easyconfig
 from sifmod.errors import InstallError
@@ -31,7 +29,7 @@ from sifmod.tree.store import stored_at
 
 
 @dataclass(frozen=True)
-class Request:
+class InstallRequest:
     """An install that has been decided: what to do, for what, from what."""
 
     plan: Plan
@@ -51,7 +49,7 @@ class Request:
         return (*self.loaded.notes, *(f"warning: {problem}" for problem in problems))
 
 
-def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Request:
+def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> InstallRequest:
     """Find, load and plan; `easyconfig` is a path or the name of one. Reads the live receipt and writes nothing.
 
     Raises OSError, EasyconfigNotFoundError, ConfigError, VariantError, OptionError.
@@ -68,7 +66,7 @@ def decide(easyconfig: str, site: LoadedSite, options: InstallOptions) -> Reques
     return _request(loaded, site, options, before)
 
 
-def held_to(request: Request, lock: Lock) -> Request:
+def held_to(request: InstallRequest, lock: Lock) -> InstallRequest:
     """The request held to what the lock says of its module. Raises InstallError where that is another one."""
     module = request.plan.module
     locked = lock.modules.get(module)
@@ -94,7 +92,7 @@ def variants_here(easyconfig: str, site: LoadedSite) -> tuple[str | None, ...]:
     return variants_for(wanted_easyconfig(easyconfig, site.site), site.site)
 
 
-def with_image(request: Request, artifact: Artifact) -> Request:
+def with_image(request: InstallRequest, artifact: Artifact) -> InstallRequest:
     """The request for this image: quirks may be for its digest, which is known only now."""
     loaded = _with_digests(request.loaded, request.site, artifact)
     if loaded is request.loaded:
@@ -116,14 +114,14 @@ def _digests(sha256: str, origin: ImageOrigin) -> tuple[str, ...]:
 
 def _request(
     loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions, before: Installation | None
-) -> Request:
+) -> InstallRequest:
     choices = Choices(_again(loaded, site, options), site.site.link, options.offline)
     plan = make_plan(loaded.easyconfig, site.site, choices, loaded.quirks, loaded.bases)
     # also those that are installed, so that a shell can unload after a reinstall what it loaded
     there = {syntax_of(stub.path) for stub in before.stubs} if before else set()
     syntaxes = tuple(syntax for syntax in SYNTAXES if syntax in there or syntax in plan.syntaxes)
     mpi, inputs = wanted_mpi(loaded.easyconfig, site.site, os.environ)
-    return Request(replace(plan, syntaxes=syntaxes, mpi=mpi), loaded, site, options, inputs)
+    return InstallRequest(replace(plan, syntaxes=syntaxes, mpi=mpi), loaded, site, options, inputs)
 
 
 def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) -> str:
@@ -140,7 +138,7 @@ def _again(loaded: LoadedEasyconfig, site: LoadedSite, options: InstallOptions) 
     return shlex.join(words)
 
 
-def of_install(request: Request, found: Artifact | None = None, done: Installation | None = None) -> OfInstall:
+def of_install(request: InstallRequest, found: Artifact | None = None, done: Installation | None = None) -> OfInstall:
     """The plan of an install; with the image that was found, or the generation that came of it."""
     plan = request.plan
     return {
@@ -160,18 +158,3 @@ def of_install(request: Request, found: Artifact | None = None, done: Installati
         "generation": done.generation if done else None,
         "path": done.root if done else None,
     }
-
-
-class Sites:
-    """The sites for one run. Its quirks come with a site, so that they too are read once."""
-
-    def __init__(self) -> None:
-        self._loaded: dict[object, LoadedSite] = {}
-
-    def of(self, given: Mapping[str, str], kept: Kept | None = None) -> LoadedSite:
-        """The site in force with those of these options that are about it. Raises ConfigError, OptionError."""
-        about = {name: text for name, text in given.items() if name in OPTION_KEYS}
-        key = (frozenset(about.items()), kept and (kept.site, frozenset(kept.facts.items())))
-        if key not in self._loaded:
-            self._loaded[key] = load_site(about, os.environ, kept)
-        return self._loaded[key]

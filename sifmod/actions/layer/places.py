@@ -50,7 +50,7 @@ def installed(module: ModuleName, trees: tuple[Layout, ...]) -> Installation:
 
 def words_for(installation: Installation, environ: Mapping[str, str]) -> str:
     """The words by which another verb finds it: the module, with its --prefix where nothing else leads there."""
-    prefix = Path(installation.root).parents[4]
+    prefix = installation.prefix
     plain = quick_prefix(None, environ)
     found = plain and Layout(prefix) in layouts(Path(plain), environ)
     return str(installation.module) if found else f"{installation.module} --prefix {shell(str(prefix))}"
@@ -58,7 +58,7 @@ def words_for(installation: Installation, environ: Mapping[str, str]) -> str:
 
 def layers_for(installation: Installation, directory: str | None, environ: Mapping[str, str]) -> Layers:
     """Where a layer is made: in `directory`, in the module's own prefix where that is this user's, else in his own."""
-    prefix = Path(installation.root).parents[4]
+    prefix = installation.prefix
     if directory:
         return Layers(Path(directory).absolute(), prefix)
     if prefix.stat().st_uid == os.geteuid():
@@ -78,7 +78,7 @@ def searched(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> tuple[Pat
 def is_stale(layer: Layer, modules: Mapping[ModuleName, Layout]) -> bool:
     """Whether a layer was made for an image with which none of these modules is installed."""
     there = live(modules[layer.module], layer.module) if layer.module in modules else None
-    return bool(layer.image) and (there is None or there.digest != layer.image)
+    return bool(layer.image) and (there is None or there.image_sha256 != layer.image)
 
 
 def after_retired(module: ModuleName, trees: tuple[Layout, ...]) -> tuple[str, str]:
@@ -104,7 +104,7 @@ def found_layers(trees: tuple[Layout, ...], environ: Mapping[str, str]) -> Itera
 
 def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
     """What is to be said of a layer where there is another one of its name for the module of this tree; "": nothing."""
-    top = Path(layer.root).parents[4]
+    top = layer.top
     live = Path(layer.root).parent.relative_to(top) / LIVE / LOCK
     there = [place for place in searched((tree,), environ) if (place / live).exists()]
     if top not in there:  # it takes SIFMOD_LAYERS, and is the first one then
@@ -116,7 +116,7 @@ def hidden(layer: Layer, tree: Layout, environ: Mapping[str, str]) -> str:
 
 def withdrawn(layer: Layer, lease: float, reporter: Reporter) -> None:
     """Take a layer out of use, wherever it is. Raises InstallError, PermissionsError or LockError."""
-    top = Path(layer.root).parents[4]
+    top = layer.top
     layers = Layers(top, top.parent)
     with lock(layers, str(layer.module), lease, reporter.waiting(f"the layers of {layer.module}")) as held:
         withdraw_layer(layers, layer, held)
@@ -129,7 +129,7 @@ def own_layers(layout: Layout, installation: Installation) -> dict[str, str]:
 
 
 def _layers_of(installation: Installation, top: Path) -> Iterator[Layer]:
-    here = (layer for layer in all_layers(top, installation.module) if layer.image == installation.digest)
+    here = (layer for layer in all_layers(top, installation.module) if layer.image == installation.image_sha256)
     return here if installation.image else iter(())
 
 
@@ -144,7 +144,11 @@ def bring_layers(
     from sifmod.actions.verify import verify_layer
 
     layout = Layout(site.prefix)
-    layers, module, key = Layers(layout.prefix / "layers", layout.prefix), installation.module, installation.digest
+    layers, module, key = (
+        Layers(layout.prefix / "layers", layout.prefix),
+        installation.module,
+        installation.image_sha256,
+    )
     for name, digest in wanted.items():
         if own_layers(layout, installation).get(name) == digest:
             continue

@@ -1,4 +1,4 @@
-"""How much an apply is to fetch, how much room that takes, and which layers several images share."""
+"""How much an apply is to fetch, how much of the disk that takes, and which layers several images share."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from sifmod.actions.fetch_settings import fetch_settings
-from sifmod.actions.install.request import Request
+from sifmod.actions.install.request import InstallRequest
 from sifmod.actions.stack.plan import StackPlan
 from sifmod.errors import SifmodError
 from sifmod.image.fetch import announced_size
@@ -40,7 +40,7 @@ class _Asked(NamedTuple):
 
 def fetches(plan: StackPlan, jobs: int) -> Fetches:
     """How much is to be fetched, as the servers say; an image that cannot be asked for is one of unknown size."""
-    wanted: dict[str, Request] = {}
+    wanted: dict[str, InstallRequest] = {}
     for step in plan.steps:
         if step.todo and step.todo.image and step.todo.image not in wanted:
             wanted[step.todo.image] = plan.decide(step)
@@ -79,7 +79,7 @@ def _share_much(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
     return 0 < min(sum(one.values()), sum(other.values())) <= _MUCH * common
 
 
-def _ask(request: Request, store: Store) -> _Asked:
+def _ask(request: InstallRequest, store: Store) -> _Asked:
     plan, settings, locked = request.plan, fetch_settings(request.site.site), request.options.locked
     if locked and locked.image and store.find(locked.image.sha256):
         return _Asked(0, {})

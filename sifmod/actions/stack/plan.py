@@ -8,23 +8,24 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from sifmod import __version__
-from sifmod.actions.install.current import is_complete, noted
+from sifmod.actions.install.current import is_complete, provenance_to_write
 from sifmod.actions.install.image import image_request
 from sifmod.actions.install.install import check_locked
 from sifmod.actions.install.options import InstallOptions, deciding
-from sifmod.actions.install.request import Request, Sites, decide, held_to, variants_here
+from sifmod.actions.install.request import InstallRequest, decide, held_to, variants_here
 from sifmod.actions.install.unchanged import find_unchanged, made_by
 from sifmod.actions.layer.places import own_layers
 from sifmod.actions.lock import Lock
 from sifmod.actions.workers import in_order
 from sifmod.config.input import Surroundings
 from sifmod.config.name import ModuleName
+from sifmod.config.sites import Sites
 from sifmod.config.stack import Member, Stack
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, InstallError, SifmodError
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
-from sifmod.tree.provenance import Asked, Pairs
+from sifmod.tree.provenance import CommandLine, Pairs
 from sifmod.tree.receipt import Installation, live, live_number
 from sifmod.tree.stack import read_applied
 from sifmod.tree.state import edited, edited_stubs, missing
@@ -66,7 +67,7 @@ class StackPlan(NamedTuple):
     layout: Layout
     steps: tuple[Step, ...]
     unnamed: tuple[ModuleName, ...]  # that the stack has installed and does not name any more
-    decide: Callable[[Step], Request]  # again, for a plan of thousands holds none; raises what deciding raises
+    decide: Callable[[Step], InstallRequest]  # again, for a plan of thousands holds none; raises what deciding raises
 
 
 class Planned(NamedTuple):
@@ -128,11 +129,11 @@ def _given(member: Member, planned: Planned) -> dict[str, str]:
 
 
 def _options(given: Given, variant: str | None, planned: Planned) -> InstallOptions:
-    asked = Asked(options=deciding({**given, "variant": variant}), checked=planned.options.asked.checked)
+    asked = CommandLine(options=deciding({**given, "variant": variant}), checked=planned.options.asked.checked)
     return replace(planned.options, variant=variant, source=given.get("source"), asked=asked)
 
 
-def _decide_again(planned: Planned, sites: Sites, step: Step) -> Request:
+def _decide_again(planned: Planned, sites: Sites, step: Step) -> InstallRequest:
     given = _given(step.member, planned)
     request = decide(step.member.easyconfig, sites.of(given), _options(given, step.variant, planned))
     if request.plan.module != step.module:
@@ -161,7 +162,7 @@ def _step(member: Member, variant: str | None, planned: Planned, around: Surroun
         check_locked(before, request)
         layers = locked.layers if (locked := request.options.locked) else {}
         lacks = any(own_layers(layout, before).get(name) != digest for name, digest in layers.items())
-        needed = planned.anew or lacks or noted(before, request)
+        needed = planned.anew or lacks or provenance_to_write(before, request)
         return Step(member, variant, "x", module, todo=todo if needed else None, generation=number)
     except (SifmodError, OSError) as error:
         step = Step(member, variant, "!", module, error=_told(error))
@@ -184,7 +185,7 @@ def _made_before(failed: Step, layout: Layout, options: Pairs | None) -> list[St
     return list(made_before) or [failed]
 
 
-def _why(layout: Layout, before: Installation, request: Request, around: Surroundings) -> Iterator[str]:
+def _why(layout: Layout, before: Installation, request: InstallRequest, around: Surroundings) -> Iterator[str]:
     """Why a module is made anew, the nearest reason first."""
     made = before.provenance
     if request.options.rebuild:
@@ -192,7 +193,7 @@ def _why(layout: Layout, before: Installation, request: Request, around: Surroun
     edits = (f"{path} was changed or removed" for path in (*edited(before), *edited_stubs(layout, before)))
     if harmed := (*missing(layout, before), *edits):
         yield f"{harmed[0]}{f', and {len(harmed) - 1} more' if len(harmed) > 1 else ''}"
-    if (locked := request.options.locked) and before.digest != locked.digest:
+    if (locked := request.options.locked) and before.image_sha256 != locked.digest:
         yield "its image is not that of the lock"
     if made.image.request != image_request(request.plan):
         yield "it asks for another image"

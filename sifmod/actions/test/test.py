@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sifmod.actions.changing_prefix import site_umask
-from sifmod.actions.install.install import sanity_check
 from sifmod.actions.install.reapply import planned
+from sifmod.actions.install.sanity_check import sanity_check
 from sifmod.actions.log import record
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.slurm import LAG, SIFMOD, Resources, cancel, states, submit
@@ -213,13 +213,13 @@ class _Run:
 
 def record_test(installation: Installation, site: Site, reporter: Reporter, *, passed: bool) -> None:
     """Say in the log of the module what became of a test. A reader of the tree writes nothing; a test is none less."""
-    layout = Layout(Path(installation.root).parents[4])
+    layout = Layout(installation.prefix)
     if not os.access(layout.prefix, os.W_OK):
         return
     module, number, what = installation.module, installation.generation, TEST_PASSED if passed else TEST_FAILED
     try:
         with site_umask(site), module_lock(layout, module, site.lock_lease, reporter.waiting(module)) as held:
-            record(layout, Done(what, module, number, number, installation.digest or None), held, reporter)
+            record(layout, Done(what, module, number, number, installation.image_sha256 or None), held, reporter)
     except SifmodError as error:
         reporter.warn_once("the log", f"the test is not in the log: {error.message}")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import FetchError, ImageError, UnstartableError
-from sifmod.image.artifact import Fetched, Request
+from sifmod.image.artifact import Fetched, FetchRequest
 from sifmod.image.convert.budget import Budget
 from sifmod.image.convert.layers.merge_layers import merge_layers
 from sifmod.image.convert.layers.stream import Replaced
@@ -35,7 +35,7 @@ from sifmod.system import size_text
 FORMAT = 2  # of everything in a converted SIF beside its squashfs: raised by every change of those bytes
 
 
-def convert(request: Request) -> Fetched:
+def convert(request: FetchRequest) -> Fetched:
     """The image of a registry, an OCI layout or an archive, as a SIF at `incoming`.
 
     An image that was converted before from the same manifest of the same place, with the same compression and format,
@@ -73,7 +73,7 @@ def convert(request: Request) -> Fetched:
     return Fetched(request.incoming, sha256, size, (*metadata.warnings, *warnings), origin)
 
 
-def pinned(request: Request) -> Fetched | None:
+def pinned(request: FetchRequest) -> Fetched | None:
     """The SIF of a reference with a digest, where the store has it as it would be made now; no server is asked.
 
     None: it is to be converted.
@@ -85,7 +85,7 @@ def pinned(request: Request) -> Fetched | None:
     return stored(request, digest, how.text, _tools(how))
 
 
-def announced(request: Request) -> int:
+def announced(request: FetchRequest) -> int:
     """Bytes of the layers that a docker reference names; 0 where the store has the image as it would be made now.
 
     Asks for manifests alone. Raises FetchError or ImageError.
@@ -99,7 +99,7 @@ def announced(request: Request) -> int:
     return sum({layer.digest: layer.size for layer in manifest.layers}.values())
 
 
-def _made_before(request: Request, image: OciImage, how: Compression) -> Fetched | None:
+def _made_before(request: FetchRequest, image: OciImage, how: Compression) -> Fetched | None:
     digest, index = image.manifest.digest, image.manifest.index_digest
     made = stored(request, digest, how.text, _tools(how))
     if made is None:
@@ -109,7 +109,7 @@ def _made_before(request: Request, image: OciImage, how: Compression) -> Fetched
     return replace(made, origin=origin)
 
 
-def _compression(request: Request) -> Compression:
+def _compression(request: FetchRequest) -> Compression:
     """What is asked for; else what was promised; else zstd where the site's runtime starts it, and gzip elsewhere.
 
     Raises UnstartableError for one that is asked for, where the image has to start and would not.
@@ -129,7 +129,7 @@ def _compression(request: Request) -> Compression:
     return compression.parse(promised.compression if promised else "zstd")
 
 
-def _metadata(request: Request, image: OciImage) -> Metadata:
+def _metadata(request: FetchRequest, image: OciImage) -> Metadata:
     """Where it came from is said without a path of this machine and without a tag, which may move."""
     reference, manifest = request.reference, image.manifest
     digest = manifest.digest or f"sha256:{sha256_bytes(image.config.raw)}"
@@ -138,7 +138,7 @@ def _metadata(request: Request, image: OciImage) -> Metadata:
 
 
 def _write(
-    request: Request, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
+    request: FetchRequest, image: OciImage, downloads: Downloads, metadata: Metadata, how: Compression
 ) -> tuple[str, ...]:
     epoch = min(max(image.config.created or 0, 0), U32)  # what a squashfs can say
     offset, settings = partition_offset(metadata.objects), request.settings
@@ -177,7 +177,7 @@ def _tools(how: Compression) -> Tools:
     return (("sif-format", str(FORMAT)), *how.versions())
 
 
-def preflight(request: Request, image: OciImage, *, unpacked: bool) -> None:
+def preflight(request: FetchRequest, image: OciImage, *, unpacked: bool) -> None:
     """Make the file `incoming`, with the disk and the quota that the SIF will need, and see that the layers fit too.
 
     A SIF is about as large as the compressed layers, which stay until it is complete. Both are on one file system: what

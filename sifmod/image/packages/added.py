@@ -15,8 +15,8 @@ from posixpath import basename, dirname, join, normpath, relpath
 
 from sifmod.errors import ImageError, OptionError
 from sifmod.image.inspect.rootfs import Rootfs
+from sifmod.image.packages.base_python import BasePython, files_in, files_of, recorded
 from sifmod.image.packages.image_python import ImagePython
-from sifmod.image.packages.installed import Installed, files_in, files_of, recorded
 from sifmod.image.packages.resolve import Resolved, followed, pinned, resolve
 from sifmod.image.packages.uv import Uv, refuse_unsafe
 from sifmod.image.packages.wanted import Wanted
@@ -38,29 +38,29 @@ class Added:
     notes: tuple[str, ...]
 
 
-def add_packages(installed: Installed, wanted: Wanted, given: str, uv: Uv, stage: Path) -> Added:
-    """What is `wanted`, or what the lock `given` says where it is not "", as files of the image, which lie in `stage`.
+def add_packages(base: BasePython, wanted: Wanted, given: str, uv: Uv, uv_prefix: Path) -> Added:
+    """What is `wanted`, or what the lock `given` says where it is not "", as files of the image, below `uv_prefix`.
 
     What the image has in another version is taken out as a whole. Raises OptionError for what does not go with the
     image, NoWheelError for what would have to be compiled, FetchError where an index cannot be asked, ImageError for
     a package that would replace a part of what stays, and for one that leads out of its place.
     """
-    python = installed.python
-    wanted = Wanted(wanted.requirements, words=(*wanted.words, *_host(), *installed.words))
+    python = base.python
+    wanted = Wanted(wanted.requirements, words=(*wanted.words, *_host(), *base.words))
     resolved = followed(python, given) if given else resolve(python, wanted, "", uv)
     lock = _LOCAL.sub('path = "', resolved.lock)  # the same wherever the files are
     notes = (f"packages go to the Python in {python.prefix}", *told(python, resolved))
     if not resolved.added:
         return Added(lock, (), (), notes)
-    _install(uv, resolved, wanted, stage)
+    _install(uv, resolved, wanted, uv_prefix)
     refuse_unsafe(uv, resolved.added)
-    (library,) = stage.glob("lib*/python*/*-packages")
+    (library,) = uv_prefix.glob("lib*/python*/*-packages")
     check_hides_nothing(library, python)
-    files = dict(_files(stage, library, installed))
-    kept = {path for one in python.protected.values() for path in recorded(installed.rootfs, one)}
+    files = dict(_files(uv_prefix, library, base))
+    kept = {path for one in python.protected.values() for path in recorded(base.rootfs, one)}
     replaced = [one for key, one in python.distributions.items() if key in resolved.added]
-    removed = [path for path in files_of(installed, replaced) if path not in kept]
-    over = _over(installed.rootfs, files, set(removed), kept)
+    removed = [path for path in files_of(base, replaced) if path not in kept]
+    over = _over(base.rootfs, files, set(removed), kept)
     return Added(lock, tuple(sorted(files.items())), tuple(removed), (*notes, *over))
 
 
@@ -69,45 +69,45 @@ def _host() -> tuple[str, ...]:
     return ("--python", sys.executable, *(("--no-index",) if os.environ.get("UV_NO_INDEX") else ()))
 
 
-def _install(uv: Uv, resolved: Resolved, wanted: Wanted, stage: Path) -> None:
+def _install(uv: Uv, resolved: Resolved, wanted: Wanted, uv_prefix: Path) -> None:
     # a lock says where each file is; of files here, and of those that were there elsewhere, only the digests count
     name, text = ("pinned.txt", pinned(resolved.lock)) if _LOCAL.search(resolved.lock) else (_INSTALL, resolved.lock)
     # uv holds this Python, which runs nothing of it, to what the lock asks of the image's
     (uv.directory / name).write_text(_REQUIRES.sub("", text))
-    words = ("--prefix", str(stage), "--no-deps", "--quiet", "--link-mode", "hardlink", "--no-compile-bytecode")
+    words = ("--prefix", str(uv_prefix), "--no-deps", "--quiet", "--link-mode", "hardlink", "--no-compile-bytecode")
     ended = uv.run("pip", "install", *words, *wanted.words, "--requirements", f"{uv.place}/{name}")
     if ended.code != 0:
         raise ImageError("the packages could not be installed:\n" + "\n".join(ended.lines[-12:]))
     for pattern in LEFT_BY_UV:
-        for left in (*stage.glob(pattern), *stage.glob(f"lib*/python*/*-packages/{pattern}")):
+        for left in (*uv_prefix.glob(pattern), *uv_prefix.glob(f"lib*/python*/*-packages/{pattern}")):
             left.unlink()
 
 
-def _files(stage: Path, library: Path, installed: Installed) -> Iterator[tuple[str, Path]]:
+def _files(uv_prefix: Path, library: Path, base: BasePython) -> Iterator[tuple[str, Path]]:
     """Each file with its path in the image, where commands start its Python and each RECORD says what is there."""
-    short = installed.python.short
+    short = base.python.short
 
     def inside(path: Path) -> str:
         if path.is_relative_to(library):
-            return join(installed.library, path.relative_to(library))
-        own = re.sub("^include/(site/)?python[0-9.]+/", rf"include/\1python{short}/", str(path.relative_to(stage)))
-        return join(installed.prefix, own)
+            return join(base.library, path.relative_to(library))
+        own = re.sub("^include/(site/)?python[0-9.]+/", rf"include/\1python{short}/", str(path.relative_to(uv_prefix)))
+        return join(base.prefix, own)
 
-    found = [Path(top, name) for top, _, names in os.walk(stage) for name in names]
+    found = [Path(top, name) for top, _, names in os.walk(uv_prefix) for name in names]
     for path in found:
         if path.is_symlink() or not path.is_file():
-            raise ImageError(f"a package has {path.relative_to(stage)}, which is no file")
-        if path.parent == stage / "bin":
-            _start(path, installed.python.executable)
+            raise ImageError(f"a package has {path.relative_to(uv_prefix)}, which is no file")
+        if path.parent == uv_prefix / "bin":
+            _start(path, base.python.executable)
     for record in library.glob("*.dist-info/RECORD"):
         rows = list(csv.reader(record.read_text("utf-8").splitlines()))
         made = io.StringIO()
         writer = csv.writer(made, lineterminator="\n")
         for name, *about in sorted(rows):
             path = Path(normpath(join(library, name)))
-            if path.is_relative_to(stage) and path.is_file():
-                command = path.parent == stage / "bin"
-                writer.writerow((relpath(inside(path), installed.library), *(_about(path) if command else about)))
+            if path.is_relative_to(uv_prefix) and path.is_file():
+                command = path.parent == uv_prefix / "bin"
+                writer.writerow((relpath(inside(path), base.library), *(_about(path) if command else about)))
         _replace(record, made.getvalue().encode())
     return ((inside(path), path) for path in found)
 
@@ -187,6 +187,6 @@ def told(python: ImagePython, resolved: Resolved) -> Iterator[str]:
     for key, version in resolved.added.items():
         if held := python.distributions.get(key):
             yield f"{key} {version} is used in the place of the image's {held.version}"
-        elif python.is_named(key):
+        elif python.is_protected_name(key):
             yield f"warning: {key} {version} is not in the image; it may be built for another torch"
     yield from (f"warning: {line}" for line in python.broken_by(dict(resolved.added)))

@@ -19,7 +19,7 @@ class CondaPackage:
 
     record: str
     files: tuple[str, ...]
-    held: frozenset[str]  # places of distributions
+    places: frozenset[str]  # of the metadata of distributions
 
 
 def conda_packages(rootfs: Rootfs, prefix: str, places: frozenset[str]) -> Iterator[CondaPackage]:
@@ -32,8 +32,8 @@ def conda_packages(rootfs: Rootfs, prefix: str, places: frozenset[str]) -> Itera
     for name in rootfs.entries(meta):
         if name.endswith(".json"):
             files = tuple(_files(rootfs.read(f"{meta}/{name}", _LARGEST), prefix))
-            if held := places & {place for file in files for place in (file, dirname(file))}:
-                yield CondaPackage(f"{meta}/{name}", files, held)
+            if found := places & {place for file in files for place in (file, dirname(file))}:
+                yield CondaPackage(f"{meta}/{name}", files, found)
 
 
 def _files(record: str, prefix: str) -> Iterator[str]:

@@ -73,14 +73,14 @@ class ImagePython:
         """Its version as directories spell it: 3.11."""
         return ".".join(map(str, self.version[:2]))
 
-    def is_named(self, key: str) -> bool:
+    def is_protected_name(self, key: str) -> bool:
         """Whether a normalized name is one of those that stay."""
         return any(key.startswith(one[:-1]) if one.endswith("*") else key == one for one in self.names)
 
     @cached_property
     def protected(self) -> dict[str, Distribution]:
         """The distributions that stay: those with one of the names, and all compiled ones that need one of them."""
-        kept = {key: one for key, one in self.distributions.items() if self.is_named(key)}
+        kept = {key: one for key, one in self.distributions.items() if self.is_protected_name(key)}
         while more := {
             key: one
             for key, one in self.distributions.items()
@@ -120,7 +120,7 @@ def image_python(text: str, names: tuple[str, ...]) -> ImagePython:
     """What PROBE wrote. Raises ImageError for anything else: it comes from a program of the image."""
     try:
         executable, prefix, version, found = json.loads(text)
-        distributions = [_distribution(fields) for fields in found if is_named(*fields[:2])]
+        distributions = [_distribution(fields) for fields in found if has_valid_name(*fields[:2])]
         major, minor, micro = map(int, version)
     except (ValueError, TypeError, RecursionError) as error:
         raise ImageError("the image's Python does not say what it holds") from error
@@ -137,8 +137,8 @@ def _distribution(fields: list[Any]) -> Distribution:
     return Distribution(str(name), str(version), bool(pure), needs, given, str(place), own)
 
 
-def is_named(name: Any, version: Any) -> bool:
-    """Whether the name and the version are such: those of an image can be anything."""
+def has_valid_name(name: Any, version: Any) -> bool:
+    """Whether the name and the version are valid: those of an image can be anything."""
     try:
         return bool(_NAME.fullmatch(str(name)) and Version(str(version)))
     except InvalidVersion:

@@ -49,15 +49,16 @@ def resolve(python: ImagePython, wanted: Wanted, earlier: str, uv: Uv) -> Resolv
     Raises OptionError where there are none, with the reason, and FetchError where an index cannot be asked.
     """
     work, place, kept = uv.directory, uv.place, python.protected
-    held = python.distributions.values()
-    alone = not {"--no-index", "--only-binary"}.isdisjoint(wanted.words)
-    _write_stubs([one for one in held if alone or one.key in kept or "+" in one.version], work / "held")
+    in_image = python.distributions.values()
+    all_as_metadata = not {"--no-index", "--only-binary"}.isdisjoint(wanted.words)
+    told = [one for one in in_image if all_as_metadata or one.key in kept or "+" in one.version]
+    _write_metadata_wheels(told, work / "in_image")
     (work / LOCK).write_text(_preferences(python, earlier))
     (work / "kept.txt").write_text("".join(f"{key}=={one.version}\n" for key, one in kept.items()))
     lines = (*wanted.requirements, *(f"-e {path}" for path in wanted.editable))
     (work / "wanted.in").write_text("".join(f"{line}\n" for line in lines))
     words = ("pip", "compile", f"{place}/wanted.in", *wanted.words, "--no-header", "--quiet")
-    words += ("--constraints", f"{place}/kept.txt", "--find-links", f"{place}/held")
+    words += ("--constraints", f"{place}/kept.txt", "--find-links", f"{place}/in_image")
     # the option hides what uv's variable of this name says
     words += tuple(f"--find-links={place}" for place in re.split("[ ,]", os.environ.get("UV_FIND_LINKS", "")) if place)
     ended = uv.run(*words, "--format", LOCK, "--output-file", f"{place}/{LOCK}")
@@ -66,7 +67,7 @@ def resolve(python: ImagePython, wanted: Wanted, earlier: str, uv: Uv) -> Resolv
     return _without(python, (work / LOCK).read_text(), wanted.requirements)
 
 
-def _write_stubs(distributions: Iterable[Distribution], directory: Path) -> None:
+def _write_metadata_wheels(distributions: Iterable[Distribution], directory: Path) -> None:
     directory.mkdir()
     for one in distributions:
         stem = f"{one.key.replace('-', '_')}-{one.version}"
@@ -87,7 +88,7 @@ def _preferences(python: ImagePython, earlier: str) -> str:
     versions = {key: one.version for key, one in python.distributions.items()} | versions_of(earlier)
     blocks = (
         f'[[packages]]\nname = "{name}"\nversion = "{version}"\n'
-        f'wheels = [{{ url = "https://held.invalid/{name.replace("-", "_")}-{version}-py3-none-any.whl",'
+        f'wheels = [{{ url = "https://image.invalid/{name.replace("-", "_")}-{version}-py3-none-any.whl",'
         f' hashes = {{ sha256 = "{_NO_DIGEST}" }} }}]\n'
         for name, version in versions.items()
     )
@@ -127,8 +128,8 @@ def _without(python: ImagePython, lock: str, requirements: tuple[str, ...]) -> R
     for block in blocks:
         (package,) = tomllib.loads(block)["packages"]
         key = normalized(package["name"])
-        held = python.distributions.get(key)
-        if "directory" not in package and not (held and key in versions and _same(held.version, versions[key])):
+        own = python.distributions.get(key)
+        if "directory" not in package and not (own and key in versions and _same(own.version, versions[key])):
             added[key] = versions.get(key, "")
             left.append(block)
     told = "".join(f"    {json.dumps(text)},\n" for text in requirements)
@@ -145,9 +146,9 @@ def followed(python: ImagePython, lock: str) -> Resolved:
             "lock packages that an index has; `sifmod add -e` adds a directory to a layer",
         )
     for key, version in versions.items():
-        if (held := kept.get(key)) and not _same(held.version, version):
+        if (own := kept.get(key)) and not _same(own.version, version):
             raise OptionError(
-                f"the lock has {held.name} {version}; the image has {held.name} {held.version}, which stays",
+                f"the lock has {own.name} {version}; the image has {own.name} {own.version}, which stays",
                 "resolve what was asked for again: `sifmod add --onto` does so for a layer, `pip` for a recipe",
             )
     try:
@@ -164,11 +165,11 @@ def _same(one: str, other: str) -> bool:
 def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> OptionError | FetchError:
     text = " ".join(line.strip() for line in lines)
     for found in _NEEDS.finditer(text):
-        if held := kept.get(normalized(found["needs"])):
+        if own := kept.get(normalized(found["needs"])):
             who = f"{found['who']} {_spoken(found['version'] or '')}".strip()
             return OptionError(
-                f"{who} needs {found['needs']} {_spoken(found['bound'])}; the image has {held.name} {held.version}",
-                f"leave the version open for the newest one that goes with {held.name} {held.version}, if there is any",
+                f"{who} needs {found['needs']} {_spoken(found['bound'])}; the image has {own.name} {own.version}",
+                f"leave the version open for the newest one that goes with {own.name} {own.version}, if there is any",
             )
     if compiled := _NO_WHEEL.search(text):
         return NoWheelError(f"{compiled[1]} has no wheel for this image, and would have to be compiled")
@@ -177,17 +178,17 @@ def _explained(lines: Sequence[str], kept: Mapping[str, Distribution]) -> Option
             f"there is no package {unknown[1]} where packages are looked for",
             "look at its spelling; UV_INDEX and UV_FIND_LINKS name more places",
         )
-    for key, held in kept.items():
+    for key, own in kept.items():
         if asked := re.search(rf"you require {re.escape(key)}([<>=!~][^\s,]*)", text):
             return OptionError(
-                f"{held.name}{asked[1]} is asked for; the image has {held.name} {held.version}, which stays",
+                f"{own.name}{asked[1]} is asked for; the image has {own.name} {own.version}, which stays",
                 "leave it out, or take an image that has this version",
             )
     told = "\n".join(lines[-12:])
     if "No solution found" in text:
         return OptionError(f"no versions fit together:\n{told}")
-    own = "for a certificate of your site's own authority name its file in SSL_CERT_FILE, or set UV_SYSTEM_CERTS=1"
-    return FetchError(f"uv could not resolve this:\n{told}", own if "certificate" in text else "")
+    hint = "for a certificate of your site's own authority name its file in SSL_CERT_FILE, or set UV_SYSTEM_CERTS=1"
+    return FetchError(f"uv could not resolve this:\n{told}", hint if "certificate" in text else "")
 
 
 def _spoken(bound: str) -> str:

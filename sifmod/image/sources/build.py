@@ -15,7 +15,7 @@ from pathlib import Path
 from sifmod.config.text import Pairs
 from sifmod.digest import sha256_bytes
 from sifmod.errors import FetchError
-from sifmod.image.artifact import Fetched, Request
+from sifmod.image.artifact import Fetched, FetchRequest
 from sifmod.image.builder import Way, way_to_build
 from sifmod.image.disk import reading, writing
 from sifmod.image.program import ask
@@ -142,7 +142,7 @@ def _read(definition: Path, given: Mapping[str, str]) -> Iterator[tuple[str, str
             yield what, word[1] or word[2] or word[0]
 
 
-def remote_digests(request: Request, sources: tuple[str, ...]) -> str:
+def remote_digests(request: FetchRequest, sources: tuple[str, ...]) -> str:
     """A digest of what these sources in registries are now; "" where one of them could not be asked."""
     found = []
     for source in sources:
@@ -158,7 +158,7 @@ def remote_digests(request: Request, sources: tuple[str, ...]) -> str:
     return f"sha256:{sha256_bytes(json.dumps(found).encode())}"
 
 
-def built_before(request: Request, files: str, bases: str) -> Fetched | None:
+def built_before(request: FetchRequest, files: str, bases: str) -> Fetched | None:
     """What was built before of the same `files` and `bases`, two digests; where the bases are unknown, of any."""
     made = stored(request, key_of(files, bases).manifest if bases else files)
     unasked = () if bases else ("its base could not be asked for, and may have changed",)
@@ -174,7 +174,7 @@ def key_of(files: str, bases: str) -> ImageOrigin:
     return ImageOrigin(index=files, manifest=f"sha256:{sha256_bytes(f'{files} {bases}'.encode())}")
 
 
-def _pinned(request: Request) -> Fetched | None:
+def _pinned(request: FetchRequest) -> Fetched | None:
     """What was built before of the same definition and the same files. Raises FetchError where one is not there."""
     definition, arguments = _definition(request)
     return built_before(
@@ -182,12 +182,12 @@ def _pinned(request: Request) -> Fetched | None:
     )
 
 
-def _announced(request: Request) -> int | None:
+def _announced(request: FetchRequest) -> int | None:
     made = _pinned(request)
     return to_bring(made, request) if made else None
 
 
-def _build(request: Request) -> Fetched:
+def _build(request: FetchRequest) -> Fetched:
     """Relative paths in the definition file count from its directory."""
     definition, arguments = _definition(request)
     way = way_to_build(ask(request.runtime.path))
@@ -202,7 +202,7 @@ def _build(request: Request) -> Fetched:
     return replace(built, origin=key_of(files, of_bases) if same else NO_ORIGIN)
 
 
-def _definition(request: Request) -> tuple[Path, Pairs]:
+def _definition(request: FetchRequest) -> tuple[Path, Pairs]:
     definition = Path(request.reference.location).absolute()
     if not definition.is_file():
         raise FetchError(f"there is no definition file {definition}")
@@ -223,7 +223,7 @@ def definition_upon(build: BuildPlan, post: str) -> str:
     return "\n".join(parts)
 
 
-def build_upon(request: Request, way: Way, workspace: Path, definition: str, glibc: int) -> Fetched:
+def build_upon(request: FetchRequest, way: Way, workspace: Path, definition: str, glibc: int) -> Fetched:
     """The SIF at `incoming` that the runtime builds of a definition upon `base.sif` in `workspace`.
 
     `glibc` is the x of the base's glibc 2.x: the fakeroot of this machine runs inside with that or a later one alone.

@@ -14,7 +14,7 @@ from posixpath import normpath
 
 from sifmod.digest import sha256_file
 from sifmod.errors import FetchError
-from sifmod.image.artifact import Fetched, Request
+from sifmod.image.artifact import Fetched, FetchRequest
 from sifmod.image.builder import dockerfile_builder
 from sifmod.image.child import run_child
 from sifmod.image.convert.oci_to_sif import convert
@@ -129,18 +129,18 @@ def _filled(text: str, arguments: Mapping[str, str]) -> str:
     )
 
 
-def _plan(request: Request) -> BuildPlan:
+def _plan(request: FetchRequest) -> BuildPlan:
     if request.image.build is None:
         raise FetchError(f"nothing says how {request.image.filename} is built")
     return request.image.build
 
 
-def _pinned(request: Request) -> Fetched | None:
+def _pinned(request: FetchRequest) -> Fetched | None:
     build = _plan(request)
     return built_before(request, _digest(build), remote_digests(request, base_images(build)))
 
 
-def _fetch(request: Request) -> Fetched:
+def _fetch(request: FetchRequest) -> Fetched:
     build = _plan(request)
     program = dockerfile_builder()
     files, of_bases = _digest(build), remote_digests(request, base_images(build))
@@ -165,7 +165,7 @@ def _fetch(request: Request) -> Fetched:
     return replace(converted, origin=made if same else NO_ORIGIN)
 
 
-def _run(request: Request, program: str, workspace: Path) -> None:
+def _run(request: FetchRequest, program: str, workspace: Path) -> None:
     build, dockerfile = _plan(request), _dockerfile(_plan(request))
     name = os.path.basename(program)  # noqa: PTH119 (text)
     store = (program, "--storage-driver", "vfs", "--root", "root", "--runroot", "run")
@@ -202,7 +202,7 @@ def _environment(workspace: Path) -> dict[str, str]:
     return {**os.environ, **own}
 
 
-def _registries(request: Request, images: tuple[str, ...]) -> str:
+def _registries(request: FetchRequest, images: tuple[str, ...]) -> str:
     """Bare names are Docker Hub's, as in docker; what may be spoken to without TLS is what sifmod speaks to so."""
     hosts = set(request.settings.insecure_registries)
     for image in images:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from urllib.parse import unquote
 
 from sifmod.errors import FetchError
-from sifmod.image.artifact import Fetched, Request
+from sifmod.image.artifact import Fetched, FetchRequest
 from sifmod.image.convert.sif.header import check_sif
 from sifmod.image.disk import Sink, reading, reserve, writing
 from sifmod.image.reference import (
@@ -70,13 +70,13 @@ def _local_sif(reference: Reference, image_dirs: Directories) -> Path:
     raise FetchError(message, hint)
 
 
-def _announced(request: Request) -> int | None:
+def _announced(request: FetchRequest) -> int | None:
     image = request.image
     size = size_here(_places(request.reference, image.image_dirs))
     return 0 if size is not None and image.link == "reference" else size
 
 
-def _fetch(request: Request) -> Fetched:
+def _fetch(request: FetchRequest) -> Fetched:
     reference, image_dirs = request.reference, request.image.image_dirs
     if found := _find(reference, image_dirs, Path.exists):
         return take(found.absolute(), request)
@@ -84,7 +84,7 @@ def _fetch(request: Request) -> Fetched:
     raise FetchError(f"no file of this name; looked in: {where}")
 
 
-def hashed(path: Path, request: Request, notes: tuple[str, ...] = ()) -> Fetched:
+def hashed(path: Path, request: FetchRequest, notes: tuple[str, ...] = ()) -> Fetched:
     """Hash a complete file. Raises FetchError when it changes meanwhile."""
     digest = hashlib.sha256()
     with reading(path), path.open("rb") as file:
@@ -93,7 +93,7 @@ def hashed(path: Path, request: Request, notes: tuple[str, ...] = ()) -> Fetched
         return Fetched(path, digest.hexdigest(), os.fstat(file.fileno()).st_size, notes)
 
 
-def take(path: Path, request: Request) -> Fetched:
+def take(path: Path, request: FetchRequest) -> Fetched:
     """A SIF on this machine, as `link` says. Raises FetchError for what is none, UnstartableError."""
     with reading(path):
         status = path.stat()
@@ -130,7 +130,7 @@ def _link(path: Path, status: os.stat_result, incoming: Path) -> str:
     return ""
 
 
-def _copy(path: Path, request: Request, notes: tuple[str, ...]) -> Fetched:
+def _copy(path: Path, request: FetchRequest, notes: tuple[str, ...]) -> Fetched:
     lent = request.store.lends(path)  # the file's name is a digest then
     name = f"{request.image.filename} from {path.parents[2]}" if lent else path.name
     with reading(path), path.open("rb") as file, Sink(request.incoming) as sink:
@@ -154,7 +154,7 @@ def _clone(source: BinaryIO, sink: Sink) -> bool:
     return True
 
 
-def _chunks(file: BinaryIO, what: str, request: Request) -> Iterator[bytes]:
+def _chunks(file: BinaryIO, what: str, request: FetchRequest) -> Iterator[bytes]:
     before = os.fstat(file.fileno())
     done = 0
     while chunk := file.read(CHUNK):

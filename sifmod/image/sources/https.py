@@ -3,7 +3,7 @@
 from urllib.parse import urlsplit
 
 from sifmod.config.shown import shown
-from sifmod.image.artifact import Fetched, Remote, Request
+from sifmod.image.artifact import Fetched, FetchRequest, Remote
 from sifmod.image.download.downloads import download_sif, refuse_other_files
 from sifmod.image.reference import Reference, SourceKind, is_loopback, no_files, nothing, refused, says_nothing
 from sifmod.image.registry.credentials import Netrc
@@ -28,7 +28,7 @@ def _parse(kind: SourceKind, source: str) -> Reference:
     return Reference(kind, source, source)
 
 
-def download(request: Request, timeouts: Timeouts = TIMEOUTS, patience: Patience = PATIENCE) -> Fetched:
+def download(request: FetchRequest, timeouts: Timeouts = TIMEOUTS, patience: Patience = PATIENCE) -> Fetched:
     """Download the file to `incoming`; `timeouts` are what the server has.
 
     https only, plain http only from this machine itself, redirects included. Raises FetchError for whatever the
@@ -41,7 +41,7 @@ def download(request: Request, timeouts: Timeouts = TIMEOUTS, patience: Patience
     return download_sif(request, remote, patience=patience)
 
 
-def _announced(request: Request) -> int | None:
+def _announced(request: FetchRequest) -> int | None:
     """Bytes of the file as the server states them before it sends any; None where it does not. Raises FetchError."""
 
     def ask() -> str:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from sifmod.errors import FetchError
-from sifmod.image.artifact import Fetched, Remote, Request
+from sifmod.image.artifact import Fetched, FetchRequest, Remote
 from sifmod.image.download.downloads import download_sif, refuse_other_files
 from sifmod.image.inspect.description import Config, ImageDescription, pairs, parts
 from sifmod.image.oci.manifest import SIF_LAYER, Descriptor, Manifest
@@ -16,7 +16,7 @@ from sifmod.image.stored import damaged, lent, stored, to_bring
 from sifmod.module.origin import ImageOrigin
 
 
-def _download(request: Request, patience: Patience = PATIENCE) -> Fetched:
+def _download(request: FetchRequest, patience: Patience = PATIENCE) -> Fetched:
     """Download the SIF of the manifest that `oras://…` names to `incoming`, verified by its digest.
 
     Raises FetchError for whatever the network or the registry does, and where there is no SIF under that name.
@@ -38,7 +38,7 @@ def _download(request: Request, patience: Patience = PATIENCE) -> Fetched:
     return download_sif(request, remote, origin, patience)
 
 
-def _pinned(request: Request) -> Fetched | None:
+def _pinned(request: FetchRequest) -> Fetched | None:
     """The SIF of a reference with a digest, where the store has it; no server is asked. None: download it."""
     found = stored(request, request.reference.digest)
     if found is None:
@@ -47,7 +47,7 @@ def _pinned(request: Request) -> Fetched | None:
     return replace(found, origin=origin)  # the same SIF may have been converted here
 
 
-def _announced(request: Request) -> int:
+def _announced(request: FetchRequest) -> int:
     """Bytes of the SIF that the reference names; 0 where the store has it. Asks for manifests alone.
 
     Raises FetchError or ImageError.

@@ -7,7 +7,6 @@ the lock of its packages are in the image, below /.singularity.d/build.
 import json
 import os
 import shlex
-import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -19,7 +18,7 @@ from sifmod.config.build import requirement
 from sifmod.config.shown import shown
 from sifmod.digest import sha256_bytes, sha256_file
 from sifmod.errors import FetchError, ImageError, NoWheelError, OptionError, RuntimeMissingError
-from sifmod.image.artifact import Artifact, Fetched, Request
+from sifmod.image.artifact import Artifact, Fetched, FetchRequest
 from sifmod.image.builder import Way, way_to_build
 from sifmod.image.convert.extend import Addition, extend
 from sifmod.image.convert.sif.header import read_sif
@@ -27,7 +26,7 @@ from sifmod.image.disk import reading
 from sifmod.image.inspect.rootfs import Rootfs, open_rootfs
 from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.packages.added import Added, add_packages
-from sifmod.image.packages.installed import Installed, glibc, read_installed
+from sifmod.image.packages.base_python import BasePython, glibc, read_base_python
 from sifmod.image.packages.resolve import LOCK, pinned, versions_of
 from sifmod.image.packages.uv import linked_directory, uv_here
 from sifmod.image.packages.wanted import Wanted, read_lock, read_requirements
@@ -41,7 +40,6 @@ from sifmod.module.plan import BuildPlan
 
 _PLACE = ".singularity.d/build"
 _LABEL = "org.sifmod.build"
-_CREATED = 64  # where a SIF's header says when it was made, in seconds since 1970
 _LAST = (1 << 32) - 1  # second that a squashfs can say
 _MOST = 200_000  # files of a recipe
 _REMOTE = ("docker://", "oras://", "library://", "https://", "http://")
@@ -103,7 +101,7 @@ def _wanted(build: BuildPlan) -> tuple[tuple[str, ...], str]:
         raise FetchError(f"{build.requirements}: {error}") from error
 
 
-def _recipe(request: Request, base: Artifact) -> str:
+def _recipe(request: FetchRequest, base: Artifact) -> str:
     """The recipe as JSON: all that decides what is built, except for what an index has.
 
     It names no place of this machine. Raises FetchError for a file that cannot be read.
@@ -126,19 +124,19 @@ def _recipe(request: Request, base: Artifact) -> str:
     return json.dumps({key: value for key, value in said.items() if value}, indent=1) + "\n"
 
 
-def _plan(request: Request) -> BuildPlan:
+def _plan(request: FetchRequest) -> BuildPlan:
     build = request.image.build
     if build is None:
         raise FetchError(f"nothing says how {request.image.filename} is built")
     return build
 
 
-def _key(request: Request, recipe: str) -> str:
+def _key(request: FetchRequest, recipe: str) -> str:
     """What a built image is stored under. Which packages stay decides with the recipe what an index is asked for."""
     return f"sha256:{sha256_bytes(json.dumps((recipe, _plan(request).protected)).encode())}"
 
 
-def _pinned(request: Request) -> Fetched | None:
+def _pinned(request: FetchRequest) -> Fetched | None:
     """What was built before of the same base, recipe and files."""
     if request.base is None:
         return None
@@ -146,32 +144,33 @@ def _pinned(request: Request) -> Fetched | None:
     return made and replace(made, notes=("the same was built before, and is not built again",))
 
 
-def _fetch(request: Request) -> Fetched:
+def _fetch(request: FetchRequest) -> Fetched:
     build, base = _plan(request), request.base
     if base is None:
         raise FetchError("nothing is built without its base")
     way = way_to_build(ask(request.runtime.path)) if build.post or build.test else None
     recipe = _recipe(request, base)
-    with ExitStack() as held:
+    with ExitStack() as stack:
         # while uv works, for it is not needed before the blocks are copied
-        damaged = held.enter_context(ThreadPoolExecutor(1)).submit(request.store.damaged, base.sha256)
-        rootfs = held.enter_context(open_rootfs(base.path, read_sif(base.path)))
+        damaged = stack.enter_context(ThreadPoolExecutor(1)).submit(request.store.damaged, base.sha256)
+        info = read_sif(base.path)
+        rootfs = stack.enter_context(open_rootfs(base.path, info))
         place = f"{_PLACE}/{1 + len(rootfs.entries(f'/{_PLACE}'))}"
         documents, post = [(f"{place}/recipe.json", recipe.encode())], build.post
         requirements, lock = _wanted(build)
         added = Added("", (), (), ())
         if requirements or lock:
-            installed = _installed(request, base, rootfs)
+            base_python = _base_python(request, base, rootfs)
             try:
-                added = _packages(request, installed, (requirements, lock), held)
+                added = _packages(request, base_python, (requirements, lock), stack)
             except NoWheelError as error:
                 way = _way_to_compile(request, error)
                 added = Added("", (), (), (f"{error.message}; it is compiled inside",))
-                pins = (f"{key}=={one.version}\n" for key, one in installed.python.protected.items())
+                pins = (f"{key}=={one.version}\n" for key, one in base_python.python.protected.items())
                 lines = pinned(lock) if lock else "".join(f"{line}\n" for line in requirements)
                 documents += [(f"{place}/kept.txt", "".join(pins).encode())]
                 documents += [(f"{place}/requirements.txt", lines.encode())]
-                post = f"{_compiling(installed.python.executable, place)}{post}"
+                post = f"{_compiling(base_python.python.executable, place)}{post}"
         files = {path.lstrip("/"): here for path, here in added.files} | dict(_files(build))
         labels = {f"{_LABEL}.base": f"sha256:{base.sha256}", f"{_LABEL}.recipe": sha256_bytes(recipe.encode())}
         if added.lock:
@@ -184,11 +183,11 @@ def _fetch(request: Request) -> Fetched:
             env=build.env,
             labels=(*labels.items(), *build.labels),
             deffile=_definition(recipe, added.lock),
-            epoch=_created(base.path),
+            epoch=min(max(info.created, 0), _LAST),
             one_user=way is not None and way.one_user,
         )
         settings = request.settings
-        workspace = held.enter_context(request.store.workspace()) if way else None
+        workspace = stack.enter_context(request.store.workspace()) if way else None
         target = workspace / "base.sif" if workspace else request.incoming
         if damaged.result():
             what = f"the base {base.source} is damaged in the store: {base.path} is not what its name says"
@@ -207,25 +206,27 @@ def _fetch(request: Request) -> Fetched:
     return replace(fetched, origin=ImageOrigin(manifest=_key(request, recipe), layers=(f"sha256:{base.sha256}",)))
 
 
-def _installed(request: Request, base: Artifact, rootfs: Rootfs) -> Installed:
+def _base_python(request: FetchRequest, base: Artifact, rootfs: Rootfs) -> BasePython:
     build = _plan(request)
     environment = dict(describe_sif(base.path).config.environment)
-    return read_installed(rootfs, environment, build.path, base.arch, build.protected)
+    return read_base_python(rootfs, environment, build.path, base.arch, build.protected)
 
 
-def _packages(request: Request, installed: Installed, wanted: tuple[tuple[str, ...], str], held: ExitStack) -> Added:
-    """What the packages bring that are wanted, or locked, as long as `held` lasts."""
+def _packages(
+    request: FetchRequest, base_python: BasePython, wanted: tuple[tuple[str, ...], str], stack: ExitStack
+) -> Added:
+    """What the packages bring that are wanted, or locked, as long as `stack` lasts."""
     requirements, lock = wanted
-    uv = uv_here(held.enter_context(request.store.workspace()))
-    stage = held.enter_context(linked_directory())
+    uv = uv_here(stack.enter_context(request.store.workspace()))
+    uv_prefix = stack.enter_context(linked_directory())
     words = ("--offline",) if request.image.offline else ()
     try:
-        return add_packages(installed, Wanted(requirements, words=words), lock, uv, stage)
+        return add_packages(base_python, Wanted(requirements, words=words), lock, uv, uv_prefix)
     except OptionError as error:
         raise ImageError(error.message, error.hint) from error
 
 
-def _way_to_compile(request: Request, why: NoWheelError) -> Way:
+def _way_to_compile(request: FetchRequest, why: NoWheelError) -> Way:
     try:
         return way_to_build(ask(request.runtime.path))
     except (FetchError, RuntimeMissingError) as error:
@@ -237,14 +238,6 @@ def _compiling(python: str, place: str) -> str:
     program, place = shlex.quote(python), f"/{place}"
     install = f"{program} -m pip install --no-cache-dir --constraint {place}/kept.txt"
     return f"{install} --requirement {place}/requirements.txt\n{program} -m pip freeze >{place}/installed.txt\n"
-
-
-def _created(path: Path) -> int:
-    """When a SIF was made, as its header says, and as a squashfs can say it."""
-    with reading(path), path.open("rb") as file:
-        file.seek(_CREATED)
-        (created,) = struct.unpack("<q", file.read(8))
-    return min(max(int(created), 0), _LAST)
 
 
 def _definition(recipe: str, lock: str) -> str:

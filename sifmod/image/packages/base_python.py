@@ -14,7 +14,7 @@ from sifmod.errors import ImageError
 from sifmod.image.inspect.python import PythonEnvironment, find_environments
 from sifmod.image.inspect.rootfs import Rootfs, find_command, search_path
 from sifmod.image.packages.conda import conda_packages
-from sifmod.image.packages.image_python import Distribution, ImagePython, is_named
+from sifmod.image.packages.image_python import Distribution, ImagePython, has_valid_name
 
 _ACTIVE = ("WITH_CONDA", "VIRTUAL_ENV", "CONDA_PREFIX")
 _LARGEST = 32 << 20  # bytes of a RECORD
@@ -26,7 +26,7 @@ _LATER = "/usr/lib/python3/dist-packages"  # Debian's own, which Python looks in
 
 
 @dataclass(frozen=True)
-class Installed:
+class BasePython:
     """The Python of the image in `rootfs`. More packages go to `library`, and their commands below `prefix`."""
 
     rootfs: Rootfs
@@ -54,9 +54,9 @@ class _Metadata(metadata.Distribution):
         return Path(dirname(self.place), path)
 
 
-def read_installed(
+def read_base_python(
     rootfs: Rootfs, environment: Mapping[str, str], path: tuple[str, ...], arch: str, names: tuple[str, ...]
-) -> Installed:
+) -> BasePython:
     """The first Python in `path`, or the one that `environment`, the image's, leads to.
 
     `names` are those of packages that stay. So do those that cannot be taken out, because neither they nor conda say
@@ -75,15 +75,15 @@ def read_installed(
     if fixed:
         every = frozenset(one.place for one in found.values())
         for package in conda_packages(rootfs, chosen.directory, every):
-            if len(package.held) == 1:
-                fixed = {place: name for place, name in fixed.items() if place not in package.held}
+            if len(package.places) == 1:
+                fixed = {place: name for place, name in fixed.items() if place not in package.places}
     library = chosen.libraries[0]
     major, minor = map(int, chosen.version.split("."))
     bin_ = f"{chosen.directory}/bin"
     program = find_command(rootfs, f"python{chosen.version}", (bin_,)) or find_command(rootfs, "python3", (bin_,))
     stay, found = (*names, *fixed.values()), dict(sorted(found.items()))
     python = ImagePython(program or f"{bin_}/python", chosen.directory, (major, minor, 0), found, stay)
-    return Installed(rootfs, python, library, library.rsplit("/", 3)[0], _platform(rootfs, arch))
+    return BasePython(rootfs, python, library, library.rsplit("/", 3)[0], _platform(rootfs, arch))
 
 
 def _chosen(rootfs: Rootfs, environment: Mapping[str, str], path: tuple[str, ...]) -> PythonEnvironment:
@@ -112,7 +112,7 @@ def _distribution(each: _Metadata) -> Distribution | None:
         return None
     about = each.metadata
     name, version = str(about["Name"] or ""), str(about["Version"] or "")
-    if not is_named(name, version):
+    if not has_valid_name(name, version):
         return None
     names = (each.read_text("top_level.txt") or "").split() or [
         line.partition(",")[0].partition("/")[0] for line in (each.read_text("RECORD") or "").splitlines()
@@ -141,22 +141,22 @@ def glibc(rootfs: Rootfs, arch: str) -> int:
     return 0
 
 
-def files_of(installed: Installed, replaced: Sequence[Distribution]) -> tuple[str, ...]:
+def files_of(base: BasePython, replaced: Sequence[Distribution]) -> tuple[str, ...]:
     """The absolute paths of all that these distributions have, and of the bytecode made of it.
 
     Their RECORDs say what it is, and their metadata is among it as a directory. What a RECORD names outside its
     Python's prefix is not, as with pip. A conda package of these alone goes as a whole, and conda's record with it.
     """
-    rootfs, found = installed.rootfs, list[str]()
+    rootfs, found = base.rootfs, list[str]()
     for one in replaced:
         prefix = one.place.rsplit("/", 4)[0]
         own = [path for path in recorded(rootfs, one) if path.startswith(f"{prefix}/")]
         found += (one.place, *_there(rootfs, own)) if own else ()
     gone = frozenset(one.place for one in replaced)
-    every = frozenset(one.place for one in installed.python.distributions.values())
-    for package in conda_packages(rootfs, installed.python.prefix, every) if gone else ():
-        if package.held <= gone:
-            found += (package.record, *package.held, *_there(rootfs, package.files))
+    every = frozenset(one.place for one in base.python.distributions.values())
+    for package in conda_packages(rootfs, base.python.prefix, every) if gone else ():
+        if package.places <= gone:
+            found += (package.record, *package.places, *_there(rootfs, package.files))
     return tuple(dict.fromkeys(found))
 
 
