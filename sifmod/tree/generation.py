@@ -156,7 +156,9 @@ def unpublish(layout: Layout, module: ModuleName, held: Held) -> None:
 
 def _withdraw(layout: Layout, module: ModuleName, directory: Path, held: Held) -> None:
     """Remove the generations that the run of this directory placed, as far as they never became live."""
-    notes = (name.removesuffix(PLACED) for name in names(directory) if name.endswith(PLACED))
+    notes: list[str] = []
+    with suppress(PermissionError):  # another user's, and closed
+        notes = [name.removesuffix(PLACED) for name in names(directory) if name.endswith(PLACED)]
     if not (placed := [int(stem) for stem in notes if is_number(stem)]):
         return
     published = {event.generation for event in read_history(layout, module)}

@@ -143,7 +143,10 @@ class Storm:
         empty = {self.prefix / path for path in (".staging", "modules", "images", "images/sha256")}
         kept = (self.prefix / ".locks", self.prefix / "log", self.prefix / "stacks")
         left = {path for path in self.prefix.rglob("*") if not any(path.is_relative_to(place) for place in kept)}
-        self.findings.extend(f"left at the end: {path}" for path in sorted(left - empty))
+        if left := left - empty:
+            why = run((*SIFMOD, "gc", "--ignore-jobs", "--now", "--rollbacks", "--prefix", self.prefix))
+            print(why.stdout, why.stderr)
+        self.findings.extend(f"left at the end: {path}" for path in sorted(left))
 
     def succeeds(self, member: Member, words: Command) -> None:
         """A command that nothing disturbs."""
