@@ -16,7 +16,7 @@ from sifmod.actions.verify import verify
 from sifmod.tree.layout import Layout
 from sifmod.tree.lease import newest
 from sifmod.tree.receipt import installations
-from support.command import User, run
+from support.command import SIFMOD, User, run
 from support.identity import call_as
 from support.trial import Command
 from support.victim import Outcome, Victim
