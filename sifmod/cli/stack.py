@@ -131,11 +131,16 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     if decided:
         apply_lives(made, decided, site.site, reporter)
     write_down(made, decided.decided if decided else None, planned.lock, site.site, reporter)
-    changed = any(one.changed for one in applying.became.values()) or bool(decided and decided.changes)
+    stale = bool(decided and decided.changes)
+    installed = any(one.changed for one in applying.became.values())
     last = is_last(made, site.site, reporter.waiting(f"the stack {made.stack.name}")) if given["only"] else None
-    if ran and ran.data["jobs"]:  # their last element does it, unless it died
-        changed = bool(decided and decided.changes) or (changed and bool(applying.failed))
-    if changed if last is None else last:
+    if last is not None:  # an element of a job
+        stale = last
+    elif ran and ran.data["jobs"]:  # their last element has done it, unless it died
+        stale |= installed and bool(applying.failed)
+    else:
+        stale |= installed
+    if stale:
         refresh_spider_cache(made.layout, site.site, reporter)
     if as_json:
         log = str(made.layout.logs / "stacks" / made.stack.name)

@@ -59,7 +59,8 @@ def outdated(file: Path, as_json: bool, **given: Value) -> None:
     from sifmod.config.stack import load_stack
 
     planned, site = planned_stack(load_stack(file), {**given, "skip_sanity_check": True})
-    found = find(plan_stack(planned), site)
+    plan = plan_stack(planned)
+    found = find(plan, site)
     if as_json:
         rows = [{**one._asdict(), "module": str(one.module)} for one in found.newer]
         print_json({"newer": rows, "notes": list(found.problems)})
@@ -67,7 +68,8 @@ def outdated(file: Path, as_json: bool, **given: Value) -> None:
         for one in found.newer:
             echo(f"{one.module}: {one.note}")
         if not found.newer:
-            say("nothing newer was found")
+            there = any(step.generation for step in plan.steps)
+            say("nothing newer was found" if there else f"none of its modules is installed in {plan.layout.prefix}")
     for problem in found.problems:
         say(f"warning: {problem}")
 

@@ -230,7 +230,11 @@ def test_of_what_is_built_nothing_is_asked(here: Path, images: Images, capfd: py
     assert run(["stack", "apply", "built.yaml", SKIP, "--prefix", str(here / "prefix")]) == 0
     capfd.readouterr()
     assert run(["stack", "outdated", "built.yaml", "--prefix", str(here / "prefix")]) == 0
-    assert "warning" not in capfd.readouterr().err
+    told = capfd.readouterr().err
+    assert "warning" not in told
+    assert "nothing newer was found" in told
+    assert run(["stack", "outdated", "built.yaml", "--prefix", str(here / "empty")]) == 0
+    assert f"none of its modules is installed in {here}/empty" in capfd.readouterr().err
 
 
 def test_a_bundle_brings_it_all_without_a_network(
