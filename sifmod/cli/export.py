@@ -61,5 +61,5 @@ def command(name: str, to: "Form", output: Path | None, **given: str | bool | No
         print_json({"path": str(target), "form": to, "size": made.size, "notes": list(made.notes)})
         return
     size = f", {size_text(made.size)}" if made.size is not None else ""
-    speak(f"written: {to} of {meant.name}{size}; how it is used:  {_USED[to].format(shlex.quote(str(target)))}")
+    speak(f"written: {to} of {meant.name}{size}; use it by {_USED[to].format(shlex.quote(str(target)))}")
     echo(target)
