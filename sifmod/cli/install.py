@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sifmod.tree.receipt import Installation
 
 Given = dict[str, str | bool | None]
+_THERE = "already installed"
 
 
 @click.command("install")
@@ -193,40 +194,43 @@ def _install(given: Given) -> Callable[[Target], Done]:
             from sifmod.actions.reference import renew
 
             renew(layout, found)
-        installation, changed = (found, False) if found else _installed(target, given)
+        installation, state = (found, _THERE) if found else _installed(target, given)
         if not given["as_json"]:
-            _report(installation, changed, quiet=bool(given["quiet"]))
-        state = f"installed, generation {installation.generation}" if changed else "already installed"
-        return Done(f"{installation.module} {state}", {**receipt_data(installation), "changed": changed})
+            _report(installation, state, quiet=bool(given["quiet"]))
+        return Done(f"{installation.module} {state}", {**receipt_data(installation), "changed": state != _THERE})
 
     return install
 
 
-def _installed(target: Target, given: Given) -> "tuple[Installation, bool]":
+def _installed(target: Target, given: Given) -> "tuple[Installation, str]":
+    """What is installed, and what was done for it."""
     request = _request(target, given)
     from sifmod.actions.install.install import install_with_layers
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.progress import NOTHING_KEPT, progress
+    from sifmod.tree.layout import Layout
+    from sifmod.tree.receipt import live_number
 
     show = not given["quiet"]
     speak = say if show else quiet
     for note in request.notes:
         speak(note)
     speak(f"{request.plan.module}: installing from {request.loaded.path}")
+    before = live_number(Layout(Path(request.plan.prefix)), request.plan.module)
     with progress(show) as update:
         installation, changed = install_with_layers(request, Reporter(speak, update, ask, typed()))
     if given["keep_blobs"] and not update.used:
         speak(NOTHING_KEPT)
-    return installation, changed
+    done = "restored" if installation.generation == before else "installed"
+    return installation, f"{done}, generation {installation.generation}" if changed else _THERE
 
 
-def _report(installation: "Installation", changed: bool, quiet: bool) -> None:
+def _report(installation: "Installation", state: str, quiet: bool) -> None:
     from sifmod.actions.install.how_to_load import commands_to_load, hidden_by
     from sifmod.cli.life import say_life
 
     if not quiet:
-        state = f"installed, generation {installation.generation}" if changed else "already installed, nothing to do"
-        say(f"{installation.module}: {state}")
+        say(f"{installation.module}: {state}{', nothing to do' if state == _THERE else ''}")
         if reason := hidden_by(installation, os.environ):
             say(reason)
         say_life(installation)

@@ -229,6 +229,7 @@ def test_what_is_restored_is_said(easyconfig: Path, tmp_path: Path, capfd: pytes
     said = capfd.readouterr().err
     assert "\n== restoring: " in said
     assert f"{stub} is missing\n" in said
+    assert "== Tiny/1.0: restored, generation 1\n" in said
     assert stub.read_text() == text
     script = tmp_path / "prefix" / "software" / "Tiny" / "1.0" / "bin" / "sh"
     script.resolve().parent.chmod(0o755)
@@ -237,6 +238,7 @@ def test_what_is_restored_is_said(easyconfig: Path, tmp_path: Path, capfd: pytes
     said = capfd.readouterr().err
     assert "/bin/sh was changed or removed; it is restored in a new generation\n" in said
     assert "restoring" not in said
+    assert "== Tiny/1.0: installed, generation 2\n" in said
 
 
 def test_the_digests_of_an_image_are_those_that_it_has() -> None:
