@@ -8,7 +8,7 @@ from sifmod.actions.log import record, record_beside
 from sifmod.actions.reference import release
 from sifmod.actions.reporter import Reporter
 from sifmod.config.name import ModuleName
-from sifmod.tree.disk import prune, remove_tree, reported, take
+from sifmod.tree.disk import reported, take
 from sifmod.tree.generation import module_lock, tidy, unpublish
 from sifmod.tree.layer import OldLayer, remove_layers
 from sifmod.tree.layout import Layout
@@ -17,6 +17,7 @@ from sifmod.tree.log import Done
 from sifmod.tree.mark import forget
 from sifmod.tree.partial import Partial, discard_partial, lock_name
 from sifmod.tree.receipt import live_number, numbers, read_receipt
+from sifmod.tree.removal import prune, remove_tree
 from sifmod.tree.stack import locked_images
 from sifmod.tree.store import GC, StoredImage, discard, entries
 

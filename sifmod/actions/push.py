@@ -128,7 +128,7 @@ def _sif(path: Path) -> _Image:
 
 
 def _as_apptainer(descriptor: Descriptor) -> dict[str, object]:
-    """With its keys in that order, so that the same SIF has the same digest whoever pushes it."""
+    """With its keys in the order of `apptainer push`, so that both give the same SIF the same digest."""
     return {"mediaType": descriptor.media_type, "size": descriptor.size, "digest": descriptor.digest}
 
 

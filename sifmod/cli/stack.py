@@ -83,7 +83,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     not in the queue is.
     """
     from sifmod.actions.changing_prefix import site_umask
-    from sifmod.actions.lock import read_lock
+    from sifmod.actions.lock import lock_beside, read_lock
     from sifmod.actions.reporter import Reporter
     from sifmod.actions.spider_cache import refresh_spider_cache
     from sifmod.actions.stack.apply import Applying, clean_up, write_down
@@ -107,7 +107,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     if bundled:  # its layers lie beside the stack
         planned = planned._replace(options=replace(planned.options, stores=(file.parent,)))
     if locked:
-        planned = planned._replace(lock=read_lock(file.absolute().with_suffix(".lock")))
+        planned = planned._replace(lock=read_lock(lock_beside(file.absolute())))
     speak = silent if quiet else say
     reporter = Reporter(speak, command=typed())
     clean_up(planned.layout, site.site, reporter)

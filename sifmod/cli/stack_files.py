@@ -1,6 +1,6 @@
 """`sifmod stack init`, `outdated`, `lock` and `bundle`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from sifmod.cli.options import json_option, prefix_option, site_options
 from sifmod.cli.stack_options import Value, given_site, planned_stack
 
 if TYPE_CHECKING:
+    from sifmod.actions.lock import LockedModule
     from sifmod.config.stack import Stack
 
 
@@ -89,7 +90,7 @@ def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: 
     """
     import os
 
-    from sifmod.actions.lock import images_of, read_lock
+    from sifmod.actions.lock import images_of, lock_beside
     from sifmod.actions.reporter import Reporter
     from sifmod.actions.stack.lock import keep_images
     from sifmod.cli.context import load_context, typed
@@ -99,21 +100,20 @@ def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: 
     if forget and output:
         raise click.UsageError("--forget writes no lock: give no -o")
     stack, site = load_stack(file), load_context(given_site(given)).site
-    path = output or file.with_suffix(".lock")
-    data = {"path": str(path.absolute()), "locked": []} if forget else write_lock(stack, path, given, as_json=as_json)
+    path = output or lock_beside(file)
+    modules = () if forget else write_lock(stack, path, given, as_json=as_json)
     if forget or os.access(site.prefix, os.W_OK):
-        images = () if forget else images_of(read_lock(path).modules.values())
-        keep_images(stack, images, site, Reporter(say, command=typed()))
+        keep_images(stack, images_of(modules), site, Reporter(say, command=typed()))
     else:
         say(f"you cannot write in {site.prefix}, so `sifmod gc` there does not know of this lock")
     if as_json:
-        print_json(data)
+        print_json(lock_data(path, modules))
     elif forget:
         say(f"{stack.name}: {site.prefix} keeps no image for its lock any more; `sifmod gc` shows what can go")
 
 
-def write_lock(stack: "Stack", path: Path, given: Mapping[str, Value], *, as_json: bool) -> dict[str, object]:
-    """Write the lock of a stack that is installed, and say where; gives it as data."""
+def write_lock(stack: "Stack", path: Path, given: Mapping[str, Value], *, as_json: bool) -> "tuple[LockedModule, ...]":
+    """Write the lock of a stack that is installed, and say where; gives the modules in it."""
     from sifmod.actions.author.new_file import write_text
     from sifmod.actions.lock import to_json
     from sifmod.actions.stack.lock import locked_modules
@@ -125,7 +125,12 @@ def write_lock(stack: "Stack", path: Path, given: Mapping[str, Value], *, as_jso
     write_text(to_json(modules), path, force=True)
     if not as_json:
         say(f"{path}: {counted(len(modules), 'module')}; `--locked` installs exactly that")
-    return {"path": str(path), "locked": [str(one.module) for one in modules]}
+    return modules
+
+
+def lock_data(path: Path, modules: "Iterable[LockedModule]") -> dict[str, object]:
+    """A lock as `--json` tells it."""
+    return {"path": str(path.absolute()), "locked": [str(one.module) for one in modules]}
 
 
 @click.command("bundle")

@@ -10,8 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import is_there, move, prune, read, sync_file, take, write
+from sifmod.tree.disk import is_there, move, read, sync_file, take, write
 from sifmod.tree.lock import Held
+from sifmod.tree.removal import prune
 
 
 class _Step(NamedTuple):

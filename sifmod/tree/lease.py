@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sifmod.tree.disk import make_directory, names, read, remove_tree
+from sifmod.tree.disk import make_directory, names, read
+from sifmod.tree.removal import remove_tree
 
 _FREE = b"free"
 _DIGITS = 18  # of a lease's number

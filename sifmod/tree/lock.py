@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from sifmod.config.name import is_part
 from sifmod.errors import LockError
 from sifmod.tree import lease as leases
-from sifmod.tree.disk import explain, make_directory, names, removable, remove_tree, reported, take
+from sifmod.tree.disk import explain, make_directory, names, reported, take
 from sifmod.tree.layout import Workplace
 from sifmod.tree.lease import Holder, Lease
+from sifmod.tree.removal import removable, remove_tree
 
 if TYPE_CHECKING:
     pass

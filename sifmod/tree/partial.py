@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from sifmod.errors import FetchError, PermissionsError
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
-from sifmod.tree.disk import opened, prune, remove_tree, sync_directory, sync_file
+from sifmod.tree.disk import opened, sync_directory, sync_file
 from sifmod.tree.layout import Layout, Workplace
 from sifmod.tree.lock import Held, forget_locks, lock, spelled
+from sifmod.tree.removal import prune, remove_tree
 
 
 class Incoming:

@@ -6,9 +6,9 @@ from sifmod.actions.reporter import Reporter
 from sifmod.actions.rollback import rollback
 from sifmod.actions.uninstall import uninstall
 from sifmod.errors import InstallError, ModuleError
-from sifmod.tree.disk import remove_tree
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import live, live_number
+from sifmod.tree.removal import remove_tree
 from sifmod.tree.state import missing
 from support.disk_state import disk_state
 from support.hold import Other

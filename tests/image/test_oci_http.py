@@ -13,10 +13,10 @@ import pytest
 import requests
 
 from sifmod.errors import FetchError, ImageError
-from sifmod.image.registry.authority import refused_by
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import Http, TransientError, retry_after
 from sifmod.image.registry.mirrors import Place
+from sifmod.image.registry.refused import refused_by
 from sifmod.image.registry.registry import Registry
 from support.misbehaving import (
     BLOB,

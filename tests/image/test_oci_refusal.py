@@ -6,10 +6,10 @@ import time
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.registry.authority import refused_by
 from sifmod.image.registry.credentials import Netrc
 from sifmod.image.registry.http import TransientError, beginning, refusal, retry_after
 from sifmod.image.registry.mirrors import Place
+from sifmod.image.registry.refused import refused_by
 from support.responses import answered
 
 HUB = Place("docker.io", "a/b")

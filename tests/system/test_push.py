@@ -433,7 +433,9 @@ def test_logins(images: Images, tmp_path: Path, own_home: Path, push: Push) -> N
         registry.stop()
 
 
-def test_a_token_is_asked_for_what_a_push_needs(images: Images, tmp_path: Path, push: Push) -> None:
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[tuple[Registry, TokenServer]]:
+    """A registry that wants tokens, and the server that gives them."""
     outside = tmp_path.parent / f"{tmp_path.name}-tokens"
     outside.mkdir()
     tokens = TokenServer(outside)
@@ -441,45 +443,43 @@ def test_a_token_is_asked_for_what_a_push_needs(images: Images, tmp_path: Path, 
     tokens.start()
     registry.start()
     try:
-        assert push(images.tiny_sif, f"oras://{registry.address}/push/token:1")["sent"]
-        asked = [scope for _, query in tokens.asked for scope in query["scope"]]
-        assert "repository:push/token:pull,push" in asked
+        yield registry, tokens
     finally:
         registry.stop()
         tokens.stop()
+
+
+def test_a_token_is_asked_for_what_a_push_needs(
+    images: Images, guarded: tuple[Registry, TokenServer], push: Push
+) -> None:
+    registry, tokens = guarded
+    assert push(images.tiny_sif, f"oras://{registry.address}/push/token:1")["sent"]
+    asked = [scope for _, query in tokens.asked for scope in query["scope"]]
+    assert "repository:push/token:pull,push" in asked
 
 
 @pytest.mark.parametrize("denial", [0, 401, 403])
 def test_a_token_that_allows_to_pull_alone(
-    images: Images, tmp_path: Path, own_home: Path, push: Push, denial: int
+    images: Images, guarded: tuple[Registry, TokenServer], own_home: Path, tmp_path: Path, push: Push, denial: int
 ) -> None:
     """The server of tokens gives one of less than was asked for, or none: what is there stays, and nothing comes."""
-    outside = tmp_path.parent / f"{tmp_path.name}-pull-alone"
-    outside.mkdir()
-    tokens = TokenServer(outside)
-    registry = with_tokens(outside / "registry", outside / "storage", tokens.realm, tokens.certificate)
-    tokens.start()
-    registry.start()
-    try:
-        target = f"oras://{registry.address}/push/pull-alone:1"
-        push(images.tiny("before"), target)
-        there = disk_state(registry.storage)
-        tokens.grants, tokens.denial = ("pull",), denial
-        for to, option in ((target, "--force"), (f"{target}-more", "--add-to-index")):
-            told = push(images.tiny_sif, to, option, code=10)
-            assert f"answered {denial or 401} " in str(told["error"])
-            alone = f"a user without a login may not push to push/pull-alone on {registry.address}: "
-            assert str(told["hint"]).startswith("log in: `apptainer registry login" if denial == 401 else alone)
-        log_in(own_home, registry.address)
-        told = push(images.tiny_sif, f"{target}-more", code=10)
-        refused = "it did not accept the login in" if denial == 401 else "the login in"
-        assert str(told["hint"]).startswith(f"{refused} {own_home}/.docker/config.json")
-        assert disk_state(registry.storage) == there
-        assert sifmod(["fetch", "-q", target, "-o", str(outside / "pulled.sif")]) == 0
-        assert (outside / "pulled.sif").read_bytes() == images.tiny("before").read_bytes()
-    finally:
-        registry.stop()
-        tokens.stop()
+    registry, tokens = guarded
+    target = f"oras://{registry.address}/push/pull-alone:1"
+    push(images.tiny("before"), target)
+    there = disk_state(registry.storage)
+    tokens.grants, tokens.denial = ("pull",), denial
+    for to, option in ((target, "--force"), (f"{target}-more", "--add-to-index")):
+        told = push(images.tiny_sif, to, option, code=10)
+        assert f"answered {denial or 401} " in str(told["error"])
+        alone = f"a user without a login may not push to push/pull-alone on {registry.address}: "
+        assert str(told["hint"]).startswith("log in: `apptainer registry login" if denial == 401 else alone)
+    log_in(own_home, registry.address)
+    told = push(images.tiny_sif, f"{target}-more", code=10)
+    refused = "it did not accept the login in" if denial == 401 else "the login in"
+    assert str(told["hint"]).startswith(f"{refused} {own_home}/.docker/config.json")
+    assert disk_state(registry.storage) == there
+    assert sifmod(["fetch", "-q", target, "-o", str(tmp_path / "pulled.sif")]) == 0
+    assert (tmp_path / "pulled.sif").read_bytes() == images.tiny("before").read_bytes()
 
 
 def test_an_upload_elsewhere_gets_no_login(images: Images, tmp_path: Path, own_home: Path, push: Push) -> None:

@@ -15,11 +15,12 @@ from sifmod.cli.main import run
 from sifmod.module.origin import NO_ORIGIN
 from sifmod.module.render import render
 from sifmod.tree.change import Change
-from sifmod.tree.disk import move, prune, take, write
+from sifmod.tree.disk import move, take, write
 from sifmod.tree.generation import module_lock
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
 from sifmod.tree.log import logged_modules
+from sifmod.tree.removal import prune
 from support import tree
 from support.images import Images
 

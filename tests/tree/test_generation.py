@@ -9,12 +9,12 @@ import pytest
 from sifmod.config.name import ModuleName
 from sifmod.errors import InstallError, LockError, SifmodError
 from sifmod.module.plan import File
-from sifmod.tree.disk import remove_tree
 from sifmod.tree.generation import module_lock, publish, restore, staged_generation, tidy
 from sifmod.tree.history import read_history
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held
 from sifmod.tree.receipt import live, live_number, numbers
+from sifmod.tree.removal import remove_tree
 from sifmod.tree.state import edited, missing
 from sifmod.tree.store import Store
 from support.disk_state import State, disk_state

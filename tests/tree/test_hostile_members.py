@@ -20,11 +20,11 @@ from sifmod.actions.rollback import rollback
 from sifmod.actions.uninstall import uninstall
 from sifmod.cli.main import run as sifmod
 from sifmod.errors import InstallError, SifmodError
-from sifmod.tree.disk import remove_tree
 from sifmod.tree.generation import tidy
 from sifmod.tree.layout import HISTORY, RECEIPT, Layout
 from sifmod.tree.lease import newest, this_process
 from sifmod.tree.lock import left_over, lock
+from sifmod.tree.removal import remove_tree
 from sifmod.tree.stage import STUBS
 from sifmod.tree.store import entries
 from support.command import User

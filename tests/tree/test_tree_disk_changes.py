@@ -14,14 +14,13 @@ from sifmod.tree.disk import (
     make_directory,
     move,
     opened,
-    prune,
-    remove_tree,
     reported,
     sync_directory,
     sync_file,
     take,
     write,
 )
+from sifmod.tree.removal import prune, remove_tree
 
 UNCHANGED = "; what was installed before is unchanged"
 

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple
 
 from sifmod import __version__
-from sifmod.actions.lock import LockedModule, files_of, read_lock
+from sifmod.actions.lock import LockedModule, files_of, lock_beside, read_lock
 from sifmod.config.site import Site
 from sifmod.config.stack import Stack
 from sifmod.digest import sha256_bytes
@@ -59,7 +59,7 @@ def items(stack: Stack, site: Site, wheels: Path | None, there: str) -> Iterator
 
     Raises OptionError where there is no lock, InstallError where a file is not as the lock says, or an image is gone.
     """
-    lock, layout = read_lock(stack.path.with_suffix(".lock")), Layout(site.prefix)
+    lock, layout = read_lock(lock_beside(stack.path)), Layout(site.prefix)
     yield Item(HEAD, (json.dumps({"format": FORMAT, "stack": stack.name}) + "\n").encode())
     for seen in stack.inputs:
         path = Path(seen.path)

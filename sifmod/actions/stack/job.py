@@ -96,7 +96,7 @@ def is_last(plan: StackPlan, site: Site, on_wait: Callable[[str], None]) -> bool
         return None
     name, number = plan.stack.name, os.environ.get("SLURM_ARRAY_TASK_ID")
     with changing_prefix(site), lock(plan.layout, f"stack-{name}", site.lock_lease, on_wait) as held:
-        before = read_submissions(plan.layout, name)  # which whoever submits them writes under this lock
+        before = read_submissions(plan.layout, name)  # a submission writes them under this lock too
         if mine not in [one.job for one in before]:
             return None
         left = [one._replace(elements=_others(one, number)) if one.job == mine else one for one in before]

@@ -3,11 +3,9 @@
 Token authentication as Docker's registry does it (its `spec/auth/token.md` and `oauth.md`), and basic authentication.
 """
 
-import json
 import os
 import re
 import threading
-import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
@@ -17,9 +15,10 @@ import requests
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.content import plain, read_content
 from sifmod.image.registry.credentials import Credentials, Logins
-from sifmod.image.registry.http import Authority, Http, beginning, in_the_clear, refusal
+from sifmod.image.registry.http import Authority, Http, in_the_clear, refusal
 from sifmod.image.registry.mirrors import Place, covers
 from sifmod.image.registry.network import TransientError, within, without_secrets
+from sifmod.image.registry.refused import refused_by
 
 _LARGEST_ANSWER = 1 << 20  # bytes of a token server's answer
 _CHALLENGE = re.compile(r'\b(Bearer|Basic)\s+((?:[\w-]+\s*=\s*(?:"[^"]*"|[^\s",]+)\s*,?\s*)+)', re.IGNORECASE)
@@ -206,136 +205,3 @@ def _is_url(text: str) -> bool:
         return good and (parts.port or 1) > 0
     except ValueError:
         return False
-
-
-_ECR = re.compile(r"\.dkr\.ecr(-fips)?\.[a-z0-9-]+\.amazonaws\.com(\.cn)?$")
-_WAYS_OUT = (
-    "the whole cluster may share one address and one limit: log in to the registry, name a mirror of your site"
-    " (`mirrors:` in the site file), or give a SIF made elsewhere with --source PATH"
-)
-_SOON = 600  # seconds
-
-
-def refused_by(
-    response: requests.Response, place: Place, login: str, notes: tuple[str, ...], *, pushing: bool = False
-) -> FetchError:
-    """The error for an answer of the registry at `place`; `login` says which login was used ("": none).
-
-    `notes` are what else is known about the logins, each one line.
-    """
-    said, host = _said(response), place.host
-    if pushing and (advice := _not_taken(response, place, login)):
-        return refusal(response, advice, said, final=response.status_code == 507)
-    match response.status_code:
-        case 401 | 403 if _ECR.search(host):
-            advice = _ecr(host, login)
-        case 401:
-            advice = _log_in(host, login, pushing=pushing)
-        case 403:
-            advice = _no_access(place, login)
-        case 404:
-            advice = f"correct the name or the tag of the source: {host} does not have it in {place.repository}"
-        case 429:
-            return _limited(response, said)
-        case _:
-            advice = ""
-    if response.status_code in (401, 403) and notes:
-        advice = "; ".join((*notes, advice))
-    return refusal(response, advice, said)
-
-
-def _not_taken(response: requests.Response, place: Place, login: str) -> str:
-    """What to do about an answer to an upload; "" where the same helps as for a download."""
-    who = f"the login in {login}" if login else "a user without a login"
-    match response.status_code:
-        case 400 | 403 | 409 | 412 if response.request.method == "PUT" and "/manifests/" in response.url:
-            return "the registry may forbid that a tag is overwritten: push under another tag, or ask its owner"
-        case 401 if "insufficient_scope" in response.headers.get("WWW-Authenticate", ""):  # a token of less
-            ask = "ask its owner for the right to push"
-            return f"{who} may not push to {place.repository} on {place.host}: {ask if login else _command(place.host)}"
-        case 403:
-            return f"{who} may not push to {place.repository} on {place.host}: ask its owner for the right to push"
-        case 404:
-            return f"{place.host} has no place for {place.repository}: correct the name, or make the repository there"
-        case 405:
-            return f"{place.host} takes nothing now: it may be read-only"
-        case 500:
-            return f"{place.host} has trouble, and its disk may be full: try again later, or tell its owner"
-        case 507:
-            return f"{place.host} is full: remove images there, or ask its owner for room"
-    return ""
-
-
-def _command(host: str) -> str:
-    return (
-        f"log in: `apptainer registry login --username USER docker://{host}` (docker's and podman's logins do as well)"
-    )
-
-
-def _log_in(host: str, login: str, *, pushing: bool) -> str:
-    refused, right = f"it did not accept the login in {login}: " if login else "", "write" if pushing else "read"
-    if host == "nvcr.io":
-        return (
-            f"{refused}NGC's user name is `$oauthtoken`, exactly so, and the password an API key of NGC:"
-            " `apptainer registry login --username '$oauthtoken' docker://nvcr.io`"
-        )
-    if host == "ghcr.io":
-        return f"{refused}the password is a personal access token with `{right}:packages`: {_command(host)}"
-    if "gitlab" in host:
-        return f"{refused}the password is a deploy token or an access token with `{right}_registry`: {_command(host)}"
-    if pushing:
-        return f"{refused}{_command(host)}"
-    return f"{refused}correct the name, for one that does not exist often reads like this, or {_command(host)}"
-
-
-def _ecr(host: str, login: str) -> str:
-    old = f"ECR's passwords live for 12 hours, and the one in {login} may be older" if login else "ECR needs a login"
-    return (
-        f"{old}: `aws ecr get-login-password | apptainer registry login --username AWS --password-stdin"
-        f" docker://{host}`, or the credential helper ecr-login"
-    )
-
-
-def _no_access(place: Place, login: str) -> str:
-    if place.host == "nvcr.io":
-        return (
-            "accept the image's licence on NGC's web page with the account of the API key, and see that the key's"
-            " organisation may pull it (user name `$oauthtoken`)"
-        )
-    who = f"the login in {login}" if login else "a user without a login"
-    return f"{who} may not read {place.repository} on {place.host}, or it does not exist: ask its owner for access"
-
-
-def _limited(response: requests.Response, said: str) -> FetchError:
-    """Docker Hub counts pulls: `ratelimit-limit: 100;w=21600`, and the same for what remains."""
-    limit, window = _count(response.headers.get("RateLimit-Limit", ""))
-    left, _ = _count(response.headers.get("RateLimit-Remaining", ""))
-    reset = response.headers.get("X-RateLimit-Reset", "")
-    known = [f"{limit} pulls{f' in {window / 3600:g} hours' if window else ''}" if limit >= 0 else ""]
-    known.append(f"{left} left" if left >= 0 else "")
-    if reset.isascii() and reset.isdecimal() and len(reset) <= 12:
-        wait = int(reset) - (time.time() if int(reset) > 1e9 else 0)
-        known.append(f"again in {max(0, wait) / 60:.0f} minutes")
-    text = ", ".join(part for part in known if part)
-    exhausted = left == 0 and window > _SOON
-    return refusal(response, f"{f'{text}; ' if text else ''}{_WAYS_OUT}", said, final=exhausted)
-
-
-def _count(header: str) -> tuple[int, int]:
-    """The number and the window in seconds of `100;w=21600`; -1 and 0 where it has none."""
-    found = re.match(r"\s*(\d{1,9})(?:\s*;\s*w=(\d{1,9}))?", header)
-    return (int(found[1]), int(found[2] or 0)) if found else (-1, 0)
-
-
-def _said(response: requests.Response) -> str:
-    """The registry's own words: the first of its `errors`, or a token server's `details`."""
-    try:
-        content = json.loads(beginning(response))
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(content, dict):
-        return ""
-    errors = content.get("errors")
-    first = errors[0] if isinstance(errors, list) and errors else content
-    words = (first.get(key) for key in ("message", "details", "error_description")) if isinstance(first, dict) else ()
-    return plain(next((word for word in words if isinstance(word, str) and word), ""))

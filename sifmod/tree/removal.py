@@ -1,0 +1,106 @@
+"""Removing a directory with all that is in it, also what belongs to other ids of this user; no symlink is followed."""
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from sifmod.system import subordinate_ids
+from sifmod.tree.disk import DIRECTORY, is_directory, opened
+
+_DEEP = 50  # directories in each other, each of which takes a descriptor
+
+
+def removable(path: Path) -> bool:
+    """Whether this user can remove a directory with all that is in it; raises OSError where it cannot be looked at."""
+    if os.geteuid() == 0 or not is_directory(path):
+        return True
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        owner = path.lstat().st_uid
+        return owner == os.geteuid() or (bool(_builder()) and any(owner in ids for ids in subordinate_ids()))
+    return all(removable(child) for child in path.iterdir())
+
+
+def remove_tree(path: Path, top: Path) -> None:
+    """Remove a directory below `top` with all that is in it, read-only directories too; idempotent.
+
+    No symlink is followed, also where one takes the place of a directory meanwhile. What belongs to other ids of this
+    user (subuid(5)) is removed where buildah or podman is. Raises OSError.
+    """
+    try:
+        with opened(path.parent, top) as directory:
+            names = [path.name]
+            try:
+                while names:
+                    _remove(directory, names[0], _DEEP, directory, names)
+                    del names[0]
+            except PermissionError:
+                if not _remove_in_namespace(directory, names):
+                    raise
+    except FileNotFoundError:
+        if os.path.lexists(path):
+            raise
+
+
+def _builder() -> str:
+    import shutil  # which no other verb needs
+
+    return shutil.which("buildah") or shutil.which("podman") or ""
+
+
+def _remove_in_namespace(directory: int, names: Sequence[str]) -> bool:
+    """Remove what a builder that was killed has left to ids that this user has in a user namespace alone."""
+    if os.geteuid() == 0 or not (program := _builder()) or not subordinate_ids():
+        return False
+    import subprocess
+
+    command = (program, "unshare", "rm", "-rf", "--", *names)
+    place, nothing = f"/proc/self/fd/{directory}", subprocess.DEVNULL
+    return subprocess.run(command, cwd=place, stdin=nothing, capture_output=True, check=False).returncode == 0
+
+
+def _remove(directory: int, name: str, depth: int, first: int, later: list[str]) -> None:
+    """Remove `name` from an open directory; what is too deep in it goes to `first`, and its name to `later`."""
+    try:
+        if not stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=directory)
+            return
+        if not depth:
+            later.append(f".{os.urandom(8).hex()}")
+            os.rename(name, later[-1], src_dir_fd=directory, dst_dir_fd=first)
+            return
+        inside = _open_to_empty(directory, name)
+        try:
+            for child in os.listdir(inside):  # noqa: PTH208 (a descriptor)
+                _remove(inside, child, depth - 1, first, later)
+        finally:
+            os.close(inside)
+        os.rmdir(name, dir_fd=directory)
+    except FileNotFoundError:
+        pass
+
+
+def _open_to_empty(directory: int, name: str) -> int:
+    """A descriptor of a directory in an open one, which its owner has then all rights to."""
+    place = os.open(name, os.O_PATH | DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+    try:
+        itself = f"/proc/self/fd/{place}"
+        if not os.access(itself, os.R_OK | os.W_OK | os.X_OK):
+            # another user's cannot be changed, and may need no change
+            Path(itself).chmod(stat.S_IMODE(os.fstat(place).st_mode) | 0o700)
+        return os.open(itself, DIRECTORY)
+    finally:
+        os.close(place)
+
+
+def prune(path: Path, top: Path) -> None:
+    """Remove `path` and its parents below `top`, as far as they are empty."""
+    while path != top and top in path.parents:
+        try:
+            with opened(path.parent, top) as directory:
+                os.rmdir(path.name, dir_fd=directory)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return
+        path = path.parent
