@@ -38,7 +38,7 @@ class Reapplication(NamedTuple):
 
     module: ModuleName
     number: int  # of the generation that is live
-    decided: str  # a digest of what was decided; "" where that cannot be, which `error` explains
+    decided: str  # a digest of what was decided, for `reapply`; "" where that cannot be, which `error` explains
     changes: bool
     diff: str  # of its files, as `diff -u` has it; "" where they stay, even though the site may be another one
     note: str  # about its site, where that is not what it was or what one would think; "" else
@@ -71,7 +71,12 @@ class Reapplying:
 def reapplications(asked: Reapplying) -> Iterator[Reapplication]:
     """What every installed module would be now, with its own options and those given; reads, changes nothing."""
     modules = live_modules(asked.layout)
-    yield from in_order(lambda number: _decided(*modules[number], asked)[0], len(modules), asked.processors)
+
+    def shown(number: int) -> Reapplication:
+        one, request = _decided(*modules[number], asked)
+        return one._replace(decided=_digest(request)) if request else one
+
+    yield from in_order(shown, len(modules), asked.processors)
 
 
 def reapply_at_once(
@@ -155,7 +160,7 @@ def _decided(module: ModuleName, number: int, asked: Reapplying) -> tuple[Reappl
     made, diff = installation.provenance, difference(installation, plan)
     changes = bool(diff) or made.site != request.site.site.name
     note = _note(made, request.site, asked.detected)
-    return Reapplication(module, number, _digest(request), changes, diff, note, None), request
+    return Reapplication(module, number, "", changes, diff, note, None), request
 
 
 def _request(installation: Installation, asked: Reapplying) -> InstallRequest:
