@@ -184,7 +184,7 @@ def crowd() -> Stack:
     Of a listing beyond 64 KiB the inode is another, with an index; 2048 owners fill a block of them. More names are in
     test_squashfs_limits.py: mksquashfs, with which apptainer packs, takes the square of their number.
     """
-    members = (file(f"crowd/{n:05}", b"%d" % n, owner=(n % 3000, 0)) for n in range(6000))
+    members = (file(f"crowd/{n:020}", b"%d" % n, owner=(n, 0)) for n in range(3000))
     return (tar((*BASE, directory("crowd"), *members)),)
 
 

@@ -91,13 +91,13 @@ def test_what_is_left_alone_of_a_script(line: str) -> None:
 
 
 def test_what_is_chosen_is_another_program_on_a_line_of_its_own() -> None:
-    chosen = choose(60, 1, "sifmod/tree")
+    chosen = choose(60, 1, "sifmod/actions/layer")
     assert len({(fault.path, fault.line) for fault in chosen}) == 60
     for fault in chosen:
         source = (ROOT / fault.path).read_bytes()
         assert is_another(source, fault.put_into(source)), fault
-    assert chosen == choose(60, 1, "sifmod/tree")
-    assert chosen != choose(60, 2, "sifmod/tree")
+    assert chosen == choose(60, 1, "sifmod/actions/layer")
+    assert chosen != choose(60, 2, "sifmod/actions/layer")
 
 
 def test_every_folder_has_its_share() -> None:
