@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.context import load_context, load_facts, typed
+from sifmod.cli.context import load_context, load_facts, reporter
 from sifmod.cli.options import conversion_options, json_option, site_options, yes_option
-from sifmod.cli.output import ask, counted, echo, error_data, print_json, problems_data, quiet, say, show_error, write
+from sifmod.cli.output import counted, echo, error_data, print_json, problems_data, quiet, say, show_error, write
 from sifmod.cli.stack_options import Value
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError, Problem, SifmodError
 from sifmod.system import one_line
@@ -144,7 +144,6 @@ def new_command(reference: str | None, base: str | None, pip: tuple[str, ...], *
     """
     from sifmod.actions.author.new import NewOptions, make_draft
     from sifmod.actions.author.new_file import check_target, write_text
-    from sifmod.actions.reporter import Reporter
     from sifmod.cli.progress import progress
     from sifmod.errors import OptionError
 
@@ -164,8 +163,7 @@ def new_command(reference: str | None, base: str | None, pip: tuple[str, ...], *
         own_name=output is None,
     )
     with progress(show) as update:
-        reporter = Reporter(say if show else quiet, update, ask, typed())
-        draft = make_draft(reference or str(base), load_facts(texts), options, reporter)
+        draft = make_draft(reference or str(base), load_facts(texts), options, reporter(say if show else quiet, update))
     target = None if output == "-" else Path(output or draft.filename)
     if target is not None:
         write_text(draft.text, target)

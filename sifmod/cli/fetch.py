@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.batch import Done, run_batch, summary, worst
-from sifmod.cli.context import load_context, typed
+from sifmod.cli.context import load_context, reporter
 from sifmod.cli.options import conversion_options, json_option, keep_blobs_option, site_options, yes_option
-from sifmod.cli.output import ask, echo, origin_data, print_json, quiet, say
+from sifmod.cli.output import echo, origin_data, print_json, quiet, say
 from sifmod.errors import OptionError
 
 if TYPE_CHECKING:
@@ -81,13 +81,12 @@ def _fetched(
     reference: str, site: "Site", options: "FetchOptions", speak: Callable[[str], None], *, as_json: bool
 ) -> Done:
     from sifmod.actions.fetch import fetch
-    from sifmod.actions.reporter import Reporter
     from sifmod.cli.progress import NOTHING_KEPT, progress
     from sifmod.config.shown import shown
 
     speak(f"fetching {shown(reference)}")
     with progress(speak is say) as update:
-        artifact = fetch(reference, site, options, Reporter(speak, update, ask, typed()))
+        artifact = fetch(reference, site, options, reporter(speak, update))
     done = Done("fetched" if update.used else "in the store already", _data(artifact) if as_json else {})
     if as_json:
         return done

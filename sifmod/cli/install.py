@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from sifmod.cli.batch import Done, run_batch, summary, worst
-from sifmod.cli.context import layout_for, load_context, typed
+from sifmod.cli.context import layout_for, load_context, reporter
 from sifmod.cli.options import conversion_options, json_option, keep_blobs_option, site_options, yes_option
-from sifmod.cli.output import ask, echo, print_json, quiet, receipt_data, say
+from sifmod.cli.output import echo, print_json, quiet, receipt_data, say
 from sifmod.config.shown import shown
 from sifmod.errors import SifmodError
 from sifmod.system import one_line
@@ -154,7 +154,6 @@ def _request(target: Target, given: Given) -> "InstallRequest":
 def _fetch(given: Given) -> Callable[[Target], Done]:
     """Fetches the image of an easyconfig into the store, and prints its path."""
     from sifmod.actions.install.image import fetch_only
-    from sifmod.actions.reporter import Reporter
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
     speak = quiet if given["quiet"] else say
@@ -163,7 +162,7 @@ def _fetch(given: Given) -> Callable[[Target], Done]:
         request = _request(target, given)
         module = request.plan.module
         with progress(not given["quiet"]) as update:
-            artifact = fetch_only(request, Reporter(speak, update, ask, typed()))
+            artifact = fetch_only(request, reporter(speak, update))
         state = "is in the store" if update.used else "is in the store already"
         if not given["as_json"]:
             speak(f"{module}: the image {state}, {artifact.source}")
@@ -206,7 +205,6 @@ def _installed(target: Target, given: Given) -> "tuple[Installation, str]":
     """What is installed, and what was done for it."""
     request = _request(target, given)
     from sifmod.actions.install.install import install_with_layers
-    from sifmod.actions.reporter import Reporter
     from sifmod.cli.progress import NOTHING_KEPT, progress
     from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import live_number
@@ -218,7 +216,7 @@ def _installed(target: Target, given: Given) -> "tuple[Installation, str]":
     speak(f"{request.plan.module}: installing from {request.loaded.path}")
     before = live_number(Layout(Path(request.plan.prefix)), request.plan.module)
     with progress(show) as update:
-        installation, changed = install_with_layers(request, Reporter(speak, update, ask, typed()))
+        installation, changed = install_with_layers(request, reporter(speak, update))
     if given["keep_blobs"] and not update.used:
         speak(NOTHING_KEPT)
     done = "restored" if installation.generation == before else "installed"

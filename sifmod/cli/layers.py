@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from sifmod.cli.context import layout_for, load_facts, resolve, typed
+from sifmod.cli.context import layout_for, load_facts, reporter, resolve
 from sifmod.cli.options import json_option, layer_options, places_options, prefix_option
 from sifmod.cli.output import echo, print_json, print_rows, say
 from sifmod.errors import ModuleError, OptionError
@@ -89,7 +89,6 @@ def changed(
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.add import change_layer, check, like
     from sifmod.actions.layer.places import after_retired, found_layers, hidden, installed, known, layers_for, layouts
-    from sifmod.actions.reporter import Reporter
     from sifmod.config.name import ModuleName
     from sifmod.tree.layout import Layout
 
@@ -110,7 +109,7 @@ def changed(
         there = tuple(found_layers(trees, os.environ))
         change = like(change, resolve(of, {one.module for one in there} | modules.keys()), there)
     with changing_prefix(for_layers(site, layers.prefix)):
-        layer, became = change_layer(installation, layers, change, site, Reporter(say, command=typed()))
+        layer, became = change_layer(installation, layers, change, site, reporter())
     if as_json:
         print_json(layer_data(layer, "removed" if became == "removed" else "live"))
     elif became == "removed":
@@ -133,7 +132,6 @@ def removed_stale(name: str, layer: str, directory: str | None, prefix: str | No
     """Take the layers of a module, which need not be installed, out of use that were made for other images."""
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.places import found_layers, is_stale, known, layouts, withdrawn
-    from sifmod.actions.reporter import Reporter
 
     site = load_facts({"prefix": prefix}).site
     trees = layouts(site.prefix, os.environ)
@@ -148,7 +146,7 @@ def removed_stale(name: str, layer: str, directory: str | None, prefix: str | No
         )
     for one in going:
         with changing_prefix(for_layers(site, one.top)):
-            withdrawn(one, site.lock_lease, Reporter(say, command=typed()))
+            withdrawn(one, site.lock_lease, reporter())
         say(f"layer {one.name} of {module} for an earlier image: removed; `sifmod gc` frees its space")
     if as_json:
         print_json([layer_data(one, "removed") for one in going])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.context import layout_for, load_facts, resolve, tree, typed
+from sifmod.cli.context import layout_for, live, load_facts, reporter, resolve, tree
 from sifmod.cli.options import Decorated, json_option, prefix_option
 from sifmod.cli.output import print_json, say
 from sifmod.errors import OptionError
@@ -28,21 +28,19 @@ def changed(names: tuple[str, ...], change: "Change", prefix: str | None, *, as_
 
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.life import update_life
-    from sifmod.actions.reporter import Reporter
     from sifmod.actions.spider_cache import refresh_spider_cache
-    from sifmod.tree.receipt import live_modules
 
     site = load_facts({"prefix": prefix}).site
     layout = tree(site.prefix)
-    known = [module for module, _ in live_modules(layout)]
+    known = live(layout)
     modules = [resolve(name, known) for name in names]
-    reporter = Reporter(say, command=typed())
+    telling = reporter()
     rows = []
     with changing_prefix(site):
         any_changed = False
         for module in modules:
             of_module = partial(change, module)
-            done = update_life(layout, module.name, of_module, site, reporter)
+            done = update_life(layout, module.name, of_module, site, telling)
             any_changed |= done.changed
             for each, what in done.changes:
                 say(f"{each}: {what}")
@@ -50,7 +48,7 @@ def changed(names: tuple[str, ...], change: "Change", prefix: str | None, *, as_
                 say(f"{module}: nothing to change")
             rows.append({"module": str(module), "changed": done.changed, "life": life_data(done.life, module.version)})
         if any_changed:
-            refresh_spider_cache(layout, site, reporter)
+            refresh_spider_cache(layout, site, telling)
     if as_json:
         print_json(rows)
 
@@ -125,10 +123,9 @@ def default_command(module: str, none: bool, prefix: str | None, as_json: bool) 
 def _any_of(name: str, prefix: str | None) -> str:
     """A module that is called so without its version; the name itself where there is none."""
     from sifmod.tree.life import read_life
-    from sifmod.tree.receipt import live_modules
 
     layout = layout_for(prefix)
-    there = [module for module, _ in live_modules(layout) if module.name == name]
+    there = [module for module in live(layout) if module.name == name]
     default = read_life(layout, name).default if there else None
     return next((str(module) for module in there if module.version == default), str(there[0]) if there else name)
 
@@ -206,11 +203,10 @@ def retire_command(
     from dataclasses import replace
 
     from sifmod.tree.life import Retired, today
-    from sifmod.tree.receipt import live_modules
 
     if undo and (since or successor or message):
         raise OptionError("--undo goes without --since, --successor and --message")
-    follows = str(resolve(successor, (one for one, _ in live_modules(layout_for(prefix))))) if successor else ""
+    follows = str(resolve(successor, live(layout_for(prefix)))) if successor else ""
 
     def change(module: "ModuleName", life: "NameLife") -> "NameLife":
         if str(module) == follows:

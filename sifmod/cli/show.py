@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.context import layout_for, load_context, resolve
+from sifmod.cli.context import layout_for, live, load_context, resolve
 from sifmod.cli.options import json_option, site_options
 from sifmod.cli.output import echo, origins_data, print_json, print_origins, print_rows, receipt_data
 from sifmod.errors import OptionError
@@ -40,7 +40,6 @@ def show(name: str, origins: bool, variant: str | None, arch: str | None, as_jso
     """
     from sifmod.actions.verify import installed
     from sifmod.cli.life import say_life
-    from sifmod.tree.receipt import live_modules
 
     if not origins and variant is None and names_image(name):
         show_image(name, load_context(site).site, arch, as_json)
@@ -48,7 +47,7 @@ def show(name: str, origins: bool, variant: str | None, arch: str | None, as_jso
     layout = layout_for(site["prefix"])
     of_easyconfigs = "--origins" if origins else "--variant" if variant is not None else ""
     if not name.endswith((".yaml", ".yml")):
-        modules = [module for module, _ in live_modules(layout)]
+        modules = live(layout)
         if of_easyconfigs:
             if "/" in name and not Path(name).exists() and any(str(module).startswith(name) for module in modules):
                 raise _of_a_module(installed(layout, resolve(name, modules)), of_easyconfigs)

@@ -91,9 +91,8 @@ def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: 
     import os
 
     from sifmod.actions.lock import images_of, lock_beside
-    from sifmod.actions.reporter import Reporter
     from sifmod.actions.stack.lock import keep_images
-    from sifmod.cli.context import load_context, typed
+    from sifmod.cli.context import load_context, reporter
     from sifmod.cli.output import print_json, say
     from sifmod.config.stack import load_stack
 
@@ -103,7 +102,7 @@ def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: 
     path = output or lock_beside(file)
     modules = () if forget else write_lock(stack, path, given, as_json=as_json)
     if forget or os.access(site.prefix, os.W_OK):
-        keep_images(stack, images_of(modules), site, Reporter(say, command=typed()))
+        keep_images(stack, images_of(modules), site, reporter())
     else:
         say(f"you cannot write in {site.prefix}, so `sifmod gc` there does not know of this lock")
     if as_json:

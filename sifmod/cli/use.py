@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sifmod.cli.context import layout_for, load_facts, resolve, typed
+from sifmod.cli.context import layout_for, load_facts, reporter, resolve
 from sifmod.cli.life import say_life
 from sifmod.cli.options import json_option, prefix_option
 from sifmod.cli.output import echo, print_json, print_rows, say
@@ -99,12 +99,11 @@ def test_command(
         asked = Resources(nodes=nodes or 1, gpus_per_node=gpus, account=account, partition=partition)
         data: TestData = run_job(asked, words, say)  # type: ignore[assignment]
     else:
-        from sifmod.actions.reporter import Reporter
         from sifmod.actions.test.collective import nodes_of
         from sifmod.actions.test.test import Wanted, record_test, test
 
         tested = test(installation, site, Wanted(nodes_of(nodes), network, minimum, timeout), say)
-        record_test(installation, site, Reporter(say, command=typed()), passed=tested.passed)
+        record_test(installation, site, reporter(), passed=tested.passed)
         data = test_data(tested)
     if as_json:
         print_json(data)
