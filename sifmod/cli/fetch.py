@@ -9,11 +9,12 @@ import click
 from sifmod.cli.batch import Done, run_batch, summary, worst
 from sifmod.cli.context import load_context, reporter
 from sifmod.cli.options import conversion_options, json_option, keep_blobs_option, site_options, yes_option
-from sifmod.cli.output import echo, origin_data, print_json, quiet, say
+from sifmod.cli.output import echo, print_json, quiet, say
 from sifmod.errors import OptionError
 
 if TYPE_CHECKING:
     from sifmod.actions.fetch import FetchOptions
+    from sifmod.cli.outputs.installed import Fetched
     from sifmod.config.site import Site
     from sifmod.image.artifact import Artifact
 
@@ -111,22 +112,14 @@ def _digest(text: str) -> str:
     return digest
 
 
-def _data(artifact: "Artifact") -> dict[str, object]:
+def _data(artifact: "Artifact") -> "Fetched":
     """What `--json` prints: the SIF, what it was made from, and for a conversion what an easyconfig can promise."""
+    from sifmod.cli.outputs.installed import Conversion, Fetched
+    from sifmod.cli.outputs.shaped import shaped
     from sifmod.image.inspect.rootfs import tree_digest
 
-    origin = artifact.origin
-    data: dict[str, object] = {
-        "path": str(artifact.path),
-        "sha256": artifact.sha256,
-        "size": artifact.size,
-        "arch": artifact.arch,
-        "source": artifact.source,
-        "notes": list(artifact.notes),
-        "made_from": origin_data(origin),
-        "promise": None,
-    }
+    promise, origin = None, artifact.origin
     if origin.compression:
-        made = {"compression": origin.compression, "tools": dict(origin.tools), "tree": tree_digest(artifact.path)}
-        data["promise"] = {"sha256": artifact.sha256, "conversion": made}
-    return data
+        tree = tree_digest(artifact.path)
+        promise = {"sha256": artifact.sha256, "conversion": shaped(Conversion, origin, tree=tree)}
+    return shaped(Fetched, artifact, made_from=origin, promise=promise)

@@ -101,23 +101,11 @@ def log_command(modules: tuple[str, ...], prefix: str | None, as_json: bool) -> 
 
 
 def _logged(entry: "Entry") -> "Logged":
-    done = entry.done
-    return {
-        "time": entry.time,
-        "user": entry.user,
-        "uid": entry.uid,
-        "login": entry.login,
-        "host": entry.host,
-        "sifmod": entry.sifmod,
-        "command": entry.command,
-        "what": done.what,
-        "module": str(done.module) if done.module else None,
-        "generation": done.after,
-        "before": done.before,
-        "sha256": done.image,
-        "size": done.size,
-        "layer": done.layer,
-    }
+    from sifmod.cli.outputs.shaped import shaped
+    from sifmod.cli.outputs.tree import Logged
+
+    done = entry.done._asdict()
+    return shaped(Logged, entry, **done | {"generation": entry.done.after, "sha256": entry.done.image})
 
 
 def _log_row(entry: "Entry") -> tuple[str, ...]:

@@ -63,23 +63,13 @@ def layers_command(module: str, prefix: str | None, as_json: bool) -> None:
 
 def layer_data(layer: "Layer", state: State, retired: tuple[str, str] = ("", "")) -> "LayerData":
     """A layer as `--json` prints it."""
-    return {
-        "ended": retired[0] or None,
-        "successor": retired[1] or None,
-        "module": str(layer.module),
-        "layer": layer.name,
-        "state": state,
-        "path": layer.root,
-        "sha256": layer.image or None,
-        "python": layer.version,
-        "requirements": list(layer.requirements),
-        "editable": list(layer.editable),
-        "added": dict(layer.added),
-        "kept": dict(layer.kept),
-        "file_count": layer.files,
-        "size": layer.size,
-        "packed": layer.packed,
-    }
+    from sifmod.cli.outputs.shaped import shaped
+    from sifmod.cli.outputs.use import LayerData
+
+    ended, successor = retired
+    place = {"layer": layer.name, "path": layer.root, "sha256": layer.image}
+    told = {"ended": ended, "successor": successor, "state": state, "python": layer.version, "file_count": layer.files}
+    return shaped(LayerData, layer, **place, **told)
 
 
 def changed(

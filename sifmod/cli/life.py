@@ -14,7 +14,7 @@ from sifmod.errors import OptionError
 if TYPE_CHECKING:
     from datetime import date
 
-    from sifmod.cli.outputs.installed import DeprecatedData, LifeData, RetiredData
+    from sifmod.cli.outputs.installed import LifeData
     from sifmod.config.name import ModuleName
     from sifmod.tree.life import NameLife
     from sifmod.tree.receipt import Installation
@@ -55,21 +55,10 @@ def changed(names: tuple[str, ...], change: "Change", prefix: str | None, *, as_
 
 def life_data(life: "NameLife", version: str) -> "LifeData":
     """What is decided about one version, as `--json` prints it."""
-    one = life.of(version)
-    deprecated: DeprecatedData | None = None
-    retired: RetiredData | None = None
-    if said := one.deprecated:
-        until = str(said.until) if said.until else None
-        deprecated = {"since": str(said.since), "until": until, "message": said.message}
-    if gone := one.retired:
-        retired = {"since": str(gone.since), "successor": gone.successor or None, "message": gone.message}
-    return {
-        "default": life.default == version,
-        "hidden": one.hidden,
-        "deprecated": deprecated,
-        "retired": retired,
-        "labels": dict(one.labels),
-    }
+    from sifmod.cli.outputs.installed import LifeData
+    from sifmod.cli.outputs.shaped import shaped
+
+    return shaped(LifeData, life.of(version), default=life.default == version)
 
 
 def say_life(installation: "Installation") -> None:

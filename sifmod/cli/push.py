@@ -1,14 +1,8 @@
 """`sifmod push`."""
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING
-
 import click
 
 from sifmod.cli.options import json_option, site_options
-
-if TYPE_CHECKING:
-    from sifmod.actions.push import Pushed
 
 
 @click.command("push")
@@ -30,6 +24,8 @@ def command(name: str, target: str, **given: str | bool | None) -> None:
     from sifmod.actions.reporter import Reporter
     from sifmod.cli.context import load_context, tree
     from sifmod.cli.output import echo, print_json, quiet, say
+    from sifmod.cli.outputs.installed import PushedImage
+    from sifmod.cli.outputs.shaped import shaped
     from sifmod.cli.progress import progress
     from sifmod.cli.subject import subject
     from sifmod.system import size_text
@@ -43,7 +39,7 @@ def command(name: str, target: str, **given: str | bool | None) -> None:
     for note in pushed.notes:
         speak(f"note: {note}")
     if given["as_json"]:
-        print_json(_data(pushed))
+        print_json(shaped(PushedImage, pushed))
         return
     speak(
         "it was there already"
@@ -52,7 +48,3 @@ def command(name: str, target: str, **given: str | bool | None) -> None:
         f" source of an easyconfig:  sources: ['{pushed.reference}']"
     )
     echo(pushed.reference)
-
-
-def _data(pushed: "Pushed") -> dict[str, object]:
-    return {**asdict(pushed), "notes": list(pushed.notes)}

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 _WHERE, _WHAT = 15, 16  # columns that are left for them, if names allow
 _ACCELERATORS = {"none": "cpu"}
-_AS_THEY_ARE = (
-    *("variant", "module", "accelerator", "name", "version", "versionsuffix", "description", "contents", "sources"),
-)
 
 
 class Row(NamedTuple):
@@ -83,14 +80,10 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> None:
 
 def _as_json(found: "Found") -> dict[str, object]:
     """A file's path and those of its variants that match; `problems` only where it has some."""
-    variants = [
-        {
-            **{key: getattr(each, key) for key in _AS_THEY_ARE},
-            "public": each.public is not None,
-            "available": each.available or None,
-        }
-        for each in found.variants
-    ]
+    from sifmod.cli.outputs.easyconfig import Offered
+    from sifmod.cli.outputs.shaped import shaped
+
+    variants = [shaped(Offered, each, public=each.public is not None) for each in found.variants]
     problems = {"problems": problems_data(found.problems)} if found.problems else {}
     return {"path": str(found.path), "variants": variants, **problems}
 

@@ -58,6 +58,8 @@ def sbom_command(name: str, form: "Format", output: str | None, prefix: str | No
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.layer.places import found_layers, known, layouts
     from sifmod.actions.sbom import sbom
+    from sifmod.cli.outputs.shaped import shaped
+    from sifmod.cli.outputs.use import SbomData
 
     target = Path(output) if output not in (None, "-") else None
     if target:
@@ -73,19 +75,9 @@ def sbom_command(name: str, form: "Format", output: str | None, prefix: str | No
     for note in made.notes:
         say(f"note: {note}")
     if as_json:
-        print_json(
-            {
-                "module": str(module) if module else None,
-                "generation": meant.installation.generation if meant.installation else None,
-                "sha256": made.sha256 or None,
-                "format": form,
-                "path": str(target.absolute()) if target else None,
-                "package_count": made.packages,
-                "layers": made.layers,
-                "notes": made.notes,
-                "text": made.text,
-            }
-        )
+        generation = meant.installation.generation if meant.installation else None
+        about = {"module": module, "generation": generation, "package_count": made.packages}
+        print_json(shaped(SbomData, made, **about, format=form, path=target and target.absolute()))
     elif target:
         say(f"{target}: {counted(made.packages, 'package')}, {counted(len(made.layers), 'layer')}")
     else:
@@ -175,15 +167,14 @@ def _counted(changes: "Sequence[tuple[bool, bool]]") -> str:
 
 
 def _changed(found: "Difference") -> "DiffData":
-    return {
-        "old": found.old,
-        "new": found.new,
-        "origin_changes": [one._asdict() for one in found.sources],  # type: ignore[misc]
-        "loaded_modules": [one._asdict() for one in found.modules],  # type: ignore[misc]
-        "packages": [one._asdict() for one in found.packages],  # type: ignore[misc]
-        "variables": [one._asdict() for one in found.host],  # type: ignore[misc]
-        "variables_inside": [one._asdict() for one in found.inside],  # type: ignore[misc]
-        "binds": [one._asdict() for one in found.binds],  # type: ignore[misc]
-        "commands": [one._asdict() for one in found.commands],  # type: ignore[misc]
-        "notes": list(found.notes),
-    }
+    from sifmod.cli.outputs.shaped import shaped
+    from sifmod.cli.outputs.use import DiffData
+
+    return shaped(
+        DiffData,
+        found,
+        origin_changes=found.sources,
+        loaded_modules=found.modules,
+        variables=found.host,
+        variables_inside=found.inside,
+    )

@@ -1,7 +1,7 @@
 """`sifmod test`, `jobscript` and `jupyter`: what an installed module is used for."""
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence, Set
     from typing import Literal
 
-    from sifmod.actions.test.test import Tested
-    from sifmod.cli.outputs.use import KernelData, TestData
+    from sifmod.cli.outputs.use import TestData
     from sifmod.config.name import ModuleName
     from sifmod.module.job import Style
     from sifmod.tree.kernelspec import Kernelspec
@@ -72,6 +71,8 @@ def test_command(
 
     from sifmod.actions.author.new_file import check_replaceable, write_text
     from sifmod.actions.layer.places import installed, known, layouts
+    from sifmod.cli.outputs.shaped import shaped
+    from sifmod.cli.outputs.use import TestData
 
     if (account or partition) and not job:
         raise OptionError("--account and --partition are for --job", "add --job, which submits the test as a job")
@@ -104,7 +105,7 @@ def test_command(
 
         tested = test(installation, site, Wanted(nodes_of(nodes), network, minimum, timeout), say)
         record_test(installation, site, reporter(), passed=tested.passed)
-        data = test_data(tested)
+        data = shaped(TestData, tested, path=tested.root)
     if as_json:
         print_json(data)
     else:
@@ -112,16 +113,6 @@ def test_command(
     if junit:
         write_text(junit_xml(data), Path(junit), force=True)
     return 0 if data["passed"] else 22
-
-
-def test_data(tested: "Tested") -> "TestData":
-    """A test as `--json` prints it."""
-    from dataclasses import asdict
-
-    data: Any = asdict(tested) | {"module": str(tested.module), "passed": tested.passed}
-    data["path"] = data.pop("root")
-    told: TestData = data
-    return told
 
 
 def _print(data: "TestData") -> None:
@@ -259,6 +250,8 @@ def jupyter_command(module: str, layer: str, *, lab: bool, remove: bool, prefix:
     from sifmod.actions.jupyter import install_kernel
     from sifmod.actions.layer.add import check
     from sifmod.actions.layer.places import installed, known, layouts
+    from sifmod.cli.outputs.shaped import shaped
+    from sifmod.cli.outputs.use import KernelData
     from sifmod.tree.kernelspec import Kernelspec, kernels_directory, our_kernelspecs, remove_kernelspec
 
     if lab and remove:
@@ -282,7 +275,7 @@ def jupyter_command(module: str, layer: str, *, lab: bool, remove: bool, prefix:
             _start(installation, layer, as_json=as_json)
         state = "made" if install_kernel(installation, layer, kernels, os.environ) else "unchanged"
     if as_json:
-        print_json(_kernel_data(spec, f"{kernels}/{spec.name}", state))
+        print_json(shaped(KernelData, spec, kernel=spec.name, path=kernels / spec.name, state=state))
     else:
         told = {"made": f"Jupyter, Open OnDemand and VS Code list it; {kernels}/{spec.name}", "removed": "removed"}
         say(f"kernel {spec.display_name}: {told.get(state, 'nothing to do, it is as asked for')}")
@@ -300,33 +293,15 @@ def _module(name: str, modules: "Set[ModuleName]", kernels: "Sequence[Kernelspec
         raise
 
 
-def _kernel_data(spec: "Kernelspec", path: str, state: "Literal['made', 'unchanged', 'removed']") -> "KernelData":
-    return {
-        "module": str(spec.module),
-        "layer": spec.layer or None,
-        "kernel": spec.name,
-        "display_name": spec.display_name,
-        "path": path,
-        "state": state,
-    }
-
-
 def _start(installation: "Installation", layer: str, *, as_json: bool) -> None:
     """Say how JupyterLab is reached, and become it: ^C, the signals of a job and the exit code are then its own."""
     from sifmod.actions.jupyter import lab
+    from sifmod.cli.outputs.shaped import shaped
     from sifmod.cli.outputs.use import LabData
 
     found = lab(installation, layer, os.environ)
     if as_json:
-        data: LabData = {
-            "module": str(installation.module),
-            "layer": layer or None,
-            "node": found.node,
-            "port": found.port,
-            "tunnel": found.tunnel,
-            "url": found.url,
-        }
-        print_json(data)
+        print_json(shaped(LabData, found, module=installation.module, layer=layer))
     else:
         say(f"JupyterLab of {installation.module} starts on {found.node}; ^C ends it. On your own computer type")
         echo(f"  {found.tunnel}")
