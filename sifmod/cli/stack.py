@@ -5,9 +5,11 @@ from pathlib import Path
 
 import click
 
-from sifmod.cli.catalogue import command as catalogue
+from sifmod.cli.context import load_context, reporter, typed
 from sifmod.cli.options import conversion_options, json_option, site_options, yes_option
-from sifmod.cli.stack_files import bundle, init, lock, outdated
+from sifmod.cli.output import echo, print_json, say
+from sifmod.cli.output import quiet as silent
+from sifmod.cli.stack_files import bundle, catalogue, init, lock, outdated
 from sifmod.cli.stack_job import asked_of_jobs, chosen, job_options, run_jobs
 from sifmod.cli.stack_options import Value, given_site, planned_stack, stack_options
 from sifmod.cli.stack_told import counts, disk_needed, end, lines, stack_data, summary, tell, worst
@@ -32,7 +34,6 @@ def plan(file: Path, as_json: bool, **given: Value) -> int:
     from sifmod.actions.stack.fetches import fetches
     from sifmod.actions.stack.lives import lives
     from sifmod.actions.stack.plan import plan_stack
-    from sifmod.cli.output import echo, print_json, say
     from sifmod.config.stack import load_stack
 
     planned, site = planned_stack(load_stack(file), given)
@@ -84,16 +85,12 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     """
     from sifmod.actions.changing_prefix import site_umask
     from sifmod.actions.lock import lock_beside, read_lock
-    from sifmod.actions.reporter import Reporter
     from sifmod.actions.spider_cache import refresh_spider_cache
     from sifmod.actions.stack.apply import Applying, clean_up, write_down
     from sifmod.actions.stack.fetches import fetches
     from sifmod.actions.stack.job import is_last
     from sifmod.actions.stack.lives import apply_lives, lives
     from sifmod.actions.stack.plan import plan_stack
-    from sifmod.cli.context import typed
-    from sifmod.cli.output import print_json, say
-    from sifmod.cli.output import quiet as silent
     from sifmod.cli.progress import progress
     from sifmod.config.stack import load_stack
 
@@ -109,8 +106,8 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     if locked:
         planned = planned._replace(lock=read_lock(lock_beside(file.absolute())))
     speak = silent if quiet else say
-    reporter = Reporter(speak, command=typed())
-    clean_up(planned.layout, site.site, reporter)
+    telling = reporter(speak)
+    clean_up(planned.layout, site.site, telling)
     made = chosen(plan_stack(planned))
     if locked and (refused := next((step.error for step in made.steps if step.error), None)):
         raise refused  # exactly that, or nothing
@@ -127,13 +124,13 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     else:
         with site_umask(site.site), progress(not quiet) as update:  # others of the group write into the same logs
             for event in applying.run(planned.jobs):
-                tell(event, applying, made, reporter, update)
+                tell(event, applying, made, telling, update)
     if decided:
-        apply_lives(made, decided, site.site, reporter)
-    write_down(made, decided.decided if decided else None, planned.lock, site.site, reporter)
+        apply_lives(made, decided, site.site, telling)
+    write_down(made, decided.decided if decided else None, planned.lock, site.site, telling)
     stale = bool(decided and decided.changes)
     installed = any(one.changed for one in applying.became.values())
-    last = is_last(made, site.site, reporter.waiting(f"the stack {made.stack.name}")) if given["only"] else None
+    last = is_last(made, site.site, telling.waiting(f"the stack {made.stack.name}")) if given["only"] else None
     if last is not None:  # an element of a job
         stale = last
     elif ran and ran.data["jobs"]:  # their last element has done it, unless it died
@@ -141,7 +138,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     else:
         stale |= installed
     if stale:
-        refresh_spider_cache(made.layout, site.site, reporter)
+        refresh_spider_cache(made.layout, site.site, telling)
     if as_json:
         log = str(made.layout.logs / "stacks" / made.stack.name)
         print_json({**stack_data(made, decided, applying), "log": log, **(ran.data if ran else {})})
@@ -153,15 +150,12 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
 
 def _unbundled(bundled: Path, given: dict[str, Value], *, quiet: bool) -> tuple[Path, dict[str, Value]]:
     """The stack of a bundle, whose images are in the store now, and the options with which it is applied."""
-    from sifmod.actions.reporter import Reporter
     from sifmod.actions.stack.unbundle import read_bundle, unbundle
-    from sifmod.cli.context import load_context, typed
-    from sifmod.cli.output import say
     from sifmod.cli.progress import progress
 
     site = load_context(given_site(given))
     with progress(not quiet) as update:
-        place = unbundle(read_bundle(bundled), site.site, Reporter(say, update, command=typed()))
+        place = unbundle(read_bundle(bundled), site.site, reporter(say, update))
     given = {**given, "offline": True}
     if (robot := place / "robot").is_dir():
         given["robot_paths"] = ":".join(filter(None, (str(robot), str(given.get("robot_paths") or ""))))

@@ -1,16 +1,22 @@
-"""`sifmod stack init`, `outdated`, `lock` and `bundle`."""
+"""`sifmod stack init`, `outdated`, `lock`, `bundle` and `catalogue`."""
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from sifmod.cli.context import layout_for, load_context, reporter, tree
 from sifmod.cli.options import json_option, prefix_option, site_options
+from sifmod.cli.output import counted, echo, print_json, say
 from sifmod.cli.stack_options import Value, given_site, planned_stack
+from sifmod.errors import ConfigError
 
 if TYPE_CHECKING:
+    from sifmod.actions.catalogue.entry import Entry
     from sifmod.actions.lock import LockedModule
+    from sifmod.config.load_site import LoadedSite
     from sifmod.config.stack import Stack
 
 
@@ -25,8 +31,6 @@ def init(file: Path, as_json: bool, prefix: str | None) -> None:
     """
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.stack.init import stack_text
-    from sifmod.cli.context import layout_for
-    from sifmod.cli.output import echo, print_json, say
 
     to_screen = str(file) == "-"
     target = Path.cwd() / file
@@ -56,7 +60,6 @@ def outdated(file: Path, as_json: bool, **given: Value) -> None:
     """
     from sifmod.actions.stack.outdated import outdated as find
     from sifmod.actions.stack.plan import plan_stack
-    from sifmod.cli.output import echo, print_json, say
     from sifmod.config.stack import load_stack
 
     planned, site = planned_stack(load_stack(file), {**given, "skip_sanity_check": True})
@@ -88,12 +91,8 @@ def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: 
     from, and of every file that was generated. The tree keeps its images, whatever becomes of their modules, until
     another lock of the stack is written or applied there, or --forget.
     """
-    import os
-
     from sifmod.actions.lock import images_of, lock_beside
     from sifmod.actions.stack.lock import keep_images
-    from sifmod.cli.context import load_context, reporter
-    from sifmod.cli.output import print_json, say
     from sifmod.config.stack import load_stack
 
     if forget and output:
@@ -116,7 +115,6 @@ def write_lock(stack: "Stack", path: Path, given: Mapping[str, Value], *, as_jso
     from sifmod.actions.author.new_file import write_text
     from sifmod.actions.lock import to_json
     from sifmod.actions.stack.lock import locked_modules
-    from sifmod.cli.output import counted, say
 
     path = path.absolute()
     planned, _ = planned_stack(stack, {**given, "skip_sanity_check": True})
@@ -153,7 +151,6 @@ def bundle(file: Path, output: Path, without: Path | None, no_wheels: bool, as_j
     after an interruption: it goes on where it was.
     """
     from sifmod.actions.stack.bundle import items, own_wheels, write_bundle
-    from sifmod.cli.output import print_json, say
     from sifmod.cli.progress import progress
     from sifmod.config.stack import load_stack
 
@@ -168,3 +165,78 @@ def bundle(file: Path, output: Path, without: Path | None, no_wheels: bool, as_j
         print_json({"path": str(output.absolute()), "size": sum(item.size for item in found)})
     else:
         say(f"{output} is complete; on the other side: sifmod stack apply --bundle {output.name}")
+
+
+@click.command("catalogue")
+@click.argument("easyconfigs", nargs=-1, metavar="[STACK | FILE|NAME...]")
+@click.option("--all", "everything", is_flag=True, help="Also what the easyconfigs on the easyconfig path can install.")
+@click.option("--title", metavar="TEXT", help="What stands above it (default: Modules of SITE).")
+@click.option(
+    "-o", "--output", metavar="DIR", help="Write it here: index.html, catalogue.json, and Markdown in pages/."
+)
+@site_options
+@json_option
+def catalogue(
+    easyconfigs: tuple[str, ...],
+    everything: bool,
+    title: str | None,
+    output: str | None,
+    as_json: bool,
+    **site: str | None,
+) -> None:
+    """Write pages from which users choose a module: of what is installed, of a stack, or of these easyconfigs.
+
+    index.html needs no server and loads nothing from elsewhere: search over names and packages, and for each module
+    the commands that load it, a job script, what is in it, and what is new. --json prints the data.
+    """
+    from sifmod.actions.author.check_settings import settings_kind
+    from sifmod.actions.catalogue.catalogue import catalogue as made
+    from sifmod.actions.catalogue.catalogue import document, write_catalogue
+    from sifmod.actions.catalogue.entry import compared
+    from sifmod.config.stack import load_stack
+
+    if not output and not as_json:
+        raise click.UsageError("missing option: -o DIR, or --json")
+    if everything and easyconfigs:
+        raise click.UsageError("--all goes without easyconfigs")
+    context = load_context(site)
+    name = "" if context.site.name == "generic" else context.site.name
+    if len(easyconfigs) == 1 and settings_kind(Path(easyconfigs[0])) == "stack":
+        stack = load_stack(Path(easyconfigs[0]))
+        name, entries = stack.name, compared(_of_stack(stack, context, site))
+    else:
+        entries = compared(_entries(easyconfigs, everything, context))
+    title = title or (f"Modules of {name}" if name else "Modules")
+    if output:
+        changed = write_catalogue(made(title, entries), Path(output))
+        say(f"{counted(len(entries), 'module')} in {output}, {counted(changed, 'file')} written")
+    if as_json:
+        print_json(document(title, entries))
+
+
+def _of_stack(stack: "Stack", context: "LoadedSite", given: "Mapping[str, str | None]") -> "tuple[Entry, ...]":
+    from sifmod.actions.catalogue.gather import of_stack
+    from sifmod.actions.install.options import InstallOptions
+    from sifmod.actions.stack.plan import Planned, plan_stack
+
+    planned = Planned(stack, tree(context.site.prefix), given_site(given), InstallOptions())
+    return of_stack(plan_stack(planned), os.environ, say)
+
+
+def _entries(names: tuple[str, ...], everything: bool, context: "LoadedSite") -> "tuple[Entry, ...]":
+    """Of a module that is both installed and in an easyconfig, what is installed."""
+    from sifmod.actions.catalogue.gather import installable, installed
+    from sifmod.config.find import easyconfigs
+    from sifmod.config.wanted import wanted_easyconfig
+
+    def refuse(error: ConfigError) -> None:
+        if names:
+            raise error
+        say(f"warning: {error.problems[0]}; its modules are left out")
+
+    here = {entry.module: entry for entry in installed(tree(context.site.prefix), say)}
+    if not names and not everything:
+        return tuple(here.values())
+    paths = [wanted_easyconfig(name, context.site) for name in names] or easyconfigs(context.site.robot_paths)
+    offered = {entry.module: entry for entry in installable(paths, context, os.environ, refuse)}
+    return tuple((offered | here).values() if everything else (here.get(name, offered[name]) for name in offered))

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.options import SITE_KEYS, Decorated
+from sifmod.cli.context import load_context, tree
+from sifmod.cli.options import SITE_KEYS, several
+from sifmod.errors import OptionError
 
 if TYPE_CHECKING:
     from sifmod.actions.stack.plan import Planned
@@ -16,23 +18,16 @@ if TYPE_CHECKING:
 Value = str | bool | int | None | tuple[Path, ...]
 
 
-def stack_options(function: Decorated) -> Decorated:
-    """What decides which modules a stack comes to."""
-    for option in (
-        click.option("--only", metavar="MODULE", multiple=True, help="This module and no other; may be repeated."),
-        click.option("--offline", is_flag=True, help="Use only what is on this machine."),
-        click.option("--rebuild", is_flag=True, help="Install again even where nothing has changed."),
-        click.option("--skip-sanity-check", is_flag=True, help="Do not look for commands in the images."),
-        click.option(
-            "-j",
-            "--jobs",
-            metavar="N",
-            type=click.IntRange(1, 64),
-            help="Modules at the same time (default: processors).",
-        ),
-    ):
-        function = option(function)
-    return function
+# what decides which modules a stack comes to
+stack_options = several(
+    click.option(
+        "-j", "--jobs", metavar="N", type=click.IntRange(1, 64), help="Modules at the same time (default: processors)."
+    ),
+    click.option("--skip-sanity-check", is_flag=True, help="Do not look for commands in the images."),
+    click.option("--rebuild", is_flag=True, help="Install again even where nothing has changed."),
+    click.option("--offline", is_flag=True, help="Use only what is on this machine."),
+    click.option("--only", metavar="MODULE", multiple=True, help="This module and no other; may be repeated."),
+)
 
 
 def given_site(given: Mapping[str, Value]) -> dict[str, str]:
@@ -48,8 +43,6 @@ def planned_stack(stack: "Stack", given: Mapping[str, Value]) -> "tuple[Planned,
     from sifmod.actions.fetch_settings import fetch_settings
     from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.stack.plan import Planned
-    from sifmod.cli.context import load_context, tree
-    from sifmod.errors import OptionError
     from sifmod.tree.layout import Layout
     from sifmod.tree.provenance import CommandLine
 

@@ -1,21 +1,24 @@
-"""`sifmod sbom` and `diff`: what is in a module or an image, and what changed."""
+"""`sifmod sbom`, `diff`, `push` and `export`: what is in a module or an image, what changed, and where it may go."""
 
 import os
 import re
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.context import layout_for, resolve
-from sifmod.cli.options import json_option, prefix_option
-from sifmod.cli.output import counted, echo, print_json, say
+from sifmod.cli.context import layout_for, load_context, reporter, resolve, tree
+from sifmod.cli.options import json_option, prefix_option, site_options
+from sifmod.cli.output import counted, echo, print_json, quiet, say
 from sifmod.errors import OptionError
-from sifmod.system import one_line
+from sifmod.system import one_line, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sifmod.actions.diff import Change, Difference, PackageChange
+    from sifmod.actions.export import Form
     from sifmod.actions.sbom import Format
     from sifmod.actions.subject import Subject
     from sifmod.cli.outputs.use import DiffData
@@ -53,8 +56,6 @@ def sbom_command(name: str, form: "Format", output: str | None, prefix: str | No
     the reference that gave it. Your layers over a module are in it, each as a component of its own. Of a view the
     modules are that it loads, each with its packages.
     """
-    from pathlib import Path
-
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.layer.places import found_layers, known, layouts
     from sifmod.actions.sbom import sbom
@@ -178,3 +179,91 @@ def _changed(found: "Difference") -> "DiffData":
         variables=found.host,
         variables_inside=found.inside,
     )
+
+
+@click.command("push")
+@click.argument("name", metavar="MODULE|FILE|DIGEST")
+@click.argument("target", metavar="REFERENCE")
+@click.option("-f", "--force", is_flag=True, help="Overwrite a tag that names another image.")
+@click.option("--add-to-index", is_flag=True, help="Put the image beside those for other architectures under this tag.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@site_options
+@json_option
+def push_command(name: str, target: str, **given: str | bool | None) -> None:
+    """Push an image to a registry, and print the reference that names just this image.
+
+    To oras://REGISTRY/REPOSITORY:TAG goes the SIF itself, its signatures in it. To docker://… goes an OCI image: the
+    layers that the SIF was converted from, or was built upon and one more, where a registry has them; else one layer of
+    all its files. What the registry has already is not sent. Logins are those of fetch.
+    """
+    from sifmod.actions.push import PushOptions, push
+    from sifmod.cli.outputs.installed import PushedImage
+    from sifmod.cli.outputs.shaped import shaped
+    from sifmod.cli.progress import progress
+
+    site = load_context({key: value for key, value in given.items() if isinstance(value, str)}).site
+    speak = quiet if given["quiet"] else say
+    options = PushOptions(force=bool(given["force"]), add_to_index=bool(given["add_to_index"]))
+    image = subject(name, tree(site.prefix)).path
+    with progress(speak is say) as update:
+        pushed = push(image, target, site, options, reporter(speak, update))
+    for note in pushed.notes:
+        speak(f"note: {note}")
+    if given["as_json"]:
+        print_json(shaped(PushedImage, pushed))
+        return
+    speak(
+        "it was there already"
+        if pushed.there
+        else f"sent {size_text(pushed.sent)} of {size_text(pushed.size)}; as a"
+        f" source of an easyconfig:  sources: ['{pushed.reference}']"
+    )
+    echo(pushed.reference)
+
+
+_FORMS = ("sif", "sqsh", "oci-archive", "docker-archive", "sandbox")
+_USED = {
+    "sif": "apptainer exec {} COMMAND",
+    "sqsh": "srun --container-image={} COMMAND",
+    "oci-archive": "podman load -i {}",
+    "docker-archive": "docker load -i {}",
+    "sandbox": "apptainer exec {} COMMAND",
+}
+
+
+@click.command("export")
+@click.argument("name", metavar="MODULE|FILE|DIGEST")
+@click.option("--to", type=click.Choice(_FORMS), required=True, help="What to write.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="Write it here.")
+@click.option("-f", "--force", is_flag=True, help="Replace a file that is there; a directory is never replaced.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@site_options
+@json_option
+def export_command(name: str, to: "Form", output: Path | None, **given: str | bool | None) -> None:
+    """Write an image as a file or a directory for other tools, and print its path.
+
+    sqsh is what enroot and pyxis start; oci-archive and docker-archive are for podman, docker and skopeo; sandbox is a
+    directory with the files, for apptainer or to look into. Without -o it goes into the current directory, under the
+    name of the module or image.
+    """
+    from sifmod.actions.export import ENDINGS, export
+    from sifmod.cli.progress import progress
+
+    if output == Path("-"):
+        raise OptionError("-o -: an image is not written to standard output", "name a file: -o FILE")
+    site = load_context({key: value for key, value in given.items() if isinstance(value, str)}).site
+    speak = quiet if given["quiet"] else say
+    meant = subject(name, tree(site.prefix))
+    module = meant.installation.module if meant.installation else None
+    called = str(module).replace("/", "-") if module else meant.path.stem[: 12 if meant.sha256 else None]
+    target = (output or Path(f"{called}{ENDINGS[to]}")).absolute()
+    with progress(speak is say) as update:
+        made = export(meant.path, to, target, site, reporter(speak, update), force=bool(given["force"]))
+    for note in made.notes:
+        speak(f"note: {note}")
+    if given["as_json"]:
+        print_json({"path": str(target), "form": to, "size": made.size, "notes": list(made.notes)})
+        return
+    size = f", {size_text(made.size)}" if made.size is not None else ""
+    speak(f"written: {to} of {meant.name}{size}; use it by {_USED[to].format(shlex.quote(str(target)))}")
+    echo(target)
