@@ -106,8 +106,7 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
 
 def _names_site(layers: tuple[Node, ...]) -> Node | None:
     """What names the site, if anything does: the last layer's."""
-    named = (layer.entries.get("site") for layer in reversed(layers))
-    return next((node for node in named if node is not None and node.value is not None), None)
+    return next((node for layer in reversed(layers) if (node := layer.at("site")).value is not None), None)
 
 
 def _facts(
@@ -228,5 +227,4 @@ def about_this_prefix(levels: Sequence[Sequence[Node]]) -> tuple[tuple[Node, ...
 
 
 def _prefix(level: Sequence[Node]) -> Node | None:
-    nodes = (layer.entries.get("prefix") for layer in reversed(level))
-    return next((node for node in nodes if node is not None and node.text), None)
+    return next((node for layer in reversed(level) if (node := layer.at("prefix")).text), None)

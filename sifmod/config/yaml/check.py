@@ -2,7 +2,6 @@
 
 import difflib
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import cache, reduce
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,9 +19,8 @@ Location = tuple[int | str, ...]
 
 def check_layer(model: type[BaseModel], layer: Node) -> tuple[Problem, ...]:
     """The problems of one layer by itself: keys may be missing, `null` and `key+` are allowed."""
-    stripped, problems = _strip(layer, "")
-    checked = _problems(model, stripped, partial=True)
-    return tuple(sorted((*problems, *checked, *_unknown_nulls(model, layer, ()))))
+    problems = _problems(model, merge((layer,), layer.mark), partial=True)
+    return tuple(sorted((*problems, *_never_seen(model, layer, ()))))
 
 
 def build(model: type[M], merged: Node) -> M | tuple[Problem, ...]:
@@ -59,32 +57,15 @@ def plain(node: Node) -> Any:
     return node.value
 
 
-def _strip(node: Node, path: str) -> tuple[Node, list[Problem]]:
-    """The layer without nulls and with `key+` as `key`, and the problems of `+` itself."""
-    if not isinstance(node.value, dict):
-        return node, []
-    problems: list[Problem] = []
-    entries: dict[str, Node] = {}
-    for key, value in node.value.items():
-        where = join_key(path, key)
-        if value.value is None:
-            continue
-        if key.endswith("+") and not isinstance(value.value, tuple):
-            problems.append(problem_at(value.mark, where, f"expected a list to append, got {kind(value)}"))
-            continue
-        inner, found = _strip(value, where)
-        problems += found
-        entries[base_key(key)] = inner
-    return replace(node, value=entries), problems
-
-
-def _unknown_nulls(model: type[BaseModel], node: Node, location: Location, path: str = "") -> Iterator[Problem]:
-    """The unknown keys that `null` would remove; pydantic never sees them."""
+def _never_seen(model: type[BaseModel], node: Node, location: Location, path: str = "") -> Iterator[Problem]:
+    """What pydantic does not see: unknown keys that `null` would remove, and `key+` with something else than a list."""
     for key, value in node.entries.items():
         inside, spelled = (*location, base_key(key)), join_key(path, key)
         if value.value is None and not _schema(model).knows(inside):
             yield problem_at(value.key, spelled, _unknown(_schema(model), inside))
-        yield from _unknown_nulls(model, value, inside, spelled)
+        if key.endswith("+") and not isinstance(value.value, tuple | None):
+            yield problem_at(value.mark, spelled, f"expected a list to append, got {kind(value)}")
+        yield from _never_seen(model, value, inside, spelled)
 
 
 def _problems(model: type[BaseModel], tree: Node, partial: bool) -> tuple[Problem, ...]:
