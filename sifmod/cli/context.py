@@ -2,13 +2,13 @@
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.options import SITE_KEYS
+from sifmod.cli.options import SITE_KEYS, Given
 from sifmod.cli.output import ask, say
 from sifmod.config.name import ModuleName
 from sifmod.config.shown import shown
@@ -37,15 +37,14 @@ def reporter(speak: Callable[[str], None] = say, progress: "Progress | None" = N
     return Reporter(speak, progress, ask, typed()) if progress else Reporter(speak, command=typed())
 
 
-def load_context(options: Mapping[str, str | None]) -> "LoadedSite":
+def load_context(options: Given) -> "LoadedSite":
     """The site with the command line's options on top (design section 3); raises ConfigError, OptionError."""
     from sifmod.config.load_site import load_site
 
-    overrides = {SITE_KEYS[name]: value for name, value in options.items() if value is not None and name in SITE_KEYS}
-    return load_site(overrides, os.environ)
+    return load_site({name: options[name] for name in SITE_KEYS if options.get(name) is not None}, os.environ)
 
 
-def load_facts(options: Mapping[str, str | None]) -> "LoadedSite":
+def load_facts(options: Given) -> "LoadedSite":
     """The same for a verb that installs nothing: quirks are not read, and a site file that cannot be is a warning."""
     loaded = load_context(options)
     for problem in loaded.left_out:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @keep_blobs_option
 @site_options
 @json_option
-def command(references: tuple[str, ...], **given: str | bool | Path | None) -> int:
+def command(references: tuple[str, ...], **given: Any) -> int:
     """Fetch images into the store, verified, and print the paths of their SIFs.
 
     REFERENCE is a source as in an easyconfig: docker://, oras://, https://, oci:, oci-archive:, docker-archive:,
@@ -48,17 +48,17 @@ def command(references: tuple[str, ...], **given: str | bool | Path | None) -> i
         raise click.UsageError("-o and --sha256 are for one REFERENCE")
     if output == Path("-"):
         raise OptionError("-o -: a SIF is not written to standard output", "name a file: -o FILE.sif")
-    site = load_context({name: value for name, value in given.items() if isinstance(value, str)}).site
+    site = load_context(given).site
     options = FetchOptions(
-        sha256=_digest(str(sha256)) if sha256 else None,
-        arch=str(arch) if arch else None,
-        output=output.absolute() if isinstance(output, Path) else None,
-        force=bool(given["force"]),
-        offline=bool(given["offline"]),
-        keep_blobs=bool(given["keep_blobs"]),
-        into_home=bool(given["yes"]),
+        sha256=_digest(sha256) if sha256 else None,
+        arch=arch,
+        output=output and output.absolute(),
+        force=given["force"],
+        offline=given["offline"],
+        keep_blobs=given["keep_blobs"],
+        into_home=given["yes"],
     )
-    speak, as_json = quiet if given["quiet"] else say, bool(given["as_json"])
+    speak, as_json = quiet if given["quiet"] else say, given["as_json"]
 
     def fetch(reference: str) -> Done:
         return _fetched(reference, site, options, speak, as_json=as_json)
@@ -68,7 +68,7 @@ def command(references: tuple[str, ...], **given: str | bool | Path | None) -> i
         if as_json:
             print_json(done.data)
         return 0
-    batch = run_batch(references, fetch, fail_fast=bool(given["fail_fast"]))
+    batch = run_batch(references, fetch, fail_fast=given["fail_fast"])
     ended = [(shown(reference), one) for reference, one in batch]
     code = worst([one for _, one in ended])
     for line in summary(ended) if code or speak is say else ():

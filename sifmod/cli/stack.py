@@ -2,16 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from sifmod.cli.context import load_context, reporter, typed
-from sifmod.cli.options import conversion_options, json_option, site_options, yes_option
+from sifmod.cli.options import Given, conversion_options, json_option, site_options, yes_option
 from sifmod.cli.output import echo, print_json, say
 from sifmod.cli.output import quiet as silent
 from sifmod.cli.stack_files import bundle, catalogue, init, lock, outdated
 from sifmod.cli.stack_job import asked_of_jobs, chosen, job_options, run_jobs
-from sifmod.cli.stack_options import Value, given_site, planned_stack, stack_options
+from sifmod.cli.stack_options import given_site, planned_stack, stack_options
 from sifmod.cli.stack_told import counts, disk_needed, end, lines, stack_data, summary, tell, worst
 
 
@@ -25,7 +26,7 @@ def command() -> None:
 @stack_options
 @site_options
 @json_option
-def plan(file: Path, as_json: bool, **given: Value) -> int:
+def plan(file: Path, as_json: bool, **given: Any) -> int:
     """Print what `apply` would do, and why: a line for each module, then what it would fetch.
 
     [ ] new; [x] there; [R] made anew, and why; [D] another default, hidden, deprecated or retired; [!] cannot be
@@ -75,7 +76,7 @@ def plan(file: Path, as_json: bool, **given: Value) -> int:
 @site_options
 @job_options
 @json_option
-def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, locked: bool, **given: Value) -> int:
+def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, locked: bool, **given: Any) -> int:
     """Make the installed modules those of FILE.
 
     A module that fails leaves the others to be installed; a summary says at the end what became of them, and where the
@@ -148,7 +149,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     return worst((*(error.exit_code for error in applying.failed.values()), ran.exit_code if ran else 0))
 
 
-def _unbundled(bundled: Path, given: dict[str, Value], *, quiet: bool) -> tuple[Path, dict[str, Value]]:
+def _unbundled(bundled: Path, given: Given, *, quiet: bool) -> tuple[Path, dict[str, Any]]:
     """The stack of a bundle, whose images are in the store now, and the options with which it is applied."""
     from sifmod.actions.stack.unbundle import read_bundle, unbundle
     from sifmod.cli.progress import progress

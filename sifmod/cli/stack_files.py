@@ -3,14 +3,14 @@
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sifmod.cli.context import layout_for, load_context, reporter, tree
-from sifmod.cli.options import json_option, prefix_option, site_options
+from sifmod.cli.options import Given, json_option, prefix_option, site_options
 from sifmod.cli.output import counted, echo, print_json, say
-from sifmod.cli.stack_options import Value, given_site, planned_stack
+from sifmod.cli.stack_options import given_site, planned_stack
 from sifmod.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def init(file: Path, as_json: bool, prefix: str | None) -> None:
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @site_options
 @json_option
-def outdated(file: Path, as_json: bool, **given: Value) -> None:
+def outdated(file: Path, as_json: bool, **given: Any) -> None:
     """Print what is newer than what is installed: tags that name another image by now, easyconfigs of later versions.
 
     Nothing is changed. `sifmod install --force` fetches the image that a tag names now.
@@ -84,7 +84,7 @@ def outdated(file: Path, as_json: bool, **given: Value) -> None:
 @click.option("--forget", is_flag=True, help="Write none: the tree keeps no image for FILE's lock any more.")
 @site_options
 @json_option
-def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: Value) -> None:
+def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: Any) -> None:
     """Write down what is installed: `apply --locked` gives exactly that elsewhere, or fails.
 
     A lock has the digests of each module's easyconfig, of all that it was made from, of its image and where that came
@@ -110,7 +110,7 @@ def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: 
         say(f"{stack.name}: {site.prefix} keeps no image for its lock any more; `sifmod gc` shows what can go")
 
 
-def write_lock(stack: "Stack", path: Path, given: Mapping[str, Value], *, as_json: bool) -> "tuple[LockedModule, ...]":
+def write_lock(stack: "Stack", path: Path, given: Given, *, as_json: bool) -> "tuple[LockedModule, ...]":
     """Write the lock of a stack that is installed, and say where; gives the modules in it."""
     from sifmod.actions.author.new_file import write_text
     from sifmod.actions.lock import to_json
@@ -144,7 +144,7 @@ def lock_data(path: Path, modules: "Iterable[LockedModule]") -> dict[str, object
 @click.option("--no-wheels", is_flag=True, help="Leave out sifmod itself.")
 @site_options
 @json_option
-def bundle(file: Path, output: Path, without: Path | None, no_wheels: bool, as_json: bool, **given: Value) -> None:
+def bundle(file: Path, output: Path, without: Path | None, no_wheels: bool, as_json: bool, **given: Any) -> None:
     """Put a stack that is installed and locked into one file or directory, for `apply --bundle` without a network.
 
     It holds the images, the easyconfigs with what they were made from, the lock, and sifmod's own wheels. Run it again

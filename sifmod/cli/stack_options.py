@@ -1,21 +1,17 @@
 """The options that the verbs of a stack share, and the stack with them."""
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from sifmod.cli.context import load_context, tree
-from sifmod.cli.options import SITE_KEYS, several
+from sifmod.cli.options import SITE_KEYS, Given, several
 from sifmod.errors import OptionError
 
 if TYPE_CHECKING:
     from sifmod.actions.stack.plan import Planned
     from sifmod.config.load_site import LoadedSite
     from sifmod.config.stack import Stack
-
-Value = str | bool | int | None | tuple[Path, ...]
 
 
 # what decides which modules a stack comes to
@@ -30,15 +26,14 @@ stack_options = several(
 )
 
 
-def given_site(given: Mapping[str, Value]) -> dict[str, str]:
+def given_site(given: Given) -> dict[str, str]:
     """The options that say what is true of this machine."""
     from sifmod.config.prefix import in_full
 
-    words = {name: value for name, value in given.items() if isinstance(value, str) and name in SITE_KEYS}
-    return {name: in_full(name, value) for name, value in words.items()}
+    return {name: in_full(name, given[name]) for name in SITE_KEYS if given.get(name) is not None}
 
 
-def planned_stack(stack: "Stack", given: Mapping[str, Value]) -> "tuple[Planned, LoadedSite]":
+def planned_stack(stack: "Stack", given: Given) -> "tuple[Planned, LoadedSite]":
     """The stack with what the command line says, and the site."""
     from sifmod.actions.fetch_settings import fetch_settings
     from sifmod.actions.install.options import InstallOptions
@@ -48,16 +43,16 @@ def planned_stack(stack: "Stack", given: Mapping[str, Value]) -> "tuple[Planned,
 
     texts = given_site(given)
     site = load_context(texts)
-    stores = given.get("stores")
-    for store in stores if isinstance(stores, tuple) else ():
+    stores = given.get("stores", ())
+    for store in stores:
         if not Layout(store.absolute()).images.is_dir():
             raise OptionError(f"--from: {store} is no tree of sifmod with images in it")
     options = InstallOptions(
-        rebuild=bool(given.get("rebuild")),
-        offline=bool(given.get("offline")),
-        into_home=bool(given.get("yes")),
-        stores=tuple(store.absolute() for store in stores) if isinstance(stores, tuple) else (),
+        rebuild=given.get("rebuild", False),
+        offline=given.get("offline", False),
+        into_home=given.get("yes", False),
+        stores=tuple(store.absolute() for store in stores),
         asked=CommandLine(checked=not given["skip_sanity_check"]),
     )
-    jobs = jobs if isinstance(jobs := given.get("jobs"), int) else fetch_settings(site.site).processors
+    jobs = given.get("jobs") or fetch_settings(site.site).processors
     return Planned(stack, tree(site.site.prefix), texts, options, jobs=jobs), site

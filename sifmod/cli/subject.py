@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -189,7 +189,7 @@ def _changed(found: "Difference") -> "DiffData":
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @site_options
 @json_option
-def push_command(name: str, target: str, **given: str | bool | None) -> None:
+def push_command(name: str, target: str, **given: Any) -> None:
     """Push an image to a registry, and print the reference that names just this image.
 
     To oras://REGISTRY/REPOSITORY:TAG goes the SIF itself, its signatures in it. To docker://… goes an OCI image: the
@@ -201,9 +201,9 @@ def push_command(name: str, target: str, **given: str | bool | None) -> None:
     from sifmod.cli.outputs.shaped import shaped
     from sifmod.cli.progress import progress
 
-    site = load_context({key: value for key, value in given.items() if isinstance(value, str)}).site
+    site = load_context(given).site
     speak = quiet if given["quiet"] else say
-    options = PushOptions(force=bool(given["force"]), add_to_index=bool(given["add_to_index"]))
+    options = PushOptions(force=given["force"], add_to_index=given["add_to_index"])
     image = subject(name, tree(site.prefix)).path
     with progress(speak is say) as update:
         pushed = push(image, target, site, options, reporter(speak, update))
@@ -239,7 +239,7 @@ _USED = {
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @site_options
 @json_option
-def export_command(name: str, to: "Form", output: Path | None, **given: str | bool | None) -> None:
+def export_command(name: str, to: "Form", output: Path | None, **given: Any) -> None:
     """Write an image as a file or a directory for other tools, and print its path.
 
     sqsh is what enroot and pyxis start; oci-archive and docker-archive are for podman, docker and skopeo; sandbox is a
@@ -251,14 +251,14 @@ def export_command(name: str, to: "Form", output: Path | None, **given: str | bo
 
     if output == Path("-"):
         raise OptionError("-o -: an image is not written to standard output", "name a file: -o FILE")
-    site = load_context({key: value for key, value in given.items() if isinstance(value, str)}).site
+    site = load_context(given).site
     speak = quiet if given["quiet"] else say
     meant = subject(name, tree(site.prefix))
     module = meant.installation.module if meant.installation else None
     called = str(module).replace("/", "-") if module else meant.path.stem[: 12 if meant.sha256 else None]
     target = (output or Path(f"{called}{ENDINGS[to]}")).absolute()
     with progress(speak is say) as update:
-        made = export(meant.path, to, target, site, reporter(speak, update), force=bool(given["force"]))
+        made = export(meant.path, to, target, site, reporter(speak, update), force=given["force"])
     for note in made.notes:
         speak(f"note: {note}")
     if given["as_json"]:
