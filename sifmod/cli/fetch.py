@@ -9,7 +9,8 @@ import click
 from sifmod.cli.batch import Done, run_batch, summary, worst
 from sifmod.cli.context import load_context, reporter
 from sifmod.cli.options import conversion_options, json_option, keep_blobs_option, site_options, yes_option
-from sifmod.cli.output import echo, print_json, quiet, say
+from sifmod.cli.output import echo, print_json, quiet, say, shaped
+from sifmod.config.shown import shown
 from sifmod.errors import OptionError
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ def command(references: tuple[str, ...], **given: Any) -> int:
     references all are tried.
     """
     from sifmod.actions.fetch import FetchOptions
-    from sifmod.config.shown import shown
 
     output, sha256, arch = given["output"], given["sha256"], given["arch"]
     if len(references) > 1 and (output or sha256):
@@ -83,7 +83,6 @@ def _fetched(
 ) -> Done:
     from sifmod.actions.fetch import fetch
     from sifmod.cli.progress import NOTHING_KEPT, progress
-    from sifmod.config.shown import shown
 
     speak(f"fetching {shown(reference)}")
     with progress(speak is say) as update:
@@ -115,7 +114,6 @@ def _digest(text: str) -> str:
 def _data(artifact: "Artifact") -> "Fetched":
     """What `--json` prints: the SIF, what it was made from, and for a conversion what an easyconfig can promise."""
     from sifmod.cli.outputs.installed import Conversion, Fetched
-    from sifmod.cli.outputs.shaped import shaped
     from sifmod.image.inspect.rootfs import tree_digest
 
     promise, origin = None, artifact.origin

@@ -16,6 +16,7 @@ from sifmod.cli.output import echo, print_json, quiet, receipt_data, say
 from sifmod.config.shown import shown
 from sifmod.errors import SifmodError
 from sifmod.system import one_line
+from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from sifmod.actions.install.options import InstallOptions
@@ -196,7 +197,6 @@ def _installed(target: Target, given: Given) -> "tuple[Installation, str]":
     request = _request(target, given)
     from sifmod.actions.install.install import install_with_layers
     from sifmod.cli.progress import NOTHING_KEPT, progress
-    from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import live_number
 
     show = not given["quiet"]

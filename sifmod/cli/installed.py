@@ -17,16 +17,18 @@ from sifmod.cli.output import (
     problems_data,
     receipt_data,
     say,
+    shaped,
     show_error,
 )
+from sifmod.config.name import ModuleName
 from sifmod.errors import Problem, SifmodError
 from sifmod.system import one_line, size_text
+from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from sifmod.actions.garbage import GcPlan
     from sifmod.actions.uninstall import Uninstalled
     from sifmod.cli.outputs.tree import Collected, Kind, Logged
-    from sifmod.config.name import ModuleName
     from sifmod.tree.log import Done, Entry
     from sifmod.tree.receipt import Installation
 
@@ -101,7 +103,6 @@ def log_command(modules: tuple[str, ...], prefix: str | None, as_json: bool) -> 
 
 
 def _logged(entry: "Entry") -> "Logged":
-    from sifmod.cli.outputs.shaped import shaped
     from sifmod.cli.outputs.tree import Logged
 
     done = entry.done._asdict()
@@ -133,7 +134,6 @@ def rollback_command(name: str, to: int | None, prefix: str | None, as_json: boo
     """Switch a module back to the generation that was live before; also brings an uninstalled module back."""
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.rollback import rollback
-    from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules
 
     site = load_facts({"prefix": prefix}).site
@@ -158,7 +158,6 @@ def uninstall_command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, pr
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.uninstall import purge as free
     from sifmod.actions.uninstall import uninstall
-    from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules
 
     site = load_facts({"prefix": prefix}).site
@@ -248,7 +247,6 @@ def gc_command(
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.garbage import plan_gc
     from sifmod.actions.gc import apply_gc
-    from sifmod.tree.layout import Layout
 
     if not days >= 0:
         raise click.BadParameter(f"expected 0 or more days, got {days}", param_hint="--days")

@@ -7,16 +7,17 @@ import click
 
 from sifmod.cli.context import layout_for, load_facts, reporter, resolve
 from sifmod.cli.options import json_option, layer_options, places_options, prefix_option
-from sifmod.cli.output import echo, print_json, print_rows, say
+from sifmod.cli.output import echo, print_json, print_rows, say, shaped
+from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError, OptionError
 from sifmod.system import size_text
+from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sifmod.actions.layer.add import LayerChange
     from sifmod.cli.outputs.use import LayerData
-    from sifmod.config.name import ModuleName
     from sifmod.tree.layer import Layer
 
 State = Literal["live", "stale", "unreadable", "removed"]
@@ -63,7 +64,6 @@ def layers_command(module: str, prefix: str | None, as_json: bool) -> None:
 
 def layer_data(layer: "Layer", state: State, retired: tuple[str, str] = ("", "")) -> "LayerData":
     """A layer as `--json` prints it."""
-    from sifmod.cli.outputs.shaped import shaped
     from sifmod.cli.outputs.use import LayerData
 
     ended, successor = retired
@@ -79,8 +79,6 @@ def changed(
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.add import change_layer, check, like
     from sifmod.actions.layer.places import after_retired, found_layers, hidden, installed, known, layers_for, layouts
-    from sifmod.config.name import ModuleName
-    from sifmod.tree.layout import Layout
 
     site = load_facts({"prefix": prefix}).site
     trees = layouts(site.prefix, os.environ)

@@ -8,14 +8,15 @@ import click
 
 from sifmod.cli.context import layout_for, live, load_facts, reporter, resolve, tree
 from sifmod.cli.options import Decorated, json_option, prefix_option
-from sifmod.cli.output import print_json, say
+from sifmod.cli.output import print_json, say, shaped
+from sifmod.config.name import ModuleName
 from sifmod.errors import OptionError
+from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from datetime import date
 
     from sifmod.cli.outputs.installed import LifeData
-    from sifmod.config.name import ModuleName
     from sifmod.tree.life import NameLife
     from sifmod.tree.receipt import Installation
 
@@ -56,15 +57,12 @@ def changed(names: tuple[str, ...], change: "Change", prefix: str | None, *, as_
 def life_data(life: "NameLife", version: str) -> "LifeData":
     """What is decided about one version, as `--json` prints it."""
     from sifmod.cli.outputs.installed import LifeData
-    from sifmod.cli.outputs.shaped import shaped
 
     return shaped(LifeData, life.of(version), default=life.default == version)
 
 
 def say_life(installation: "Installation") -> None:
     """Say what a load of the module says of its end, and whether it is hidden."""
-    from sifmod.tree.layout import Layout
-
     layout, module = Layout(installation.prefix), installation.module
     if not layout.life(module.name).exists():
         return

@@ -9,7 +9,7 @@ import click
 
 from sifmod.cli.context import layout_for, load_context, load_facts
 from sifmod.cli.options import json_option, site_options
-from sifmod.cli.output import echo, print_json, print_origins, problems_data, say, write
+from sifmod.cli.output import echo, print_json, print_origins, problems_data, say, shaped, write
 
 if TYPE_CHECKING:
     from sifmod.config.load_site import LoadedSite
@@ -163,7 +163,6 @@ def doctor_command(as_json: bool, **site: str | None) -> int:
     """Look at this machine: runtime, user namespaces, squashfs, GPUs, module tool, Slurm, space, prefix."""
     from sifmod.actions.doctor import diagnose, diagnose_settings
     from sifmod.cli.outputs.easyconfig import Diagnosis
-    from sifmod.cli.outputs.shaped import shaped
 
     loaded = load_context(site)
     findings = (*diagnose(loaded.site, os.environ), *diagnose_settings(os.environ))

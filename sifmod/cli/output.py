@@ -5,7 +5,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from functools import cache
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import click
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from sifmod.config.origin import Origin
     from sifmod.errors import Problem
     from sifmod.tree.receipt import FileRecord, Installation, LinkRecord
+
+Shape = TypeVar("Shape")
 
 _below: list[Callable[[], AbstractContextManager[None]]] = []
 LONG = 60  # letters of a value that has its line for itself
@@ -100,10 +104,42 @@ def json_text(data: object) -> str:
     return json.dumps(data, indent=2, sort_keys=True)
 
 
+def shaped(shape: type[Shape], value: object, /, **more: object) -> Shape:
+    """The keys of a TypedDict from the attributes of `value` that are called so, or from `more`.
+
+    What is in a value is shaped too. Names, paths and days become texts, and pairs a map where the shape has one; an
+    empty text is null where the shape allows null. A key that need not be there is left out where neither has it.
+    """
+    found: Any = {}
+    for key, kind in _kinds(shape).items():  # type: ignore[arg-type]
+        if key in more:
+            found[key] = _plain(kind, more[key])
+        elif key in shape.__required_keys__ or hasattr(value, key):  # type: ignore[attr-defined]
+            found[key] = _plain(kind, getattr(value, key))
+    return found  # type: ignore[no-any-return]
+
+
+@cache
+def _kinds(shape: Any) -> dict[str, Any]:
+    return get_type_hints(shape)
+
+
+def _plain(kind: Any, value: Any) -> Any:
+    choices = get_args(kind)
+    if NoneType in choices:
+        return None if value is None or value == "" else _plain(choices[0], value)
+    if hasattr(kind, "__required_keys__"):  # a TypedDict
+        return value if isinstance(value, dict) else shaped(kind, value)
+    if get_origin(kind) is list:
+        return [_plain(choices[0], one) for one in value]
+    if get_origin(kind) is dict:
+        return dict(value)
+    return str(value) if kind is str else value
+
+
 def receipt_data(installation: "Installation") -> "Installed":
     """An installation as `--json` prints it: its receipt, with absolute paths, without what only sifmod can use."""
     from sifmod.cli.outputs.installed import Image, Installed, Provenance
-    from sifmod.cli.outputs.shaped import shaped
     from sifmod.tree.layout import Layout
 
     made, image, root = installation.provenance, installation.image, installation.root
@@ -145,7 +181,6 @@ def error_data(error: SifmodError) -> "Error":
 
 def problems_data(problems: "Iterable[Problem]") -> "list[ProblemData]":
     """What is wrong, or odd, in files, as `--json` prints it."""
-    from sifmod.cli.outputs.shaped import shaped
     from sifmod.cli.outputs.words import Problem
 
     return [shaped(Problem, one, line=one.line or None, column=one.column or None) for one in problems]

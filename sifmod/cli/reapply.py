@@ -12,12 +12,12 @@ from sifmod.cli.batch import Done, Ended, Failed, run_batch, summary, worst
 from sifmod.cli.context import layout_for, reporter
 from sifmod.cli.options import Given
 from sifmod.cli.output import echo, print_json, quiet, say, show_error
+from sifmod.config.name import ModuleName
 from sifmod.errors import SifmodError
 
 if TYPE_CHECKING:
     from sifmod.actions.install.reapply import Reapplication, Reapplying
     from sifmod.actions.reporter import Reporter
-    from sifmod.config.name import ModuleName
 
 Result = TypeVar("Result")
 # the options of a site that decide about a module whose image is there

@@ -12,7 +12,8 @@ import click
 
 from sifmod.cli.context import load_facts
 from sifmod.cli.options import json_option, site_options
-from sifmod.cli.output import echo, print_json, problems_data, say
+from sifmod.cli.output import echo, print_json, problems_data, say, shaped
+from sifmod.config.shown import shown
 from sifmod.errors import SifmodError
 from sifmod.system import one_line
 
@@ -54,7 +55,6 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> None:
     """
     from sifmod.actions.search import ask, find_all
     from sifmod.config.find import quick_robot_paths
-    from sifmod.config.shown import shown
 
     @cache
     def load() -> "LoadedSite":
@@ -81,7 +81,6 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> None:
 def _as_json(found: "Found") -> dict[str, object]:
     """A file's path and those of its variants that match; `problems` only where it has some."""
     from sifmod.cli.outputs.easyconfig import Offered
-    from sifmod.cli.outputs.shaped import shaped
 
     variants = [shaped(Offered, each, public=each.public is not None) for each in found.variants]
     problems = {"problems": problems_data(found.problems)} if found.problems else {}

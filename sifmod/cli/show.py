@@ -11,16 +11,16 @@ import click
 
 from sifmod.cli.context import layout_for, live, load_context, resolve
 from sifmod.cli.options import json_option, site_options
-from sifmod.cli.output import echo, print_json, print_origins, print_rows, receipt_data
+from sifmod.cli.output import echo, print_json, print_origins, print_rows, receipt_data, shaped
 from sifmod.errors import OptionError
 from sifmod.system import one_line, size_text
+from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sifmod.config.site import Site
     from sifmod.image.inspect.description import ImageDescription
-    from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import Installation
 
 
@@ -164,7 +164,6 @@ def show_image(text: str, site: "Site", arch: str | None, as_json: bool) -> None
     described = describe(text, site, arch or site.arch)
     if as_json:
         from sifmod.cli.outputs.installed import ShownImage
-        from sifmod.cli.outputs.shaped import shaped
 
         print_json(shaped(ShownImage, described, source=described.origin))
         return

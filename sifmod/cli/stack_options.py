@@ -7,6 +7,7 @@ import click
 from sifmod.cli.context import load_context, tree
 from sifmod.cli.options import SITE_KEYS, Given, several
 from sifmod.errors import OptionError
+from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from sifmod.actions.stack.plan import Planned
@@ -38,7 +39,6 @@ def planned_stack(stack: "Stack", given: Given) -> "tuple[Planned, LoadedSite]":
     from sifmod.actions.fetch_settings import fetch_settings
     from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.stack.plan import Planned
-    from sifmod.tree.layout import Layout
     from sifmod.tree.provenance import CommandLine
 
     texts = given_site(given)

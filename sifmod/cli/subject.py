@@ -10,9 +10,10 @@ import click
 
 from sifmod.cli.context import layout_for, load_context, reporter, resolve, tree
 from sifmod.cli.options import json_option, prefix_option, site_options
-from sifmod.cli.output import counted, echo, print_json, quiet, say
+from sifmod.cli.output import counted, echo, print_json, quiet, say, shaped
 from sifmod.errors import OptionError
 from sifmod.system import one_line, size_text
+from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from sifmod.actions.sbom import Format
     from sifmod.actions.subject import Subject
     from sifmod.cli.outputs.use import DiffData
-    from sifmod.tree.layout import Layout
 
 
 def subject(text: str, layout: "Layout") -> "Subject":
@@ -59,7 +59,6 @@ def sbom_command(name: str, form: "Format", output: str | None, prefix: str | No
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.layer.places import found_layers, known, layouts
     from sifmod.actions.sbom import sbom
-    from sifmod.cli.outputs.shaped import shaped
     from sifmod.cli.outputs.use import SbomData
 
     target = Path(output) if output not in (None, "-") else None
@@ -102,7 +101,6 @@ def diff_command(before: str, after: str | None, prefix: str | None, as_json: bo
     """
     from sifmod.actions.diff import diff
     from sifmod.actions.subject import before as generation_before
-    from sifmod.tree.layout import Layout
 
     layout = layout_for(prefix)
     new = subject(after or before, layout)
@@ -168,7 +166,6 @@ def _counted(changes: "Sequence[tuple[bool, bool]]") -> str:
 
 
 def _changed(found: "Difference") -> "DiffData":
-    from sifmod.cli.outputs.shaped import shaped
     from sifmod.cli.outputs.use import DiffData
 
     return shaped(
@@ -198,7 +195,6 @@ def push_command(name: str, target: str, **given: Any) -> None:
     """
     from sifmod.actions.push import PushOptions, push
     from sifmod.cli.outputs.installed import PushedImage
-    from sifmod.cli.outputs.shaped import shaped
     from sifmod.cli.progress import progress
 
     site = load_context(given).site

@@ -8,7 +8,8 @@ import click
 from sifmod.cli.context import layout_for, load_facts, reporter, resolve
 from sifmod.cli.life import say_life
 from sifmod.cli.options import json_option, prefix_option
-from sifmod.cli.output import echo, print_json, print_rows, say
+from sifmod.cli.output import echo, print_json, print_rows, say, shaped
+from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError, OptionError
 from sifmod.system import harmless
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from sifmod.cli.outputs.use import TestData
-    from sifmod.config.name import ModuleName
     from sifmod.module.job import Style
     from sifmod.tree.kernelspec import Kernelspec
     from sifmod.tree.receipt import Installation
@@ -71,7 +71,6 @@ def test_command(
 
     from sifmod.actions.author.new_file import check_replaceable, write_text
     from sifmod.actions.layer.places import installed, known, layouts
-    from sifmod.cli.outputs.shaped import shaped
     from sifmod.cli.outputs.use import TestData
 
     if (account or partition) and not job:
@@ -250,7 +249,6 @@ def jupyter_command(module: str, layer: str, *, lab: bool, remove: bool, prefix:
     from sifmod.actions.jupyter import install_kernel
     from sifmod.actions.layer.add import check
     from sifmod.actions.layer.places import installed, known, layouts
-    from sifmod.cli.outputs.shaped import shaped
     from sifmod.cli.outputs.use import KernelData
     from sifmod.tree.kernelspec import Kernelspec, kernels_directory, our_kernelspecs, remove_kernelspec
 
@@ -296,7 +294,6 @@ def _module(name: str, modules: "Set[ModuleName]", kernels: "Sequence[Kernelspec
 def _start(installation: "Installation", layer: str, *, as_json: bool) -> None:
     """Say how JupyterLab is reached, and become it: ^C, the signals of a job and the exit code are then its own."""
     from sifmod.actions.jupyter import lab
-    from sifmod.cli.outputs.shaped import shaped
     from sifmod.cli.outputs.use import LabData
 
     found = lab(installation, layer, os.environ)

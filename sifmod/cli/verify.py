@@ -9,15 +9,16 @@ import click
 from sifmod.cli.context import layout_for, live, load_context, reporter, resolve
 from sifmod.cli.options import json_option, site_options
 from sifmod.cli.output import counted, echo, error_data, print_json, say
+from sifmod.config.shown import shown
 from sifmod.errors import ModuleError, SifmodError
 from sifmod.system import one_line
+from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sifmod.actions.verify import Finding
     from sifmod.tree.layer import Layer
-    from sifmod.tree.layout import Layout
 
 
 @click.command("verify")
@@ -60,7 +61,6 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
 
     from sifmod.actions.layer.places import found_layers
     from sifmod.actions.verify import Finding, installed, verify
-    from sifmod.config.shown import shown
 
     if file := next((name for name in names if name.endswith(".sif")), None):
         raise click.UsageError(
