@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sifmod.cli.context import layout_for, live, load_facts, reporter, resolve, tree
-from sifmod.cli.options import Decorated, json_option, prefix_option
+from sifmod.cli.options import Decorated, Given, json_option, prefix_option
 from sifmod.cli.output import print_json, say, shaped
 from sifmod.config.name import ModuleName
 from sifmod.errors import OptionError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Change = Callable[[ModuleName, NameLife], NameLife]
 
 
-def changed(names: tuple[str, ...], change: "Change", prefix: str | None, *, as_json: bool) -> None:
+def changed(names: tuple[str, ...], change: "Change", given: Given) -> None:
     """Make of the life of each module what `change` says, and say what became of it."""
     from functools import partial
 
@@ -31,7 +31,7 @@ def changed(names: tuple[str, ...], change: "Change", prefix: str | None, *, as_
     from sifmod.actions.life import update_life
     from sifmod.actions.spider_cache import refresh_spider_cache
 
-    site = load_facts({"prefix": prefix}).site
+    site = load_facts(given).site
     layout = tree(site.prefix)
     known = live(layout)
     modules = [resolve(name, known) for name in names]
@@ -50,7 +50,7 @@ def changed(names: tuple[str, ...], change: "Change", prefix: str | None, *, as_
             rows.append({"module": str(module), "changed": done.changed, "life": life_data(done.life, module.version)})
         if any_changed:
             refresh_spider_cache(layout, site, telling)
-    if as_json:
+    if given["as_json"]:
         print_json(rows)
 
 
@@ -97,14 +97,14 @@ def since_option(text: str) -> Callable[[Decorated], Decorated]:
 @click.option("--none", is_flag=True, help="No module of this name is the default any more.")
 @prefix_option
 @json_option
-def default_command(module: str, none: bool, prefix: str | None, as_json: bool) -> None:
+def default_command(module: str, none: bool, **given: Any) -> None:
     """Make MODULE what a load of its name without a version loads; with --none the module system decides again."""
     from dataclasses import replace
 
     def change(module: "ModuleName", life: "NameLife") -> "NameLife":
         return replace(life, default=None if none else module.version)
 
-    changed((_any_of(module, prefix) if none else module,), change, prefix, as_json=as_json)
+    changed((_any_of(module, given["prefix"]) if none else module,), change, given)
 
 
 def _any_of(name: str, prefix: str | None) -> str:
@@ -122,14 +122,14 @@ def _any_of(name: str, prefix: str | None) -> str:
 @click.option("--undo", is_flag=True, help="Show it again.")
 @prefix_option
 @json_option
-def hide_command(modules: tuple[str, ...], undo: bool, prefix: str | None, as_json: bool) -> None:
+def hide_command(modules: tuple[str, ...], undo: bool, **given: Any) -> None:
     """Leave modules out of `module avail` and `spider`; who names one with its version loads it as before."""
     from dataclasses import replace
 
     def change(module: "ModuleName", life: "NameLife") -> "NameLife":
         return life.with_life(module.version, replace(life.of(module.version), hidden=not undo))
 
-    changed(modules, change, prefix, as_json=as_json)
+    changed(modules, change, given)
 
 
 @click.command("deprecate")
@@ -146,8 +146,7 @@ def deprecate_command(
     until: "date | None",
     message: str,
     undo: bool,
-    prefix: str | None,
-    as_json: bool,
+    **given: Any,
 ) -> None:
     """Have modules say at each load on a terminal that they go, until when, and what to use instead."""
     from dataclasses import replace
@@ -163,7 +162,7 @@ def deprecate_command(
         said = None if undo else Deprecated(since or known, until, message)
         return life.with_life(module.version, replace(one, deprecated=said))
 
-    changed(modules, change, prefix, as_json=as_json)
+    changed(modules, change, given)
 
 
 @click.command("retire")
@@ -180,8 +179,7 @@ def retire_command(
     since: "date | None",
     message: str,
     undo: bool,
-    prefix: str | None,
-    as_json: bool,
+    **given: Any,
 ) -> None:
     """Hide modules and refuse to load them, with a message that names the successor.
 
@@ -193,7 +191,7 @@ def retire_command(
 
     if undo and (since or successor or message):
         raise OptionError("--undo goes without --since, --successor and --message")
-    follows = str(resolve(successor, live(layout_for(prefix)))) if successor else ""
+    follows = str(resolve(successor, live(layout_for(given["prefix"])))) if successor else ""
 
     def change(module: "ModuleName", life: "NameLife") -> "NameLife":
         if str(module) == follows:
@@ -203,4 +201,4 @@ def retire_command(
         said = None if undo else Retired(since or known, follows, message)
         return life.with_life(module.version, replace(one, retired=said))
 
-    changed(modules, change, prefix, as_json=as_json)
+    changed(modules, change, given)
