@@ -10,9 +10,8 @@ from sifmod.cli.context import load_context, reporter, typed
 from sifmod.cli.options import Given, conversion_options, json_option, site_options, yes_option
 from sifmod.cli.output import echo, print_json, say
 from sifmod.cli.output import quiet as silent
-from sifmod.cli.stack_files import bundle, catalogue, init, lock, outdated
+from sifmod.cli.stack_files import bundle, catalogue, given_site, init, lock, outdated, planned_stack, stack_options
 from sifmod.cli.stack_job import asked_of_jobs, chosen, job_options, run_jobs
-from sifmod.cli.stack_options import given_site, planned_stack, stack_options
 from sifmod.cli.stack_told import counts, disk_needed, end, lines, stack_data, summary, tell, worst
 
 

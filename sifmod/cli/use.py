@@ -1,7 +1,7 @@
 """`sifmod test`, `jobscript` and `jupyter`: what an installed module is used for."""
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -189,16 +189,7 @@ def _matching(pattern: str, example: str) -> "click.ParamType[str]":
 @prefix_option
 @json_option
 def jobscript_command(
-    module: str,
-    style: "Style",
-    nodes: int | None,
-    time: str | None,
-    account: str | None,
-    partition: str | None,
-    bcast: bool,
-    output: str | None,
-    prefix: str | None,
-    as_json: bool,
+    module: str, style: "Style", bcast: bool, output: str | None, prefix: str | None, as_json: bool, **given: Any
 ) -> None:
     """Print a job script for Slurm, with this site's GPUs, processors and their binding in it.
 
@@ -219,8 +210,7 @@ def jobscript_command(
     trees = layouts(layout_for(prefix).prefix, os.environ)
     installation = installed(resolve(module, known(trees)), trees)
     say_life(installation)
-    given = {"nodes": nodes, "time": time, "account": account, "partition": partition}
-    options = JobOptions(style=style, bcast=bcast, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
+    options = JobOptions(style=style, bcast=bcast, **{name: value for name, value in given.items() if value})
     text = jobscript(installation, options, trees)
     if target:
         write_text(text, target)
@@ -230,7 +220,9 @@ def jobscript_command(
     elif not target:
         echo(text, nl=False)
     else:
-        marks = [mark for mark, value in (("PROJECT", account), ("PARTITION", partition)) if value is None]
+        marks = [
+            mark for mark, value in (("PROJECT", given["account"]), ("PARTITION", given["partition"])) if value is None
+        ]
         say(f"{'fill in ' + ' and '.join(marks) + ', then ' if marks else ''}`sbatch {shell(str(target))}`")
 
 
