@@ -117,7 +117,8 @@ def site_show(name: str | None, as_json: bool, **site: str | None) -> None:
         print_json({"origins": [row._asdict() for row in rows], "warnings": problems_data(lint_binds(loaded.tree))})
         return
     print_origins(row._replace(origin=_shorter(row.origin)) for row in rows)
-    warn(loaded)
+    for problem in lint_binds(loaded.tree):
+        say(f"warning: {problem}")
 
 
 @site_command.command("new")
@@ -146,14 +147,6 @@ def site_new(name: str, output: str | None, as_json: bool) -> None:
         echo(path)
     else:
         echo(text, nl=False)
-
-
-def warn(loaded: "LoadedSite") -> None:
-    """Say what is odd about the binds of a site."""
-    from sifmod.config.bind import lint_binds
-
-    for problem in lint_binds(loaded.tree):
-        say(f"warning: {problem}")
 
 
 @click.command("doctor")

@@ -12,7 +12,7 @@ from sifmod.cli.output import echo, print_json, say
 from sifmod.cli.output import quiet as silent
 from sifmod.cli.stack_files import bundle, catalogue, given_site, init, lock, outdated, planned_stack, stack_options
 from sifmod.cli.stack_job import asked_of_jobs, chosen, job_options, run_jobs
-from sifmod.cli.stack_told import counts, disk_needed, end, lines, stack_data, summary, tell, worst
+from sifmod.cli.stack_told import counts, disk_needed, end, lines, stack_data, summary, tell
 
 
 @click.group("stack")
@@ -47,7 +47,7 @@ def plan(file: Path, as_json: bool, **given: Any) -> int:
             echo(line)
         for line in (*counts(made), *disk_needed(needed, site)):
             say(line)
-    return worst(step.error.exit_code for step in made.steps if step.error)
+    return max((step.error.exit_code for step in made.steps if step.error), default=0)
 
 
 @command.command("apply")
@@ -145,7 +145,7 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     elif applying.failed or (todo and (given["wait"] or not asked)):
         for line in summary(made, applying):
             speak(line)
-    return worst((*(error.exit_code for error in applying.failed.values()), ran.exit_code if ran else 0))
+    return max((*(error.exit_code for error in applying.failed.values()), ran.exit_code if ran else 0))
 
 
 def _unbundled(bundled: Path, given: Given, *, quiet: bool) -> tuple[Path, dict[str, Any]]:

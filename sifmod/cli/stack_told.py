@@ -88,7 +88,7 @@ def end(number: int, applying: "Applying", say: "Callable[[str], None]") -> str:
 def summary(made: "StackPlan", applying: "Applying") -> Iterable[str]:
     """What became of it all."""
     failed = applying.failed
-    code = worst(error.exit_code for error in failed.values())
+    code = max((error.exit_code for error in failed.values()), default=0)
     good = len(made.steps) - len(failed)
     yield f"{good} of {len(made.steps)} modules are as {made.stack.path} says{f', exit code {code}' if code else ''}"
     for number, error in failed.items():
@@ -108,7 +108,6 @@ def stack_data(made: "StackPlan", decided: "Lives | None", applying: "Applying |
 
 
 def _row(step: "Step", applying: "Applying | None", number: int) -> dict[str, object]:
-
     error = applying.failed.get(number) if applying else step.error
     became = applying.became.get(number) if applying else None
     generation = became.generation if became else step.generation
@@ -122,8 +121,3 @@ def _row(step: "Step", applying: "Applying | None", number: int) -> dict[str, ob
         "changed": bool(became and became.changed),
         **(error_data(error) if error else {}),
     }
-
-
-def worst(codes: Iterable[int]) -> int:
-    """The exit code of several."""
-    return max(codes, default=0)
