@@ -217,7 +217,6 @@ def push_command(name: str, target: str, **given: Any) -> None:
     echo(pushed.reference)
 
 
-_FORMS = ("sif", "sqsh", "oci-archive", "docker-archive", "sandbox")
 _USED = {
     "sif": "apptainer exec {} COMMAND",
     "sqsh": "srun --container-image={} COMMAND",
@@ -229,7 +228,7 @@ _USED = {
 
 @click.command("export")
 @click.argument("name", metavar="MODULE|FILE|DIGEST")
-@click.option("--to", type=click.Choice(_FORMS), required=True, help="What to write.")
+@click.option("--to", type=click.Choice([*_USED]), required=True, help="What to write.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="Write it here.")
 @click.option("-f", "--force", is_flag=True, help="Replace a file that is there; a directory is never replaced.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")

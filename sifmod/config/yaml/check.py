@@ -121,8 +121,9 @@ def _message(detail: ErrorDetails, model: type[BaseModel], node: Node, location:
             return "is empty"
         case "greater_than_equal" | "less_than_equal":
             return f"expected {schema.range(location)}, got {node.raw}"
-    expected = schema.describe(location)
-    near = did_you_mean(node.raw, schema.choices(location)) if isinstance(node.value, str) else ""
+    wanted = schema.at(location)
+    expected = schema.words(wanted)
+    near = did_you_mean(node.raw, wanted.get("enum", ())) if isinstance(node.value, str) else ""
     return f"expected {expected}, got {kind(node)}{near}{_quoted_form(expected, node, location)}"
 
 
@@ -156,27 +157,21 @@ class _Schema:
         self.root = model.model_json_schema()
 
     def keys(self, location: Location) -> tuple[str, ...]:
-        return tuple(self._at(location).get("properties", {}))
+        return tuple(self.at(location).get("properties", {}))
 
     def knows(self, location: Location) -> bool:
         """Whether the last step is a key there; where any key can be, and where none is told, it is."""
         known = self.keys(location[:-1])
         return not known or location[-1] in known
 
-    def choices(self, location: Location) -> tuple[str, ...]:
-        return tuple(self._at(location).get("enum", ()))
-
     def range(self, location: Location) -> str:
-        schema = self._at(location)
+        schema = self.at(location)
         schema = next((one for one in schema.get("anyOf", ()) if "minimum" in one), schema)
         if "maximum" in schema:
             return f"a number from {schema['minimum']:g} to {schema['maximum']:g}"
         return f"at least {schema['minimum']}"
 
-    def describe(self, location: Location) -> str:
-        return self._words(self._at(location))
-
-    def _at(self, location: Location) -> dict[str, Any]:
+    def at(self, location: Location) -> dict[str, Any]:
         schema = self._resolved(self.root)
         for step in location:
             if isinstance(step, int):
@@ -195,7 +190,7 @@ class _Schema:
         objects = [choice for choice in choices if choice.get("type") == "object"]
         return {**schema, "properties": objects[0]["properties"]} if objects else schema
 
-    def _words(self, schema: dict[str, Any]) -> str:
+    def words(self, schema: dict[str, Any]) -> str:
         if "enum" in schema:
             return _listed(schema["enum"], "or")
         if schema.get("title") == "bind path":
@@ -207,7 +202,7 @@ class _Schema:
                 return "a number"
             case "array":
                 items = self._resolved(schema.get("items", {}))
-                return f"a list of {'bind paths' if items.get('title') == 'bind path' else self._words(items)}"
+                return f"a list of {'bind paths' if items.get('title') == 'bind path' else self.words(items)}"
             case "object":
                 return "keys and values"
         return "text"
