@@ -107,8 +107,9 @@ def json_text(data: object) -> str:
 def shaped(shape: type[Shape], value: object, /, **more: object) -> Shape:
     """The keys of a TypedDict from the attributes of `value` that are called so, or from `more`.
 
-    What is in a value is shaped too. Names, paths and days become texts, and pairs a map where the shape has one; an
-    empty text is null where the shape allows null. A key that need not be there is left out where neither has it.
+    What is in a value is shaped too, but for a dict, which is as it is to be. Names, paths and days become texts, and
+    pairs a map where the shape has one; an empty text is null where the shape allows null. A key that need not be there
+    is left out where neither has it.
     """
     found: Any = {}
     for key, kind in _kinds(shape).items():  # type: ignore[arg-type]

@@ -168,14 +168,16 @@ def _counted(changes: "Sequence[tuple[bool, bool]]") -> str:
 def _changed(found: "Difference") -> "DiffData":
     from sifmod.cli.outputs.use import DiffData
 
-    return shaped(
-        DiffData,
-        found,
-        origin_changes=found.sources,
-        loaded_modules=found.modules,
-        variables=found.host,
-        variables_inside=found.inside,
-    )
+    parts = {
+        "origin_changes": found.sources,
+        "loaded_modules": found.modules,
+        "variables": found.host,
+        "variables_inside": found.inside,
+        "binds": found.binds,
+        "commands": found.commands,
+    }
+    # as they are: a variable that is empty is there
+    return shaped(DiffData, found, **{key: [one._asdict() for one in changes] for key, changes in parts.items()})
 
 
 @click.command("push")
