@@ -4,14 +4,13 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from sifmod.cli.context import load_context, load_facts, typed
+from sifmod.cli.context import load_context, load_facts, reporter
 from sifmod.cli.options import conversion_options, json_option, site_options, yes_option
-from sifmod.cli.output import ask, counted, echo, error_data, print_json, problems_data, quiet, say, show_error, write
-from sifmod.cli.stack_options import Value
+from sifmod.cli.output import counted, echo, error_data, print_json, problems_data, quiet, say, show_error, write
 from sifmod.errors import ConfigError, EasyconfigNotFoundError, OptionError, Problem, SifmodError
 from sifmod.system import one_line
 
@@ -134,7 +133,7 @@ def _places(path: Path, problems: Iterable[Problem], end: str = "") -> tuple[Wor
 @conversion_options
 @site_options
 @json_option
-def new_command(reference: str | None, base: str | None, pip: tuple[str, ...], **given: str | bool | None) -> None:
+def new_command(reference: str | None, base: str | None, pip: tuple[str, ...], **given: Any) -> None:
     """Write a first easyconfig for an image, and print its path.
 
     Name, version, accelerator, Python environment and wrappers are guessed from what the image says and from the files
@@ -144,28 +143,25 @@ def new_command(reference: str | None, base: str | None, pip: tuple[str, ...], *
     """
     from sifmod.actions.author.new import NewOptions, make_draft
     from sifmod.actions.author.new_file import check_target, write_text
-    from sifmod.actions.reporter import Reporter
     from sifmod.cli.progress import progress
     from sifmod.errors import OptionError
 
     if (reference is None) == (base is None) or bool(pip) != (base is not None):
         raise OptionError("give an image, or --from BASE with --pip PACKAGE, and not both")
-    texts = {name: value for name, value in given.items() if isinstance(value, str)}
-    output, show = texts.pop("output", None), not given["quiet"]
+    output, show = given["output"], not given["quiet"]
     if output not in (None, "-"):
-        check_target(Path(str(output)))
+        check_target(Path(output))
     options = NewOptions(
-        name=texts.pop("name", None),
-        version=texts.pop("version", None),
-        arch=texts.get("arch"),
-        offline=bool(given["offline"]),
-        into_home=bool(given["yes"]),
+        name=given["name"],
+        version=given["version"],
+        arch=given["arch"],
+        offline=given["offline"],
+        into_home=given["yes"],
         pip=pip or None,
         own_name=output is None,
     )
     with progress(show) as update:
-        reporter = Reporter(say if show else quiet, update, ask, typed())
-        draft = make_draft(reference or str(base), load_facts(texts), options, reporter)
+        draft = make_draft(reference or str(base), load_facts(given), options, reporter(say if show else quiet, update))
     target = None if output == "-" else Path(output or draft.filename)
     if target is not None:
         write_text(draft.text, target)
@@ -307,7 +303,7 @@ def schema_command(verb: str | None, stack: bool, hooks: bool) -> None:
 @site_options
 @json_option
 def lock_command(
-    easyconfigs: tuple[str, ...], variants: tuple[str, ...], output: Path | None, as_json: bool, **given: Value
+    easyconfigs: tuple[str, ...], variants: tuple[str, ...], output: Path | None, as_json: bool, **given: Any
 ) -> None:
     """Write down what is installed of easyconfigs: `install --locked` gives exactly that elsewhere, or fails.
 

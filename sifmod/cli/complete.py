@@ -173,9 +173,7 @@ def _site(name: str, known: list[Path]) -> Path | None:
 
     best: tuple[int, Path | None] = (0, None)
     for path in known:
-        detect = load_yaml(path).node.entries.get("detect")
-        paths = detect.entries.get("paths") if detect else None
-        places = [text.text for text in texts(paths)] if paths else []
+        places = [text.text for text in texts(load_yaml(path).node.at("detect", "paths"))]
         if len(places) > best[0] and all(map(matches, places)):
             best = (len(places), path)
     return best[1]

@@ -2,21 +2,23 @@
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.options import SITE_KEYS
-from sifmod.cli.output import say
+from sifmod.cli.options import SITE_KEYS, Given
+from sifmod.cli.output import ask, say
 from sifmod.config.name import ModuleName
 from sifmod.config.shown import shown
 from sifmod.errors import ModuleError, OptionError
 from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
+    from sifmod.actions.reporter import Reporter
     from sifmod.config.load_site import LoadedSite
+    from sifmod.image.artifact import Progress
 
 
 def typed() -> str:
@@ -28,15 +30,21 @@ def typed() -> str:
     return shlex.join(words)
 
 
-def load_context(options: Mapping[str, str | None]) -> "LoadedSite":
+def reporter(speak: Callable[[str], None] = say, progress: "Progress | None" = None) -> "Reporter":
+    """What an action tells by; with a progress it may ask too."""
+    from sifmod.actions.reporter import Reporter
+
+    return Reporter(speak, progress, ask, typed()) if progress else Reporter(speak, command=typed())
+
+
+def load_context(options: Given) -> "LoadedSite":
     """The site with the command line's options on top (design section 3); raises ConfigError, OptionError."""
     from sifmod.config.load_site import load_site
 
-    overrides = {SITE_KEYS[name]: value for name, value in options.items() if value is not None and name in SITE_KEYS}
-    return load_site(overrides, os.environ)
+    return load_site({name: options[name] for name in SITE_KEYS if options.get(name) is not None}, os.environ)
 
 
-def load_facts(options: Mapping[str, str | None]) -> "LoadedSite":
+def load_facts(options: Given) -> "LoadedSite":
     """The same for a verb that installs nothing: quirks are not read, and a site file that cannot be is a warning."""
     loaded = load_context(options)
     for problem in loaded.left_out:
@@ -58,6 +66,13 @@ def layout_for(prefix: str | None) -> Layout:
 
     quick = quick_prefix(prefix, os.environ)
     return tree(Path(quick if quick else load_context({"prefix": prefix}).site.prefix))
+
+
+def live(layout: Layout) -> list[ModuleName]:
+    """The modules that can be loaded."""
+    from sifmod.tree.receipt import live_modules
+
+    return [module for module, _ in live_modules(layout)]
 
 
 def resolve(name: str, known: Iterable[ModuleName], look: str = "`sifmod list` shows what is installed") -> ModuleName:

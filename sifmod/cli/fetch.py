@@ -2,19 +2,19 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sifmod.cli.batch import Done, run_batch, summary, worst
-from sifmod.cli.context import load_context, typed
-from sifmod.cli.options import conversion_options, json_option, keep_blobs_option, site_options, yes_option
-from sifmod.cli.output import ask, echo, origin_data, print_json, quiet, say
+from sifmod.cli.context import load_context, reporter
+from sifmod.cli.options import Given, conversion_options, json_option, keep_blobs_option, site_options, yes_option
+from sifmod.cli.output import echo, print_json, quiet, say, shaped
+from sifmod.config.shown import shown
 from sifmod.errors import OptionError
 
 if TYPE_CHECKING:
-    from sifmod.actions.fetch import FetchOptions
-    from sifmod.config.site import Site
+    from sifmod.cli.outputs.installed import Fetched
     from sifmod.image.artifact import Artifact
 
 
@@ -32,76 +32,70 @@ if TYPE_CHECKING:
 @keep_blobs_option
 @site_options
 @json_option
-def command(references: tuple[str, ...], **given: str | bool | Path | None) -> int:
+def command(references: tuple[str, ...], **given: Any) -> int:
     """Fetch images into the store, verified, and print the paths of their SIFs.
 
     REFERENCE is a source as in an easyconfig: docker://, oras://, https://, oci:, oci-archive:, docker-archive:,
     library://, a path, or a name in the site's image directories. A download that was interrupted goes on. Of several
     references all are tried.
     """
-    from sifmod.actions.fetch import FetchOptions
-    from sifmod.config.shown import shown
-
-    output, sha256, arch = given["output"], given["sha256"], given["arch"]
-    if len(references) > 1 and (output or sha256):
+    if len(references) > 1 and (given["output"] or given["sha256"]):
         raise click.UsageError("-o and --sha256 are for one REFERENCE")
-    if output == Path("-"):
+    if given["output"] == Path("-"):
         raise OptionError("-o -: a SIF is not written to standard output", "name a file: -o FILE.sif")
-    site = load_context({name: value for name, value in given.items() if isinstance(value, str)}).site
-    options = FetchOptions(
-        sha256=_digest(str(sha256)) if sha256 else None,
-        arch=str(arch) if arch else None,
-        output=output.absolute() if isinstance(output, Path) else None,
-        force=bool(given["force"]),
-        offline=bool(given["offline"]),
-        keep_blobs=bool(given["keep_blobs"]),
-        into_home=bool(given["yes"]),
-    )
-    speak, as_json = quiet if given["quiet"] else say, bool(given["as_json"])
-
-    def fetch(reference: str) -> Done:
-        return _fetched(reference, site, options, speak, as_json=as_json)
-
+    fetch = _fetch(given)
     if len(references) == 1:
         done = fetch(references[0])
-        if as_json:
+        if given["as_json"]:
             print_json(done.data)
         return 0
-    batch = run_batch(references, fetch, fail_fast=bool(given["fail_fast"]))
+    batch = run_batch(references, fetch, fail_fast=given["fail_fast"])
     ended = [(shown(reference), one) for reference, one in batch]
     code = worst([one for _, one in ended])
-    for line in summary(ended) if code or speak is say else ():
+    for line in summary(ended) if code or not given["quiet"] else ():
         say(line)
-    if as_json:
+    if given["as_json"]:
         print_json([{"reference": reference, **one.data} for reference, one in ended])
     return code
 
 
-def _fetched(
-    reference: str, site: "Site", options: "FetchOptions", speak: Callable[[str], None], *, as_json: bool
-) -> Done:
-    from sifmod.actions.fetch import fetch
-    from sifmod.actions.reporter import Reporter
+def _fetch(given: Given) -> Callable[[str], Done]:
+    """Fetches the image of a reference, and prints its path."""
+    from sifmod.actions.fetch import FetchOptions, fetch
     from sifmod.cli.progress import NOTHING_KEPT, progress
-    from sifmod.config.shown import shown
 
-    speak(f"fetching {shown(reference)}")
-    with progress(speak is say) as update:
-        artifact = fetch(reference, site, options, Reporter(speak, update, ask, typed()))
-    done = Done("fetched" if update.used else "in the store already", _data(artifact) if as_json else {})
-    if as_json:
-        return done
-    if not update.used:
-        speak("the image is in the store already")
-    if options.keep_blobs and not update.used:
-        speak(NOTHING_KEPT)
-    for note in artifact.notes:
-        speak(note)
-    # once: the store's paths have it, and so has the line that pins a SIF
-    if not any(artifact.sha256 in text for text in (*artifact.notes, str(artifact.path))):
-        speak(f"SHA-256 {artifact.sha256}")
-    echo(artifact.path)
-    return done
+    site = load_context(given).site
+    options = FetchOptions(
+        sha256=_digest(given["sha256"]) if given["sha256"] else None,
+        arch=given["arch"],
+        output=given["output"] and given["output"].absolute(),
+        force=given["force"],
+        offline=given["offline"],
+        keep_blobs=given["keep_blobs"],
+        into_home=given["yes"],
+    )
+    speak = quiet if given["quiet"] else say
+
+    def fetched(reference: str) -> Done:
+        speak(f"fetching {shown(reference)}")
+        with progress(speak is say) as update:
+            artifact = fetch(reference, site, options, reporter(speak, update))
+        state = "fetched" if update.used else "in the store already"
+        if given["as_json"]:
+            return Done(state, _data(artifact))
+        if not update.used:
+            speak("the image is in the store already")
+        if options.keep_blobs and not update.used:
+            speak(NOTHING_KEPT)
+        for note in artifact.notes:
+            speak(note)
+        # once: the store's paths have it, and so has the line that pins a SIF
+        if not any(artifact.sha256 in text for text in (*artifact.notes, str(artifact.path))):
+            speak(f"SHA-256 {artifact.sha256}")
+        echo(artifact.path)
+        return Done(state, {})
+
+    return fetched
 
 
 def _digest(text: str) -> str:
@@ -112,22 +106,13 @@ def _digest(text: str) -> str:
     return digest
 
 
-def _data(artifact: "Artifact") -> dict[str, object]:
+def _data(artifact: "Artifact") -> "Fetched":
     """What `--json` prints: the SIF, what it was made from, and for a conversion what an easyconfig can promise."""
+    from sifmod.cli.outputs.installed import Conversion, Fetched
     from sifmod.image.inspect.rootfs import tree_digest
 
-    origin = artifact.origin
-    data: dict[str, object] = {
-        "path": str(artifact.path),
-        "sha256": artifact.sha256,
-        "size": artifact.size,
-        "arch": artifact.arch,
-        "source": artifact.source,
-        "notes": list(artifact.notes),
-        "made_from": origin_data(origin),
-        "promise": None,
-    }
+    promise, origin = None, artifact.origin
     if origin.compression:
-        made = {"compression": origin.compression, "tools": dict(origin.tools), "tree": tree_digest(artifact.path)}
-        data["promise"] = {"sha256": artifact.sha256, "conversion": made}
-    return data
+        tree = tree_digest(artifact.path)
+        promise = {"sha256": artifact.sha256, "conversion": shaped(Conversion, origin, tree=tree)}
+    return shaped(Fetched, artifact, made_from=origin, promise=promise)

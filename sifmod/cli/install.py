@@ -5,25 +5,24 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sifmod.cli.batch import Done, run_batch, summary, worst
-from sifmod.cli.context import layout_for, load_context, typed
-from sifmod.cli.options import conversion_options, json_option, keep_blobs_option, site_options, yes_option
-from sifmod.cli.output import ask, echo, print_json, quiet, receipt_data, say
+from sifmod.cli.context import layout_for, load_context, reporter
+from sifmod.cli.options import Given, conversion_options, json_option, keep_blobs_option, site_options, yes_option
+from sifmod.cli.output import echo, print_json, quiet, receipt_data, say
 from sifmod.config.shown import shown
 from sifmod.errors import SifmodError
 from sifmod.system import one_line
+from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from sifmod.actions.install.options import InstallOptions
     from sifmod.actions.install.request import InstallRequest
-    from sifmod.config.load_site import LoadedSite
     from sifmod.tree.receipt import Installation
 
-Given = dict[str, str | bool | None]
 _THERE = "already installed"
 
 
@@ -57,7 +56,7 @@ _THERE = "already installed"
 @keep_blobs_option
 @site_options
 @json_option
-def command(easyconfigs: tuple[str, ...], variants: tuple[str, ...], **given: str | bool | None) -> int:
+def command(easyconfigs: tuple[str, ...], variants: tuple[str, ...], **given: Any) -> int:
     """Install the modules of one or more easyconfigs.
 
     FILE is a path; a NAME such as PyTorch-2.2.0 is looked up on the easyconfig path. What is installed already and
@@ -76,7 +75,7 @@ def command(easyconfigs: tuple[str, ...], variants: tuple[str, ...], **given: st
     dry = any(given[name] for name in ("dry_run_short", "dry_run", "extended_dry_run"))
     do = _dry_run(given) if dry else _fetch(given) if given["fetch"] else _install(given)
     targets = [one for name in easyconfigs for one in _targets(name, variants, given)]
-    ended = list(run_batch(targets, do, fail_fast=bool(given["fail_fast"])))
+    ended = list(run_batch(targets, do, fail_fast=given["fail_fast"]))
     code = worst([one for _, one in ended])
     if len(ended) > 1 and (code or not (dry or given["quiet"])):
         for line in summary(ended):
@@ -105,7 +104,7 @@ def _targets(name: str, variants: tuple[str, ...], given: Given) -> Iterator[Tar
         from sifmod.actions.install.request import variants_here
 
         with suppress(SifmodError):
-            here = variants_here(name, _site(given))
+            here = variants_here(name, load_context(given))
             names = tuple(dict.fromkeys((*here, *(one for one in names if one != "all"))))
     for variant in names:
         yield Target(name, variant)
@@ -115,32 +114,24 @@ def _options(given: Given, variant: str | None) -> "InstallOptions":
     from sifmod.actions.install.options import InstallOptions, deciding
     from sifmod.tree.provenance import CommandLine
 
-    # --compression, --processors and the options of a site travel in the site (see _site)
+    # --compression, --processors and the options of a site travel in the site (see load_context)
     return InstallOptions(
         variant=variant,
-        source=_text(given["source"]),
-        rebuild=bool(given["rebuild"] or given["force"] or given["module_only"]),
-        force=bool(given["force"]),
-        module_only=bool(given["module_only"]),
-        offline=bool(given["offline"]),
-        keep_blobs=bool(given["keep_blobs"]),
-        into_home=bool(given["yes"]),
+        source=given["source"],
+        rebuild=given["rebuild"] or given["force"] or given["module_only"],
+        force=given["force"],
+        module_only=given["module_only"],
+        offline=given["offline"],
+        keep_blobs=given["keep_blobs"],
+        into_home=given["yes"],
         asked=CommandLine(options=deciding({**given, "variant": variant}), checked=not given["skip_sanity_check"]),
     )
-
-
-def _text(value: str | bool | None) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _site(given: Given) -> "LoadedSite":
-    return load_context({name: value for name, value in given.items() if isinstance(value, str)})
 
 
 def _request(target: Target, given: Given) -> "InstallRequest":
     from sifmod.config.wanted import wanted_easyconfig
 
-    site = _site(given)
+    site = load_context(given)
     wanted_easyconfig(target.easyconfig, site.site)  # a slip is told before all that an install needs is imported
     from sifmod.actions.install.request import decide, held_to, variants_here
     from sifmod.actions.lock import lock_beside, read_lock
@@ -154,7 +145,6 @@ def _request(target: Target, given: Given) -> "InstallRequest":
 def _fetch(given: Given) -> Callable[[Target], Done]:
     """Fetches the image of an easyconfig into the store, and prints its path."""
     from sifmod.actions.install.image import fetch_only
-    from sifmod.actions.reporter import Reporter
     from sifmod.cli.progress import NOTHING_KEPT, progress
 
     speak = quiet if given["quiet"] else say
@@ -163,7 +153,7 @@ def _fetch(given: Given) -> Callable[[Target], Done]:
         request = _request(target, given)
         module = request.plan.module
         with progress(not given["quiet"]) as update:
-            artifact = fetch_only(request, Reporter(speak, update, ask, typed()))
+            artifact = fetch_only(request, reporter(speak, update))
         state = "is in the store" if update.used else "is in the store already"
         if not given["as_json"]:
             speak(f"{module}: the image {state}, {artifact.source}")
@@ -181,7 +171,7 @@ def _install(given: Given) -> Callable[[Target], Done]:
     from sifmod.actions.install.unchanged import find_unchanged
     from sifmod.config.input import Surroundings
 
-    layout, known = layout_for(_text(given["prefix"])), None
+    layout, known = layout_for(given["prefix"]), None
 
     def install(target: Target) -> Done:
         nonlocal known
@@ -196,7 +186,7 @@ def _install(given: Given) -> Callable[[Target], Done]:
             renew(layout, found)
         installation, state = (found, _THERE) if found else _installed(target, given)
         if not given["as_json"]:
-            _report(installation, state, quiet=bool(given["quiet"]))
+            _report(installation, state, quiet=given["quiet"])
         return Done(f"{installation.module} {state}", {**receipt_data(installation), "changed": state != _THERE})
 
     return install
@@ -206,9 +196,7 @@ def _installed(target: Target, given: Given) -> "tuple[Installation, str]":
     """What is installed, and what was done for it."""
     request = _request(target, given)
     from sifmod.actions.install.install import install_with_layers
-    from sifmod.actions.reporter import Reporter
     from sifmod.cli.progress import NOTHING_KEPT, progress
-    from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import live_number
 
     show = not given["quiet"]
@@ -218,7 +206,7 @@ def _installed(target: Target, given: Given) -> "tuple[Installation, str]":
     speak(f"{request.plan.module}: installing from {request.loaded.path}")
     before = live_number(Layout(Path(request.plan.prefix)), request.plan.module)
     with progress(show) as update:
-        installation, changed = install_with_layers(request, Reporter(speak, update, ask, typed()))
+        installation, changed = install_with_layers(request, reporter(speak, update))
     if given["keep_blobs"] and not update.used:
         speak(NOTHING_KEPT)
     done = "restored" if installation.generation == before else "installed"
@@ -243,7 +231,7 @@ def _dry_run(given: Given) -> Callable[[Target], Done]:
     from sifmod.actions.install.unchanged import find_unchanged
     from sifmod.config.input import Surroundings
 
-    layout, surroundings = layout_for(_text(given["prefix"])), Surroundings(os.environ)
+    layout, surroundings = layout_for(given["prefix"]), Surroundings(os.environ)
 
     def show(target: Target) -> Done:
         name, options = target.easyconfig, _options(given, target.variant)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.context import layout_for, load_facts, resolve, typed
+from sifmod.cli.context import layout_for, load_facts, reporter, resolve
 from sifmod.cli.options import json_option, prefix_option
 from sifmod.cli.output import (
     counted,
@@ -17,16 +17,18 @@ from sifmod.cli.output import (
     problems_data,
     receipt_data,
     say,
+    shaped,
     show_error,
 )
+from sifmod.config.name import ModuleName
 from sifmod.errors import Problem, SifmodError
 from sifmod.system import one_line, size_text
+from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from sifmod.actions.garbage import GcPlan
     from sifmod.actions.uninstall import Uninstalled
     from sifmod.cli.outputs.tree import Collected, Kind, Logged
-    from sifmod.config.name import ModuleName
     from sifmod.tree.log import Done, Entry
     from sifmod.tree.receipt import Installation
 
@@ -101,23 +103,10 @@ def log_command(modules: tuple[str, ...], prefix: str | None, as_json: bool) -> 
 
 
 def _logged(entry: "Entry") -> "Logged":
-    done = entry.done
-    return {
-        "time": entry.time,
-        "user": entry.user,
-        "uid": entry.uid,
-        "login": entry.login,
-        "host": entry.host,
-        "sifmod": entry.sifmod,
-        "command": entry.command,
-        "what": done.what,
-        "module": str(done.module) if done.module else None,
-        "generation": done.after,
-        "before": done.before,
-        "sha256": done.image,
-        "size": done.size,
-        "layer": done.layer,
-    }
+    from sifmod.cli.outputs.tree import Logged
+
+    done = entry.done._asdict()
+    return shaped(Logged, entry, **done | {"generation": entry.done.after, "sha256": entry.done.image})
 
 
 def _log_row(entry: "Entry") -> tuple[str, ...]:
@@ -144,16 +133,14 @@ def _told(done: "Done") -> str:
 def rollback_command(name: str, to: int | None, prefix: str | None, as_json: bool) -> None:
     """Switch a module back to the generation that was live before; also brings an uninstalled module back."""
     from sifmod.actions.changing_prefix import changing_prefix
-    from sifmod.actions.reporter import Reporter
     from sifmod.actions.rollback import rollback
-    from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules
 
     site = load_facts({"prefix": prefix}).site
     layout = Layout(site.prefix)
     module = resolve(name, known_modules(layout))
     with changing_prefix(site):
-        installation = rollback(layout, module, to, site.lock_lease, Reporter(say, command=typed()))
+        installation = rollback(layout, module, to, site.lock_lease, reporter())
     if as_json:
         print_json(receipt_data(installation))
     else:
@@ -169,23 +156,21 @@ def rollback_command(name: str, to: int | None, prefix: str | None, as_json: boo
 def uninstall_command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, prefix: str | None, as_json: bool) -> int:
     """Take modules out of sight; files stay for `rollback` and running jobs until `gc`, what you added for ever."""
     from sifmod.actions.changing_prefix import changing_prefix
-    from sifmod.actions.reporter import Reporter
     from sifmod.actions.uninstall import purge as free
     from sifmod.actions.uninstall import uninstall
-    from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import known_modules
 
     site = load_facts({"prefix": prefix}).site
     layout = Layout(site.prefix)
     known = known_modules(layout)
     modules = [resolve(name, known) for name in names]
-    reporter = Reporter(say, command=typed())
+    telling = reporter()
     rows: list[dict[str, object]] = []
     worst, gone = 0, []
     for module in modules:
         try:
             with changing_prefix(site):
-                done = uninstall(layout, module, site.lock_lease, reporter)
+                done = uninstall(layout, module, site.lock_lease, telling)
         except SifmodError as error:  # the others have their turn
             worst = max(worst, error.exit_code)
             show_error(error.message, error.hint)
@@ -197,7 +182,7 @@ def uninstall_command(names: tuple[str, ...], purge: bool, ignore_jobs: bool, pr
     purged = []
     if purge and gone:
         with changing_prefix(site):
-            plan, freed = free(layout, gone, site, reporter, ask_jobs=not ignore_jobs)
+            plan, freed = free(layout, gone, site, telling, ask_jobs=not ignore_jobs)
         purged = after(collected(plan))
         for old in plan.generations:
             if old.keep:
@@ -262,8 +247,6 @@ def gc_command(
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.garbage import plan_gc
     from sifmod.actions.gc import apply_gc
-    from sifmod.actions.reporter import Reporter
-    from sifmod.tree.layout import Layout
 
     if not days >= 0:
         raise click.BadParameter(f"expected 0 or more days, got {days}", param_hint="--days")
@@ -285,7 +268,7 @@ def gc_command(
         say(f"{plan.jobs.unknown}; where you know that no job uses what would go: --ignore-jobs")
     if yes:
         with changing_prefix(site):
-            done = apply_gc(layout, plan, site.lock_lease, Reporter(say, command=typed()))
+            done = apply_gc(layout, plan, site.lock_lease, reporter())
         rows = after(rows)
         for row in rows:
             if not row["keep"] and not row["removed"]:

@@ -1,24 +1,26 @@
 """`sifmod layers`, `add`, `remove` and `sync`."""
 
 import os
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from sifmod.cli.context import layout_for, load_facts, resolve, typed
-from sifmod.cli.options import json_option, layer_options, places_options, prefix_option
-from sifmod.cli.output import echo, print_json, print_rows, say
+from sifmod.cli.context import layout_for, load_facts, reporter, resolve
+from sifmod.cli.options import Given, json_option, layer_options, places_options, prefix_option
+from sifmod.cli.output import echo, print_json, print_rows, say, shaped
+from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError, OptionError
 from sifmod.system import size_text
+from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sifmod.actions.layer.add import LayerChange
     from sifmod.cli.outputs.use import LayerData
-    from sifmod.config.name import ModuleName
     from sifmod.tree.layer import Layer
 
+Words = tuple[str, ...]
 State = Literal["live", "stale", "unreadable", "removed"]
 _ABOUT = {
     "stale": "for an image that is no longer installed",
@@ -63,37 +65,21 @@ def layers_command(module: str, prefix: str | None, as_json: bool) -> None:
 
 def layer_data(layer: "Layer", state: State, retired: tuple[str, str] = ("", "")) -> "LayerData":
     """A layer as `--json` prints it."""
-    return {
-        "ended": retired[0] or None,
-        "successor": retired[1] or None,
-        "module": str(layer.module),
-        "layer": layer.name,
-        "state": state,
-        "path": layer.root,
-        "sha256": layer.image or None,
-        "python": layer.version,
-        "requirements": list(layer.requirements),
-        "editable": list(layer.editable),
-        "added": dict(layer.added),
-        "kept": dict(layer.kept),
-        "file_count": layer.files,
-        "size": layer.size,
-        "packed": layer.packed,
-    }
+    from sifmod.cli.outputs.use import LayerData
+
+    ended, successor = retired
+    place = {"layer": layer.name, "path": layer.root, "sha256": layer.image}
+    told = {"ended": ended, "successor": successor, "state": state, "python": layer.version, "file_count": layer.files}
+    return shaped(LayerData, layer, **place, **told)
 
 
-def changed(
-    name: str, change: "LayerChange", directory: str | None, prefix: str | None, *, as_json: bool, of: str | None = None
-) -> None:
+def changed(name: str, change: "LayerChange", given: Given, of: str | None = None) -> None:
     """Change a layer of the module called `name`, and say what came of it; `of`: whose layer it is to be like."""
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.add import change_layer, check, like
     from sifmod.actions.layer.places import after_retired, found_layers, hidden, installed, known, layers_for, layouts
-    from sifmod.actions.reporter import Reporter
-    from sifmod.config.name import ModuleName
-    from sifmod.tree.layout import Layout
 
-    site = load_facts({"prefix": prefix}).site
+    site, directory, as_json = load_facts(given).site, given["directory"], given["as_json"]
     trees = layouts(site.prefix, os.environ)
     modules = known(trees)
     try:
@@ -110,7 +96,7 @@ def changed(
         there = tuple(found_layers(trees, os.environ))
         change = like(change, resolve(of, {one.module for one in there} | modules.keys()), there)
     with changing_prefix(for_layers(site, layers.prefix)):
-        layer, became = change_layer(installation, layers, change, site, Reporter(say, command=typed()))
+        layer, became = change_layer(installation, layers, change, site, reporter())
     if as_json:
         print_json(layer_data(layer, "removed" if became == "removed" else "live"))
     elif became == "removed":
@@ -129,16 +115,15 @@ def changed(
             say(f"who wants it sets SIFMOD_LAYERS={layers.prefix}")
 
 
-def removed_stale(name: str, layer: str, directory: str | None, prefix: str | None, *, as_json: bool) -> None:
+def removed_stale(name: str, given: Given) -> None:
     """Take the layers of a module, which need not be installed, out of use that were made for other images."""
     from sifmod.actions.changing_prefix import changing_prefix, for_layers
     from sifmod.actions.layer.places import found_layers, is_stale, known, layouts, withdrawn
-    from sifmod.actions.reporter import Reporter
 
-    site = load_facts({"prefix": prefix}).site
+    site, layer = load_facts(given).site, given["layer"]
     trees = layouts(site.prefix, os.environ)
     modules = known(trees)
-    more = {"SIFMOD_LAYERS": directory} if directory else {}
+    more = {"SIFMOD_LAYERS": given["directory"]} if given["directory"] else {}
     stale = [one for one in found_layers(trees, {**os.environ, **more}) if is_stale(one, modules) and one.name == layer]
     module = resolve(name, {one.module for one in stale} | modules.keys())
     going = [one for one in stale if one.module == module]
@@ -148,9 +133,9 @@ def removed_stale(name: str, layer: str, directory: str | None, prefix: str | No
         )
     for one in going:
         with changing_prefix(for_layers(site, one.top)):
-            withdrawn(one, site.lock_lease, Reporter(say, command=typed()))
+            withdrawn(one, site.lock_lease, reporter())
         say(f"layer {one.name} of {module} for an earlier image: removed; `sifmod gc` frees its space")
-    if as_json:
+    if given["as_json"]:
         print_json([layer_data(one, "removed") for one in going])
 
 
@@ -188,20 +173,7 @@ def _shells(module: "ModuleName", layer: "Layer", became: str, runtime: str) -> 
 @prefix_option
 @json_option
 def add_command(
-    module: str,
-    requirements: tuple[str, ...],
-    files: tuple[str, ...],
-    editable: tuple[str, ...],
-    onto: str | None,
-    upgrade: bool,
-    unpacked: bool,
-    find_links: tuple[str, ...],
-    no_index: bool,
-    no_build_isolation: bool,
-    layer: str,
-    directory: str | None,
-    prefix: str | None,
-    as_json: bool,
+    module: str, requirements: Words, files: Words, editable: Words, onto: str | None, **given: Any
 ) -> None:
     """Add Python packages to a module, in a layer over its image.
 
@@ -215,12 +187,13 @@ def add_command(
     from sifmod.image.packages.wanted import directory as directory_of
 
     asked = (*requirements, *(line for file in files for line in read_requirements(Path(file))))
-    if not (asked or editable or onto or upgrade):
+    if not (asked or editable or onto or given["upgrade"]):
         raise OptionError("there is nothing to add", f"name packages: sifmod add {module} transformers")
     projects = tuple(directory_of(one, "--editable") for one in editable)
-    words = words_of(find_links, no_index=no_index, no_build_isolation=no_build_isolation)
-    change = LayerChange(layer, Wanted(asked, projects, words), upgrade=upgrade, unpacked=unpacked)
-    changed(onto or module, change, directory, prefix, as_json=as_json, of=module if onto else None)
+    words = words_of(given["find_links"], no_index=given["no_index"], no_build_isolation=given["no_build_isolation"])
+    wanted = Wanted(asked, projects, words)
+    change = LayerChange(given["layer"], wanted, upgrade=given["upgrade"], unpacked=given["unpacked"])
+    changed(onto or module, change, given, of=module if onto else None)
 
 
 @click.command("remove")
@@ -232,18 +205,7 @@ def add_command(
 @layer_options
 @prefix_option
 @json_option
-def remove_command(
-    module: str,
-    names: tuple[str, ...],
-    everything: bool,
-    stale: bool,
-    find_links: tuple[str, ...],
-    no_index: bool,
-    layer: str,
-    directory: str | None,
-    prefix: str | None,
-    as_json: bool,
-) -> None:
+def remove_command(module: str, names: Words, everything: bool, stale: bool, **given: Any) -> None:
     """Take packages out of a module's layer, and what only they needed; what the image holds is there again."""
     from sifmod.actions.layer.add import LayerChange
     from sifmod.image.packages.wanted import Wanted, words_of
@@ -251,13 +213,12 @@ def remove_command(
     if stale:
         if names or everything:
             raise OptionError("--stale goes without packages and without --all")
-        removed_stale(module, layer, directory, prefix, as_json=as_json)
+        removed_stale(module, given)
         return
     if not names and not everything:
         raise OptionError("there is nothing to remove", "name packages, or --all for the whole layer")
-    words = words_of(find_links, no_index=no_index)
-    change = LayerChange(layer, Wanted(words=words), remove=names, everything=everything)
-    changed(module, change, directory, prefix, as_json=as_json)
+    words = words_of(given["find_links"], no_index=given["no_index"])
+    changed(module, LayerChange(given["layer"], Wanted(words=words), remove=names, everything=everything), given)
 
 
 @click.command("sync")
@@ -268,23 +229,13 @@ def remove_command(
 @layer_options
 @prefix_option
 @json_option
-def sync_command(
-    module: str,
-    lock: str,
-    find_links: tuple[str, ...],
-    no_index: bool,
-    unpacked: bool,
-    layer: str,
-    directory: str | None,
-    prefix: str | None,
-    as_json: bool,
-) -> None:
+def sync_command(module: str, lock: str, unpacked: bool, **given: Any) -> None:
     """Make a layer as a lock says (pylock.toml, which each layer has beside it): the same bytes on every machine."""
     from pathlib import Path
 
     from sifmod.actions.layer.add import LayerChange
     from sifmod.image.packages.wanted import Wanted, read_lock, words_of
 
-    words = words_of(find_links, no_index=no_index)
-    change = LayerChange(layer, Wanted(words=words), lock=read_lock(Path(lock)), unpacked=unpacked)
-    changed(module, change, directory, prefix, as_json=as_json)
+    words = words_of(given["find_links"], no_index=given["no_index"])
+    change = LayerChange(given["layer"], Wanted(words=words), lock=read_lock(Path(lock)), unpacked=unpacked)
+    changed(module, change, given)

@@ -2,47 +2,46 @@
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from sifmod.cli.context import layout_for, load_facts, resolve, tree, typed
-from sifmod.cli.options import Decorated, json_option, prefix_option
-from sifmod.cli.output import print_json, say
+from sifmod.cli.context import layout_for, live, load_facts, reporter, resolve, tree
+from sifmod.cli.options import Decorated, Given, json_option, prefix_option
+from sifmod.cli.output import print_json, say, shaped
+from sifmod.config.name import ModuleName
 from sifmod.errors import OptionError
+from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from datetime import date
 
-    from sifmod.cli.outputs.installed import DeprecatedData, LifeData, RetiredData
-    from sifmod.config.name import ModuleName
+    from sifmod.cli.outputs.installed import LifeData
     from sifmod.tree.life import NameLife
     from sifmod.tree.receipt import Installation
 
     Change = Callable[[ModuleName, NameLife], NameLife]
 
 
-def changed(names: tuple[str, ...], change: "Change", prefix: str | None, *, as_json: bool) -> None:
+def changed(names: tuple[str, ...], change: "Change", given: Given) -> None:
     """Make of the life of each module what `change` says, and say what became of it."""
     from functools import partial
 
     from sifmod.actions.changing_prefix import changing_prefix
     from sifmod.actions.life import update_life
-    from sifmod.actions.reporter import Reporter
     from sifmod.actions.spider_cache import refresh_spider_cache
-    from sifmod.tree.receipt import live_modules
 
-    site = load_facts({"prefix": prefix}).site
+    site = load_facts(given).site
     layout = tree(site.prefix)
-    known = [module for module, _ in live_modules(layout)]
+    known = live(layout)
     modules = [resolve(name, known) for name in names]
-    reporter = Reporter(say, command=typed())
+    telling = reporter()
     rows = []
     with changing_prefix(site):
         any_changed = False
         for module in modules:
             of_module = partial(change, module)
-            done = update_life(layout, module.name, of_module, site, reporter)
+            done = update_life(layout, module.name, of_module, site, telling)
             any_changed |= done.changed
             for each, what in done.changes:
                 say(f"{each}: {what}")
@@ -50,34 +49,20 @@ def changed(names: tuple[str, ...], change: "Change", prefix: str | None, *, as_
                 say(f"{module}: nothing to change")
             rows.append({"module": str(module), "changed": done.changed, "life": life_data(done.life, module.version)})
         if any_changed:
-            refresh_spider_cache(layout, site, reporter)
-    if as_json:
+            refresh_spider_cache(layout, site, telling)
+    if given["as_json"]:
         print_json(rows)
 
 
 def life_data(life: "NameLife", version: str) -> "LifeData":
     """What is decided about one version, as `--json` prints it."""
-    one = life.of(version)
-    deprecated: DeprecatedData | None = None
-    retired: RetiredData | None = None
-    if said := one.deprecated:
-        until = str(said.until) if said.until else None
-        deprecated = {"since": str(said.since), "until": until, "message": said.message}
-    if gone := one.retired:
-        retired = {"since": str(gone.since), "successor": gone.successor or None, "message": gone.message}
-    return {
-        "default": life.default == version,
-        "hidden": one.hidden,
-        "deprecated": deprecated,
-        "retired": retired,
-        "labels": dict(one.labels),
-    }
+    from sifmod.cli.outputs.installed import LifeData
+
+    return shaped(LifeData, life.of(version), default=life.default == version)
 
 
 def say_life(installation: "Installation") -> None:
     """Say what a load of the module says of its end, and whether it is hidden."""
-    from sifmod.tree.layout import Layout
-
     layout, module = Layout(installation.prefix), installation.module
     if not layout.life(module.name).exists():
         return
@@ -112,23 +97,22 @@ def since_option(text: str) -> Callable[[Decorated], Decorated]:
 @click.option("--none", is_flag=True, help="No module of this name is the default any more.")
 @prefix_option
 @json_option
-def default_command(module: str, none: bool, prefix: str | None, as_json: bool) -> None:
+def default_command(module: str, none: bool, **given: Any) -> None:
     """Make MODULE what a load of its name without a version loads; with --none the module system decides again."""
     from dataclasses import replace
 
     def change(module: "ModuleName", life: "NameLife") -> "NameLife":
         return replace(life, default=None if none else module.version)
 
-    changed((_any_of(module, prefix) if none else module,), change, prefix, as_json=as_json)
+    changed((_any_of(module, given["prefix"]) if none else module,), change, given)
 
 
 def _any_of(name: str, prefix: str | None) -> str:
     """A module that is called so without its version; the name itself where there is none."""
     from sifmod.tree.life import read_life
-    from sifmod.tree.receipt import live_modules
 
     layout = layout_for(prefix)
-    there = [module for module, _ in live_modules(layout) if module.name == name]
+    there = [module for module in live(layout) if module.name == name]
     default = read_life(layout, name).default if there else None
     return next((str(module) for module in there if module.version == default), str(there[0]) if there else name)
 
@@ -138,14 +122,14 @@ def _any_of(name: str, prefix: str | None) -> str:
 @click.option("--undo", is_flag=True, help="Show it again.")
 @prefix_option
 @json_option
-def hide_command(modules: tuple[str, ...], undo: bool, prefix: str | None, as_json: bool) -> None:
+def hide_command(modules: tuple[str, ...], undo: bool, **given: Any) -> None:
     """Leave modules out of `module avail` and `spider`; who names one with its version loads it as before."""
     from dataclasses import replace
 
     def change(module: "ModuleName", life: "NameLife") -> "NameLife":
         return life.with_life(module.version, replace(life.of(module.version), hidden=not undo))
 
-    changed(modules, change, prefix, as_json=as_json)
+    changed(modules, change, given)
 
 
 @click.command("deprecate")
@@ -162,8 +146,7 @@ def deprecate_command(
     until: "date | None",
     message: str,
     undo: bool,
-    prefix: str | None,
-    as_json: bool,
+    **given: Any,
 ) -> None:
     """Have modules say at each load on a terminal that they go, until when, and what to use instead."""
     from dataclasses import replace
@@ -179,7 +162,7 @@ def deprecate_command(
         said = None if undo else Deprecated(since or known, until, message)
         return life.with_life(module.version, replace(one, deprecated=said))
 
-    changed(modules, change, prefix, as_json=as_json)
+    changed(modules, change, given)
 
 
 @click.command("retire")
@@ -196,8 +179,7 @@ def retire_command(
     since: "date | None",
     message: str,
     undo: bool,
-    prefix: str | None,
-    as_json: bool,
+    **given: Any,
 ) -> None:
     """Hide modules and refuse to load them, with a message that names the successor.
 
@@ -206,11 +188,10 @@ def retire_command(
     from dataclasses import replace
 
     from sifmod.tree.life import Retired, today
-    from sifmod.tree.receipt import live_modules
 
     if undo and (since or successor or message):
         raise OptionError("--undo goes without --since, --successor and --message")
-    follows = str(resolve(successor, (one for one, _ in live_modules(layout_for(prefix))))) if successor else ""
+    follows = str(resolve(successor, live(layout_for(given["prefix"])))) if successor else ""
 
     def change(module: "ModuleName", life: "NameLife") -> "NameLife":
         if str(module) == follows:
@@ -220,4 +201,4 @@ def retire_command(
         said = None if undo else Retired(since or known, follows, message)
         return life.with_life(module.version, replace(one, retired=said))
 
-    changed(modules, change, prefix, as_json=as_json)
+    changed(modules, change, given)

@@ -9,7 +9,7 @@ import click
 
 from sifmod.cli.context import layout_for, load_context, load_facts
 from sifmod.cli.options import json_option, site_options
-from sifmod.cli.output import echo, origins_data, print_json, print_origins, problems_data, say, write
+from sifmod.cli.output import echo, print_json, print_origins, problems_data, say, shaped, write
 
 if TYPE_CHECKING:
     from sifmod.config.load_site import LoadedSite
@@ -114,10 +114,11 @@ def site_show(name: str | None, as_json: bool, **site: str | None) -> None:
     loaded = load_facts({**site, "site": name} if name else site)
     rows = origins(loaded)
     if as_json:
-        print_json({"origins": origins_data(rows), "warnings": problems_data(lint_binds(loaded.tree))})
+        print_json({"origins": [row._asdict() for row in rows], "warnings": problems_data(lint_binds(loaded.tree))})
         return
     print_origins(row._replace(origin=_shorter(row.origin)) for row in rows)
-    warn(loaded)
+    for problem in lint_binds(loaded.tree):
+        say(f"warning: {problem}")
 
 
 @site_command.command("new")
@@ -148,27 +149,18 @@ def site_new(name: str, output: str | None, as_json: bool) -> None:
         echo(text, nl=False)
 
 
-def warn(loaded: "LoadedSite") -> None:
-    """Say what is odd about the binds of a site."""
-    from sifmod.config.bind import lint_binds
-
-    for problem in lint_binds(loaded.tree):
-        say(f"warning: {problem}")
-
-
 @click.command("doctor")
 @site_options
 @json_option
 def doctor_command(as_json: bool, **site: str | None) -> int:
     """Look at this machine: runtime, user namespaces, squashfs, GPUs, module tool, Slurm, space, prefix."""
-    from dataclasses import asdict
-
     from sifmod.actions.doctor import diagnose, diagnose_settings
+    from sifmod.cli.outputs.easyconfig import Diagnosis
 
     loaded = load_context(site)
     findings = (*diagnose(loaded.site, os.environ), *diagnose_settings(os.environ))
     if as_json:
-        print_json([{**asdict(finding), "hint": finding.hint or None} for finding in findings])
+        print_json([shaped(Diagnosis, finding) for finding in findings])
     else:
         width = max(len(finding.subject) for finding in findings)
         marks = {"ok": "[ok]", "note": "[--]", "missing": "[!!]"}

@@ -17,8 +17,8 @@ from sifmod.errors import SifmodError
 VERBS = {
     "install": ("install", "Install the modules of one or more easyconfigs."),
     "fetch": ("fetch", "Fetch an image by its reference, verified, into the store or a file."),
-    "push": ("push", "Push an image to a registry, as a SIF or as an OCI image."),
-    "export": ("export", "Write an image for other tools: enroot, podman, docker; or its files."),
+    "push": ("subject", "Push an image to a registry, as a SIF or as an OCI image."),
+    "export": ("subject", "Write an image for other tools: enroot, podman, docker; or its files."),
     "new": ("author", "Write a first easyconfig for an image."),
     "import": ("author", "Turn EasyBuild, singularity-hpc and NGC files into easyconfigs."),
     "add": ("layers", "Add Python packages to a module, in a layer over its image."),

@@ -1,25 +1,20 @@
 """Options that several verbs share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-# option → key of the site (config/site.py); the same name in upper case after SIFMOD_ works in the environment
-SITE_KEYS = {
-    "site": "site",
-    "prefix": "prefix",
-    "robot_paths": "robot_paths",
-    "image_dirs": "image_dirs",
-    "accelerator": "accelerator",
-    "runtime": "runtime",
-    "module_syntax": "module_syntax",
-    "link": "link",
-    "compression": "compression",
-    "processors": "processors",
-}
+Given = Mapping[str, Any]
+"""The options of a command line, by their names, as click gives them."""
+
+# those that are keys of the site too (config/site.py); a name in upper case after SIFMOD_ works in the environment
+SITE_KEYS = (
+    *("site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime", "module_syntax"),
+    *("link", "compression", "processors"),
+)
 
 
 def several(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:

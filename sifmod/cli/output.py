@@ -5,7 +5,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from functools import cache
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import click
 
@@ -13,16 +15,14 @@ from sifmod.errors import ConfigError, InstallError, PermissionsError, SifmodErr
 from sifmod.system import FILE_LIMIT, harmless, meaning, one_line, reason
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sifmod.cli.outputs.easyconfig import OriginOfKey
-    from sifmod.cli.outputs.installed import File, Installed, MadeFrom
+    from sifmod.cli.outputs.installed import Installed
     from sifmod.cli.outputs.words import Error
     from sifmod.cli.outputs.words import Problem as ProblemData
     from sifmod.config.origin import Origin
     from sifmod.errors import Problem
-    from sifmod.module.origin import ImageOrigin
-    from sifmod.tree.receipt import FileRecord, Installation
+    from sifmod.tree.receipt import FileRecord, Installation, LinkRecord
+
+Shape = TypeVar("Shape")
 
 _below: list[Callable[[], AbstractContextManager[None]]] = []
 LONG = 60  # letters of a value that has its line for itself
@@ -104,71 +104,65 @@ def json_text(data: object) -> str:
     return json.dumps(data, indent=2, sort_keys=True)
 
 
+def shaped(shape: type[Shape], value: object, /, **more: object) -> Shape:
+    """The keys of a TypedDict from the attributes of `value` that are called so, or from `more`.
+
+    What is in a value is shaped too, but for a dict, which is as it is to be. Names, paths and days become texts, and
+    pairs a map where the shape has one; an empty text is null where the shape allows null. A key that need not be there
+    is left out where neither has it.
+    """
+    found: Any = {}
+    for key, kind in _kinds(shape).items():  # type: ignore[arg-type]
+        if key in more:
+            found[key] = _plain(kind, more[key])
+        elif key in shape.__required_keys__ or hasattr(value, key):  # type: ignore[attr-defined]
+            found[key] = _plain(kind, getattr(value, key))
+    return found  # type: ignore[no-any-return]
+
+
+@cache
+def _kinds(shape: Any) -> dict[str, Any]:
+    return get_type_hints(shape)
+
+
+def _plain(kind: Any, value: Any) -> Any:
+    choices = get_args(kind)
+    if NoneType in choices:
+        return None if value is None or value == "" else _plain(choices[0], value)
+    if hasattr(kind, "__required_keys__"):  # a TypedDict
+        return value if isinstance(value, dict) else shaped(kind, value)
+    if get_origin(kind) is list:
+        return [_plain(choices[0], one) for one in value]
+    if get_origin(kind) is dict:
+        return dict(value)
+    return str(value) if kind is str else value
+
+
 def receipt_data(installation: "Installation") -> "Installed":
     """An installation as `--json` prints it: its receipt, with absolute paths, without what only sifmod can use."""
-    from pathlib import Path
-
+    from sifmod.cli.outputs.installed import Image, Installed, Provenance
     from sifmod.tree.layout import Layout
 
-    made, image, root = installation.provenance, installation.image, Path(installation.root)
-    modules = Layout(installation.prefix).modules
-    return {
-        "module": str(installation.module),
-        "generation": installation.generation,
-        "path": installation.root,
-        "provenance": {
-            "sifmod": made.sifmod,
-            "easyconfig": made.easyconfig,
-            "version": made.version,
-            "variant": made.variant,
-            "site": made.site,
-            "accelerator": made.accelerator,
-            "mpi": made.image.mpi.told if made.image.mpi else "",
-            "facts": dict(made.facts),
-            "options": dict(made.asked.options),
-            "checked": made.asked.checked,
-            "inputs": [
-                {"path": seen.path, "sha256": seen.sha256}
-                for seen in made.inputs
-                if seen.path.startswith("/") and not seen.path.endswith("/")
-            ],
-        },
-        "image": image
-        and {
-            "path": image.path,
-            "sha256": image.sha256,
-            "size": image.size,
-            "arch": image.arch,
-            "source": image.source,
-            "link": image.link,
-            "filename": image.filename,
-            "made_from": origin_data(image.origin),
-        },
-        "loads": list(installation.modules),
-        "files": [_file_data(root, record) for record in installation.files],
-        "links": [{"path": f"{root}/{link.path}", "target": link.target} for link in installation.links],
-        "modulefiles": [_file_data(modules, record) for record in installation.stubs],
-    }
+    made, image, root = installation.provenance, installation.image, installation.root
+    inputs = [seen for seen in made.inputs if seen.path.startswith("/") and not seen.path.endswith("/")]
+    mpi = made.image.mpi.told if made.image.mpi else ""
+    return shaped(
+        Installed,
+        installation,
+        path=root,
+        provenance=shaped(
+            Provenance, made, mpi=mpi, options=made.asked.options, checked=made.asked.checked, inputs=inputs
+        ),
+        image=image and shaped(Image, image, made_from=image.origin),
+        loads=installation.modules,
+        files=_absolute(root, installation.files),
+        links=_absolute(root, installation.links),
+        modulefiles=_absolute(Layout(installation.prefix).modules, installation.stubs),
+    )
 
 
-def _file_data(directory: "Path", record: "FileRecord") -> "File":
-    return {"path": f"{directory}/{record.path}", "sha256": record.sha256, "mode": record.mode}
-
-
-def origin_data(origin: "ImageOrigin") -> "MadeFrom":
-    """What a SIF was made from, as `--json` prints it."""
-    return {
-        "index": origin.index or None,
-        "manifest": origin.manifest or None,
-        "layers": list(origin.layers),
-        "compression": origin.compression or None,
-        "tools": dict(origin.tools),
-    }
-
-
-def origins_data(origins: "Iterable[Origin]") -> "list[OriginOfKey]":
-    """Where the values of keys came from, as `--json` prints it."""
-    return [{"key": key, "value": value, "origin": origin} for key, value, origin in origins]
+def _absolute(directory: object, records: "Iterable[FileRecord | LinkRecord]") -> list[dict[str, object]]:
+    return [record._asdict() | {"path": f"{directory}/{record.path}"} for record in records]
 
 
 def error_data(error: SifmodError) -> "Error":
@@ -188,16 +182,9 @@ def error_data(error: SifmodError) -> "Error":
 
 def problems_data(problems: "Iterable[Problem]") -> "list[ProblemData]":
     """What is wrong, or odd, in files, as `--json` prints it."""
-    return [
-        {
-            "file": one.file or None,
-            "line": one.line or None,
-            "column": one.column or None,
-            "key": one.key or None,
-            "message": one.message,
-        }
-        for one in problems
-    ]
+    from sifmod.cli.outputs.words import Problem
+
+    return [shaped(Problem, one, line=one.line or None, column=one.column or None) for one in problems]
 
 
 def explained(error: OSError) -> SifmodError | None:

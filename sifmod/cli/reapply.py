@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from sifmod.cli.batch import Done, Ended, Failed, run_batch, summary, worst
+from sifmod.cli.context import layout_for, reporter
+from sifmod.cli.options import Given
+from sifmod.cli.output import echo, print_json, quiet, say, show_error
+from sifmod.config.name import ModuleName
 from sifmod.errors import SifmodError
 
 if TYPE_CHECKING:
     from sifmod.actions.install.reapply import Reapplication, Reapplying
     from sifmod.actions.reporter import Reporter
-    from sifmod.config.name import ModuleName
 
-Given = dict[str, str | bool | None]
 Result = TypeVar("Result")
 # the options of a site that decide about a module whose image is there
 DECIDING = ("site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime", "module_syntax", "link")
@@ -27,19 +29,14 @@ REFUSED = ("variant", "source", "rebuild", "force", "fetch", "keep_blobs", "comp
 def reapply(given: Given) -> int:
     """Print what a changed site, preset or quirk changes in the installed modules, as a diff, then change it."""
     from sifmod.actions.install.reapply import Reapplication, Reapplying, reapplications
-    from sifmod.actions.reporter import Reporter
-    from sifmod.cli.context import layout_for, typed
-    from sifmod.cli.options import SITE_KEYS
-    from sifmod.cli.output import echo, print_json, quiet, say, show_error
     from sifmod.config.prefix import in_full
 
     if refused := [f"--{name.replace('_', '-')}" for name in REFUSED if given[name]]:
         raise click.UsageError(f"{', '.join(refused)}: not with --module-only without easyconfigs")
-    texts = {name: value for name, value in given.items() if isinstance(value, str)}
-    options = {SITE_KEYS[name]: in_full(name, value) for name, value in texts.items() if name in DECIDING}
-    asked = Reapplying(layout_for(texts.get("prefix")), options, sanity=not given["skip_sanity_check"])
+    options = {name: in_full(name, given[name]) for name in DECIDING if given[name] is not None}
+    asked = Reapplying(layout_for(given["prefix"]), options, sanity=not given["skip_sanity_check"])
     speak = quiet if given["quiet"] else say
-    reporter, fail_fast = Reporter(speak, command=typed()), bool(given["fail_fast"])
+    telling, fail_fast = reporter(speak), given["fail_fast"]
     only_shown = any(given[name] for name in ("dry_run_short", "dry_run", "extended_dry_run"))
     found: list[Reapplication] = []
     ended: list[tuple[ModuleName, Ended]] = []
@@ -55,7 +52,7 @@ def reapply(given: Given) -> int:
         for one in reapplications(asked):
             show(one)
     else:
-        ended = _decide_and_apply(asked, show, reporter)
+        ended = _decide_and_apply(asked, show, telling)
     changing = [one for one in found if one.changes]
     for text, modules in _together((one.note, one.module) for one in found):
         speak(f"{modules}: {text}")
@@ -67,7 +64,7 @@ def reapply(given: Given) -> int:
     if refusal:
         speak("nothing was changed, as you chose")
     elif all_shown_first and not only_shown:
-        ended = _apply(changing, asked, reporter, fail_fast=fail_fast)
+        ended = _apply(changing, asked, telling, fail_fast=fail_fast)
     failed = worst([end for _, end in ended])
     if failed:
         for line in summary(ended):

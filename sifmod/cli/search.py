@@ -12,7 +12,8 @@ import click
 
 from sifmod.cli.context import load_facts
 from sifmod.cli.options import json_option, site_options
-from sifmod.cli.output import echo, print_json, problems_data, say
+from sifmod.cli.output import echo, print_json, problems_data, say, shaped
+from sifmod.config.shown import shown
 from sifmod.errors import SifmodError
 from sifmod.system import one_line
 
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
 _WHERE, _WHAT = 15, 16  # columns that are left for them, if names allow
 _ACCELERATORS = {"none": "cpu"}
-_AS_THEY_ARE = (
-    *("variant", "module", "accelerator", "name", "version", "versionsuffix", "description", "contents", "sources"),
-)
 
 
 class Row(NamedTuple):
@@ -57,7 +55,6 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> None:
     """
     from sifmod.actions.search import ask, find_all
     from sifmod.config.find import quick_robot_paths
-    from sifmod.config.shown import shown
 
     @cache
     def load() -> "LoadedSite":
@@ -83,14 +80,9 @@ def command(words: tuple[str, ...], as_json: bool, **site: str | None) -> None:
 
 def _as_json(found: "Found") -> dict[str, object]:
     """A file's path and those of its variants that match; `problems` only where it has some."""
-    variants = [
-        {
-            **{key: getattr(each, key) for key in _AS_THEY_ARE},
-            "public": each.public is not None,
-            "available": each.available or None,
-        }
-        for each in found.variants
-    ]
+    from sifmod.cli.outputs.easyconfig import Offered
+
+    variants = [shaped(Offered, each, public=each.public is not None) for each in found.variants]
     problems = {"problems": problems_data(found.problems)} if found.problems else {}
     return {"path": str(found.path), "variants": variants, **problems}
 

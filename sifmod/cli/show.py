@@ -4,24 +4,23 @@ import json
 import os
 import re
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.context import layout_for, load_context, resolve
+from sifmod.cli.context import layout_for, live, load_context, resolve
 from sifmod.cli.options import json_option, site_options
-from sifmod.cli.output import echo, origins_data, print_json, print_origins, print_rows, receipt_data
+from sifmod.cli.output import echo, print_json, print_origins, print_rows, receipt_data, shaped
 from sifmod.errors import OptionError
 from sifmod.system import one_line, size_text
+from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sifmod.config.site import Site
     from sifmod.image.inspect.description import ImageDescription
-    from sifmod.tree.layout import Layout
     from sifmod.tree.receipt import Installation
 
 
@@ -40,7 +39,6 @@ def show(name: str, origins: bool, variant: str | None, arch: str | None, as_jso
     """
     from sifmod.actions.verify import installed
     from sifmod.cli.life import say_life
-    from sifmod.tree.receipt import live_modules
 
     if not origins and variant is None and names_image(name):
         show_image(name, load_context(site).site, arch, as_json)
@@ -48,7 +46,7 @@ def show(name: str, origins: bool, variant: str | None, arch: str | None, as_jso
     layout = layout_for(site["prefix"])
     of_easyconfigs = "--origins" if origins else "--variant" if variant is not None else ""
     if not name.endswith((".yaml", ".yml")):
-        modules = [module for module, _ in live_modules(layout)]
+        modules = live(layout)
         if of_easyconfigs:
             if "/" in name and not Path(name).exists() and any(str(module).startswith(name) for module in modules):
                 raise _of_a_module(installed(layout, resolve(name, modules)), of_easyconfigs)
@@ -108,7 +106,7 @@ def _show_easyconfig(name: str, variant: str | None, site: dict[str, str | None]
     loaded = load_easyconfig(wanted_easyconfig(name, context.site), context, variant, {}, os.environ)
     data = json.loads(loaded.easyconfig.model_dump_json(exclude_none=True, by_alias=True))
     if origins and as_json:
-        print_json(origins_data(loaded.origins))
+        print_json([origin._asdict() for origin in loaded.origins])
     elif origins:
         print_origins(loaded.origins)
     elif as_json:
@@ -165,7 +163,9 @@ def show_image(text: str, site: "Site", arch: str | None, as_json: bool) -> None
 
     described = describe(text, site, arch or site.arch)
     if as_json:
-        print_json(_image_data(described))
+        from sifmod.cli.outputs.installed import ShownImage
+
+        print_json(shaped(ShownImage, described, source=described.origin))
         return
     print_rows([("image", _short(text)), *_image_rows(described)])
     for title, pairs in (("labels", described.config.labels), ("environment", described.config.environment)):
@@ -197,8 +197,8 @@ def _image_rows(described: "ImageDescription") -> "Iterator[tuple[str, str]]":
         *(("built upon", base) for base in described.bases),
         ("compression", described.compression),
         *(("signed by", signer) for signer in (signed or (["nobody"] if of_a_sif else []))),
-        ("entrypoint", _words(config.entrypoint)),
-        ("command", _words(config.cmd)),
+        ("entrypoint", shlex.join(config.entrypoint)),
+        ("command", shlex.join(config.cmd)),
         ("directory", config.working_dir),
         ("user", config.user),
         *((("holds", f"{part.kind}, {size_text(part.size)}") for part in parts) if of_a_sif else ()),
@@ -207,33 +207,7 @@ def _image_rows(described: "ImageDescription") -> "Iterator[tuple[str, str]]":
     return ((name, _short(value)) for name, value in rows if value)
 
 
-def _words(words: tuple[str, ...]) -> str:
-
-    return shlex.join(words)
-
-
 def _short(text: str) -> str:
     from sifmod.image.printable import line
 
     return line(text, WIDE)
-
-
-def _image_data(described: "ImageDescription") -> dict[str, object]:
-    config = described.config
-    texts = ("sha256", "manifest", "index", "created", "compression", "runscript", "definition")
-    data = {
-        **asdict(described),
-        **{name: getattr(described, name) or None for name in texts},
-        "source": described.origin or None,
-        "parts": [{**part._asdict(), "digest": part.digest or None} for part in described.parts],
-        "config": {
-            "labels": dict(config.labels),
-            "environment": dict(config.environment),
-            "entrypoint": config.entrypoint,
-            "cmd": config.cmd,
-            "working_dir": config.working_dir or None,
-            "user": config.user or None,
-        },
-    }
-    del data["origin"]
-    return data

@@ -2,15 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
-from sifmod.cli.catalogue import command as catalogue
-from sifmod.cli.options import conversion_options, json_option, site_options, yes_option
-from sifmod.cli.stack_files import bundle, init, lock, outdated
+from sifmod.cli.context import load_context, reporter, typed
+from sifmod.cli.options import Given, conversion_options, json_option, site_options, yes_option
+from sifmod.cli.output import echo, print_json, say
+from sifmod.cli.output import quiet as silent
+from sifmod.cli.stack_files import bundle, catalogue, given_site, init, lock, outdated, planned_stack, stack_options
 from sifmod.cli.stack_job import asked_of_jobs, chosen, job_options, run_jobs
-from sifmod.cli.stack_options import Value, given_site, planned_stack, stack_options
-from sifmod.cli.stack_told import counts, disk_needed, end, lines, stack_data, summary, tell, worst
+from sifmod.cli.stack_told import counts, disk_needed, end, lines, stack_data, summary, tell
 
 
 @click.group("stack")
@@ -23,7 +25,7 @@ def command() -> None:
 @stack_options
 @site_options
 @json_option
-def plan(file: Path, as_json: bool, **given: Value) -> int:
+def plan(file: Path, as_json: bool, **given: Any) -> int:
     """Print what `apply` would do, and why: a line for each module, then what it would fetch.
 
     [ ] new; [x] there; [R] made anew, and why; [D] another default, hidden, deprecated or retired; [!] cannot be
@@ -32,7 +34,6 @@ def plan(file: Path, as_json: bool, **given: Value) -> int:
     from sifmod.actions.stack.fetches import fetches
     from sifmod.actions.stack.lives import lives
     from sifmod.actions.stack.plan import plan_stack
-    from sifmod.cli.output import echo, print_json, say
     from sifmod.config.stack import load_stack
 
     planned, site = planned_stack(load_stack(file), given)
@@ -46,7 +47,7 @@ def plan(file: Path, as_json: bool, **given: Value) -> int:
             echo(line)
         for line in (*counts(made), *disk_needed(needed, site)):
             say(line)
-    return worst(step.error.exit_code for step in made.steps if step.error)
+    return max((step.error.exit_code for step in made.steps if step.error), default=0)
 
 
 @command.command("apply")
@@ -74,7 +75,7 @@ def plan(file: Path, as_json: bool, **given: Value) -> int:
 @site_options
 @job_options
 @json_option
-def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, locked: bool, **given: Value) -> int:
+def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, locked: bool, **given: Any) -> int:
     """Make the installed modules those of FILE.
 
     A module that fails leaves the others to be installed; a summary says at the end what became of them, and where the
@@ -84,16 +85,12 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     """
     from sifmod.actions.changing_prefix import site_umask
     from sifmod.actions.lock import lock_beside, read_lock
-    from sifmod.actions.reporter import Reporter
     from sifmod.actions.spider_cache import refresh_spider_cache
     from sifmod.actions.stack.apply import Applying, clean_up, write_down
     from sifmod.actions.stack.fetches import fetches
     from sifmod.actions.stack.job import is_last
     from sifmod.actions.stack.lives import apply_lives, lives
     from sifmod.actions.stack.plan import plan_stack
-    from sifmod.cli.context import typed
-    from sifmod.cli.output import print_json, say
-    from sifmod.cli.output import quiet as silent
     from sifmod.cli.progress import progress
     from sifmod.config.stack import load_stack
 
@@ -109,8 +106,8 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     if locked:
         planned = planned._replace(lock=read_lock(lock_beside(file.absolute())))
     speak = silent if quiet else say
-    reporter = Reporter(speak, command=typed())
-    clean_up(planned.layout, site.site, reporter)
+    telling = reporter(speak)
+    clean_up(planned.layout, site.site, telling)
     made = chosen(plan_stack(planned))
     if locked and (refused := next((step.error for step in made.steps if step.error), None)):
         raise refused  # exactly that, or nothing
@@ -127,13 +124,13 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     else:
         with site_umask(site.site), progress(not quiet) as update:  # others of the group write into the same logs
             for event in applying.run(planned.jobs):
-                tell(event, applying, made, reporter, update)
+                tell(event, applying, made, telling, update)
     if decided:
-        apply_lives(made, decided, site.site, reporter)
-    write_down(made, decided.decided if decided else None, planned.lock, site.site, reporter)
+        apply_lives(made, decided, site.site, telling)
+    write_down(made, decided.decided if decided else None, planned.lock, site.site, telling)
     stale = bool(decided and decided.changes)
     installed = any(one.changed for one in applying.became.values())
-    last = is_last(made, site.site, reporter.waiting(f"the stack {made.stack.name}")) if given["only"] else None
+    last = is_last(made, site.site, telling.waiting(f"the stack {made.stack.name}")) if given["only"] else None
     if last is not None:  # an element of a job
         stale = last
     elif ran and ran.data["jobs"]:  # their last element has done it, unless it died
@@ -141,27 +138,24 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
     else:
         stale |= installed
     if stale:
-        refresh_spider_cache(made.layout, site.site, reporter)
+        refresh_spider_cache(made.layout, site.site, telling)
     if as_json:
         log = str(made.layout.logs / "stacks" / made.stack.name)
         print_json({**stack_data(made, decided, applying), "log": log, **(ran.data if ran else {})})
     elif applying.failed or (todo and (given["wait"] or not asked)):
         for line in summary(made, applying):
             speak(line)
-    return worst((*(error.exit_code for error in applying.failed.values()), ran.exit_code if ran else 0))
+    return max((*(error.exit_code for error in applying.failed.values()), ran.exit_code if ran else 0))
 
 
-def _unbundled(bundled: Path, given: dict[str, Value], *, quiet: bool) -> tuple[Path, dict[str, Value]]:
+def _unbundled(bundled: Path, given: Given, *, quiet: bool) -> tuple[Path, dict[str, Any]]:
     """The stack of a bundle, whose images are in the store now, and the options with which it is applied."""
-    from sifmod.actions.reporter import Reporter
     from sifmod.actions.stack.unbundle import read_bundle, unbundle
-    from sifmod.cli.context import load_context, typed
-    from sifmod.cli.output import say
     from sifmod.cli.progress import progress
 
     site = load_context(given_site(given))
     with progress(not quiet) as update:
-        place = unbundle(read_bundle(bundled), site.site, Reporter(say, update, command=typed()))
+        place = unbundle(read_bundle(bundled), site.site, reporter(say, update))
     given = {**given, "offline": True}
     if (robot := place / "robot").is_dir():
         given["robot_paths"] = ":".join(filter(None, (str(robot), str(given.get("robot_paths") or ""))))

@@ -1,12 +1,16 @@
 """`sifmod stack apply --job`: its options, and what is told of the jobs."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from sifmod.cli.options import Decorated
+from sifmod.cli.context import resolve
+from sifmod.cli.options import several
+from sifmod.cli.output import counted
+from sifmod.errors import OptionError
 
 if TYPE_CHECKING:
     from sifmod.actions.stack.apply import Applying
@@ -21,36 +25,27 @@ _HOURS = 4
 _NOT_FOR_ELEMENTS = frozenset({"only", "quiet", "as_json", "wait"})
 
 
-def job_options(function: Decorated) -> Decorated:
-    """What is asked of Slurm."""
-    for option in reversed(
-        (
-            click.option("--job", is_flag=True, help="Submit it to Slurm: an array with an element for each image."),
-            click.option("--wait", is_flag=True, help="With --job: wait, and end as without it."),
-            click.option("--job-cores", type=click.IntRange(1), metavar="N", help=f"Of an element ({_CORES})."),
-            click.option(
-                "--job-max-walltime", type=click.IntRange(1, 8760), metavar="HOURS", help=f"Of an element ({_HOURS})."
-            ),
-            click.option("--job-max-jobs", type=click.IntRange(1), metavar="N", help="Elements of an array (100)."),
-            click.option(
-                "--job-output-dir",
-                metavar="DIR",
-                help="Where an element that fails leaves its log (the current directory).",
-            ),
-            click.option("--job-partition", metavar="PARTITION", help="As sbatch has it."),
-            click.option("--job-account", metavar="ACCOUNT", help="As sbatch has it."),
-            click.option("--job-test", is_flag=True, help="Test what was installed, by `sifmod test` in further jobs."),
-            click.option("--job-test-partition", metavar="PARTITION", help="Where they run, if not in the other one."),
-        )
-    ):
-        function = option(function)
-    return function
+# what is asked of Slurm
+job_options = several(
+    click.option("--job", is_flag=True, help="Submit it to Slurm: an array with an element for each image."),
+    click.option("--wait", is_flag=True, help="With --job: wait, and end as without it."),
+    click.option("--job-cores", type=click.IntRange(1), metavar="N", help=f"Of an element ({_CORES})."),
+    click.option(
+        "--job-max-walltime", type=click.IntRange(1, 8760), metavar="HOURS", help=f"Of an element ({_HOURS})."
+    ),
+    click.option("--job-max-jobs", type=click.IntRange(1), metavar="N", help="Elements of an array (100)."),
+    click.option(
+        "--job-output-dir", metavar="DIR", help="Where an element that fails leaves its log (the current directory)."
+    ),
+    click.option("--job-partition", metavar="PARTITION", help="As sbatch has it."),
+    click.option("--job-account", metavar="ACCOUNT", help="As sbatch has it."),
+    click.option("--job-test", is_flag=True, help="Test what was installed, by `sifmod test` in further jobs."),
+    click.option("--job-test-partition", metavar="PARTITION", help="Where they run, if not in the other one."),
+)
 
 
 def chosen(made: "StackPlan") -> "StackPlan":
     """What is to be done for the modules of --only, where it names some. Raises ModuleError."""
-    from sifmod.cli.context import resolve
-
     if not (only := click.get_current_context().params["only"]):
         return made
     known = [step.module for step in made.steps if step.module]
@@ -67,10 +62,6 @@ class Ran(NamedTuple):
 
 def asked_of_jobs() -> "JobOptions | None":
     """What the command line asks of jobs; None where it wants none. Raises OptionError."""
-    import os
-
-    from sifmod.errors import OptionError
-
     given = click.get_current_context().params
     if not given["job"]:
         if alone := next((name for name in given if name.startswith(("job_", "wait")) and given[name]), None):
@@ -153,7 +144,6 @@ def _wait(
     jobs: "Sequence[Submission]", applying: "Applying", say: Callable[[str], None], tell: Callable[[int], object]
 ) -> "tuple[Tested, ...]":
     from sifmod.actions.stack.watch import Watch
-    from sifmod.cli.output import counted
 
     watch = Watch(applying, jobs)
     try:
@@ -174,7 +164,6 @@ def _wait(
 
 
 def _about(job: "Submission") -> str:
-    from sifmod.cli.output import counted
 
     verb = "install" if job.what == "apply" else "test"
     elements = counted(sum(map(bool, job.elements)), "element")

@@ -3,6 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from sifmod.cli.output import counted, error_data, show_error
+from sifmod.system import one_line, size_text
+
 if TYPE_CHECKING:
     from sifmod.actions.reporter import Reporter
     from sifmod.actions.stack.apply import Applying
@@ -16,8 +19,6 @@ if TYPE_CHECKING:
 
 def lines(made: "StackPlan", decided: "Lives | None", *, all_of_them: bool = False) -> Iterable[str]:
     """A line for each module, and for what is no longer named."""
-    from sifmod.system import one_line
-
     for step in made.steps:
         if step.mark != "x" or all_of_them:
             reasons = (step.error.message.partition("; looked in")[0].partition("\n")[0],) if step.error else step.why
@@ -30,8 +31,6 @@ def lines(made: "StackPlan", decided: "Lives | None", *, all_of_them: bool = Fal
 
 def counts(made: "StackPlan") -> Iterable[str]:
     """How many of each."""
-    from sifmod.cli.output import counted
-
     words = {" ": "new", "R": "made anew", "x": "there", "!": "cannot be installed"}
     counts = {mark: sum(step.mark == mark for step in made.steps) for mark in words}
     told = [f"{counts[mark]} {words[mark]}" for mark in words if counts[mark]]
@@ -42,9 +41,6 @@ def counts(made: "StackPlan") -> Iterable[str]:
 def disk_needed(needed: "Fetches", site: "LoadedSite") -> Iterable[str]:
     """What is to be fetched, and whether the disk has the space for it."""
     import shutil
-
-    from sifmod.cli.output import counted
-    from sifmod.system import size_text
 
     if not needed.images:
         return
@@ -78,7 +74,6 @@ def tell(event: "Event", applying: "Applying", made: "StackPlan", reporter: "Rep
 def end(number: int, applying: "Applying", say: "Callable[[str], None]") -> str:
     """Say what became of a module; gives it as its log has it."""
     from sifmod.actions.stack.apply import told
-    from sifmod.cli.output import show_error
 
     step = applying.plan.steps[number]
     if error := applying.failed.get(number):
@@ -93,7 +88,7 @@ def end(number: int, applying: "Applying", say: "Callable[[str], None]") -> str:
 def summary(made: "StackPlan", applying: "Applying") -> Iterable[str]:
     """What became of it all."""
     failed = applying.failed
-    code = worst(error.exit_code for error in failed.values())
+    code = max((error.exit_code for error in failed.values()), default=0)
     good = len(made.steps) - len(failed)
     yield f"{good} of {len(made.steps)} modules are as {made.stack.path} says{f', exit code {code}' if code else ''}"
     for number, error in failed.items():
@@ -113,8 +108,6 @@ def stack_data(made: "StackPlan", decided: "Lives | None", applying: "Applying |
 
 
 def _row(step: "Step", applying: "Applying | None", number: int) -> dict[str, object]:
-    from sifmod.cli.output import error_data
-
     error = applying.failed.get(number) if applying else step.error
     became = applying.became.get(number) if applying else None
     generation = became.generation if became else step.generation
@@ -128,8 +121,3 @@ def _row(step: "Step", applying: "Applying | None", number: int) -> dict[str, ob
         "changed": bool(became and became.changed),
         **(error_data(error) if error else {}),
     }
-
-
-def worst(codes: Iterable[int]) -> int:
-    """The exit code of several."""
-    return max(codes, default=0)

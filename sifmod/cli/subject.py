@@ -1,25 +1,28 @@
-"""`sifmod sbom` and `diff`: what is in a module or an image, and what changed."""
+"""`sifmod sbom`, `diff`, `push` and `export`: what is in a module or an image, what changed, and where it may go."""
 
 import os
 import re
-from typing import TYPE_CHECKING
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from sifmod.cli.context import layout_for, resolve
-from sifmod.cli.options import json_option, prefix_option
-from sifmod.cli.output import counted, echo, print_json, say
+from sifmod.cli.context import layout_for, load_context, reporter, resolve, tree
+from sifmod.cli.options import json_option, prefix_option, site_options
+from sifmod.cli.output import counted, echo, print_json, quiet, say, shaped
 from sifmod.errors import OptionError
-from sifmod.system import one_line
+from sifmod.system import one_line, size_text
+from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sifmod.actions.diff import Change, Difference, PackageChange
+    from sifmod.actions.export import Form
     from sifmod.actions.sbom import Format
     from sifmod.actions.subject import Subject
     from sifmod.cli.outputs.use import DiffData
-    from sifmod.tree.layout import Layout
 
 
 def subject(text: str, layout: "Layout") -> "Subject":
@@ -53,11 +56,10 @@ def sbom_command(name: str, form: "Format", output: str | None, prefix: str | No
     the reference that gave it. Your layers over a module are in it, each as a component of its own. Of a view the
     modules are that it loads, each with its packages.
     """
-    from pathlib import Path
-
     from sifmod.actions.author.new_file import check_target, write_text
     from sifmod.actions.layer.places import found_layers, known, layouts
     from sifmod.actions.sbom import sbom
+    from sifmod.cli.outputs.use import SbomData
 
     target = Path(output) if output not in (None, "-") else None
     if target:
@@ -73,19 +75,9 @@ def sbom_command(name: str, form: "Format", output: str | None, prefix: str | No
     for note in made.notes:
         say(f"note: {note}")
     if as_json:
-        print_json(
-            {
-                "module": str(module) if module else None,
-                "generation": meant.installation.generation if meant.installation else None,
-                "sha256": made.sha256 or None,
-                "format": form,
-                "path": str(target.absolute()) if target else None,
-                "package_count": made.packages,
-                "layers": made.layers,
-                "notes": made.notes,
-                "text": made.text,
-            }
-        )
+        generation = meant.installation.generation if meant.installation else None
+        about = {"module": module, "generation": generation, "package_count": made.packages}
+        print_json(shaped(SbomData, made, **about, format=form, path=target and target.absolute()))
     elif target:
         say(f"{target}: {counted(made.packages, 'package')}, {counted(len(made.layers), 'layer')}")
     else:
@@ -109,7 +101,6 @@ def diff_command(before: str, after: str | None, prefix: str | None, as_json: bo
     """
     from sifmod.actions.diff import diff
     from sifmod.actions.subject import before as generation_before
-    from sifmod.tree.layout import Layout
 
     layout = layout_for(prefix)
     new = subject(after or before, layout)
@@ -175,15 +166,101 @@ def _counted(changes: "Sequence[tuple[bool, bool]]") -> str:
 
 
 def _changed(found: "Difference") -> "DiffData":
-    return {
-        "old": found.old,
-        "new": found.new,
-        "origin_changes": [one._asdict() for one in found.sources],  # type: ignore[misc]
-        "loaded_modules": [one._asdict() for one in found.modules],  # type: ignore[misc]
-        "packages": [one._asdict() for one in found.packages],  # type: ignore[misc]
-        "variables": [one._asdict() for one in found.host],  # type: ignore[misc]
-        "variables_inside": [one._asdict() for one in found.inside],  # type: ignore[misc]
-        "binds": [one._asdict() for one in found.binds],  # type: ignore[misc]
-        "commands": [one._asdict() for one in found.commands],  # type: ignore[misc]
-        "notes": list(found.notes),
+    from sifmod.cli.outputs.use import DiffData
+
+    parts = {
+        "origin_changes": found.sources,
+        "loaded_modules": found.modules,
+        "variables": found.host,
+        "variables_inside": found.inside,
+        "binds": found.binds,
+        "commands": found.commands,
     }
+    # as they are: a variable that is empty is there
+    return shaped(DiffData, found, **{key: [one._asdict() for one in changes] for key, changes in parts.items()})
+
+
+@click.command("push")
+@click.argument("name", metavar="MODULE|FILE|DIGEST")
+@click.argument("target", metavar="REFERENCE")
+@click.option("-f", "--force", is_flag=True, help="Overwrite a tag that names another image.")
+@click.option("--add-to-index", is_flag=True, help="Put the image beside those for other architectures under this tag.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@site_options
+@json_option
+def push_command(name: str, target: str, **given: Any) -> None:
+    """Push an image to a registry, and print the reference that names just this image.
+
+    To oras://REGISTRY/REPOSITORY:TAG goes the SIF itself, its signatures in it. To docker://… goes an OCI image: the
+    layers that the SIF was converted from, or was built upon and one more, where a registry has them; else one layer of
+    all its files. What the registry has already is not sent. Logins are those of fetch.
+    """
+    from sifmod.actions.push import PushOptions, push
+    from sifmod.cli.outputs.installed import PushedImage
+    from sifmod.cli.progress import progress
+
+    site = load_context(given).site
+    speak = quiet if given["quiet"] else say
+    options = PushOptions(force=given["force"], add_to_index=given["add_to_index"])
+    image = subject(name, tree(site.prefix)).path
+    with progress(speak is say) as update:
+        pushed = push(image, target, site, options, reporter(speak, update))
+    for note in pushed.notes:
+        speak(f"note: {note}")
+    if given["as_json"]:
+        print_json(shaped(PushedImage, pushed))
+        return
+    speak(
+        "it was there already"
+        if pushed.there
+        else f"sent {size_text(pushed.sent)} of {size_text(pushed.size)}; as a"
+        f" source of an easyconfig:  sources: ['{pushed.reference}']"
+    )
+    echo(pushed.reference)
+
+
+_USED = {
+    "sif": "apptainer exec {} COMMAND",
+    "sqsh": "srun --container-image={} COMMAND",
+    "oci-archive": "podman load -i {}",
+    "docker-archive": "docker load -i {}",
+    "sandbox": "apptainer exec {} COMMAND",
+}
+
+
+@click.command("export")
+@click.argument("name", metavar="MODULE|FILE|DIGEST")
+@click.option("--to", type=click.Choice([*_USED]), required=True, help="What to write.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="Write it here.")
+@click.option("-f", "--force", is_flag=True, help="Replace a file that is there; a directory is never replaced.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@site_options
+@json_option
+def export_command(name: str, to: "Form", output: Path | None, **given: Any) -> None:
+    """Write an image as a file or a directory for other tools, and print its path.
+
+    sqsh is what enroot and pyxis start; oci-archive and docker-archive are for podman, docker and skopeo; sandbox is a
+    directory with the files, for apptainer or to look into. Without -o it goes into the current directory, under the
+    name of the module or image.
+    """
+    from sifmod.actions.export import ENDINGS, export
+    from sifmod.cli.progress import progress
+
+    if output == Path("-"):
+        raise OptionError("-o -: an image is not written to standard output", "name a file: -o FILE")
+    site = load_context(given).site
+    speak = quiet if given["quiet"] else say
+    meant = subject(name, tree(site.prefix))
+    module = meant.installation.module if meant.installation else None
+    called = str(module).replace("/", "-") if module else meant.path.stem[: 12 if meant.sha256 else None]
+    target = (output or Path(f"{called}{ENDINGS[to]}")).absolute()
+    with progress(speak is say) as update:
+        made = export(meant.path, to, target, site, reporter(speak, update), force=given["force"])
+    for note in made.notes:
+        speak(f"note: {note}")
+    if given["as_json"]:
+        print_json({"path": str(target), "form": to, "size": made.size, "notes": list(made.notes)})
+        return
+    size = f", {size_text(made.size)}" if made.size is not None else ""
+    speak(f"written: {to} of {meant.name}{size}; use it by {_USED[to].format(shlex.quote(str(target)))}")
+    echo(target)

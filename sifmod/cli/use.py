@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sifmod.cli.context import layout_for, load_facts, resolve, typed
+from sifmod.cli.context import layout_for, load_facts, reporter, resolve
 from sifmod.cli.life import say_life
 from sifmod.cli.options import json_option, prefix_option
-from sifmod.cli.output import echo, print_json, print_rows, say
+from sifmod.cli.output import echo, print_json, print_rows, say, shaped
+from sifmod.config.name import ModuleName
 from sifmod.errors import ModuleError, OptionError
 from sifmod.system import harmless
 
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence, Set
     from typing import Literal
 
-    from sifmod.actions.test.test import Tested
-    from sifmod.cli.outputs.use import KernelData, TestData
-    from sifmod.config.name import ModuleName
+    from sifmod.cli.outputs.use import TestData
     from sifmod.module.job import Style
     from sifmod.tree.kernelspec import Kernelspec
     from sifmod.tree.receipt import Installation
@@ -72,6 +71,7 @@ def test_command(
 
     from sifmod.actions.author.new_file import check_replaceable, write_text
     from sifmod.actions.layer.places import installed, known, layouts
+    from sifmod.cli.outputs.use import TestData
 
     if (account or partition) and not job:
         raise OptionError("--account and --partition are for --job", "add --job, which submits the test as a job")
@@ -99,13 +99,12 @@ def test_command(
         asked = Resources(nodes=nodes or 1, gpus_per_node=gpus, account=account, partition=partition)
         data: TestData = run_job(asked, words, say)  # type: ignore[assignment]
     else:
-        from sifmod.actions.reporter import Reporter
         from sifmod.actions.test.collective import nodes_of
         from sifmod.actions.test.test import Wanted, record_test, test
 
         tested = test(installation, site, Wanted(nodes_of(nodes), network, minimum, timeout), say)
-        record_test(installation, site, Reporter(say, command=typed()), passed=tested.passed)
-        data = test_data(tested)
+        record_test(installation, site, reporter(), passed=tested.passed)
+        data = shaped(TestData, tested, path=tested.root)
     if as_json:
         print_json(data)
     else:
@@ -113,16 +112,6 @@ def test_command(
     if junit:
         write_text(junit_xml(data), Path(junit), force=True)
     return 0 if data["passed"] else 22
-
-
-def test_data(tested: "Tested") -> "TestData":
-    """A test as `--json` prints it."""
-    from dataclasses import asdict
-
-    data: Any = asdict(tested) | {"module": str(tested.module), "passed": tested.passed}
-    data["path"] = data.pop("root")
-    told: TestData = data
-    return told
 
 
 def _print(data: "TestData") -> None:
@@ -200,16 +189,7 @@ def _matching(pattern: str, example: str) -> "click.ParamType[str]":
 @prefix_option
 @json_option
 def jobscript_command(
-    module: str,
-    style: "Style",
-    nodes: int | None,
-    time: str | None,
-    account: str | None,
-    partition: str | None,
-    bcast: bool,
-    output: str | None,
-    prefix: str | None,
-    as_json: bool,
+    module: str, style: "Style", bcast: bool, output: str | None, prefix: str | None, as_json: bool, **given: Any
 ) -> None:
     """Print a job script for Slurm, with this site's GPUs, processors and their binding in it.
 
@@ -230,8 +210,7 @@ def jobscript_command(
     trees = layouts(layout_for(prefix).prefix, os.environ)
     installation = installed(resolve(module, known(trees)), trees)
     say_life(installation)
-    given = {"nodes": nodes, "time": time, "account": account, "partition": partition}
-    options = JobOptions(style=style, bcast=bcast, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
+    options = JobOptions(style=style, bcast=bcast, **{name: value for name, value in given.items() if value})
     text = jobscript(installation, options, trees)
     if target:
         write_text(text, target)
@@ -241,7 +220,9 @@ def jobscript_command(
     elif not target:
         echo(text, nl=False)
     else:
-        marks = [mark for mark, value in (("PROJECT", account), ("PARTITION", partition)) if value is None]
+        marks = [
+            mark for mark, value in (("PROJECT", given["account"]), ("PARTITION", given["partition"])) if value is None
+        ]
         say(f"{'fill in ' + ' and '.join(marks) + ', then ' if marks else ''}`sbatch {shell(str(target))}`")
 
 
@@ -260,6 +241,7 @@ def jupyter_command(module: str, layer: str, *, lab: bool, remove: bool, prefix:
     from sifmod.actions.jupyter import install_kernel
     from sifmod.actions.layer.add import check
     from sifmod.actions.layer.places import installed, known, layouts
+    from sifmod.cli.outputs.use import KernelData
     from sifmod.tree.kernelspec import Kernelspec, kernels_directory, our_kernelspecs, remove_kernelspec
 
     if lab and remove:
@@ -283,7 +265,7 @@ def jupyter_command(module: str, layer: str, *, lab: bool, remove: bool, prefix:
             _start(installation, layer, as_json=as_json)
         state = "made" if install_kernel(installation, layer, kernels, os.environ) else "unchanged"
     if as_json:
-        print_json(_kernel_data(spec, f"{kernels}/{spec.name}", state))
+        print_json(shaped(KernelData, spec, kernel=spec.name, path=kernels / spec.name, state=state))
     else:
         told = {"made": f"Jupyter, Open OnDemand and VS Code list it; {kernels}/{spec.name}", "removed": "removed"}
         say(f"kernel {spec.display_name}: {told.get(state, 'nothing to do, it is as asked for')}")
@@ -301,17 +283,6 @@ def _module(name: str, modules: "Set[ModuleName]", kernels: "Sequence[Kernelspec
         raise
 
 
-def _kernel_data(spec: "Kernelspec", path: str, state: "Literal['made', 'unchanged', 'removed']") -> "KernelData":
-    return {
-        "module": str(spec.module),
-        "layer": spec.layer or None,
-        "kernel": spec.name,
-        "display_name": spec.display_name,
-        "path": path,
-        "state": state,
-    }
-
-
 def _start(installation: "Installation", layer: str, *, as_json: bool) -> None:
     """Say how JupyterLab is reached, and become it: ^C, the signals of a job and the exit code are then its own."""
     from sifmod.actions.jupyter import lab
@@ -319,15 +290,7 @@ def _start(installation: "Installation", layer: str, *, as_json: bool) -> None:
 
     found = lab(installation, layer, os.environ)
     if as_json:
-        data: LabData = {
-            "module": str(installation.module),
-            "layer": layer or None,
-            "node": found.node,
-            "port": found.port,
-            "tunnel": found.tunnel,
-            "url": found.url,
-        }
-        print_json(data)
+        print_json(shaped(LabData, found, module=installation.module, layer=layer))
     else:
         say(f"JupyterLab of {installation.module} starts on {found.node}; ^C ends it. On your own computer type")
         echo(f"  {found.tunnel}")

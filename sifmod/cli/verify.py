@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sifmod.cli.context import layout_for, load_context, resolve
+from sifmod.cli.context import layout_for, live, load_context, reporter, resolve
 from sifmod.cli.options import json_option, site_options
 from sifmod.cli.output import counted, echo, error_data, print_json, say
+from sifmod.config.shown import shown
 from sifmod.errors import ModuleError, SifmodError
 from sifmod.system import one_line
+from sifmod.tree.layout import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sifmod.actions.verify import Finding
     from sifmod.tree.layer import Layer
-    from sifmod.tree.layout import Layout
 
 
 @click.command("verify")
@@ -60,14 +61,12 @@ def _verify_files(names: tuple[str, ...], layout: "Layout", as_json: bool) -> in
 
     from sifmod.actions.layer.places import found_layers
     from sifmod.actions.verify import Finding, installed, verify
-    from sifmod.config.shown import shown
-    from sifmod.tree.receipt import live_modules
 
     if file := next((name for name in names if name.endswith(".sif")), None):
         raise click.UsageError(
             f"{shown(file)} has no receipt to be compared with; who signed it is seen with --signature"
         )
-    known = [module for module, _ in live_modules(layout)]
+    known = live(layout)
     modules = [resolve(name, known) for name in names] if names else known
     report: dict[str, tuple[Finding, ...]] = {}
     layers = tuple(found_layers((layout,), os.environ))
@@ -113,11 +112,10 @@ def _say_what_helps(faults: "list[Finding]", layers: "tuple[Layer, ...]") -> Non
 
 
 def _verify_modes(site: dict[str, str | None], *, repair: bool, as_json: bool) -> int:
-    from sifmod.actions.reporter import Reporter
     from sifmod.actions.sharing import modes, oddities
 
     facts = load_context(site).site
-    found = modes(facts, Reporter(say), repair=repair)
+    found = modes(facts, reporter(), repair=repair)
     left = [wrong for wrong in found if not wrong.repaired]
     if as_json:
         print_json([wrong._asdict() for wrong in found])
@@ -164,9 +162,8 @@ def _images(names: tuple[str, ...], layout: "Layout") -> "Iterator[tuple[str | N
     """The SIFs that the names mean: files, or the images of modules (all by default), each with its module."""
     from sifmod.actions.inventory import image_of
     from sifmod.actions.verify import installed
-    from sifmod.tree.receipt import live_modules
 
-    known = [module for module, _ in live_modules(layout)]
+    known = live(layout)
     for name in names or tuple(map(str, known)):
         if name.endswith(".sif") or ("/" in name and Path(name).is_file()):
             yield None, Path(name)

@@ -152,11 +152,9 @@ def lint_binds(tree: Node) -> tuple[Problem, ...]:
 
 def bind_items(tree: Node) -> Iterator[tuple[str, Node]]:
     """Every bind path as it is written, with its key."""
-    binds = tree.entries.get("binds")
-    groups = [("binds", binds)] if binds else []
-    if binds and binds.entries:
-        groups = [(join_key("binds", name.removesuffix("+")), group) for name, group in binds.entries.items()]
-    for path, group in groups:
+    binds = tree.at("binds")
+    groups = [(join_key("binds", name.removesuffix("+")), group) for name, group in binds.entries.items()]
+    for path, group in groups or [("binds", binds)]:
         yield from ((join_key(path, index), item) for index, item in enumerate(group.items))
 
 
@@ -165,7 +163,7 @@ def ends(item: Node) -> tuple[str, str]:
     if item.text:
         parts = item.text.split(":")
         return parts[0], parts[1] if len(parts) > 1 else parts[0]
-    source = item.entries["source"].text if "source" in item.entries else ""
+    source = item.at("source").text
     return source, item.entries["target"].text if "target" in item.entries else source
 
 
@@ -180,8 +178,7 @@ def _colon(item: Node) -> str:
 
 
 def _missing(item: Node, source: str) -> str:
-    optional = item.entries.get("optional")
-    if optional is not None and optional.value is True:
+    if item.at("optional").value is True:
         return ""
     if is_pattern(source):
         return "" if matches(source) else f"nothing here fits {source}, and it is not optional: no module can be loaded"

@@ -138,6 +138,4 @@ def _was_there(seen: Input) -> bool:
 
 
 def _detection_paths(node: Node) -> tuple[str, ...]:
-    detect = node.entries.get("detect")
-    paths = detect.entries.get("paths") if detect else None
-    return tuple(text.text for text in texts(paths)) if paths else ()
+    return tuple(text.text for text in texts(node.at("detect", "paths")))

@@ -2,7 +2,15 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from sifmod.config.bind import BindItem
@@ -116,20 +124,22 @@ _OWN_VARIABLES = (
 _OWN_PREFIXES = ("_SIFMOD_", "SIFMOD_", "LMOD_", "__LMOD_", "_ModuleTable", "MODULES_", "__MODULES_")
 
 
-def _container_variable(name: str) -> None:
+def _container_variable(name: str) -> str:
     if name in ("PATH", "PREPEND_PATH", "APPEND_PATH"):
         raise ValueError(f"{name} is made from the key path: write the directories there")
     if name == "WITH_CONDA":
         raise ValueError("WITH_CONDA is made from the keys activate, conda and venv: write it there")
     if name in _RUNTIMES_OWN or name.startswith(_RUNTIMES_PREFIXES):
         raise ValueError(f"{name} belongs to the runtime or its shell and cannot be set inside from outside")
+    return name
 
 
-def _host_variable(name: str) -> None:
+def _host_variable(name: str) -> str:
     if name.startswith(("SINGULARITYENV_", "APPTAINERENV_")):
         raise ValueError(f"write {name.partition('_')[2]} under env: it is handed into the container from there")
     if name in _OWN_VARIABLES or name.startswith(_OWN_PREFIXES):
         raise ValueError(f"{name} belongs to the module itself or to the module system and cannot be set here")
+    return name
 
 
 def variable_problem(name: str, *, inside: bool) -> str:
@@ -165,8 +175,8 @@ WrapperItems = Annotated[
         }
     ),
 ]
-ContainerEnv = Annotated[Pairs, Items(EnvName, EnvValue, _container_variable)]
-HostEnv = Annotated[Pairs, Items(EnvName, EnvValue, _host_variable)]
+ContainerEnv = Annotated[Pairs, Items(Annotated[EnvName, AfterValidator(_container_variable)], EnvValue)]
+HostEnv = Annotated[Pairs, Items(Annotated[EnvName, AfterValidator(_host_variable)], EnvValue)]
 RunscriptEnv = Annotated[Pairs, Items(EnvName, EnvValue)]
 
 

@@ -56,12 +56,10 @@ class HookKeys(Model):
 
 def hooks_of(keys: HookKeys, site: Node) -> tuple[Hook, ...]:
     """The hooks of merged settings, each with the file that names it."""
-    said = site.entries["hooks"].entries if "hooks" in site.entries else {}
     return tuple(
         Hook(moment, item.text, item.mark.file, keys.seconds)
         for moment in get_args(Moment)
-        if moment in said
-        for item in said[moment].items
+        for item in site.at("hooks", moment).items
     )
 
 

@@ -164,7 +164,7 @@ _OF_AN_IMAGE = (
 
 def is_view(easyconfig: Node) -> bool:
     """Whether merged keys are those of a view."""
-    return "modules" in easyconfig.entries and bool(easyconfig.entries["modules"].items)
+    return bool(easyconfig.at("modules").items)
 
 
 def view_defaults(defaults: Node) -> Node:

@@ -117,8 +117,7 @@ def _load(path: Path, layers: Layers, variant: str | None, around: _Surroundings
         upper = replace(layers, last=(*(quirk.layer for quirk in quirks), *layers.last))
         easyconfig, complete, written, notes = _merged(path, upper.of(variant), around.environ)
     binds, looked_at = expand(easyconfig.binds, around.environ)
-    image = written.entries["image"].entries if easyconfig.image else {}
-    read = variables_read([node for key in ("sources", "build") if (node := image.get(key))], around.environ)
+    read = variables_read([written.at("image", key) for key in ("sources", "build")], around.environ)
     bases: tuple[Image, ...] = ()
     if easyconfig.image and (recipe := easyconfig.image.build):
         recipe = _with_files(recipe, complete.entries["image"].entries["build"])
@@ -247,9 +246,12 @@ def defaults(site: Site) -> Node:
 
 def filename(easyconfig: Node) -> Node:
     """The SIF's name when the easyconfig gives none: `<name>-<version><versionsuffix>.sif`."""
-    parts = [easyconfig.entries[key].text if key in easyconfig.entries else "" for key in ("name", "version")]
-    suffix = easyconfig.entries["versionsuffix"].text if "versionsuffix" in easyconfig.entries else ""
-    return tree(f"{'-'.join(parts)}{suffix}.sif" if all(parts) else "image.sif", _MARK)
+    name, version, suffix = _module_of(easyconfig)
+    return tree(f"{name}-{version}{suffix}.sif" if name and version else "image.sif", _MARK)
+
+
+def _module_of(easyconfig: Node) -> tuple[str, ...]:
+    return tuple(easyconfig.at(key).text for key in ("name", "version", "versionsuffix"))
 
 
 def choose_variant(path: Path, layers: Layers, site: Site, wanted: str | None) -> str | None:
@@ -298,18 +300,14 @@ def outlines(path: Path, site: Site) -> Iterator[Offered]:
     """
     layers = _layers(path, site, {})
     for variant in layers.variants or (None,):
-        entries = merge(layers.of(variant), _MARK).entries
-        name, version, suffix = (
-            entries[key].text if key in entries else "" for key in ("name", "version", "versionsuffix")
-        )
+        name, version, suffix = _module_of(merge(layers.of(variant), _MARK))
         accelerator, arch = _target(layers, variant)
         yield Offered(variant, name, version, suffix, accelerator, "", (), {}, (), "", arch)
 
 
 def _target(layers: Layers, variant: str | None) -> tuple[str, str]:
-    merged = merge(layers.of(variant), Mark("", 0, 0)).entries
-    accelerator, arch = merged.get("accelerator"), merged["image"].entries.get("arch")
-    return accelerator.text if accelerator else "", arch.text if arch else ""
+    merged = merge(layers.of(variant), Mark("", 0, 0))
+    return merged.at("accelerator").text, merged.at("image", "arch").text
 
 
 def _list(path: Path, layers: Layers, site: Site) -> str:

@@ -21,7 +21,7 @@ from sifmod.config.input import Input, current_facts, read_input
 from sifmod.config.kinds import RUNTIMES
 from sifmod.config.option import option_layers
 from sifmod.config.origin import Origin, of_default, of_tree
-from sifmod.config.prefix import settings_directories
+from sifmod.config.prefix import OPTION_KEYS, settings_directories
 from sifmod.config.quirk import Quirk, read_quirks
 from sifmod.config.resolve import Resolved, resolve
 from sifmod.config.site import Site, SiteFile
@@ -106,8 +106,7 @@ def load_site(overrides: Mapping[str, str], environ: Mapping[str, str], kept: Ke
 
 def _names_site(layers: tuple[Node, ...]) -> Node | None:
     """What names the site, if anything does: the last layer's."""
-    named = (layer.entries.get("site") for layer in reversed(layers))
-    return next((node for node in named if node is not None and node.value is not None), None)
+    return next((node for layer in reversed(layers) if (node := layer.at("site")).value is not None), None)
 
 
 def _facts(
@@ -228,5 +227,19 @@ def about_this_prefix(levels: Sequence[Sequence[Node]]) -> tuple[tuple[Node, ...
 
 
 def _prefix(level: Sequence[Node]) -> Node | None:
-    nodes = (layer.entries.get("prefix") for layer in reversed(level))
-    return next((node for node in nodes if node is not None and node.text), None)
+    return next((node for layer in reversed(level) if (node := layer.at("prefix")).text), None)
+
+
+class Sites:
+    """The sites for one run, each read once; its quirks come with a site, so that they too are read once."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[object, LoadedSite] = {}
+
+    def of(self, given: Mapping[str, str], kept: Kept | None = None) -> LoadedSite:
+        """The site in force with those of these options that are about it. Raises ConfigError, OptionError."""
+        about = {name: text for name, text in given.items() if name in OPTION_KEYS}
+        key = (frozenset(about.items()), kept and (kept.site, frozenset(kept.facts.items())))
+        if key not in self._loaded:
+            self._loaded[key] = load_site(about, os.environ, kept)
+        return self._loaded[key]

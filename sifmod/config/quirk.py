@@ -84,8 +84,7 @@ class Quirk:
     layer: Node  # env, host_env and runscript_env; a null removes, and one in env does so in all three
 
     def unset(self, variables: Variables) -> tuple[str, ...]:
-        entries = self.layer.entries[variables].entries if variables in self.layer.entries else {}
-        return tuple(name for name, value in entries.items() if value.value is None)
+        return tuple(name for name, value in self.layer.at(variables).entries.items() if value.value is None)
 
     @property
     def origins(self) -> tuple[Origin, ...]:

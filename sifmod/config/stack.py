@@ -186,7 +186,7 @@ def _read(path: Path, above: tuple[Path, ...]) -> _Read:
             continue
         inner = _read(included, (*above, path))
         members, inputs, found = [*members, *inner.members], [*inputs, *inner.inputs], [*found, *inner.problems]
-    items = node.entries["easyconfigs"].items if "easyconfigs" in node.entries else ()
+    items = node.at("easyconfigs").items
     for number, (entry, item) in enumerate(zip(file.easyconfigs, items, strict=True)):
         try:
             members += _members(path.parent, entry, item, inputs)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from posixpath import normpath
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
+from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from sifmod.config.kinds import RUNTIMES
@@ -187,23 +186,13 @@ class Items:
 
     key: Any
     value: Any
-    check: Callable[[str], None] | None = None
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        key = self.key if self.check is None else Annotated[self.key, AfterValidator(self._checked)]
-        mapping = core_schema.dict_schema(handler.generate_schema(key), handler.generate_schema(self.value))
+        mapping = core_schema.dict_schema(handler.generate_schema(self.key), handler.generate_schema(self.value))
         back = core_schema.plain_serializer_function_ser_schema(dict)
         return core_schema.no_info_after_validator_function(
             lambda items: tuple(items.items()), mapping, serialization=back
         )
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return handler(schema)
-
-    def _checked(self, key: str) -> str:
-        if self.check is not None:
-            self.check(key)
-        return key
 
 
 Package = Annotated[  # as PEP 503 spells it

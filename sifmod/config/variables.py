@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sifmod.config.input import Input, read_input
 from sifmod.config.shown import LOCAL, shown
-from sifmod.config.yaml.node import Node
+from sifmod.config.yaml.node import Node, leaves
 
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
 _WITH_PATH = re.compile(rf"({'|'.join(LOCAL)}):(?://)?(?=[^/])")
@@ -99,11 +99,7 @@ def expand_paths(node: Node, environ: Mapping[str, str]) -> Node:
 
 def texts(node: Node) -> Iterator[Node]:
     """Every text at or below `node`."""
-    if isinstance(node.value, dict | tuple):
-        for inner in node.value.values() if isinstance(node.value, dict) else node.value:
-            yield from texts(inner)
-    elif isinstance(node.value, str):
-        yield node
+    return (leaf for _, leaf in leaves(node) if isinstance(leaf.value, str))
 
 
 def variables_read(nodes: Iterable[Node], environ: Mapping[str, str]) -> tuple[Input, ...]:

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from sifmod.actions.diff import Change, Difference
 from sifmod.cli.main import run
+from sifmod.cli.subject import _changed
 from support.answer import answer
 from support.disk_state import disk_state
 from support.inside import Files, sif
@@ -143,3 +145,9 @@ def test_what_cannot_be_done_changes_nothing(
     assert run(["diff", *words.split()]) == code
     assert said in capfd.readouterr().err
     assert disk_state(here) == before
+
+
+def test_an_empty_variable_is_there() -> None:
+    host = (Change("A", "", None), Change("B", "x", ""))
+    told = _changed(Difference("old", "new", (), (), (), host, (), (), (), ()))
+    assert [(one["old"], one["new"]) for one in told["variables"]] == [("", None), ("x", "")]

@@ -19,10 +19,9 @@ from sifmod.actions.install.request import InstallRequest, decide, with_image
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.workers import in_order
 from sifmod.config.detect import KEPT
-from sifmod.config.load_site import Kept, LoadedSite
+from sifmod.config.load_site import Kept, LoadedSite, Sites
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
-from sifmod.config.sites import Sites
 from sifmod.digest import sha256_bytes
 from sifmod.errors import EasyconfigNotFoundError, InstallError, ModuleError, SifmodError
 from sifmod.module.plan import Plan

@@ -18,8 +18,8 @@ from sifmod.actions.layer.places import own_layers
 from sifmod.actions.lock import Lock
 from sifmod.actions.workers import in_order
 from sifmod.config.input import Surroundings
+from sifmod.config.load_site import Sites
 from sifmod.config.name import ModuleName
-from sifmod.config.sites import Sites
 from sifmod.config.stack import Member, Stack
 from sifmod.config.yaml.node import problem_at
 from sifmod.errors import ConfigError, InstallError, SifmodError

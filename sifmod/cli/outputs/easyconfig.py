@@ -2,18 +2,17 @@
 
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import Field
 from typing_extensions import TypedDict
 
-from sifmod.cli.outputs.words import Error, Hint, ModuleName, Notes, Path, Problem, Source, Variant
+from sifmod.cli.outputs.words import Error, Hint, ModuleName, Notes, Path, Problem, Said, Source, Variant
 
 
 class Drafted(TypedDict):
     """A first easyconfig."""
 
-    path: Annotated[Path | None, Field(description="null with -o -")]
+    path: Annotated[Path | None, Said("null with -o -")]
     module: ModuleName
-    sif: Annotated[Path, Field(description="the image that was looked at")]
+    sif: Annotated[Path, Said("the image that was looked at")]
     text: str
 
 
@@ -21,7 +20,7 @@ class Imported(TypedDict):
     """An easyconfig made from another tool's file."""
 
     source: Source
-    path: Annotated[Path, Field(description="of the easyconfig")]
+    path: Annotated[Path, Said("of the easyconfig")]
     module: ModuleName
     notes: Notes
 
@@ -38,7 +37,7 @@ class ShownEasyconfig(TypedDict):
 
     path: Path
     variant: Variant | None
-    keys: Annotated[dict[str, Any], Field(description="as `sifmod schema` describes them")]
+    keys: Annotated[dict[str, Any], Said("as `sifmod schema` describes them")]
 
 
 class Offered(TypedDict):
@@ -48,13 +47,13 @@ class Offered(TypedDict):
     module: ModuleName
     accelerator: str
     name: NotRequired[str]
-    version: NotRequired[Annotated[str, Field(description="of the easyconfig, without its versionsuffix")]]
+    version: NotRequired[Annotated[str, Said("of the easyconfig, without its versionsuffix")]]
     versionsuffix: NotRequired[str]
     description: NotRequired[str]
-    contents: NotRequired[Annotated[dict[str, str], Field(description="packages in the image, with versions")]]
+    contents: NotRequired[Annotated[dict[str, str], Said("packages in the image, with versions")]]
     sources: NotRequired[list[str]]
-    public: NotRequired[Annotated[bool, Field(description="whether a source is on a network")]]
-    available: NotRequired[Annotated[str | None, Field(description="where the image is, when it is not public")]]
+    public: NotRequired[Annotated[bool, Said("whether a source is on a network")]]
+    available: NotRequired[Annotated[str | None, Said("where the image is, when it is not public")]]
 
 
 class Found(TypedDict):
@@ -70,7 +69,7 @@ class CheckedModule(TypedDict):
 
     module: ModuleName
     variant: Variant | None
-    rendered: Annotated[int, Field(description="files")]
+    rendered: Annotated[int, Said("files")]
 
 
 class Checked(TypedDict):
@@ -116,10 +115,10 @@ class DetectedSite(TypedDict):
 class NewSite(TypedDict):
     """A first site file."""
 
-    path: Annotated[Path | None, Field(description="null with -o -")]
+    path: Annotated[Path | None, Said("null with -o -")]
     site: str
     text: str
-    hides: Annotated[Path | None, Field(description="the file of the same site that it stands in front of")]
+    hides: Annotated[Path | None, Said("the file of the same site that it stands in front of")]
 
 
 class Diagnosis(TypedDict):

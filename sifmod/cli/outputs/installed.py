@@ -2,7 +2,6 @@
 
 from typing import Annotated, Literal, NotRequired
 
-from pydantic import Field
 from typing_extensions import TypedDict
 
 from sifmod.cli.outputs.words import (
@@ -16,6 +15,7 @@ from sifmod.cli.outputs.words import (
     Number,
     Path,
     Problem,
+    Said,
     Sha256,
     Size,
     Source,
@@ -29,9 +29,9 @@ class MadeFrom(TypedDict):
 
     index: Digest | None
     manifest: Digest | None
-    layers: Annotated[list[Digest], Field(description="the bottom layer first")]
-    compression: Annotated[str | None, Field(description="of the squashfs; null for what was a SIF already")]
-    tools: Annotated[dict[str, str], Field(description="what decides the bytes of a conversion, with versions")]
+    layers: Annotated[list[Digest], Said("the bottom layer first")]
+    compression: Annotated[str | None, Said("of the squashfs; null for what was a SIF already")]
+    tools: Annotated[dict[str, str], Said("what decides the bytes of a conversion, with versions")]
 
 
 class Conversion(TypedDict):
@@ -59,7 +59,7 @@ class Fetched(TypedDict):
     source: Source
     notes: Notes
     made_from: MadeFrom
-    promise: Annotated[Promise | None, Field(description="null for what was a SIF already")]
+    promise: Annotated[Promise | None, Said("null for what was a SIF already")]
 
 
 class FetchedOfSeveral(Fetched):
@@ -77,13 +77,13 @@ class NotFetchedError(Error):
 class PushedImage(TypedDict):
     """What a registry has now."""
 
-    reference: Annotated[Source, Field(description="names just this image, by its digest")]
-    digest: Annotated[Digest, Field(description="of what the tag names: the manifest, or an index with it")]
+    reference: Annotated[Source, Said("names just this image, by its digest")]
+    digest: Annotated[Digest, Said("of what the tag names: the manifest, or an index with it")]
     manifest: Digest
     arch: Arch
-    size: Annotated[int, Field(ge=0, description="bytes of all its blobs")]
-    sent: Annotated[int, Field(ge=0, description="bytes of blobs that went out")]
-    there: Annotated[bool, Field(description="the tag named this image before")]
+    size: Annotated[int, Said("bytes of all its blobs", ge=0)]
+    sent: Annotated[int, Said("bytes of blobs that went out", ge=0)]
+    there: Annotated[bool, Said("the tag named this image before")]
     notes: Notes
 
 
@@ -92,16 +92,16 @@ class ExportedImage(TypedDict):
 
     path: Path
     form: Literal["sif", "sqsh", "oci-archive", "docker-archive", "sandbox"]
-    size: Annotated[int | None, Field(ge=0, description="bytes of the file; null for a directory")]
+    size: Annotated[int | None, Said("bytes of the file; null for a directory", ge=0)]
     notes: Notes
 
 
 class Part(TypedDict):
     """One data object of a SIF, or one layer of an OCI image."""
 
-    kind: Annotated[str, Field(description="the SIF's type for people, or the media type")]
+    kind: Annotated[str, Said("the SIF's type for people, or the media type")]
     size: Size
-    digest: Annotated[Digest | None, Field(description="of a layer")]
+    digest: Annotated[Digest | None, Said("of a layer")]
 
 
 class ImageConfig(TypedDict):
@@ -120,27 +120,27 @@ class ShownImage(TypedDict):
 
     kind: Literal["SIF", "OCI image"]
     arch: Arch
-    size: Annotated[Size, Field(description="bytes; of the layers as they are in a registry")]
-    sha256: Annotated[Sha256 | None, Field(description="of the SIF, where it is known without reading it")]
+    size: Annotated[Size, Said("bytes; of the layers as they are in a registry")]
+    sha256: Annotated[Sha256 | None, Said("of the SIF, where it is known without reading it")]
     manifest: Digest | None
     index: Digest | None
     created: Time | None
     source: Source | None
     parts: list[Part]
-    compression: Annotated[str | None, Field(description="of the squashfs")]
+    compression: Annotated[str | None, Said("of the squashfs")]
     config: ImageConfig
     runscript: str | None
     definition: str | None
-    bases: Annotated[list[str], Field(description="of an image that recipes have built, the lowest first")]
-    signers: Annotated[list[str], Field(description="that its signatures name; not checked")]
-    notes: Annotated[list[str], Field(description="what could not be read, and why")]
+    bases: Annotated[list[str], Said("of an image that recipes have built, the lowest first")]
+    signers: Annotated[list[str], Said("that its signatures name; not checked")]
+    notes: Annotated[list[str], Said("what could not be read, and why")]
 
 
 class DeprecatedData(TypedDict):
     """A module that goes, which a load on a terminal says."""
 
     since: Day
-    until: Annotated[Day | None, Field(description="the last day on which it loads")]
+    until: Annotated[Day | None, Said("the last day on which it loads")]
     message: str
 
 
@@ -148,7 +148,7 @@ class RetiredData(TypedDict):
     """A module that is hidden, and from a day on does not load."""
 
     since: Day
-    successor: Annotated[str | None, Field(description="the module to use instead, with or without a version")]
+    successor: Annotated[str | None, Said("the module to use instead, with or without a version")]
     message: str
 
 
@@ -166,7 +166,7 @@ class Decided(TypedDict):
     """A module about which something was decided."""
 
     module: ModuleName
-    changed: Annotated[bool, Field(description="whether any file was written")]
+    changed: Annotated[bool, Said("whether any file was written")]
     life: LifeData
 
 
@@ -174,22 +174,22 @@ class Input(TypedDict):
     """A file that was read, or looked for."""
 
     path: Path
-    sha256: Annotated[Sha256 | None, Field(description="null where there was none")]
+    sha256: Annotated[Sha256 | None, Said("null where there was none")]
 
 
 class Provenance(TypedDict):
     """What an installation was made from."""
 
-    sifmod: Annotated[str, Field(description="version")]
+    sifmod: Annotated[str, Said("version")]
     easyconfig: Easyconfig
-    version: Annotated[str, Field(description="of the easyconfig, without its versionsuffix")]
+    version: Annotated[str, Said("of the easyconfig, without its versionsuffix")]
     variant: Variant | None
     site: str
     accelerator: str
-    mpi: Annotated[str, Field(description="which MPI, and how srun starts it; empty without one")]
-    facts: Annotated[dict[str, str], Field(description="what was found on the machine")]
-    options: Annotated[dict[str, str], Field(description="of the command line, those that decide what is installed")]
-    checked: Annotated[bool, Field(description="by the sanity check")]
+    mpi: Annotated[str, Said("which MPI, and how srun starts it; empty without one")]
+    facts: Annotated[dict[str, str], Said("what was found on the machine")]
+    options: Annotated[dict[str, str], Said("of the command line, those that decide what is installed")]
+    checked: Annotated[bool, Said("by the sanity check")]
     inputs: list[Input]
 
 
@@ -201,8 +201,8 @@ class Image(TypedDict):
     size: Size
     arch: Arch
     source: Source
-    link: Annotated[str, Field(description="copy, hardlink or reference")]
-    filename: Annotated[str, Field(description="of the link in the generation")]
+    link: Annotated[str, Said("copy, hardlink or reference")]
+    filename: Annotated[str, Said("of the link in the generation")]
     made_from: MadeFrom
 
 
@@ -211,7 +211,7 @@ class File(TypedDict):
 
     path: Path
     sha256: Sha256
-    mode: Annotated[int, Field(description="permissions, as in chmod")]
+    mode: Annotated[int, Said("permissions, as in chmod")]
 
 
 class Link(TypedDict):
@@ -226,10 +226,10 @@ class Installed(TypedDict):
 
     module: ModuleName
     generation: Number
-    path: Annotated[Path, Field(description="of the generation")]
+    path: Annotated[Path, Said("of the generation")]
     provenance: Provenance
-    image: Annotated[Image | None, Field(description="null for a view")]
-    loads: Annotated[list[str], Field(description="those that a view loads")]
+    image: Annotated[Image | None, Said("null for a view")]
+    loads: Annotated[list[str], Said("those that a view loads")]
     files: list[File]
     links: list[Link]
     modulefiles: list[File]
@@ -240,7 +240,7 @@ class InstallDone(Installed):
 
     easyconfig: NotRequired[Easyconfig]
     variant: NotRequired[Variant | None]
-    changed: Annotated[bool, Field(description="whether this run installed it")]
+    changed: Annotated[bool, Said("whether this run installed it")]
 
 
 class EasyconfigError(Error):
@@ -256,7 +256,7 @@ class DryRun(TypedDict):
     easyconfig: Easyconfig
     variant: NotRequired[Variant | None]
     module: ModuleName
-    mark: Annotated[Literal[" ", "x", "R", "F"], Field(description="x installed, R rebuilt, F fetched again")]
+    mark: Annotated[Literal[" ", "x", "R", "F"], Said("x installed, R rebuilt, F fetched again")]
 
 
 class FetchedFor(TypedDict):
@@ -296,5 +296,5 @@ class Listed(TypedDict):
     module: ModuleName
     generation: Number
     life: LifeData
-    problems: Annotated[list[Problem], Field(description="what it lacks to be usable")]
-    installation: Annotated[Installed | None, Field(description="null where the receipt cannot be read")]
+    problems: Annotated[list[Problem], Said("what it lacks to be usable")]
+    installation: Annotated[Installed | None, Said("null where the receipt cannot be read")]

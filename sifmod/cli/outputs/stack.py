@@ -2,7 +2,6 @@
 
 from typing import Annotated, Literal, NotRequired
 
-from pydantic import Field
 from typing_extensions import TypedDict
 
 from sifmod.cli.outputs.words import (
@@ -13,6 +12,7 @@ from sifmod.cli.outputs.words import (
     Notes,
     Number,
     Path,
+    Said,
     Sha256,
     Size,
     Source,
@@ -24,16 +24,16 @@ from sifmod.cli.outputs.words import (
 class StackModule(TypedDict):
     """A module of a stack."""
 
-    module: Annotated[ModuleName | None, Field(description="null where the easyconfig cannot be read")]
+    module: Annotated[ModuleName | None, Said("null where the easyconfig cannot be read")]
     easyconfig: Easyconfig
     variant: Variant | None
     mark: Annotated[
         Literal[" ", "x", "R", "!"],
-        Field(description="new; there as it is to be; made anew; cannot be installed, and then it has an error"),
+        Said("new; there as it is to be; made anew; cannot be installed, and then it has an error"),
     ]
-    why: Annotated[list[str], Field(description="it is made anew")]
-    generation: Annotated[Number | None, Field(description="that is live; null where none is")]
-    changed: Annotated[bool, Field(description="whether this run has made it")]
+    why: Annotated[list[str], Said("it is made anew")]
+    generation: Annotated[Number | None, Said("that is live; null where none is")]
+    changed: Annotated[bool, Said("whether this run has made it")]
 
 
 class StackModuleError(StackModule, Error):
@@ -43,42 +43,42 @@ class StackModuleError(StackModule, Error):
 class StackJob(TypedDict):
     """A job that installs modules, or tests them, queued or running."""
 
-    job: Annotated[str, Field(description="its number, of an array")]
+    job: Annotated[str, Said("its number, of an array")]
     what: Literal["apply", "test"]
-    names: Annotated[list[ModuleName], Field(description="of the modules that it is for")]
+    names: Annotated[list[ModuleName], Said("of the modules that it is for")]
 
 
 class StackTest(TypedDict):
     """How a test by a job has ended."""
 
-    names: Annotated[list[ModuleName], Field(description="of the module, or of several that share an element")]
+    names: Annotated[list[ModuleName], Said("of the module, or of several that share an element")]
     passed: bool
-    log: Annotated[Path, Field(description="that is there where it has not passed")]
+    log: Annotated[Path, Said("that is there where it has not passed")]
 
 
 class DecidedOf(TypedDict):
     """A change of what is decided about a module."""
 
     module: ModuleName
-    what: Annotated[str, Field(description="made the default, hidden, deprecated, retired, labelled, or no longer so")]
+    what: Annotated[str, Said("made the default, hidden, deprecated, retired, labelled, or no longer so")]
 
 
 class Applied(TypedDict):
     """A stack, planned or applied."""
 
-    stack: Annotated[str, Field(description="its name")]
-    path: Annotated[Path, Field(description="of the prefix")]
+    stack: Annotated[str, Said("its name")]
+    path: Annotated[Path, Said("of the prefix")]
     members: list[StackModule | StackModuleError]
-    unnamed: Annotated[list[ModuleName], Field(description="that it has installed and does not name any more")]
-    decided: Annotated[list[DecidedOf], Field(description="what is different about a module's life")]
-    images: NotRequired[Annotated[int, Field(description="to be fetched")]]
-    size: NotRequired[Annotated[Size, Field(description="bytes to be fetched, of images whose size is known")]]
-    unknown: NotRequired[Annotated[int, Field(description="images of unknown size")]]
-    shared_size: NotRequired[Annotated[Size, Field(description="bytes of layers that several images share")]]
-    room: NotRequired[Annotated[int, Field(description="bytes that this may take on the disk")]]
-    log: NotRequired[Annotated[Path, Field(description="directory with a log for each module")]]
-    jobs: NotRequired[Annotated[list[StackJob], Field(description="with --job")]]
-    tests: NotRequired[Annotated[list[StackTest], Field(description="with --job-test and --wait")]]
+    unnamed: Annotated[list[ModuleName], Said("that it has installed and does not name any more")]
+    decided: Annotated[list[DecidedOf], Said("what is different about a module's life")]
+    images: NotRequired[Annotated[int, Said("to be fetched")]]
+    size: NotRequired[Annotated[Size, Said("bytes to be fetched, of images whose size is known")]]
+    unknown: NotRequired[Annotated[int, Said("images of unknown size")]]
+    shared_size: NotRequired[Annotated[Size, Said("bytes of layers that several images share")]]
+    room: NotRequired[Annotated[int, Said("bytes that this may take on the disk")]]
+    log: NotRequired[Annotated[Path, Said("directory with a log for each module")]]
+    jobs: NotRequired[Annotated[list[StackJob], Said("with --job")]]
+    tests: NotRequired[Annotated[list[StackTest], Said("with --job-test and --wait")]]
 
 
 class Locked(TypedDict):
@@ -92,13 +92,13 @@ class Bundled(TypedDict):
     """A bundle that was written."""
 
     path: Path
-    size: Annotated[Size, Field(description="bytes of what is in it")]
+    size: Annotated[Size, Said("bytes of what is in it")]
 
 
 class StackFile(TypedDict):
     """A stack's file of what is installed."""
 
-    path: Annotated[Path | None, Field(description="null with -")]
+    path: Annotated[Path | None, Said("null with -")]
     text: str
     notes: Notes
 
@@ -108,9 +108,9 @@ class Newer(TypedDict):
 
     module: ModuleName
     what: Literal["image", "easyconfig"]
-    was: Annotated[str, Field(description="a digest, or a version")]
-    now: Annotated[str, Field(description="a digest, or the path of an easyconfig")]
-    note: Annotated[str, Field(description="for people")]
+    was: Annotated[str, Said("a digest, or a version")]
+    now: Annotated[str, Said("a digest, or the path of an easyconfig")]
+    note: Annotated[str, Said("for people")]
 
 
 class Outdated(TypedDict):
@@ -139,48 +139,48 @@ class PackageChange(TypedDict):
     """A package that is there in another version, or in one of two modules."""
 
     name: str
-    was: Annotated[str, Field(description="empty: it was not there")]
-    now: Annotated[str, Field(description="empty: it is there no more")]
+    was: Annotated[str, Said("empty: it was not there")]
+    now: Annotated[str, Said("empty: it is there no more")]
 
 
 class Changes(TypedDict):
     """What is different from an earlier version for the same accelerator."""
 
-    since: Annotated[str, Field(description="the earlier module")]
-    differences: Annotated[list[PackageChange], Field(description="of packages that the easyconfigs name")]
-    others: Annotated[int, Field(description="how many more packages are different, of those that are known")]
+    since: Annotated[str, Said("the earlier module")]
+    differences: Annotated[list[PackageChange], Said("of packages that the easyconfigs name")]
+    others: Annotated[int, Said("how many more packages are different, of those that are known")]
 
 
 class CatalogueModule(TypedDict):
     """A module, as its users choose it."""
 
     module: ModuleName
-    version: Annotated[str, Field(description="of the easyconfig, without its versionsuffix")]
+    version: Annotated[str, Said("of the easyconfig, without its versionsuffix")]
     status: Literal["current", "deprecated", "retired", "not installed"]
-    default: Annotated[bool, Field(description="whether a load without a version means it")]
-    until: Annotated[str | None, Field(description="the last day of a deprecated module, 2027-03-31")]
-    message: Annotated[str, Field(description="what its users should know of its end")]
-    successor: Annotated[ModuleName | None, Field(description="the module to go on with")]
+    default: Annotated[bool, Said("whether a load without a version means it")]
+    until: Annotated[str | None, Said("the last day of a deprecated module, 2027-03-31")]
+    message: Annotated[str, Said("what its users should know of its end")]
+    successor: Annotated[ModuleName | None, Said("the module to go on with")]
     labels: dict[str, str]
     accelerator: str
     arch: Arch
-    site: Annotated[str | None, Field(description="that it was installed for")]
+    site: Annotated[str | None, Said("that it was installed for")]
     description: str
     homepage: str | None
-    docurls: Annotated[list[str], Field(description="where the documentation is")]
-    license: Annotated[str | None, Field(description="of the software in the image")]
+    docurls: Annotated[list[str], Said("where the documentation is")]
+    license: Annotated[str | None, Said("of the software in the image")]
     keywords: list[str]
-    contents: Annotated[dict[str, str], Field(description="packages in the image, with versions; the author's choice")]
-    load: Annotated[list[str], Field(description="commands")]
-    install: Annotated[str | None, Field(description="the command, where it is not installed")]
-    add: Annotated[str | None, Field(description="the command that adds packages, where that can be done")]
+    contents: Annotated[dict[str, str], Said("packages in the image, with versions; the author's choice")]
+    load: Annotated[list[str], Said("commands")]
+    install: Annotated[str | None, Said("the command, where it is not installed")]
+    add: Annotated[str | None, Said("the command that adds packages, where that can be done")]
     job_script: str | None
     source: Source
-    sha256: Annotated[Sha256 | None, Field(description="of the SIF")]
-    size: Annotated[Size | None, Field(description="bytes")]
-    installed_at: Annotated[Time | None, Field(description="when its generation became live")]
+    sha256: Annotated[Sha256 | None, Said("of the SIF")]
+    size: Annotated[Size | None, Said("bytes")]
+    installed_at: Annotated[Time | None, Said("when its generation became live")]
     last_test: LastTest | None
-    changes: Annotated[Changes | None, Field(description="null where nothing earlier is known")]
+    changes: Annotated[Changes | None, Said("null where nothing earlier is known")]
 
 
 class CatalogueInventory(TypedDict):
@@ -193,7 +193,7 @@ class CatalogueInventory(TypedDict):
 class Catalogue(TypedDict):
     """The modules, by name, the newest version first."""
 
-    schema_version: Annotated[Literal[1], Field(description="of this data; another number where a field has changed")]
+    schema_version: Annotated[Literal[1], Said("of this data; another number where a field has changed")]
     title: str
     entries: list[CatalogueModule]
-    inventories: Annotated[list[CatalogueInventory], Field(description="those of which the packages are known")]
+    inventories: Annotated[list[CatalogueInventory], Said("those of which the packages are known")]

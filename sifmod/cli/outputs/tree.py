@@ -2,11 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
 from typing_extensions import TypedDict
 
 from sifmod.cli.outputs.installed import ModuleError
-from sifmod.cli.outputs.words import Error, ModuleName, Number, Path, Sha256, Size, Time
+from sifmod.cli.outputs.words import Error, ModuleName, Number, Path, Said, Sha256, Size, Time
 
 
 class Finding(TypedDict):
@@ -14,7 +13,7 @@ class Finding(TypedDict):
 
     kind: Annotated[
         Literal["missing", "changed", "unreadable", "added", "released", "moved"],
-        Field(description="added and released are the user's doing, and no fault"),
+        Said("added and released are the user's doing, and no fault"),
     ]
     path: Path
     expected: str
@@ -31,9 +30,9 @@ class Verified(TypedDict):
 class Signed(TypedDict):
     """An image that owners of known keys have signed."""
 
-    module: Annotated[ModuleName | None, Field(description="null for a file")]
+    module: Annotated[ModuleName | None, Said("null for a file")]
     path: Path
-    signers: Annotated[list[str], Field(description="fingerprint and name")]
+    signers: Annotated[list[str], Said("fingerprint and name")]
 
 
 class SignatureError(Error):
@@ -50,7 +49,7 @@ class Modes(TypedDict):
     path: Path
     expected: str
     found: str
-    repaired: Annotated[bool, Field(description="by this run")]
+    repaired: Annotated[bool, Said("by this run")]
 
 
 Kind = Literal["generation", "image", "download", "layer", "remains of a run"]
@@ -60,31 +59,31 @@ class Collected(TypedDict):
     """What `gc` looks at."""
 
     kind: Kind
-    module: Annotated[ModuleName | None, Field(description="of a generation")]
+    module: Annotated[ModuleName | None, Said("of a generation")]
     generation: Number | None
-    size: Annotated[Size | None, Field(description="bytes; of an image, a download or a layer")]
+    size: Annotated[Size | None, Said("bytes; of an image, a download or a layer")]
     path: Path
-    keep: Annotated[str | None, Field(description="why it stays; null: it goes")]
-    removed: Annotated[bool, Field(description="by this run")]
+    keep: Annotated[str | None, Said("why it stays; null: it goes")]
+    removed: Annotated[bool, Said("by this run")]
 
 
 class UninstalledModule(TypedDict):
     """A module that is out of sight."""
 
     module: ModuleName
-    generation: Annotated[Number | None, Field(description="that was live; null: it was uninstalled before")]
-    user_software: Annotated[Path | None, Field(description="what the user added, which stays")]
-    user_layers: Annotated[Path | None, Field(description="packages that the user added, which stay")]
-    default: Annotated[bool, Field(description="whether it was what its name alone loads")]
-    views: Annotated[list[ModuleName], Field(description="modules that load it, and can be loaded no more")]
-    kernels: Annotated[list[str], Field(description="commands that remove the user's kernels of it from Jupyter")]
+    generation: Annotated[Number | None, Said("that was live; null: it was uninstalled before")]
+    user_software: Annotated[Path | None, Said("what the user added, which stays")]
+    user_layers: Annotated[Path | None, Said("packages that the user added, which stay")]
+    default: Annotated[bool, Said("whether it was what its name alone loads")]
+    views: Annotated[list[ModuleName], Said("modules that load it, and can be loaded no more")]
+    kernels: Annotated[list[str], Said("commands that remove the user's kernels of it from Jupyter")]
 
 
 class Uninstalled(TypedDict):
     """What `uninstall` did."""
 
     uninstalled: list[UninstalledModule | ModuleError]
-    purged: Annotated[list[Collected], Field(description="with --purge: what was looked at to free space")]
+    purged: Annotated[list[Collected], Said("with --purge: what was looked at to free space")]
 
 
 class Logged(TypedDict):
@@ -93,21 +92,21 @@ class Logged(TypedDict):
     time: Time
     user: str
     uid: int
-    login: Annotated[str | None, Field(description="who logged in, where that is another user")]
+    login: Annotated[str | None, Said("who logged in, where that is another user")]
     host: str
-    sifmod: Annotated[str, Field(description="version")]
+    sifmod: Annotated[str, Said("version")]
     command: str
     what: Annotated[
         str,
-        Field(
-            description="installed, rendered, restored, rolled back, uninstalled, removed, fetched, test passed,"
+        Said(
+            "installed, rendered, restored, rolled back, uninstalled, removed, fetched, test passed,"
             " test failed, made the default, hidden, shown, deprecated, retired, labelled, or that it is no longer so;"
             " of a layer made, removed"
         ),
     ]
-    module: Annotated[ModuleName | None, Field(description="null for an image or a download by itself")]
-    generation: Annotated[Number | None, Field(description="that is live now")]
-    before: Annotated[Number | None, Field(description="the generation that was live, or was removed")]
-    sha256: Annotated[Sha256 | None, Field(description="of the image")]
-    size: Annotated[Size | None, Field(description="bytes that came or went")]
-    layer: Annotated[str | None, Field(description="of packages, which was made or removed; generations are its own")]
+    module: Annotated[ModuleName | None, Said("null for an image or a download by itself")]
+    generation: Annotated[Number | None, Said("that is live now")]
+    before: Annotated[Number | None, Said("the generation that was live, or was removed")]
+    sha256: Annotated[Sha256 | None, Said("of the image")]
+    size: Annotated[Size | None, Said("bytes that came or went")]
+    layer: Annotated[str | None, Said("of packages, which was made or removed; generations are its own")]

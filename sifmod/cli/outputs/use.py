@@ -2,10 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
 from typing_extensions import TypedDict
 
-from sifmod.cli.outputs.words import Hint, ModuleName, Notes, Number, Path, Sha256, Size
+from sifmod.cli.outputs.words import Hint, ModuleName, Notes, Number, Path, Said, Sha256, Size
 
 
 class StepData(TypedDict):
@@ -15,7 +14,7 @@ class StepData(TypedDict):
     outcome: Literal["passed", "failed", "skipped"]
     text: str
     seconds: float
-    said: Annotated[list[str], Field(description="the last lines of what failed")]
+    said: Annotated[list[str], Said("the last lines of what failed")]
     hint: Hint | None
 
 
@@ -24,9 +23,9 @@ class BandwidthData(TypedDict):
 
     tool: Literal["all_reduce_perf", "torch"]
     ranks: int
-    size: Annotated[Size, Field(description="bytes that are reduced")]
-    algorithm: Annotated[float, Field(description="size by time")]
-    bus: Annotated[float, Field(description="algorithm · 2(n-1)/n, for n ranks")]
+    size: Annotated[Size, Said("bytes that are reduced")]
+    algorithm: Annotated[float, Said("size by time")]
+    bus: Annotated[float, Said("algorithm · 2(n-1)/n, for n ranks")]
 
 
 class NetworkData(TypedDict):
@@ -34,21 +33,21 @@ class NetworkData(TypedDict):
 
     library: Literal["NCCL", "RCCL", ""]
     version: str
-    name: Annotated[str, Field(description="as the library calls it: IB, Socket, AWS Libfabric, …")]
-    transport: Annotated[str, Field(description="InfiniBand, RoCE, EFA, Slingshot, TCP, …")]
+    name: Annotated[str, Said("as the library calls it: IB, Socket, AWS Libfabric, …")]
+    transport: Annotated[str, Said("InfiniBand, RoCE, EFA, Slingshot, TCP, …")]
     plugin: str
     devices: list[str]
-    gpu_direct: Annotated[bool | None, Field(description="GPU Direct RDMA; null where the log does not say")]
-    tcp_hosts: Annotated[list[str], Field(description="that chose TCP")]
-    reasons: Annotated[list[str], Field(description="why it may be that, and where to look")]
+    gpu_direct: Annotated[bool | None, Said("GPU Direct RDMA; null where the log does not say")]
+    tcp_hosts: Annotated[list[str], Said("that chose TCP")]
+    reasons: Annotated[list[str], Said("why it may be that, and where to look")]
 
 
 class TestData(TypedDict):
     """A module that was tested; the exit code is 22 where it has not passed."""
 
     module: ModuleName
-    path: Annotated[Path, Field(description="of the generation")]
-    nodes: Annotated[list[str], Field(description="as they call themselves")]
+    path: Annotated[Path, Said("of the generation")]
+    nodes: Annotated[list[str], Said("as they call themselves")]
     passed: bool
     steps: list[StepData]
     bandwidth: BandwidthData | None
@@ -60,11 +59,11 @@ class JobScript(TypedDict):
 
     module: ModuleName
     style: Literal["srun", "torchrun", "lightning", "nccl-tests"]
-    path: Annotated[Path | None, Field(description="null without -o")]
+    path: Annotated[Path | None, Said("null without -o")]
     text: str
 
 
-LayerOrNone = Annotated[str | None, Field(description="null: the one that the module takes by itself")]
+LayerOrNone = Annotated[str | None, Said("null: the one that the module takes by itself")]
 
 
 class KernelData(TypedDict):
@@ -72,8 +71,8 @@ class KernelData(TypedDict):
 
     module: ModuleName
     layer: LayerOrNone
-    kernel: Annotated[str, Field(description="its name, as in `jupyter kernelspec list`")]
-    display_name: Annotated[str, Field(description="as people choose it")]
+    kernel: Annotated[str, Said("its name, as in `jupyter kernelspec list`")]
+    display_name: Annotated[str, Said("as people choose it")]
     path: Path
     state: Literal["made", "unchanged", "removed"]
 
@@ -85,8 +84,8 @@ class LabData(TypedDict):
     layer: LayerOrNone
     node: str
     port: int
-    tunnel: Annotated[str, Field(description="to be typed on one's own computer")]
-    url: Annotated[str, Field(description="to be opened there; with the token, which is a password")]
+    tunnel: Annotated[str, Said("to be typed on one's own computer")]
+    url: Annotated[str, Said("to be opened there; with the token, which is a password")]
 
 
 class LayerData(TypedDict):
@@ -96,37 +95,37 @@ class LayerData(TypedDict):
     layer: str
     state: Annotated[
         Literal["live", "stale", "unreadable", "removed"],
-        Field(
-            description="stale: made for an image that is no longer installed; unreadable: it is used, but its own file"
+        Said(
+            "stale: made for an image that is no longer installed; unreadable: it is used, but its own file"
             " about it cannot be read"
         ),
     ]
-    ended: Annotated[str | None, Field(description="what is said of its module, where that is retired")]
-    successor: Annotated[str | None, Field(description="the module to move it to with `add --onto`")]
+    ended: Annotated[str | None, Said("what is said of its module, where that is retired")]
+    successor: Annotated[str | None, Said("the module to move it to with `add --onto`")]
     path: Path
-    sha256: Annotated[Sha256 | None, Field(description="of the SIF that it was made for; null: unreadable")]
-    python: Annotated[str, Field(description="of the image: 3.11")]
-    requirements: Annotated[list[str], Field(description="as they were asked for")]
-    editable: Annotated[list[str], Field(description="directories of projects")]
-    added: Annotated[dict[str, str], Field(description="distribution: version")]
-    kept: Annotated[dict[str, str], Field(description="distributions of the image that stay as they are")]
+    sha256: Annotated[Sha256 | None, Said("of the SIF that it was made for; null: unreadable")]
+    python: Annotated[str, Said("of the image: 3.11")]
+    requirements: Annotated[list[str], Said("as they were asked for")]
+    editable: Annotated[list[str], Said("directories of projects")]
+    added: Annotated[dict[str, str], Said("distribution: version")]
+    kept: Annotated[dict[str, str], Said("distributions of the image that stay as they are")]
     file_count: int
-    size: Annotated[Size, Field(description="bytes")]
-    packed: Annotated[bool, Field(description="one file; false: a directory")]
+    size: Annotated[Size, Said("bytes")]
+    packed: Annotated[bool, Said("one file; false: a directory")]
 
 
 class SbomData(TypedDict):
     """A software bill of materials."""
 
-    module: Annotated[ModuleName | None, Field(description="null for an image by itself")]
+    module: Annotated[ModuleName | None, Said("null for an image by itself")]
     generation: Number | None
-    sha256: Annotated[Sha256 | None, Field(description="of the image; null for a view")]
+    sha256: Annotated[Sha256 | None, Said("of the image; null for a view")]
     format: Literal["json", "xml"]
-    path: Annotated[Path | None, Field(description="null without -o")]
-    package_count: Annotated[int, Field(ge=0, description="of the image, or of all that a view loads")]
-    layers: Annotated[list[str], Field(description="names of the user's layers that are in it")]
+    path: Annotated[Path | None, Said("null without -o")]
+    package_count: Annotated[int, Said("of the image, or of all that a view loads", ge=0)]
+    layers: Annotated[list[str], Said("names of the user's layers that are in it")]
     notes: Notes
-    text: Annotated[str, Field(description="the document, CycloneDX 1.6")]
+    text: Annotated[str, Said("the document, CycloneDX 1.6")]
 
 
 class Change(TypedDict):
@@ -142,20 +141,20 @@ class PackageChange(TypedDict):
 
     kind: Literal["python", "conda", "deb", "rpm"]
     name: str
-    old_versions: Annotated[list[str], Field(description="each that is somewhere in the image")]
+    old_versions: Annotated[list[str], Said("each that is somewhere in the image")]
     new_versions: list[str]
 
 
 class DiffData(TypedDict):
     """What changed between two generations, modules or images."""
 
-    old: Annotated[str, Field(description="a module with @ and its generation, a digest, or a path")]
+    old: Annotated[str, Said("a module with @ and its generation, a digest, or a path")]
     new: str
-    origin_changes: Annotated[list[Change], Field(description="image, source, easyconfig and the like")]
-    loaded_modules: Annotated[list[Change], Field(description="that views load, by name, with their versions")]
+    origin_changes: Annotated[list[Change], Said("image, source, easyconfig and the like")]
+    loaded_modules: Annotated[list[Change], Said("that views load, by name, with their versions")]
     packages: list[PackageChange]
-    variables: Annotated[list[Change], Field(description="that a load sets on the host")]
-    variables_inside: Annotated[list[Change], Field(description="of the container; PATH: what comes in front of it")]
-    binds: Annotated[list[Change], Field(description="by their targets")]
-    commands: Annotated[list[Change], Field(description="and what they start")]
+    variables: Annotated[list[Change], Said("that a load sets on the host")]
+    variables_inside: Annotated[list[Change], Said("of the container; PATH: what comes in front of it")]
+    binds: Annotated[list[Change], Said("by their targets")]
+    commands: Annotated[list[Change], Said("and what they start")]
     notes: Notes

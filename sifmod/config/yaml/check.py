@@ -2,7 +2,6 @@
 
 import difflib
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import cache, reduce
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,9 +19,8 @@ Location = tuple[int | str, ...]
 
 def check_layer(model: type[BaseModel], layer: Node) -> tuple[Problem, ...]:
     """The problems of one layer by itself: keys may be missing, `null` and `key+` are allowed."""
-    stripped, problems = _strip(layer, "")
-    checked = _problems(model, stripped, partial=True)
-    return tuple(sorted((*problems, *checked, *_unknown_nulls(model, layer, ()))))
+    problems = _problems(model, merge((layer,), layer.mark), partial=True)
+    return tuple(sorted((*problems, *_never_seen(model, layer, ()))))
 
 
 def build(model: type[M], merged: Node) -> M | tuple[Problem, ...]:
@@ -59,32 +57,15 @@ def plain(node: Node) -> Any:
     return node.value
 
 
-def _strip(node: Node, path: str) -> tuple[Node, list[Problem]]:
-    """The layer without nulls and with `key+` as `key`, and the problems of `+` itself."""
-    if not isinstance(node.value, dict):
-        return node, []
-    problems: list[Problem] = []
-    entries: dict[str, Node] = {}
-    for key, value in node.value.items():
-        where = join_key(path, key)
-        if value.value is None:
-            continue
-        if key.endswith("+") and not isinstance(value.value, tuple):
-            problems.append(problem_at(value.mark, where, f"expected a list to append, got {kind(value)}"))
-            continue
-        inner, found = _strip(value, where)
-        problems += found
-        entries[base_key(key)] = inner
-    return replace(node, value=entries), problems
-
-
-def _unknown_nulls(model: type[BaseModel], node: Node, location: Location, path: str = "") -> Iterator[Problem]:
-    """The unknown keys that `null` would remove; pydantic never sees them."""
+def _never_seen(model: type[BaseModel], node: Node, location: Location, path: str = "") -> Iterator[Problem]:
+    """What pydantic does not see: unknown keys that `null` would remove, and `key+` with something else than a list."""
     for key, value in node.entries.items():
         inside, spelled = (*location, base_key(key)), join_key(path, key)
         if value.value is None and not _schema(model).knows(inside):
             yield problem_at(value.key, spelled, _unknown(_schema(model), inside))
-        yield from _unknown_nulls(model, value, inside, spelled)
+        if key.endswith("+") and not isinstance(value.value, tuple | None):
+            yield problem_at(value.mark, spelled, f"expected a list to append, got {kind(value)}")
+        yield from _never_seen(model, value, inside, spelled)
 
 
 def _problems(model: type[BaseModel], tree: Node, partial: bool) -> tuple[Problem, ...]:
@@ -140,8 +121,9 @@ def _message(detail: ErrorDetails, model: type[BaseModel], node: Node, location:
             return "is empty"
         case "greater_than_equal" | "less_than_equal":
             return f"expected {schema.range(location)}, got {node.raw}"
-    expected = schema.describe(location)
-    near = did_you_mean(node.raw, schema.choices(location)) if isinstance(node.value, str) else ""
+    wanted = schema.at(location)
+    expected = schema.words(wanted)
+    near = did_you_mean(node.raw, wanted.get("enum", ())) if isinstance(node.value, str) else ""
     return f"expected {expected}, got {kind(node)}{near}{_quoted_form(expected, node, location)}"
 
 
@@ -175,27 +157,21 @@ class _Schema:
         self.root = model.model_json_schema()
 
     def keys(self, location: Location) -> tuple[str, ...]:
-        return tuple(self._at(location).get("properties", {}))
+        return tuple(self.at(location).get("properties", {}))
 
     def knows(self, location: Location) -> bool:
         """Whether the last step is a key there; where any key can be, and where none is told, it is."""
         known = self.keys(location[:-1])
         return not known or location[-1] in known
 
-    def choices(self, location: Location) -> tuple[str, ...]:
-        return tuple(self._at(location).get("enum", ()))
-
     def range(self, location: Location) -> str:
-        schema = self._at(location)
+        schema = self.at(location)
         schema = next((one for one in schema.get("anyOf", ()) if "minimum" in one), schema)
         if "maximum" in schema:
             return f"a number from {schema['minimum']:g} to {schema['maximum']:g}"
         return f"at least {schema['minimum']}"
 
-    def describe(self, location: Location) -> str:
-        return self._words(self._at(location))
-
-    def _at(self, location: Location) -> dict[str, Any]:
+    def at(self, location: Location) -> dict[str, Any]:
         schema = self._resolved(self.root)
         for step in location:
             if isinstance(step, int):
@@ -214,7 +190,7 @@ class _Schema:
         objects = [choice for choice in choices if choice.get("type") == "object"]
         return {**schema, "properties": objects[0]["properties"]} if objects else schema
 
-    def _words(self, schema: dict[str, Any]) -> str:
+    def words(self, schema: dict[str, Any]) -> str:
         if "enum" in schema:
             return _listed(schema["enum"], "or")
         if schema.get("title") == "bind path":
@@ -226,7 +202,7 @@ class _Schema:
                 return "a number"
             case "array":
                 items = self._resolved(schema.get("items", {}))
-                return f"a list of {'bind paths' if items.get('title') == 'bind path' else self._words(items)}"
+                return f"a list of {'bind paths' if items.get('title') == 'bind path' else self.words(items)}"
             case "object":
                 return "keys and values"
         return "text"

@@ -53,6 +53,13 @@ class Node:
         """A text; empty for anything else."""
         return self.value if isinstance(self.value, str) else ""
 
+    def at(self, *keys: str) -> "Node":
+        """The value that is found by these keys, one after the other; None, here, where there is none."""
+        node = self
+        for key in keys:
+            node = node.entries.get(key) or Node(None, node.mark, node.key)
+        return node
+
 
 def kind(node: Node) -> str:
     """What a node is, for a message: `the number 2.20`, `a list`, `the text 'x'`."""
@@ -123,6 +130,8 @@ def _over(base: Node, layer: Node) -> Node:
     for key, value in layer.value.items():
         if value.value is None:
             entries.pop(base_key(key), None)
+        elif key.endswith("+") and not isinstance(value.value, tuple):
+            continue  # which check_layer tells
         elif key.endswith("+"):
             under = entries.get(base_key(key))
             before = (
