@@ -46,17 +46,17 @@ def test_downloads_are_told_until_all_has_arrived(tmp_path: Path) -> None:
     with (
         serving(Ranged(BLOB, faults=[slow])) as server,
         Downloads(sources(server), tmp_path, 1) as downloads,
-        downloads.telling("x.sif", lambda *what: told.append(what)) as telling,
+        downloads.telling("x.sif", lambda *what: told.append(what)) as converted,
     ):
         assert told[0][0] == ARRIVING  # at once
         wait_until(lambda: told[-1] == (ARRIVING, HALF, len(BLOB)))
-        telling.converted(1000, len(BLOB))
+        converted(1000, len(BLOB))
         slow.opened.set()
         with downloads.blobs[0].open() as file:
             assert file.read() == BLOB
         assert {what for what, _, _ in told} == {ARRIVING}
-        telling.converted(len(BLOB) - 1, len(BLOB))
-        telling.converted(len(BLOB), len(BLOB))
+        converted(len(BLOB) - 1, len(BLOB))
+        converted(len(BLOB), len(BLOB))
         downloads.complete()
     assert told[-2:] == [("converting x.sif", len(BLOB) - 1, len(BLOB)), ("converting x.sif", len(BLOB), len(BLOB))]
     arrived = [done for what, done, _ in told if what == ARRIVING]
@@ -69,8 +69,8 @@ def test_of_files_that_are_here_only_the_conversion_is_told(tmp_path: Path) -> N
     (tmp_path / "blob").write_bytes(BLOB)
     source = BlobSource(Descriptor("", sha256(BLOB), len(BLOB)), None, tmp_path / "blob")
     with Downloads([source], tmp_path, 1) as downloads:
-        with downloads.telling("x.sif", lambda *what: told.append(what)) as telling:
-            telling.converted(7, len(BLOB))
+        with downloads.telling("x.sif", lambda *what: told.append(what)) as converted:
+            converted(7, len(BLOB))
         downloads.complete()
     assert told == [("converting x.sif", 7, len(BLOB))]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from sifmod.image.artifact import Get, Remote
 from sifmod.image.download import journal
 from sifmod.image.download.arriving_file import Shared
-from sifmod.image.download.downloads import Pool, ProgressThread
+from sifmod.image.download.downloads import Pool
 from sifmod.image.download.pieces import Coverage
 from sifmod.image.download.transfer import Transfer
 from sifmod.image.registry.credentials import Netrc
@@ -91,10 +91,10 @@ class Place:
                 told(done)
 
         with (
-            Pool(shared, (transfer,), self.connections),
-            ProgressThread(shared, (transfer,), "file", progress, "downloading"),
+            Pool(shared, (transfer,), self.connections) as pool,
+            pool.telling("file", progress, "downloading"),
         ):
-            transfer.verify()
+            pool.complete()
         data = self.path.read_bytes()
         assert hashlib.sha256(data).hexdigest() == transfer.sha256
         assert transfer.size == len(data)

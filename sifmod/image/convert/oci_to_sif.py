@@ -145,8 +145,8 @@ def _write(
     budget = Budget(settings.processors, settings.memory)
     with writing(request.incoming), request.incoming.open("r+b") as file, _no_collector():
         with SquashfsWriter(file, offset, how, budget.processors, epoch) as squashfs:
-            with downloads.telling(request.image.filename, request.progress) as telling:
-                merged = merge_layers(downloads.blobs, squashfs, epoch=epoch, progress=telling.converted, budget=budget)
+            with downloads.telling(request.image.filename, request.progress) as converted:
+                merged = merge_layers(downloads.blobs, squashfs, epoch=epoch, progress=converted, budget=budget)
             warnings = insert_metadata(merged.root, metadata.entries, squashfs.add, epoch)
             size = squashfs.close(merged.root)
         write_header(file, metadata.objects, size, image.config.arch or request.image.arch, epoch)

@@ -4,11 +4,11 @@ import io
 import os
 import stat
 import threading
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.artifact import Fetched, FetchRequest, Progress, Remote
@@ -29,66 +29,6 @@ _SAVE_EVERY = 1.0  # seconds between two journals; what is synced then need not 
 _LINGER = 1.0  # seconds for threads to end; one that waits for a silent server ends by itself later, and writes nothing
 
 
-class ProgressThread:
-    """Tells `progress` of the image `name`, whose bytes arrive in `files`; a context manager.
-
-    While bytes arrive they are what is told, by a thread, as `doing`; when all have, what `converted` is given, which
-    is not told before. The first call comes on entering. What `progress` raises in the thread ends the downloads.
-    """
-
-    def __init__(
-        self, shared: Shared, files: Sequence[ArrivingFile], name: str, progress: Progress, doing: str = _CONVERTING
-    ) -> None:
-        self._shared = shared
-        self._files = files
-        self._name = name
-        self._doing = doing
-        self._progress = progress
-        self._over = threading.Event()
-        self._telling = threading.Lock()
-        self._thread = threading.Thread(target=shared.run, args=(self._run,), name="progress", daemon=True)
-
-    def __enter__(self) -> "ProgressThread":
-        if self._tell_arrival():
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def converted(self, done: int, total: int) -> None:
-        """So many bytes of the layers have been merged."""
-        with self._telling:
-            arrived, size, _ = self._arrival()
-            if arrived == size:
-                self._over.set()
-                self._progress(f"converting {self._name}", done, total)
-
-    def _run(self) -> None:
-        while not self._over.wait(_TELL_EVERY) and self._tell_arrival():
-            pass
-
-    def _tell_arrival(self) -> bool:
-        """Tell what has arrived; False where that is all, and nothing is told."""
-        with self._telling:
-            arrived, size, note = self._arrival()
-            if arrived == size or self._over.is_set():
-                return False
-            waiting = f" ({note})" if note else ""
-            self._progress(f"{self._doing} {self._name}{waiting}", arrived, size)
-            return True
-
-    def _arrival(self) -> tuple[int, int | None, str]:
-        """Bytes that are there, bytes in all or None, and what is waited for."""
-        with self._shared.changed:
-            sizes = [file.size for file in self._files]
-            size = None if None in sizes else sum(size or 0 for size in sizes)
-            note = next((file.note for file in self._files if file.note), "")
-            return sum(file.received for file in self._files), size, note
-
-
 class Pool:
     """The threads for `files`, in the order in which they are needed; a context manager.
 
@@ -98,12 +38,13 @@ class Pool:
 
     def __init__(self, shared: Shared, files: Sequence[ArrivingFile], connections: int) -> None:
         self._shared = shared
+        self._files = files
         self._transfers = tuple(file for file in files if isinstance(file, Transfer))
         workers = max(1, connections) if self._transfers else 0
         jobs = (*(self._work for _ in range(workers)), *((self._save,) if workers else ()))
         self._threads = tuple(threading.Thread(target=shared.run, args=(job,), daemon=True) for job in jobs)
 
-    def __enter__(self) -> "Pool":
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self
@@ -117,6 +58,60 @@ class Pool:
                 if kind is not None:
                     transfer.save()
             transfer.close(self._shared.failure)
+
+    def complete(self) -> None:
+        """Verify every file that no reader has verified. Raises what went wrong first: FetchError, ImageError."""
+        for file in self._files:
+            file.verify()
+
+    @contextmanager
+    def telling(self, name: str, progress: Progress, doing: str = _CONVERTING) -> Iterator[Callable[[int, int], None]]:
+        """Tells `progress` how far the image `name` is.
+
+        While bytes arrive they are what is told, by a thread, as `doing`; when all have, what the function that this
+        gives is called with: so many bytes of the layers have been merged, of so many. The first call comes on
+        entering. What `progress` raises in the thread ends the downloads.
+        """
+        over, held = threading.Event(), threading.Lock()
+
+        def tell_arrival() -> bool:
+            """Tell what has arrived; False where that is all, and nothing is told."""
+            with held:
+                arrived, size, note = self._arrival()
+                if arrived == size or over.is_set():
+                    return False
+                waiting = f" ({note})" if note else ""
+                progress(f"{doing} {name}{waiting}", arrived, size)
+                return True
+
+        def run() -> None:
+            while not over.wait(_TELL_EVERY) and tell_arrival():
+                pass
+
+        def converted(done: int, total: int) -> None:
+            with held:
+                arrived, size, _ = self._arrival()
+                if arrived == size:
+                    over.set()
+                    progress(f"converting {name}", done, total)
+
+        thread = threading.Thread(target=self._shared.run, args=(run,), name="progress", daemon=True)
+        if tell_arrival():
+            thread.start()
+        try:
+            yield converted
+        finally:
+            over.set()
+            if thread.is_alive():
+                thread.join()
+
+    def _arrival(self) -> tuple[int, int | None, str]:
+        """Bytes that are there, bytes in all or None, and what is waited for."""
+        with self._shared.changed:
+            sizes = [file.size for file in self._files]
+            size = None if None in sizes else sum(size or 0 for size in sizes)
+            note = next((file.note for file in self._files if file.note), "")
+            return sum(file.received for file in self._files), size, note
 
     def _work(self) -> None:
         while (found := self._next()) is not None:
@@ -155,9 +150,9 @@ def download_sif(
     path, name, progress = request.partial / _NAME, request.image.filename, request.progress
     shared = Shared()
     transfer = Transfer(shared, remote, path, request.settings, patience)
-    with Pool(shared, (transfer,), request.settings.connections):
-        with ProgressThread(shared, (transfer,), name, progress, _DOING):
-            transfer.verify()
+    with Pool(shared, (transfer,), request.settings.connections) as pool:
+        with pool.telling(name, progress, _DOING):
+            pool.complete()
         progress(f"{_DOING} {name}", transfer.size or 0, transfer.size)
     with writing(request.incoming):
         _publish(path, request.incoming, transfer.sha256)
@@ -211,8 +206,8 @@ class ArrivingBlob:
         return io.BufferedReader(self.file.seekable(), _BUFFER)
 
 
-class Downloads:
-    """The blobs of `sources`, whose files and journals lie in `directory`; a context manager.
+class Downloads(Pool):
+    """The blobs of `sources`, whose files and journals lie in `directory`.
 
     `sources` are listed as in a manifest, and fetched from the last one on, which a conversion reads first. Blobs on
     this machine are read where they are. Each reader hashes what it is given. A blob that an earlier run left in
@@ -223,43 +218,26 @@ class Downloads:
     def __init__(
         self, sources: Sequence[BlobSource], directory: Path, connections: int, patience: Patience = PATIENCE
     ) -> None:
-        self._shared = Shared()
+        shared = Shared()
         named: dict[str, ArrivingFile] = {}
         with ExitStack() as undone:
             for source in reversed(sources):
                 if (name := file_name(source)) in named:
                     continue
                 if source.get is None:
-                    named[name] = _local(self._shared, source)
+                    named[name] = _local(shared, source)
                     continue
                 wanted, settings = source.descriptor, Settings(connections=connections)
                 remote = Remote(_shown(source), source.get, wanted.size, wanted.digest, by_digest=True)
-                named[name] = file = Transfer(self._shared, remote, directory / name, settings, patience)
+                named[name] = file = Transfer(shared, remote, directory / name, settings, patience)
                 undone.callback(file.close, None)
             undone.pop_all()
-        self._pool = Pool(self._shared, tuple(named.values()), connections)
+        super().__init__(shared, tuple(named.values()), connections)
         self.blobs = tuple(
             ArrivingBlob(wanted.digest, source.diff_id, wanted.size, named[file_name(source)])
             for source in sources
             for wanted in (source.descriptor,)
         )
-        self._files = tuple(dict.fromkeys(blob.file for blob in self.blobs))
-
-    def __enter__(self) -> "Downloads":
-        self._pool.__enter__()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._pool.__exit__(kind)
-
-    def complete(self) -> None:
-        """Verify every blob that no reader has verified. Raises what went wrong first: FetchError, ImageError."""
-        for file in self._files:
-            file.verify()
-
-    def telling(self, name: str, progress: Progress) -> ProgressThread:
-        """Tells `progress` how far the image `name` is while its blobs arrive and are converted."""
-        return ProgressThread(self._shared, self._files, name, progress)
 
 
 def _local(shared: Shared, source: BlobSource) -> ArrivingFile:
