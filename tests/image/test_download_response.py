@@ -1,13 +1,14 @@
 """What a server says of the bytes that it is going to send, and what such an answer is good for."""
 
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import requests
 
 from sifmod.errors import FetchError
 from sifmod.image.artifact import Remote
-from sifmod.image.download.pieces import Head, Known, Piece, Ranges, Restart, read_head, why_restart
+from sifmod.image.download.pieces import Head, Piece, Pieces, Ranges, Restart, read_head, why_restart
 
 DATE = "Tue, 15 Nov 1994 12:45:26 GMT"
 
@@ -96,11 +97,18 @@ def whole(total: int | None = 100, validator: str = '"a"') -> Head:
     return Head(200, 0, total, total, validator, False)
 
 
+def known(size: int | None, validator: str, begun: bool, ranges: Ranges, promised: Remote | None = None) -> Pieces:
+    pieces = Pieces(promised or remote(), Path("x.sif"), 4)
+    pieces.size, pieces.validator, pieces.ranges = size, validator, ranges
+    pieces.coverage.add(0, 8 if begun else 0)
+    return pieces
+
+
 GONE = Head(416, None, None, None, '"a"', False)
 ASKED = Piece(8, 16, 0)
 FIRST = Piece(0, 16, 0)
-KNOWN = Known(100, '"a"', True, Ranges.GOOD)
-NOTHING = Known(None, "", False, Ranges.UNKNOWN)
+KNOWN = known(100, '"a"', True, Ranges.GOOD)
+NOTHING = known(None, "", False, Ranges.UNKNOWN)
 TAKE = None
 CHANGED = Restart("the content changed")
 OTHER = Restart("it sends another range than was asked for", True)
@@ -109,7 +117,7 @@ NO_LENGTH = Restart("it does not say how long the whole is", True)
 
 
 @pytest.mark.parametrize(
-    ("head", "asked", "known", "expected"),
+    ("head", "asked", "there", "expected"),
     [
         (ranged(), ASKED, KNOWN, TAKE),
         (ranged(), ASKED, NOTHING, TAKE),
@@ -131,46 +139,46 @@ NO_LENGTH = Restart("it does not say how long the whole is", True)
         (ranged(validator='"b"', total=120), ASKED, KNOWN, CHANGED),
         (ranged(validator="", total=120), ASKED, KNOWN, CHANGED),
         (whole(), FIRST, NOTHING, TAKE),
-        (whole(None), FIRST, Known(100, '"a"', False, Ranges.NONE), TAKE),
+        (whole(None), FIRST, known(100, '"a"', False, Ranges.NONE), TAKE),
         (whole(), FIRST, KNOWN, NO_RANGES),
         (whole(120), FIRST, KNOWN, NO_RANGES),
         (whole(), ASKED, NOTHING, NO_RANGES),
         (whole(validator='"b"'), FIRST, KNOWN, CHANGED),
-        (whole(validator='"b"'), FIRST, Known(100, '"a"', False, Ranges.GOOD), TAKE),
-        (whole(120, '"b"'), FIRST, Known(100, '"a"', False, Ranges.GOOD), CHANGED),
+        (whole(validator='"b"'), FIRST, known(100, '"a"', False, Ranges.GOOD), TAKE),
+        (whole(120, '"b"'), FIRST, known(100, '"a"', False, Ranges.GOOD), CHANGED),
         (GONE, ASKED, KNOWN, Restart("it has no such range")),
         (GONE, FIRST, NOTHING, Restart("it has no such range", True)),
         (Head(416, None, None, None, '"b"', False), ASKED, KNOWN, CHANGED),
     ],
 )
-def test_what_an_answer_is_good_for(head: Head, asked: Piece, known: Known, expected: Restart | None) -> None:
-    assert why_restart(head, asked, known, remote()) == expected
+def test_what_an_answer_is_good_for(head: Head, asked: Piece, there: Pieces, expected: Restart | None) -> None:
+    assert why_restart(head, asked, there) == expected
 
 
 @pytest.mark.parametrize(("head", "asked"), [(ranged(validator='"b"'), ASKED), (whole(100, '"b"'), FIRST)])
 def test_what_is_asked_for_by_its_digest_does_not_change(head: Head, asked: Piece) -> None:
-    known = Known(100, '"a"', asked is ASKED, Ranges.GOOD)
-    assert why_restart(head, asked, known, remote(100, by_digest=True)) is TAKE
+    there = known(100, '"a"', asked is ASKED, Ranges.GOOD, remote(100, by_digest=True))
+    assert why_restart(head, asked, there) is TAKE
 
 
 @pytest.mark.parametrize(
-    ("head", "asked", "known", "size"),
+    ("head", "asked", "there", "size"),
     [
         (ranged(total=120), ASKED, KNOWN, None),
-        (whole(120), FIRST, Known(100, '"a"', False, Ranges.GOOD), None),
-        (whole(120, '"b"'), FIRST, Known(100, '"a"', False, Ranges.GOOD), 100),
+        (whole(120), FIRST, known(100, '"a"', False, Ranges.GOOD), None),
+        (whole(120, '"b"'), FIRST, known(100, '"a"', False, Ranges.GOOD), 100),
     ],
 )
 def test_another_length_of_the_same_content_is_refused(
-    head: Head, asked: Piece, known: Known, size: int | None
+    head: Head, asked: Piece, there: Pieces, size: int | None
 ) -> None:
     with pytest.raises(FetchError) as caught:
-        why_restart(head, asked, known, remote(size))
+        why_restart(head, asked, known(100, '"a"', there.coverage.total > 0, Ranges.GOOD, remote(size)))
     assert caught.value.message == "the server announces 120 bytes of x.sif, and 100 were promised"
 
 
 @pytest.mark.parametrize("head", [GONE, ranged(0, 16)])
 def test_who_was_asked_for_all_gives_all(head: Head) -> None:
     with pytest.raises(FetchError) as caught:
-        why_restart(head, FIRST, Known(100, '"a"', False, Ranges.NONE), remote())
+        why_restart(head, FIRST, known(100, '"a"', False, Ranges.NONE))
     assert caught.value.message == f"the server answers {head.status} to a request for all of x.sif"

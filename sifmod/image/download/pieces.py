@@ -69,20 +69,29 @@ class Coverage:
         return tuple((start, min(end, size)) for start, end in zip(starts, ends, strict=True) if start < min(end, size))
 
 
+class Ranges(Enum):
+    """Whether a server gives a file in ranges: the state of its transfer."""
+
+    UNKNOWN = "it has not answered yet"
+    GOOD = "it does"
+    NONE = "it does not"
+
+
 class Pieces:
     """What is there of `remote` in the file `path`, and what is still `todo`. Not safe for threads.
 
-    `size` in bytes and `validator` are what is known of the content, None and "" at first. `resumed` says that
-    an earlier run's journal was used.
+    `size` in bytes and `validator` are what is known of the content, None and "" at first, and `ranges` of its server.
+    `resumed` says that an earlier run's journal was used.
     """
 
     def __init__(self, remote: Remote, path: Path, connections: int) -> None:
-        self._remote = remote
+        self.remote = remote
         self._path = path
         self._connections = connections
         self._written: Record | None = None
         self.size = remote.size
         self.validator = ""
+        self.ranges = Ranges.UNKNOWN
         self.resumed = False
         self.coverage = Coverage()
         self.todo: deque[Span] = deque()
@@ -92,8 +101,8 @@ class Pieces:
         record = journal.load(self._path)
         if record is None or self.size not in (None, record.size):
             return False
-        same = record.digest != "" and record.digest == self._remote.digest
-        if not same and (not record.validator or self._remote.by_digest):
+        same = record.digest != "" and record.digest == self.remote.digest
+        if not same and (not record.validator or self.remote.by_digest):
             return False
         self.size, self.validator = record.size, record.validator
         self.coverage = Coverage(record.spans)
@@ -102,9 +111,9 @@ class Pieces:
 
     def unsaved(self) -> Record | None:
         """What the journal does not say yet; None where it is up to date, or nothing could be resumed."""
-        if self.size is None or not (self._remote.digest or self.validator) or not self.coverage.total:
+        if self.size is None or not (self.remote.digest or self.validator) or not self.coverage.total:
             return None
-        record = Record(self.size, self._remote.digest, self.validator, self.coverage.spans)
+        record = Record(self.size, self.remote.digest, self.validator, self.coverage.spans)
         if record == self._written:
             return None
         self._written = record
@@ -124,7 +133,7 @@ class Pieces:
         """No byte is there, and of the content only the promise is known."""
         journal.forget(self._path)
         self.coverage = Coverage()
-        self.size, self.validator = self._remote.size, ""
+        self.size, self.validator = self.remote.size, ""
         self.resumed, self._written = False, None
 
 
@@ -140,14 +149,6 @@ def cut(spans: tuple[Span, ...], length: int) -> tuple[Span, ...]:
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII)
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _STRONG = re.compile(r'"[\x21\x23-\x7e]*"')
-
-
-class Ranges(Enum):
-    """Whether a server gives a file in ranges: the state of its transfer."""
-
-    UNKNOWN = "it has not answered yet"
-    GOOD = "it does"
-    NONE = "it does not"
 
 
 @dataclass(frozen=True)
@@ -167,16 +168,6 @@ class Head:
     def differs(self, validator: str) -> bool:
         """Whether it is of other content than `validator`; False where one of the two is empty."""
         return bool(validator and self.validator and validator != self.validator)
-
-
-@dataclass(frozen=True)
-class Known:
-    """What is known of a file: its size in bytes or None, its validator or "", whether bytes of it are there."""
-
-    size: int | None
-    validator: str
-    begun: bool
-    ranges: Ranges
 
 
 @dataclass(frozen=True)
@@ -213,16 +204,16 @@ def _validator(headers: Mapping[str, str]) -> str:
     return date if date.isascii() and date.isprintable() and len(date) < 64 else ""
 
 
-def why_restart(head: Head, asked: Piece, known: Known, remote: Remote) -> Restart | None:
+def why_restart(head: Head, asked: Piece, known: Pieces) -> Restart | None:
     """Why the transfer has to start over after this response to the request for `asked`; None where its bytes are good.
 
-    Pure. Raises FetchError where starting over would not help.
+    Changes nothing. Raises FetchError where starting over would not help.
     """
-    restart = None
+    restart, remote = None, known.remote
     if head.status == 206 and known.ranges is not Ranges.NONE:
         restart = _judge_range(head, asked, known)
     elif head.status == 200:
-        if known.begun or asked.start:
+        if known.coverage.total or asked.start:
             restart = Restart("it gives no ranges", whole=True)
     elif known.ranges is Ranges.NONE:
         raise FetchError(f"the server answers {head.status} to a request for all of {remote.name}")
@@ -240,7 +231,7 @@ def why_restart(head: Head, asked: Piece, known: Known, remote: Remote) -> Resta
     )
 
 
-def _judge_range(head: Head, asked: Piece, known: Known) -> Restart | None:
+def _judge_range(head: Head, asked: Piece, known: Pieces) -> Restart | None:
     if asked.end is None or head.encoded or head.start != asked.start or head.end is None:
         return _OTHER_RANGE
     if not asked.start < head.end <= min(asked.end, head.total or asked.end):

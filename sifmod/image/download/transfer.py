@@ -26,7 +26,7 @@ from sifmod.image.disk import NoSpaceError
 from sifmod.image.download import journal
 from sifmod.image.download.arriving_file import STEP, ArrivingFile, Shared
 from sifmod.image.download.journal import PartialFile
-from sifmod.image.download.pieces import Head, Known, Piece, Pieces, Ranges, read_head, why_restart
+from sifmod.image.download.pieces import Head, Piece, Pieces, Ranges, read_head, why_restart
 from sifmod.image.registry.network import PATIENCE, Attempts, Patience, SlowError, TransientError
 from sifmod.image.settings import Settings
 
@@ -53,7 +53,6 @@ class Transfer(ArrivingFile):
         self._patience = patience
         self._part = PartialFile(path, settings.striping)
         self._pieces = Pieces(remote, path, settings.connections)
-        self._ranges = Ranges.UNKNOWN
         self._answered = False
         self._wrong_content = False
         self._busy = 0
@@ -76,11 +75,11 @@ class Transfer(ArrivingFile):
 
     def take(self) -> Piece | None:
         """The next piece to ask for, None where there is none now. Called with the lock; `run` has to follow."""
-        if not self._pieces.todo or (self._busy and self._ranges is not Ranges.GOOD):
+        if not self._pieces.todo or (self._busy and self._pieces.ranges is not Ranges.GOOD):
             return None
         self._busy += 1
         start, end = self._pieces.todo.popleft()
-        unbounded = self._ranges is Ranges.NONE and self.size is None
+        unbounded = self._pieces.ranges is Ranges.NONE and self.size is None
         return Piece(start, None if unbounded else end, self.epoch)
 
     def run(self, piece: Piece) -> None:
@@ -93,7 +92,7 @@ class Transfer(ArrivingFile):
                     self._ask(piece, _SMALL_CHUNK if attempts.fruitless else _CHUNK)
                 except TransientError as error:
                     enough = piece.start > before and not isinstance(error, SlowError)
-                    progress = enough and self._ranges is Ranges.GOOD
+                    progress = enough and self._pieces.ranges is Ranges.GOOD
                     self._pause(error, attempts.failed(error, progress=progress, answered=self._answered))
                     self._rewind(piece)
         except SupersededError:
@@ -109,7 +108,7 @@ class Transfer(ArrivingFile):
     def save(self) -> None:
         """Bring what is there to the disk, and then say so in the journal."""
         with self.shared.changed:
-            record = self._pieces.unsaved() if self._ranges is not Ranges.NONE else None
+            record = self._pieces.unsaved() if self._pieces.ranges is not Ranges.NONE else None
             epoch = self.epoch
         if record is None:
             return
@@ -135,8 +134,7 @@ class Transfer(ArrivingFile):
         Called with the lock.
         """
         pieces = self._pieces
-        known = Known(pieces.size, pieces.validator, bool(self.received), self._ranges)
-        if restart := why_restart(head, piece, known, self._remote):
+        if restart := why_restart(head, piece, pieces):
             raise self._start_over(restart.why, whole=restart.whole)
         if head.total == 0 and self._remote.check is not None:
             self._remote.check(b"")
@@ -145,21 +143,21 @@ class Transfer(ArrivingFile):
             self._adopt_size()
         if head.status == 200:
             pieces.validator = head.validator
-            self._ranges = Ranges.NONE
+            self._pieces.ranges = Ranges.NONE
             pieces.todo.clear()
             piece.end = pieces.size
             return piece.end
         pieces.validator = pieces.validator or head.validator
         piece.end = min(piece.end or 0, pieces.size or 0)
-        if self._ranges is Ranges.UNKNOWN:
-            self._ranges = Ranges.GOOD
+        if self._pieces.ranges is Ranges.UNKNOWN:
+            self._pieces.ranges = Ranges.GOOD
             pieces.plan((piece.start, piece.end))
             self.shared.changed.notify_all()
         return min(head.end or 0, piece.end)
 
     def _rewind(self, piece: Piece) -> None:
         """Without ranges the next attempt begins from zero."""
-        if self._ranges is Ranges.NONE:
+        if self._pieces.ranges is Ranges.NONE:
             with self.shared.changed:
                 self._check_current(piece)
                 self._empty()
@@ -171,7 +169,7 @@ class Transfer(ArrivingFile):
 
         Raises FetchError the fourth time.
         """
-        self._ranges = Ranges.NONE if whole else Ranges.UNKNOWN
+        self._pieces.ranges = Ranges.NONE if whole else Ranges.UNKNOWN
         self._empty()
         self._restarts += 1
         if self._restarts > _MOST_RESTARTS:
@@ -190,7 +188,7 @@ class Transfer(ArrivingFile):
         """Nothing is there, and all of it is to be asked for. Called with the lock."""
         self._part.start_over()
         self._pieces.empty()
-        self._pieces.plan(whole=self._ranges is Ranges.NONE)
+        self._pieces.plan(whole=self._pieces.ranges is Ranges.NONE)
         self.front, self.epoch = 0, self._part.epoch
         self._adopt_size()
         self.shared.changed.notify_all()  # a reader of what was there has to hear of it
@@ -202,7 +200,7 @@ class Transfer(ArrivingFile):
 
     def _ask(self, piece: Piece, chunk: int) -> None:
         headers: dict[str, str] = {}
-        if self._ranges is not Ranges.NONE and piece.end is not None:
+        if self._pieces.ranges is not Ranges.NONE and piece.end is not None:
             headers["Range"] = f"bytes={piece.start}-{piece.end - 1}"
             if self._pieces.validator and not self._remote.by_digest:
                 headers["If-Range"] = self._pieces.validator
@@ -224,7 +222,7 @@ class Transfer(ArrivingFile):
                 break
             if not piece.start and self._remote.check is not None:
                 self._remote.check(data)
-            if self._ranges is Ranges.NONE and piece.start + len(data) == end and raw.read(1):
+            if self._pieces.ranges is Ranges.NONE and piece.start + len(data) == end and raw.read(1):
                 raise FetchError(f"the server sent more than the {end} bytes that it announced")
             self._write(piece, data)
         if end is None:
