@@ -13,7 +13,7 @@ from sifmod.cli.main import run
 from sifmod.errors import FetchError
 from sifmod.image.registry.authority import RegistryAuthority
 from sifmod.image.registry.credentials import Netrc
-from sifmod.image.registry.http import Http
+from sifmod.image.registry.http import Asked, Http
 from sifmod.image.registry.mirrors import Place, token_servers
 from sifmod.image.registry.network import Patience
 from sifmod.image.registry.registry import Registry
@@ -246,7 +246,8 @@ def test_no_token_is_got_with_a_login_in_the_clear(
 @pytest.mark.parametrize("insecure", [(), (NAME,)])
 def test_a_form_with_a_refresh_token_is_not_sent_in_the_clear(web: Misbehaving, insecure: tuple[str, ...]) -> None:
     put(web, "/token", answer(200, TOKEN))
-    form = Http(insecure).post(f"http://{NAME}/token?q=secret", {"refresh_token": "secret"}, Netrc())
+    asked = Asked("POST", b"refresh_token=secret", (200,), secret=True)
+    form = Http(insecure).resource(f"http://{NAME}/token?q=secret", Netrc(), asked)({})
     with pytest.raises(FetchError, match=r"^http://registry\.test:5000/token is not https, and nothing was sent"), form:
         raise AssertionError
     assert web.asked == []

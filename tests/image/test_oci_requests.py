@@ -12,7 +12,7 @@ from sifmod.image.artifact import Get
 from sifmod.image.oci.content import LARGEST
 from sifmod.image.oci.manifest import Descriptor, Manifest
 from sifmod.image.registry.credentials import Netrc
-from sifmod.image.registry.http import Http, TransientError, in_the_clear
+from sifmod.image.registry.http import Asked, Http, TransientError, in_the_clear
 from sifmod.image.registry.mirrors import Place
 from sifmod.image.registry.network import Patience
 from sifmod.image.registry.registry import Registry, Repository
@@ -136,13 +136,13 @@ def test_a_form_is_answered_with_200_or_refused(web: Misbehaving) -> None:
         answer(200, b"token")(handler)
 
     web.answers["/form"] = form
-    with Http().post(web.url("/form"), {"a": "b c"}, Netrc()) as response:
+    with Http().resource(web.url("/form"), Netrc(), Asked("POST", b"a=b+c", (200,), secret=True))({}) as response:
         assert response.content == b"token"
     assert asked == ["/form?a=b+c"]
     web.answers["/form"] = answer(201, b"token")
     with (
         pytest.raises(FetchError, match=" answered 201 "),
-        Http().post(web.url("/form"), {"a": "b"}, Netrc()),
+        Http().resource(web.url("/form"), Netrc(), Asked("POST", b"a=b", (200,), secret=True))({}),
     ):
         raise AssertionError
 

@@ -6,7 +6,6 @@ Token authentication as Docker's registry does it (its `spec/auth/token.md` and 
 import os
 import re
 import threading
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
@@ -15,11 +14,12 @@ import requests
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.oci.content import plain, read_content
 from sifmod.image.registry.credentials import Credentials, Logins
-from sifmod.image.registry.http import Authority, Http, in_the_clear, refusal
+from sifmod.image.registry.http import Asked, Authority, Http, in_the_clear, refusal
 from sifmod.image.registry.mirrors import Place, covers
 from sifmod.image.registry.network import TransientError, within, without_secrets
 from sifmod.image.registry.refused import refused_by
 
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 _LARGEST_ANSWER = 1 << 20  # bytes of a token server's answer
 _CHALLENGE = re.compile(r'\b(Bearer|Basic)\s+((?:[\w-]+\s*=\s*(?:"[^"]*"|[^\s",]+)\s*,?\s*)+)', re.IGNORECASE)
 _PARAMETER = re.compile(r'([\w-]+)\s*=\s*(?:"([^"]*)"|([^\s",]+))')
@@ -144,10 +144,10 @@ class RegistryAuthority(Authority):
         scopes = dict.fromkeys((*challenge.scopes, own) if "push" in self._actions else challenge.scopes or (own,))
         service = {"service": challenge.service} if challenge.service else {}
         server = _TokenServer(self, realm, login)
-        opened: AbstractContextManager[requests.Response]
         if login and login.identity_token:
             secret = {"grant_type": "refresh_token", "refresh_token": login.identity_token, "client_id": "sifmod"}
-            opened = self._http.post(realm, {**service, "scope": " ".join(scopes), **secret}, server)
+            form = urlencode({**service, "scope": " ".join(scopes), **secret})
+            opened = self._http.resource(realm, server, Asked("POST", form.encode(), (200,), secret=True))(_FORM)
         else:
             asked = urlencode([*service.items(), *(("scope", scope) for scope in scopes)])
             opened = self._http.resource(f"{realm}{'&' if '?' in realm else '?'}{asked}", server)({})

@@ -106,16 +106,15 @@ class Session(requests.Session):
         method: str,
         url: str,
         headers: Mapping[str, str],
-        body: Mapping[str, str] | bytes | None = None,
+        body: bytes | None = None,
         more: float = 0.0,
     ) -> requests.Response:
-        """The head of an answer, its body not read yet. `body` is a form or bytes; the head may take `more` seconds.
+        """The head of an answer, which may take `more` seconds; its body is not read yet.
 
         Raises what requests raises, and FetchError about a file.
         """
-        data = BytesIO(body) if isinstance(body, bytes) else body  # sent in pieces, each with the timeout
-        sending = len(body) / SLOWEST if isinstance(body, bytes) else 0
-        with within(self._timeouts.whole + more + sending):
+        data = None if body is None else BytesIO(body)  # sent in pieces, each with the timeout
+        with within(self._timeouts.whole + more + len(body or b"") / SLOWEST):
             return self.request(
                 method,
                 url,
@@ -167,12 +166,21 @@ class Authority(Protocol):
 
 
 class Asked(NamedTuple):
-    """What is asked of a resource. `good` are the answers that are handed over; any other one is refused."""
+    """What is asked of a resource. `good` are the answers that are handed over; any other one is refused.
+
+    A body that holds a `secret` is never sent in the clear, and not to where a redirect leads.
+    """
 
     method: str = "GET"
     body: bytes | None = None
     good: tuple[int, ...] = _GOOD
     seconds: float = 0.0  # that the head of the answer may take beyond the usual
+    secret: bool = False
+
+    @property
+    def followed(self) -> tuple[int, ...]:
+        """The redirects that are followed."""
+        return _REDIRECTS if self.method in _READING else () if self.secret else _AS_ASKED
 
 
 GET = Asked()
@@ -197,27 +205,12 @@ class Http:
         return is_loopback(host) or covers(self._insecure, host)
 
     @contextmanager
-    def post(self, url: str, form: Mapping[str, str], authority: Authority) -> Iterator[requests.Response]:
-        """The answer to a form. Raises as a Get does.
-
-        The form holds a secret: a redirect is not followed, and it is never sent in the clear.
-        """
-        if in_the_clear(url):
-            raise _not_https(url)
-        with network_errors(url):
-            response = self._session.ask("POST", url, {}, form)
-        with response, network_errors(url):
-            if response.status_code != 200:
-                raise authority.refused(response)
-            yield response
-
-    @contextmanager
     def _opened(
         self, url: str, headers: Mapping[str, str], authority: Authority, asked: Asked
     ) -> Iterator[requests.Response]:
         redirects = renewals = 0
-        if not self._may_ask(urlsplit(url)):
-            raise _not_https(url)
+        if not self._may_ask(urlsplit(url)) or (asked.secret and in_the_clear(url)):
+            raise FetchError(f"{without_secrets(url)} is not https, and nothing was sent there")
         while True:
             sent = authority.authorization(url)
             with network_errors(url):
@@ -227,7 +220,7 @@ class Http:
                     with network_errors(url), steadily(self.timeouts.silence):
                         yield response
                     return
-                if response.status_code in (_REDIRECTS if asked.method in _READING else _AS_ASKED):
+                if response.status_code in asked.followed:
                     url, redirects = self._redirected(response), redirects + 1
                     if redirects > _MOST_REDIRECTS:
                         raise FetchError(
@@ -268,10 +261,6 @@ def in_the_clear(url: str) -> bool:
     """Whether others may read what is sent to `url`: it is not https, and leaves this machine."""
     parts = urlsplit(url)
     return parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc))
-
-
-def _not_https(url: str) -> FetchError:
-    return FetchError(f"{without_secrets(url)} is not https, and nothing was sent there")
 
 
 def beginning(response: requests.Response) -> bytes:
