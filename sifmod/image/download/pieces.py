@@ -1,7 +1,6 @@
 """The pieces of a file on its way: which bytes are there, and which are still to be asked for."""
 
 import re
-from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,39 +32,34 @@ class Coverage:
     """Spans that do not touch each other, in order. Not safe for threads."""
 
     def __init__(self, spans: tuple[Span, ...] = ()) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        for start, end in spans:
-            self.add(start, end)
+        self.spans: tuple[Span, ...] = ()
+        self._take(spans)
 
     def add(self, start: int, end: int) -> None:
-        if start >= end:
-            return
-        first = bisect_left(self._ends, start)
-        last = bisect_right(self._starts, end)
-        if first < last:
-            start = min(start, self._starts[first])
-            end = max(end, self._ends[last - 1])
-        self._starts[first:last] = [start]
-        self._ends[first:last] = [end]
+        self._take(((start, end),))
 
-    @property
-    def spans(self) -> tuple[Span, ...]:
-        return tuple(zip(self._starts, self._ends, strict=True))
+    def _take(self, spans: tuple[Span, ...]) -> None:
+        found: list[Span] = []
+        for start, end in sorted((*self.spans, *spans)):
+            if found and start <= found[-1][1]:
+                found[-1] = (found[-1][0], max(end, found[-1][1]))
+            elif start < end:
+                found.append((start, end))
+        self.spans = tuple(found)
 
     @property
     def front(self) -> int:
         """How many bytes are there from the beginning without a gap."""
-        return self._ends[0] if self._starts and self._starts[0] == 0 else 0
+        return self.spans[0][1] if self.spans and self.spans[0][0] == 0 else 0
 
     @property
     def total(self) -> int:
-        return sum(self._ends) - sum(self._starts)
+        return sum(end - start for start, end in self.spans)
 
     def missing(self, size: int) -> tuple[Span, ...]:
         """What is not there of `size` bytes."""
-        starts = (0, *self._ends)
-        ends = (*self._starts, size)
+        starts = (0, *(end for _, end in self.spans))
+        ends = (*(start for start, _ in self.spans), size)
         return tuple((start, min(end, size)) for start, end in zip(starts, ends, strict=True) if start < min(end, size))
 
 
