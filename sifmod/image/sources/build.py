@@ -34,7 +34,6 @@ _ARGUMENT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _LOCAL = ("localimage", "oci", "oci-archive", "docker-archive")
 _REGISTRIES = ("docker", "oras")
 _ENVIRONMENT = ("/.singularity.d/env/10-docker2singularity.sh", "/.singularity.d/env/90-environment.sh")
-_CHUNK = 1 << 20  # bytes
 _MOST = 100_000  # files of one directory, and words of one pattern
 
 
@@ -94,8 +93,7 @@ def inputs_digest(definition: Path, arguments: Pairs = ()) -> str:
                 about = f"{name}\0{path.stat().st_mode & 0o777:o}\0{path.stat().st_size}\0"
                 digest.update(os.fsencode(about))
                 with path.open("rb") as file:
-                    while chunk := file.read(_CHUNK):
-                        digest.update(chunk)
+                    hashlib.file_digest(file, lambda: digest)
     return f"sha256:{digest.hexdigest()}"
 
 
