@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from sifmod.errors import FetchError
 from sifmod.image.settings import DEFAULT, Settings
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     import requests
 
     from sifmod.image.reference import Reference
-    from sifmod.module.plan import ImagePlan, Runtime
+    from sifmod.module.plan import BuildPlan, ImagePlan, Runtime
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,13 @@ class FetchRequest:
     incoming: Path = Path("/nonexistent")
     partial: Path = Path("/nonexistent")
     base: Artifact | None = None  # what it is built upon, fetched
+
+    @property
+    def build(self) -> "BuildPlan":
+        """How it is built. Raises FetchError for an image of which nothing says so."""
+        if self.image.build is None:
+            raise FetchError(f"nothing says how {self.image.filename} is built")
+        return self.image.build
 
 
 @dataclass(frozen=True)

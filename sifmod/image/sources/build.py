@@ -172,12 +172,15 @@ def key_of(files: str, bases: str) -> ImageOrigin:
     return ImageOrigin(index=files, manifest=f"sha256:{sha256_bytes(f'{files} {bases}'.encode())}")
 
 
+def _known(request: FetchRequest) -> tuple[str, str]:
+    """Digests of what goes into the build now, and of its bases. Raises FetchError where a file is not there."""
+    definition, arguments = _definition(request)
+    return inputs_digest(definition, arguments), remote_digests(request, bases(definition, arguments))
+
+
 def _pinned(request: FetchRequest) -> Fetched | None:
     """What was built before of the same definition and the same files. Raises FetchError where one is not there."""
-    definition, arguments = _definition(request)
-    return built_before(
-        request, inputs_digest(definition, arguments), remote_digests(request, bases(definition, arguments))
-    )
+    return built_before(request, *_known(request))
 
 
 def _announced(request: FetchRequest) -> int | None:
@@ -189,15 +192,13 @@ def _build(request: FetchRequest) -> Fetched:
     """Relative paths in the definition file count from its directory."""
     definition, arguments = _definition(request)
     way = way_to_build(ask(request.runtime.path))
-    files, of_bases = inputs_digest(definition, arguments), remote_digests(request, bases(definition, arguments))
+    known = _known(request)
     with request.store.workspace() as workspace:
         given = tuple(f"--build-arg={name}={value}" for name, value in arguments)
         options = ("--force", "--disable-cache", *way.options, *given)
         command = ("build", *options, str(request.incoming), str(definition))
         built = run_runtime(request, command, workspace, definition.parent)
-    same = inputs_digest(definition, arguments) == files
-    same = same and remote_digests(request, bases(definition, arguments)) == of_bases
-    return replace(built, origin=key_of(files, of_bases) if same else NO_ORIGIN)
+    return replace(built, origin=key_of(*known) if _known(request) == known else NO_ORIGIN)
 
 
 def _definition(request: FetchRequest) -> tuple[Path, Pairs]:

@@ -129,26 +129,23 @@ def _filled(text: str, arguments: Mapping[str, str]) -> str:
     )
 
 
-def _plan(request: FetchRequest) -> BuildPlan:
-    if request.image.build is None:
-        raise FetchError(f"nothing says how {request.image.filename} is built")
-    return request.image.build
+def _known(request: FetchRequest) -> tuple[str, str]:
+    """Digests of what goes into the build now, and of the images of others in it."""
+    return _digest(request.build), remote_digests(request, base_images(request.build))
 
 
 def _pinned(request: FetchRequest) -> Fetched | None:
-    build = _plan(request)
-    return built_before(request, _digest(build), remote_digests(request, base_images(build)))
+    return built_before(request, *_known(request))
 
 
 def _fetch(request: FetchRequest) -> Fetched:
-    build = _plan(request)
     program = dockerfile_builder()
-    files, of_bases = _digest(build), remote_digests(request, base_images(build))
+    known = _known(request)
     with request.store.workspace() as workspace:
         with writing(workspace):
             for name in ("home", "tmp"):
                 (workspace / name).mkdir(mode=0o700)
-            (workspace / "registries.conf").write_text(_registries(request, base_images(build)))
+            (workspace / "registries.conf").write_text(_registries(request, base_images(request.build)))
         try:
             _run(request, program, workspace)
             converted = convert(replace(request, reference=OCI.reference(f"oci:{workspace}/layout")))
@@ -159,14 +156,13 @@ def _fetch(request: FetchRequest) -> Fetched:
                 ends if os.geteuid() != 0 else ()
             ):  # podman's second one ends the process that it leaves behind
                 run_child((program, *words), cwd=workspace, env=_environment(workspace))
-    same = _digest(build) == files and remote_digests(request, base_images(build)) == of_bases
-    origin = key_of(files, of_bases)
+    origin = key_of(*known)
     made = replace(converted.origin, index=origin.index, manifest=origin.manifest)
-    return replace(converted, origin=made if same else NO_ORIGIN)
+    return replace(converted, origin=made if _known(request) == known else NO_ORIGIN)
 
 
 def _run(request: FetchRequest, program: str, workspace: Path) -> None:
-    build, dockerfile = _plan(request), _dockerfile(_plan(request))
+    build, dockerfile = request.build, _dockerfile(request.build)
     name = os.path.basename(program)  # noqa: PTH119 (text)
     store = (program, "--storage-driver", "vfs", "--root", "root", "--runroot", "run")
     given = tuple(f"--build-arg={key}={value}" for key, value in sorted(build.arguments))

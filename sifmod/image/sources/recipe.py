@@ -106,7 +106,7 @@ def _recipe(request: FetchRequest, base: Artifact) -> str:
 
     It names no place of this machine. Raises FetchError for a file that cannot be read.
     """
-    build = _plan(request)
+    build = request.build
     requirements, lock = _wanted(build)
     sources = build.base.sources if build.base else ()
     said = {
@@ -124,16 +124,9 @@ def _recipe(request: FetchRequest, base: Artifact) -> str:
     return json.dumps({key: value for key, value in said.items() if value}, indent=1) + "\n"
 
 
-def _plan(request: FetchRequest) -> BuildPlan:
-    build = request.image.build
-    if build is None:
-        raise FetchError(f"nothing says how {request.image.filename} is built")
-    return build
-
-
 def _key(request: FetchRequest, recipe: str) -> str:
     """What a built image is stored under. Which packages stay decides with the recipe what an index is asked for."""
-    return f"sha256:{sha256_bytes(json.dumps((recipe, _plan(request).protected)).encode())}"
+    return f"sha256:{sha256_bytes(json.dumps((recipe, request.build.protected)).encode())}"
 
 
 def _pinned(request: FetchRequest) -> Fetched | None:
@@ -145,7 +138,7 @@ def _pinned(request: FetchRequest) -> Fetched | None:
 
 
 def _fetch(request: FetchRequest) -> Fetched:
-    build, base = _plan(request), request.base
+    build, base = request.build, request.base
     if base is None:
         raise FetchError("nothing is built without its base")
     way = way_to_build(ask(request.runtime.path)) if build.post or build.test else None
@@ -207,7 +200,7 @@ def _fetch(request: FetchRequest) -> Fetched:
 
 
 def _base_python(request: FetchRequest, base: Artifact, rootfs: Rootfs) -> BasePython:
-    build = _plan(request)
+    build = request.build
     environment = dict(describe_sif(base.path).config.environment)
     return read_base_python(rootfs, environment, build.path, base.arch, build.protected)
 
