@@ -23,8 +23,8 @@ from sifmod.errors import ImageError
 from sifmod.image.convert.sif.header import SQUASHFS, SifInfo, read_sif
 from sifmod.image.convert.squashfs.blocks import Stat
 from sifmod.image.convert.squashfs.reader import SquashfsReader
-from sifmod.image.disk import reading
 from sifmod.image.inspect.description import date
+from sifmod.image.inspect.rootfs import open_rootfs
 from sifmod.image.inspect.sif import Documents, read_documents
 from sifmod.image.oci.manifest import OCI_MANIFEST, Descriptor, ImageConfig
 
@@ -138,15 +138,15 @@ def _gzip(pieces: Iterator[bytes], count: Callable[[bytes], object]) -> Iterator
 @contextmanager
 def opened(path: Path) -> Iterator[SquashfsReader]:
     """The file system in a SIF. Raises ImageError where it is no squashfs, and what reading raises."""
-    primary = read_sif(path).primary
-    (system,) = struct.unpack_from("<i", primary.extra)
+    info = read_sif(path)
+    (system,) = struct.unpack_from("<i", info.primary.extra)
     if system != SQUASHFS:
         raise ImageError(
             f"the files of {path} cannot be read: they are in no squashfs, or encrypted",
             "the SIF itself can be pushed (oras://…) and exported (--to sif)",
         )
-    with reading(path), path.open("rb") as file:
-        yield SquashfsReader(file, primary.offset, primary.size)
+    with open_rootfs(path, info) as rootfs:
+        yield rootfs.reader
 
 
 def _walk(reader: SquashfsReader) -> Iterator[tuple[bytes, Stat, int]]:

@@ -29,11 +29,9 @@ def tree_digest(path: Path) -> str:
 
     Raises ImageError for a SIF that is damaged or whose file system is no squashfs.
     """
-    primary = read_sif(path).primary
-    with reading(path), path.open("rb") as file:
-        reader = SquashfsReader(file, primary.offset, primary.size)
-        found = (reader.lookup(name, follow=False) for name in _WHENCE)
-        return digest_of(reader, {stat.number for stat in found if stat and stat.kind == "f"})
+    with open_rootfs(path, read_sif(path)) as rootfs:
+        found = (rootfs.reader.lookup(name, follow=False) for name in _WHENCE)
+        return digest_of(rootfs.reader, {stat.number for stat in found if stat and stat.kind == "f"})
 
 
 class Rootfs:
