@@ -128,32 +128,7 @@ class ArrivingFile:
         )
 
 
-class _RawReader(io.RawIOBase):
-    """The bytes as a file, at a position; `_epoch` is that of what was read, None before anything was."""
-
-    def __init__(self, arriving: ArrivingFile, file: io.FileIO, base: int) -> None:
-        self._arriving = arriving
-        self._file = file
-        self._base = base
-        self._position = 0
-        self._epoch: int | None = None
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-    def _read(self, wanted: memoryview) -> int:
-        """Read at the position and move on; 0 at the end of the file."""
-        with reading(self._arriving.path):
-            done = os.preadv(self._file.fileno(), [wanted], self._base + self._position) if wanted else 0
-        self._position += done
-        return done
-
-
-class Reader(_RawReader):
+class Reader(io.RawIOBase):
     """The bytes from the first on: a read waits until the next bytes are there.
 
     It hashes what it gives. The read that finds the end certifies the digest: until then no byte that was read counts.
@@ -162,8 +137,19 @@ class Reader(_RawReader):
     """
 
     def __init__(self, arriving: ArrivingFile, file: io.FileIO, base: int) -> None:
-        super().__init__(arriving, file, base)
+        self._arriving = arriving
+        self._file = file
+        self._base = base
+        self._position = 0
+        self._epoch: int | None = None  # of what was read; None before anything was
         self._hash = hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
         view = memoryview(buffer).cast("B")
@@ -182,9 +168,16 @@ class Reader(_RawReader):
             if not self._arriving.is_replaced(epoch):
                 raise ImageError(f"{self._arriving.name} is cut: it ends after {self._position} bytes")
 
+    def _read(self, wanted: memoryview) -> int:
+        """Read at the position and move on; 0 at the end of the file."""
+        with reading(self._arriving.path):
+            done = os.preadv(self._file.fileno(), [wanted], self._base + self._position) if wanted else 0
+        self._position += done
+        return done
 
-class SeekableReader(_RawReader):
-    """The bytes in any order: a read waits for the bytes that it wants."""
+
+class SeekableReader(Reader):
+    """The bytes in any order: a read waits for the bytes that it wants, and certifies nothing."""
 
     def seekable(self) -> bool:
         return True
