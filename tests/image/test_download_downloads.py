@@ -12,7 +12,7 @@ from sifmod.errors import FetchError, ImageError
 from sifmod.image.convert.layers.merge_layers import merge_layers
 from sifmod.image.disk import NoSpaceError
 from sifmod.image.download.downloads import Downloads
-from sifmod.image.oci.image import BlobSource, open_image
+from sifmod.image.oci.image import BlobSource, Stored, open_image
 from sifmod.image.oci.manifest import Descriptor
 from sifmod.image.settings import DEFAULT
 from sifmod.image.sources.kinds import parse
@@ -37,7 +37,7 @@ def directory(tmp_path: Path) -> Path:
 
 def remote(server: Web, blobs: Sequence[bytes]) -> tuple[BlobSource, ...]:
     return tuple(
-        BlobSource(Descriptor(LAYER, sha256(blob), len(blob)), getter(server, number), None)
+        BlobSource(Descriptor(LAYER, sha256(blob), len(blob)), getter(server, number))
         for number, blob in enumerate(blobs)
     )
 
@@ -183,16 +183,18 @@ def test_blobs_on_this_machine_are_read_where_they_are(directory: Path, tmp_path
     archive = tmp_path / "archive.tar"
     archive.write_bytes(b"before" + BLOBS[0] + BLOBS[3] + b"after")
     places = ((BLOBS[0], 6), (BLOBS[3], 6 + len(BLOBS[0])))
-    sources = [BlobSource(Descriptor(LAYER, sha256(blob), len(blob)), None, archive, at) for blob, at in places]
-    sources.append(BlobSource(Descriptor(LAYER, "", 6), None, archive, 0))
+    sources = [
+        BlobSource(Descriptor(LAYER, sha256(blob), len(blob)), Stored(archive, at, len(blob))) for blob, at in places
+    ]
+    sources.append(BlobSource(Descriptor(LAYER, "", 6), Stored(archive, 0, 6)))
     with Downloads(sources, directory, 4) as downloads:
         downloads.complete()
         assert [blob.open().read() for blob in downloads.blobs] == [BLOBS[0], BLOBS[3], b"before"]
     assert names(directory) == []
-    cut = BlobSource(Descriptor(LAYER, sha256(BLOBS[0]), len(BLOBS[0])), None, archive, 10_000_000)
+    cut = BlobSource(Descriptor(LAYER, sha256(BLOBS[0]), len(BLOBS[0])), Stored(archive, 10_000_000, len(BLOBS[0])))
     with pytest.raises(ImageError, match=r"is cut: 2000011 of 3000000 bytes"), Downloads([cut], directory, 4):
         pass
-    damaged = BlobSource(Descriptor(LAYER, sha256(BLOBS[0]), len(BLOBS[0])), None, archive, 5)
+    damaged = BlobSource(Descriptor(LAYER, sha256(BLOBS[0]), len(BLOBS[0])), Stored(archive, 5, len(BLOBS[0])))
     with pytest.raises(ImageError, match="is not the promised one"), Downloads([damaged], directory, 4) as downloads:
         downloads.complete()
 

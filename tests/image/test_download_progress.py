@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.image.download.downloads import Downloads
-from sifmod.image.oci.image import BlobSource
+from sifmod.image.oci.image import BlobSource, Stored
 from sifmod.image.oci.manifest import Descriptor
 from support.downloading import content, getter, serving, sha256
 from support.processes import wait_until
@@ -37,7 +37,7 @@ class HalfAndHalf:
 
 
 def sources(server: Web) -> tuple[BlobSource, ...]:
-    return (BlobSource(Descriptor("", sha256(BLOB), len(BLOB)), getter(server, 0), None),)
+    return (BlobSource(Descriptor("", sha256(BLOB), len(BLOB)), getter(server, 0)),)
 
 
 def test_downloads_are_told_until_all_has_arrived(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_downloads_are_told_until_all_has_arrived(tmp_path: Path) -> None:
 def test_of_files_that_are_here_only_the_conversion_is_told(tmp_path: Path) -> None:
     told: Told = []
     (tmp_path / "blob").write_bytes(BLOB)
-    source = BlobSource(Descriptor("", sha256(BLOB), len(BLOB)), None, tmp_path / "blob")
+    source = BlobSource(Descriptor("", sha256(BLOB), len(BLOB)), Stored(tmp_path / "blob", 0, len(BLOB)))
     with Downloads([source], tmp_path, 1) as downloads:
         with downloads.telling("x.sif", lambda *what: told.append(what)) as converted:
             converted(7, len(BLOB))

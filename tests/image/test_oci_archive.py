@@ -61,9 +61,9 @@ def docker(archive: Path, tag: str = "") -> OciImage:
 def check_layers(local: OciImage) -> None:
     """Every layer is where it should be, and what its digest says."""
     assert len(local.sources) == len(local.manifest.layers) > 0
-    for descriptor, stored in zip(local.manifest.layers, local.sources, strict=True):
-        assert stored.path is not None
-        content = Stored(stored.path, stored.offset, descriptor.size).read(1 << 30)
+    for descriptor, source in zip(local.manifest.layers, local.sources, strict=True):
+        assert isinstance(source.where, Stored)
+        content = source.where.read(1 << 30)
         assert len(content) == descriptor.size
         assert f"sha256:{hashlib.sha256(content).hexdigest()}" == descriptor.digest
 

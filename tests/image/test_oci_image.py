@@ -8,7 +8,7 @@ import pytest
 
 from sifmod.errors import FetchError, ImageError
 from sifmod.image.convert.sif.header import read_sif
-from sifmod.image.oci.image import BlobSource, OciImage, open_image
+from sifmod.image.oci.image import BlobSource, OciImage, Stored, open_image
 from sifmod.image.settings import DEFAULT
 from sifmod.image.sources.kinds import parse
 from support.command import run
@@ -20,14 +20,10 @@ from support.registry import Registry
 
 
 def content(source: BlobSource) -> bytes:
-    if source.get is not None:
-        assert source.path is None
-        with source.get({}) as response:
-            return bytes(response.content)
-    assert source.path is not None
-    with source.path.open("rb") as file:
-        file.seek(source.offset)
-        return file.read(source.descriptor.size)
+    if isinstance(source.where, Stored):
+        return source.where.read(source.descriptor.size)
+    with source.where({}) as response:
+        return bytes(response.content)
 
 
 def opened(source: str, arch: str = "amd64", workspace: Path | None = None) -> OciImage:
@@ -81,8 +77,8 @@ def test_a_relative_path_counts_from_the_working_directory(
     monkeypatch.chdir(tmp_path)
     for source in ("oci:layout", "oci-archive:x.tar"):
         (blob,) = opened(source).sources
-        assert blob.path is not None
-        assert blob.path.is_absolute()
+        assert isinstance(blob.where, Stored)
+        assert blob.where.path.is_absolute()
 
 
 def test_an_image_for_another_architecture_is_refused(tmp_path: Path, registry: Registry) -> None:

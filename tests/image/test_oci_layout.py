@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError
-from sifmod.image.oci.image import files_below, read_layout
+from sifmod.image.oci.image import Stored, files_below, read_layout
 from sifmod.image.sources.kinds import parse
 from support.command import run
 from support.images import Images
@@ -91,10 +91,10 @@ def test_what_is_no_layout_is_refused(tmp_path: Path) -> None:
 def test_the_blobs_lie_in_the_layout(images: Images) -> None:
     layout = images.tiny_layout()
     local = read_layout(parse(f"oci:{layout}"), files_below(layout), "amd64")
-    for descriptor, stored in zip(local.manifest.layers, local.sources, strict=True):
-        assert stored.path is not None
-        content = stored.path.read_bytes()
-        assert (stored.offset, len(content)) == (0, descriptor.size)
+    for descriptor, source in zip(local.manifest.layers, local.sources, strict=True):
+        assert isinstance(source.where, Stored)
+        content = source.where.path.read_bytes()
+        assert (source.where.offset, len(content)) == (0, descriptor.size)
         assert f"sha256:{hashlib.sha256(content).hexdigest()}" == descriptor.digest
     assert local.config.diff_ids == tuple(layer.digest for layer in local.manifest.layers)
 

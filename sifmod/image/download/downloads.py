@@ -18,7 +18,7 @@ from sifmod.image.download import journal
 from sifmod.image.download.arriving_file import ArrivingFile, Shared
 from sifmod.image.download.pieces import Piece
 from sifmod.image.download.transfer import Transfer
-from sifmod.image.oci.image import BlobSource
+from sifmod.image.oci.image import BlobSource, Stored
 from sifmod.image.registry.network import PATIENCE, Patience
 from sifmod.image.settings import Settings, SharedBlobs
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
@@ -224,11 +224,11 @@ class Downloads(Pool):
             for source in reversed(sources):
                 if (name := file_name(source)) in named:
                     continue
-                if source.get is None:
-                    named[name] = _local(shared, source)
+                if isinstance(source.where, Stored):
+                    named[name] = _local(shared, source, source.where)
                     continue
                 wanted, settings = source.descriptor, Settings(connections=connections)
-                remote = Remote(_shown(source), source.get, wanted.size, wanted.digest, by_digest=True)
+                remote = Remote(_shown(source), source.where, wanted.size, wanted.digest, by_digest=True)
                 named[name] = file = Transfer(shared, remote, directory / name, settings, patience)
                 undone.callback(file.close, None)
             undone.pop_all()
@@ -240,16 +240,14 @@ class Downloads(Pool):
         )
 
 
-def _local(shared: Shared, source: BlobSource) -> ArrivingFile:
+def _local(shared: Shared, source: BlobSource, stored: Stored) -> ArrivingFile:
     """A blob on this machine: all of it is there."""
     wanted, shown = source.descriptor, _shown(source)
-    if source.path is None:
-        raise FetchError(f"{shown} is missing")
-    with reading(source.path):
-        there = source.path.stat().st_size - source.offset
+    with reading(stored.path):
+        there = stored.path.stat().st_size - stored.offset
     if there < wanted.size:
-        raise ImageError(f"{shown} is cut: {max(0, there)} of {wanted.size} bytes are in {source.path}")
-    local = ArrivingFile(shared, shown, source.path, wanted.size, wanted.digest, source.offset)
+        raise ImageError(f"{shown} is cut: {max(0, there)} of {wanted.size} bytes are in {stored.path}")
+    local = ArrivingFile(shared, shown, stored.path, wanted.size, wanted.digest, stored.offset)
     local.front = wanted.size
     return local
 
@@ -260,7 +258,7 @@ def _shown(source: BlobSource) -> str:
 
 def missing(sources: Sequence[BlobSource], directory: Path) -> int:
     """How many bytes of disk a Downloads of `sources` will take in `directory` beyond those that it has already."""
-    wanted = {file_name(source): source.descriptor.size for source in sources if source.get is not None}
+    wanted = {file_name(source): source.descriptor.size for source in sources if not isinstance(source.where, Stored)}
     return sum(max(0, size - _taken(directory / name)) for name, size in wanted.items())
 
 
@@ -273,27 +271,27 @@ def _taken(path: Path) -> int:
 
 def file_name(source: BlobSource) -> str:
     """What a blob's file is called; of one on this machine, what it is known by."""
-    if source.get is None:
-        return f"{source.path}@{source.offset}"
+    if isinstance(source.where, Stored):
+        return f"{source.where.path}@{source.where.offset}"
     return source.descriptor.digest.replace(":", "-")
 
 
 def with_shared(sources: Sequence[BlobSource], shared: SharedBlobs | None) -> tuple[BlobSource, ...]:
     """The same, those that were kept read from there; each is verified like any other."""
-    return tuple(replace(one, get=None, path=path) if (path := _kept(one, shared)) else one for one in sources)
+    return tuple(replace(one, where=kept) if (kept := _kept(one, shared)) else one for one in sources)
 
 
-def _kept(source: BlobSource, shared: SharedBlobs | None) -> Path | None:
-    if shared is None or source.get is None or source.descriptor.digest not in shared.digests:
+def _kept(source: BlobSource, shared: SharedBlobs | None) -> Stored | None:
+    if shared is None or isinstance(source.where, Stored) or source.descriptor.digest not in shared.digests:
         return None
-    path = shared.directory / file_name(source)
-    return path if path.is_file() and path.stat().st_size == source.descriptor.size else None
+    path, size = shared.directory / file_name(source), source.descriptor.size
+    return Stored(path, 0, size) if path.is_file() and path.stat().st_size == size else None
 
 
 def keep_shared(sources: Sequence[BlobSource], directory: Path, shared: SharedBlobs | None) -> None:
     """Keep those of the blobs in `directory`, which are verified, that another image wants too."""
     for source in sources if shared else ():
-        if shared and source.get is not None and source.descriptor.digest in shared.digests:
+        if shared and not isinstance(source.where, Stored) and source.descriptor.digest in shared.digests:
             with suppress(OSError):  # it is downloaded again then
                 os.link(directory / file_name(source), shared.directory / file_name(source))
 
@@ -301,5 +299,5 @@ def keep_shared(sources: Sequence[BlobSource], directory: Path, shared: SharedBl
 def forget_shared(sources: Sequence[BlobSource], shared: SharedBlobs | None) -> None:
     """Remove the kept blobs of an image that could not be converted: one of them may be damaged."""
     for source in sources:
-        if shared and source.path and source.path.parent == shared.directory:
-            source.path.unlink(missing_ok=True)
+        if shared and isinstance(source.where, Stored) and source.where.path.parent == shared.directory:
+            source.where.path.unlink(missing_ok=True)

@@ -68,15 +68,13 @@ def read_json(files: Files, name: str) -> bytes:
 
 @dataclass(frozen=True)
 class BlobSource:
-    """Where a blob's bytes are: behind `get`, or in the file `path` from `offset` on. Its digest is not checked yet.
+    """Where a blob's bytes are: behind a server, or in a file here. Its digest is not checked yet.
 
     `diff_id` is what the image's config states of the uncompressed bytes.
     """
 
     descriptor: Descriptor
-    get: Get | None
-    path: Path | None
-    offset: int = 0
+    where: Get | Stored
     diff_id: str = ""
 
 
@@ -92,7 +90,7 @@ class OciImage:
 def of_files(manifest: Manifest, config: ImageConfig, blobs: tuple[Stored, ...]) -> OciImage:
     """The image whose layers are the files `blobs`, bottom first."""
     layers = zip(manifest.layers, blobs, strict=True)
-    return OciImage(manifest, config, tuple(BlobSource(layer, None, blob.path, blob.offset) for layer, blob in layers))
+    return OciImage(manifest, config, tuple(BlobSource(layer, blob) for layer, blob in layers))
 
 
 def open_image(reference: Reference, arch: str, settings: Settings, workspace: Path | None = None) -> OciImage:

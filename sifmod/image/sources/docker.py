@@ -15,7 +15,7 @@ def _open(reference: Reference, arch: str, settings: Settings, _workspace: Path 
     registry = Registry(reference, settings, arch)
     manifest = registry.manifest()
     check_layers(manifest, reference.source)  # before its config, which is no config where it is an artifact
-    sources = tuple(BlobSource(layer, registry.blob(layer), None) for layer in manifest.layers)
+    sources = tuple(BlobSource(layer, registry.blob(layer)) for layer in manifest.layers)
     return OciImage(manifest, registry.config(manifest), sources)
 
 
