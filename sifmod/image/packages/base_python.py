@@ -1,6 +1,7 @@
 """What the Python of an image holds, read from its files: nothing of the image is started."""
 
 import csv
+import json
 import os
 import re
 from collections import defaultdict
@@ -13,11 +14,10 @@ from posixpath import basename, dirname, join, normpath
 from sifmod.errors import ImageError
 from sifmod.image.inspect.python import PythonEnvironment, find_environments
 from sifmod.image.inspect.rootfs import Rootfs, find_command, search_path
-from sifmod.image.packages.conda import conda_packages
 from sifmod.image.packages.image_python import Distribution, ImagePython, has_valid_name
 
 _ACTIVE = ("WITH_CONDA", "VIRTUAL_ENV", "CONDA_PREFIX")
-_LARGEST = 32 << 20  # bytes of a RECORD
+_LARGEST = 32 << 20  # bytes of a RECORD, or of what conda has noted of a package
 _LIBC = ("/lib/{0}-linux-gnu", "/usr/lib/{0}-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _GLIBC = re.compile(rb"GNU C Library [^\n]*version 2\.([0-9]{1,3})")
 _KNOWN = (17, 28, *range(31, 41))  # of the glibc 2.x that uv knows platforms of
@@ -191,3 +191,41 @@ def files_in(rootfs: Rootfs, directory: str) -> set[str]:
         return set()
     entries = rootfs.reader.entries(found)
     return {os.fsdecode(name) for name, reference in entries if rootfs.reader.stat(reference).kind != "d"}
+
+
+@dataclass(frozen=True)
+class CondaPackage:
+    """One that holds distributions of Python: its record, and what that names, there or not. All are absolute paths.
+
+    conda keeps one JSON for each package of an environment, below its `conda-meta`:
+    https://docs.conda.io/projects/conda/en/stable/dev-guide/deep-dives/install.html.
+    """
+
+    record: str
+    files: tuple[str, ...]
+    places: frozenset[str]  # of the metadata of distributions
+
+
+def conda_packages(rootfs: Rootfs, prefix: str, places: frozenset[str]) -> Iterator[CondaPackage]:
+    """The packages of the environment in `prefix` that hold distributions whose metadata is at one of `places`.
+
+    What a record names outside of the environment is left out, and a record that conda could not read is none. Raises
+    ImageError for a damaged image.
+    """
+    meta = f"{prefix}/conda-meta"
+    for name in rootfs.entries(meta):
+        if name.endswith(".json"):
+            files = tuple(_conda_files(rootfs.read(f"{meta}/{name}", _LARGEST), prefix))
+            if found := places & {place for file in files for place in (file, dirname(file))}:
+                yield CondaPackage(f"{meta}/{name}", files, found)
+
+
+def _conda_files(record: str, prefix: str) -> Iterator[str]:
+    try:
+        named = json.loads(record)["files"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return
+    for one in named if isinstance(named, list) else ():
+        path = normpath(join(prefix, one)) if isinstance(one, str) else ""
+        if path.startswith(f"{prefix}/"):
+            yield path
