@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError, PermissionsError
-from sifmod.tree.partial import Beside, beside
+from sifmod.tree.beside import Beside, beside
 from support.command import SIFMOD
 from support.disk_state import disk_state, file_state
 from support.hosts import on_host

@@ -11,9 +11,10 @@ import pytest
 
 from sifmod.errors import FetchError, InstallError, LockError, PermissionsError
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
+from sifmod.tree.beside import Beside, beside
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import Held, lock
-from sifmod.tree.partial import Beside, Partial, beside, discard_partial, lock_name, open_partial, own_key, partials
+from sifmod.tree.partial import Partial, discard_partial, lock_name, open_partial, own_key, partials
 from sifmod.tree.removal import remove_tree
 from sifmod.tree.store import Store, discard, entries, pinned
 from support.tree import LEASE, image_bytes, nobody, put_image
