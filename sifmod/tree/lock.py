@@ -242,5 +242,5 @@ def _acquire(chain: Path, seconds: float, on_wait: Callable[[str], None]) -> tup
         if who != told and not (vacant and not told):
             told = who
             on_wait(who)
-        time.sleep(pause)
+        time.sleep(pause * (0.5 + os.urandom(1)[0] / 512))  # for those who began together would look together
         pause = min(_POLL[1], pause * 1.3)
