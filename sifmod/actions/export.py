@@ -11,7 +11,7 @@ from sifmod.actions.reporter import Reporter
 from sifmod.config.site import Site
 from sifmod.errors import FetchError
 from sifmod.image.export import write_archive, write_directory, write_sif, write_sqsh
-from sifmod.tree.partial import beside
+from sifmod.tree.beside import beside
 
 Form = Literal["sif", "sqsh", "oci-archive", "docker-archive", "sandbox"]
 ENDINGS: dict[Form, str] = {

@@ -19,10 +19,10 @@ from sifmod.image.settings import Settings
 from sifmod.image.sources.kinds import parse
 from sifmod.module.plan import ImagePlan, Runtime
 from sifmod.system import size_text
+from sifmod.tree.beside import beside
 from sifmod.tree.generation import tidy
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
-from sifmod.tree.partial import beside
 from sifmod.tree.store import Store
 
 LARGE = 2 * 10**9  # bytes

@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sifmod.config.text import is_root
 from sifmod.imports.budget import Value
@@ -68,37 +68,25 @@ def binds_of(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def options(words: list[str], where: str, before: WithOptions | None = None) -> WithOptions:
     """The options at the head of `words`, added to those `before`."""
-    found = replace(before or WithOptions(), count=0)
-    rest = list(words)
+    before = before or WithOptions()
+    binds, gpus, notes = (dict.fromkeys(kept) for kept in (before.binds, before.gpus, before.notes))
+    env, rest = list(before.env), list(words)
     while rest and rest[0].startswith("-"):
         name, equals, value = rest.pop(0).partition("=")
-        taken = 1
         if not equals and (name in _BIND_OPTIONS or name in _TAKES_VALUE) and rest:
-            value, taken = rest.pop(0), 2
-        found = replace(_option(found, name, value, where), count=found.count + taken)
-    return found
-
-
-def _option(found: WithOptions, name: str, value: str, where: str) -> WithOptions:
-    if name in ("--nv", "--nvccli", "--rocm"):
-        return replace(found, gpus=_with(found.gpus, "rocm" if name == "--rocm" else "cuda"))
-    if name in _BIND_OPTIONS:
-        good, bad = binds_of(value)
-        for bind in good:
-            found = replace(found, binds=_with(found.binds, bind))
-        return _noted(found, f"{where}: the bind path {bad[0][:80]!r} depends on the user") if bad else found
-    key, equals, text = value.partition("=")
-    if name == "--env" and equals and not re.search("[$`,\ue000-\uf8ff]", text):
-        return replace(found, env=(*found.env, (key, text)))
-    return _noted(found, f"{where}: the option {name[:40]} is not carried over")
-
-
-def _with(items: tuple[str, ...], item: str) -> tuple[str, ...]:
-    return items if item in items else (*items, item)
-
-
-def _noted(found: WithOptions, note: str) -> WithOptions:
-    return replace(found, notes=_with(found.notes, note))
+            value = rest.pop(0)
+        key, assigned, text = value.partition("=")
+        if name in ("--nv", "--nvccli", "--rocm"):
+            gpus["rocm" if name == "--rocm" else "cuda"] = None
+        elif name in _BIND_OPTIONS:
+            good, bad = binds_of(value)
+            binds |= dict.fromkeys(good)
+            notes |= dict.fromkeys(f"{where}: the bind path {one[:80]!r} depends on the user" for one in bad[:1])
+        elif name == "--env" and assigned and not re.search("[$`,\ue000-\uf8ff]", text):
+            env.append((key, text))
+        else:
+            notes[f"{where}: the option {name[:40]} is not carried over"] = None
+    return WithOptions(tuple(binds), tuple(gpus), tuple(env), tuple(notes), len(words) - len(rest))
 
 
 @dataclass

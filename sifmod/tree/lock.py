@@ -1,12 +1,11 @@
 """A lock that holds on one node and across nodes, and what its holder may touch.
 
-On one node the wait is filelock's (flock, or its soft lock where the file system has none); who really holds is the
-lease. Taking over from a silent holder is safe because of the fence: whatever a holder changes in the tree, it
-changes by renaming something into or out of its own directory in `.staging/`, and the first thing a new holder does is
-to take that directory away. A holder that wakes up late can then change nothing.
+Who holds it is the lease, on one node as across nodes: flock does not reach across nodes, nor is it everywhere. Taking
+over from a silent holder is safe because of the fence: whatever a holder changes in the tree, it changes by renaming
+something into or out of its own directory in `.staging/`, and the first thing a new holder does is to take that
+directory away. A holder that wakes up late can then change nothing.
 """
 
-import errno
 import os
 import re
 import threading
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from sifmod.config.name import is_part
 from sifmod.errors import LockError
@@ -25,64 +24,10 @@ from sifmod.tree.layout import Workplace
 from sifmod.tree.lease import Holder, Lease
 from sifmod.tree.removal import removable, remove_tree
 
-if TYPE_CHECKING:
-    pass
-
-
-class NodeLock:
-    """One lock file of one node; take it with `acquire` as often as needed, give it back with `release`.
-
-    filelock's flock, or its soft lock where the file system has none. It decides who goes first on a node, without
-    polling the disk of all nodes; who really holds the lock is the lease.
-    """
-
-    def __init__(self, path: Path) -> None:
-        from filelock import BaseFileLock, FileLock
-
-        self._lock: BaseFileLock = FileLock(path)
-
-    def acquire(self) -> bool:
-        """Try once; True when this process has it."""
-        from filelock import SoftFileLock
-
-        try:
-            return self._lock.is_locked or self._try()
-        except OSError as error:
-            # filelock itself turns to its soft lock for ENOSYS; NFS without its lock service says otherwise.
-            if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
-                raise
-            self._lock = SoftFileLock(f"{self._lock.lock_file}.soft")
-            return self._try()
-
-    def release(self) -> None:
-        with suppress(OSError):  # the lease is what counts, and the system lets go when the process ends
-            self._lock.release()
-
-    def _try(self) -> bool:
-        import warnings
-
-        from filelock import Timeout
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the lock became a soft one is nothing to tell a user
-            try:
-                self._lock.acquire(timeout=0)
-            except Timeout:
-                return False
-            # Its directory was removed, as the last thing of a first install that failed; filelock itself makes
-            # directories in a way that fails where one goes meanwhile.
-            except (FileNotFoundError, FileExistsError):
-                chain = Path(self._lock.lock_file).parent
-                make_directory(chain, chain.parents[1])
-                return False
-        return True
-
-
 FENCED = ".fenced"
 _DIRECTORY = re.compile(rf"([^@]+(?:@[^@]+)?)\.([0-9]{{1,18}})\.[0-9a-f]+({FENCED})?")
 _POLL = (0.02, 0.5)  # seconds, from the first look to the last
 _BEATS = 6  # per lease time
-_COURTESY = 2.0  # seconds for another process of this node between its file lock and its claim
 
 
 def spelled(name: str) -> str:
@@ -195,22 +140,17 @@ def lock(workplace: Workplace, name: str, lease: float, on_wait: Callable[[str],
     chain = workplace.locks / spelled(name)
     doing = f"cannot lock {name}"
     first_ever = not workplace.locks.exists()
-    with reported(doing):
-        make_directory(chain, workplace.prefix)
-        node = NodeLock(chain / f"{os.uname().nodename}.lock")
     try:
         with ExitStack() as stack:
             with reported(doing):
-                held = stack.enter_context(Held(workplace, name, *_acquire(chain, node, lease, on_wait)))
+                make_directory(chain, workplace.prefix)
+                held = stack.enter_context(Held(workplace, name, *_acquire(chain, lease, on_wait)))
             yield held
     except BaseException:
-        node.release()
         if first_ever:
             with suppress(OSError):
                 forget_locks(workplace)
         raise
-    finally:
-        node.release()
 
 
 def forget_locks(workplace: Workplace) -> None:
@@ -285,19 +225,16 @@ def _fence(staging: Path, name: str, number: int) -> tuple[Path, ...]:
     return tuple(fenced)
 
 
-def _acquire(chain: Path, node: NodeLock, seconds: float, on_wait: Callable[[str], None]) -> tuple[int, Holder]:
+def _acquire(chain: Path, seconds: float, on_wait: Callable[[str], None]) -> tuple[int, Holder]:
     """Wait for the lock and claim it: the number of the new lease, and its holder."""
     seen, since = Lease(-1, "", b""), 0.0  # by this process's own clock
     told, pause = "", _POLL[0]
     while True:
-        first = node.acquire()
         lease = leases.newest(chain)
         if lease != seen:
             seen, since = lease, time.monotonic()
         last, vacant = lease.holder, lease.vacant
-        # A soft lock can outlive its process, and a stopped process keeps its flock: neither may block for ever.
-        wait_vacant, wait_held = (0.0 if first else _COURTESY), max(seconds, last.seconds if last else 0.0)
-        if time.monotonic() - since >= (wait_vacant if vacant else wait_held):
+        if vacant or time.monotonic() - since >= max(seconds, last.seconds if last else 0.0):
             holder = leases.this_process(seconds)
             if leases.claim(chain, lease, holder):
                 return lease.number + 1, holder
@@ -305,5 +242,5 @@ def _acquire(chain: Path, node: NodeLock, seconds: float, on_wait: Callable[[str
         if who != told and not (vacant and not told):
             told = who
             on_wait(who)
-        time.sleep(pause)
+        time.sleep(pause * (0.5 + os.urandom(1)[0] / 512))  # for those who began together would look together
         pause = min(_POLL[1], pause * 1.3)

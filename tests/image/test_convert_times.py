@@ -6,7 +6,7 @@ import pytest
 
 from sifmod.image.fetch import fetch_image
 from sifmod.module.plan import ImagePlan, Runtime
-from sifmod.tree.partial import beside
+from sifmod.tree.beside import beside
 from support.command import run
 from support.oci import Entry, layer, write_layout
 from support.tree import LEASE, nobody

@@ -18,7 +18,7 @@ import zstandard
 
 from sifmod.errors import ImageError
 from sifmod.image.convert.budget import Budget
-from sifmod.image.convert.layers.decompress import CHUNK, Frames, chunks
+from sifmod.image.convert.layers.decompress import CHUNK, chunks
 from sifmod.image.convert.layers.merge_layers import merge_layers
 from sifmod.image.convert.layers.stream import Malformed
 from support.command import run
@@ -96,21 +96,17 @@ def test_every_cut_is_seen(way: str) -> None:
     """But where nothing of a member or frame is left."""
     whole = WAYS[way]
     ends = {0, len(whole)}
-    if way in ("frames", "skippable first"):
-        ends |= {end for end in (13, len(whole) - 8) if frames_end_at(whole, end)}
-        ends |= {len(zstd(LAYER[:HALF], checksum=False)), len(zstd(LAYER[:HALF], checksum=False)) + 1008}
+    if way == "frames":
+        first = len(zstd(LAYER[:HALF], checksum=False))
+        ends |= {first, first + 1008, len(whole) - 8}
+    if way == "skippable first":
+        ends |= {13}
     for length in {*range(1, 64), *range(len(whole) - 64, len(whole)), *range(0, len(whole), 9973)} - ends:
         if length > 3:  # less is no magic number yet: a plain tar, which is cut too
             with pytest.raises(Malformed, match="cut"):
                 uncompressed(whole[:length])
         with pytest.raises(ImageError, match=r"cut|damaged"):
             merged([Stored(whole[:length])])
-
-
-def frames_end_at(data: bytes, end: int) -> bool:
-    frames = Frames()
-    frames.feed(data[:end])
-    return frames.whole
 
 
 @pytest.mark.parametrize("way", ("xz", "bzip2"))
@@ -143,14 +139,27 @@ def test_what_follows_is_not_overlooked(way: str) -> None:
         uncompressed(WAYS[way] + b"more than the layer")
 
 
-def test_frames_are_followed_byte_by_byte() -> None:
-    whole = WAYS["frames"]
-    frames = Frames()
-    for at in range(len(whole)):
-        frames.feed(whole[at : at + 1])
-    assert frames.whole
-    with pytest.raises(Malformed, match="followed by something else"):
-        frames.feed(b"abcd")
+@pytest.mark.parametrize("size", [0, 1, CHUNK - 65, CHUNK - 64, CHUNK - 1, CHUNK, CHUNK + 1])
+def test_zstd_gives_all_and_no_more(size: int) -> None:
+    content = random.Random(size).randbytes(size)
+    read: list[int] = []
+    pieces = list(chunks(Stored(zstd(content)), read.append))
+    assert b"".join(pieces) == content
+    assert max(map(len, pieces)) <= CHUNK
+    assert sum(read) == len(zstd(content))
+
+
+@pytest.mark.parametrize("size", range(1, 100))
+def test_a_cut_in_bytes_that_are_stored_is_seen(size: int) -> None:
+    """However much is missing there: what follows would be taken for it."""
+    with pytest.raises(Malformed, match="cut"):
+        uncompressed(window(20)[:-size])
+
+
+def test_what_follows_a_frame_is_a_frame() -> None:
+    for size in range(1, 100):
+        with pytest.raises(Malformed):
+            uncompressed(WAYS["zstd"] + b"x" * size)
 
 
 def test_chunks_are_bounded_and_counted() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from sifmod.errors import ImageError
-from sifmod.image.convert.layers.decompress import Frames, is_zstd
+from sifmod.image.convert.layers.decompress import is_zstd
 from sifmod.image.convert.layers.fields import (
     MAP,
     check,
@@ -421,49 +421,6 @@ def test_warnings_are_counted_in_their_order() -> None:
     assert warnings.texts()[-2:] == ("96 of 1 file dropped", "and 1 more of other kinds")
     warnings.count("dropped", "0")
     assert warnings.texts()[3] == "0 of 2 files dropped"
-
-
-def frame(*blocks_of: tuple[int, int, int], descriptor: int = 0, header_size: int = 1) -> bytes:
-    """A frame's magic and header, and blocks of a type, a stated size and so many bytes; the last one ends it."""
-    last = len(blocks_of) - 1
-    return (
-        b"\x28\xb5\x2f\xfd"
-        + bytes([descriptor])
-        + bytes(header_size)
-        + b"".join(
-            (size << 3 | kind << 1 | (at == last)).to_bytes(3, "little") + bytes(length)
-            for at, (kind, size, length) in enumerate(blocks_of)
-        )
-    )
-
-
-@pytest.mark.parametrize(
-    "stream",
-    [
-        frame((0, 5, 5)),
-        frame((1, 5000, 1)),
-        frame((2, 7, 7), (0, 0, 0)),
-        frame((0, 1, 1), descriptor=0b00100000, header_size=1),  # a single segment: no window, content in a byte
-        frame((0, 1, 1), descriptor=0b01000000, header_size=3),
-        frame((0, 1, 1), descriptor=0b10000000, header_size=5),
-        frame((0, 1, 1), descriptor=0b11000000, header_size=9),
-        frame((0, 1, 1), descriptor=0b00000001, header_size=2),  # an id of a dictionary
-        frame((0, 1, 1), descriptor=0b00000010, header_size=3),
-        frame((0, 1, 1), descriptor=0b00000011, header_size=5),
-        frame((0, 1, 1), descriptor=0b00000100) + bytes(4),  # a checksum
-        b"\x50\x2a\x4d\x18\5\0\0\0" + bytes(5),
-        b"\x5f\x2a\x4d\x18\0\0\0\0" + frame((0, 1, 1)),
-    ],
-)
-def test_a_frame_ends_with_its_last_byte(stream: bytes) -> None:
-    for cut in range(1, len(stream)):
-        frames = Frames()
-        frames.feed(stream[:cut])
-        assert frames.whole == (stream[:cut].endswith(b"\x18\0\0\0\0"))
-        frames.feed(stream[cut:])
-        assert frames.whole
-        frames.feed(stream)
-        assert frames.whole
 
 
 def test_the_magic_of_zstd() -> None:

@@ -171,7 +171,7 @@ def seen(root: Directory, data: Memory) -> dict[bytes, Seen]:
     def visit(path: bytes, entry: Node | Plain) -> None:
         node = unpacked(entry) if isinstance(entry, Plain) else entry
         nodes.append(node)  # so that no two have one id
-        assert type(node) in (Directory, File, Symlink, Device, Fifo)
+        assert isinstance(node, Directory | File | Symlink | Device | Fifo)
         found[path] = _seen(node, data, first.setdefault(id(node), path))
         if isinstance(node, Directory):
             for name, child in sorted(node.entries.items()):

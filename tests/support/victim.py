@@ -93,7 +93,7 @@ def _serve() -> None:
     for module in pkgutil.walk_packages(importlib.import_module("sifmod").__path__, "sifmod."):
         if module.name != "sifmod.__main__":
             importlib.import_module(module.name)
-    for late in ("filelock", "jinja2", "pydantic", "yaml", "requests", "subprocess", "fnmatch"):
+    for late in ("jinja2", "pydantic", "yaml", "requests", "subprocess", "fnmatch"):
         importlib.import_module(late)
     count = mmap.mmap(-1, 8)
     running: dict[int, tuple[mmap.mmap, int]] = {}

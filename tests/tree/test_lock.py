@@ -22,8 +22,6 @@ from support.tree import LEASE, MODULE, become, install, names, nobody, say
 from support.user import OrdinaryUser
 
 NAME = "image-1"
-STRACE = ("strace", "-f", "-qqq", "-o", "/dev/null", "-e", "trace=flock", "-e")
-WITHOUT = ((*STRACE, "inject=flock:error=ENOSYS"), (*STRACE, "inject=flock:error=ENOLCK"))
 
 
 @pytest.fixture
@@ -74,10 +72,7 @@ def test_nothing_is_left_but_the_lock_itself(layout: Layout) -> None:
             (held.directory / "sealed" / "file").write_text("x")
             (held.directory / "sealed").chmod(0o500)
     assert names(layout) == {".staging"}
-    host = os.uname().nodename
-    assert sorted(path.name for path in (layout.locks / NAME).iterdir()) == sorted(
-        ["3.lease", "3.beat", f"{host}.lock"]
-    )
+    assert sorted(path.name for path in (layout.locks / NAME).iterdir()) == ["3.beat", "3.lease"]
 
 
 def test_an_exception_gives_the_lock_up(layout: Layout) -> None:
@@ -151,13 +146,10 @@ def test_different_names_do_not_wait_for_each_other(layout: Layout) -> None:
         assert len(list(layout.staging.iterdir())) == 3
 
 
-@pytest.mark.parametrize("strace", [(), *WITHOUT], ids=["flock", "no-flock", "no-lock-service"])
-def test_who_holds_it_is_said_and_the_next_one_gets_it(
-    layout: Layout, others: list[Other], strace: tuple[str, ...]
-) -> None:
-    first = Other(layout.prefix, LEASE, *strace, name=NAME).take()
+def test_who_holds_it_is_said_and_the_next_one_gets_it(layout: Layout, others: list[Other]) -> None:
+    first = Other(layout.prefix, LEASE, name=NAME).take()
     others.append(first)
-    second = Other(layout.prefix, LEASE, *strace, name=NAME)
+    second = Other(layout.prefix, LEASE, name=NAME)
     others.append(second)
     line = second.heard()
     pids = {first.pid, *_children(first.pid)}
@@ -170,11 +162,8 @@ def test_who_holds_it_is_said_and_the_next_one_gets_it(
     assert names(layout) == {".staging"}
 
 
-@pytest.mark.parametrize("strace", [(), *WITHOUT], ids=["flock", "no-flock", "no-lock-service"])
-def test_a_holder_killed_on_this_node_is_gone_at_once(
-    layout: Layout, others: list[Other], strace: tuple[str, ...]
-) -> None:
-    first = Other(layout.prefix, LEASE, *strace, name=NAME).take()
+def test_a_holder_killed_on_this_node_is_gone_at_once(layout: Layout, others: list[Other]) -> None:
+    first = Other(layout.prefix, LEASE, name=NAME).take()
     children = _children(first.pid)
     for pid in children:
         os.kill(pid, signal.SIGKILL)
@@ -183,7 +172,7 @@ def test_a_holder_killed_on_this_node_is_gone_at_once(
         time.sleep(0.01)
     assert left_over(layout) == (NAME,)
     hour = 3600.0  # nobody could wait for that
-    second = Other(layout.prefix, hour, *strace, name=NAME).take()
+    second = Other(layout.prefix, hour, name=NAME).take()
     others.append(second)
     assert left_over(layout) == ()
     second.release()

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,6 +178,7 @@ def test_where_nothing_is_recorded(place: Place, tree: str, capfd: pytest.Captur
 def test_a_name_is_that_of_a_module_or_begins_a_version(layout: Layout) -> None:
     for name, version in (("A", "1.0"), ("A", "1.1"), ("A", "1.12"), ("AB", "1.0")):
         write(layout, Done("installed", ModuleName(name, version), None, 1))
+    time.sleep(0.002)  # a line has the millisecond
     record_beside(layout, Done("removed", size=1), LEASE, ALONE)
 
     def found(*names: str) -> list[str]:

@@ -1,10 +1,8 @@
-"""Where images come in: the store's receipts, partials, one file beside its target, and the queue of one node."""
+"""Where images come in: the store's receipts, partials, and one file beside its target."""
 
 import errno
-import fcntl
 import json
 import os
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +11,10 @@ import pytest
 
 from sifmod.errors import FetchError, InstallError, LockError, PermissionsError
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
+from sifmod.tree.beside import Beside, beside
 from sifmod.tree.layout import Layout
-from sifmod.tree.lock import Held, NodeLock, lock
-from sifmod.tree.partial import Beside, Partial, beside, discard_partial, lock_name, open_partial, own_key, partials
+from sifmod.tree.lock import Held, lock
+from sifmod.tree.partial import Partial, discard_partial, lock_name, open_partial, own_key, partials
 from sifmod.tree.removal import remove_tree
 from sifmod.tree.store import Store, discard, entries, pinned
 from support.tree import LEASE, image_bytes, nobody, put_image
@@ -370,41 +369,3 @@ def test_a_partial_of_another_user_beside_the_target_is_worked_around(
         assert path.is_dir()
     assert not path.exists()
     assert os.listdir(theirs) == ["blob"]
-
-
-# the queue of one node
-
-
-@pytest.mark.parametrize("number", [0, errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
-def test_one_of_two_goes_first(number: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By flock, or where a file system has none by a file, of which nothing is said."""
-    if number:
-
-        def refused(*_: object) -> None:
-            raise OSError(number, os.strerror(number))
-
-        monkeypatch.setattr(fcntl, "flock", refused)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        one, two = NodeLock(place / "lock"), NodeLock(place / "lock")
-        two.release()
-        assert [one.acquire(), one.acquire(), two.acquire(), two.acquire()] == [True, True, False, False]
-        assert (place / "lock.soft").exists() == (number in (errno.ENOLCK, errno.EOPNOTSUPP))
-        two.release()
-        assert not two.acquire()
-        one.release()
-        one.release()
-        assert two.acquire()
-        assert not one.acquire()
-        two.release()
-        assert one.acquire()
-        one.release()
-
-
-def test_a_failing_lock_is_not_hidden(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(fcntl, "flock", broken)
-    with pytest.raises(OSError, match="Input/output error"):
-        NodeLock(place / "lock").acquire()

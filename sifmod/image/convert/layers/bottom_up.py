@@ -32,21 +32,11 @@ _LINKS = 255  # symlinks on the way to one entry
 
 
 @dataclass(slots=True, eq=False)
-class _Leaf:
-    """What is no directory, and which layer put it there."""
+class _Folder(Directory):
+    """A directory, the layer that gave its attributes, and for each entry the last that had to do with it."""
 
-    node: Node
-    layer: int
-
-
-@dataclass(slots=True, eq=False)
-class _Folder:
-    """A directory; `layer` is the last that had anything to do with it, `explicit` that which gave its attributes."""
-
-    attributes: Attributes
-    layer: int
-    children: "dict[bytes, _Folder | _Leaf]" = field(default_factory=dict)
     explicit: int = 0
+    layers: dict[bytes, int] = field(default_factory=dict)
 
 
 def merge_bottom_up(
@@ -69,15 +59,14 @@ def merge_bottom_up(
             known = contents[above] if above < len(contents) else ()
             with naming(blob.digest), ahead.layer() as chunks:
                 missing.insert(0, tree.layer(TarReader(Stream(chunks), warnings), known, watch))
-    seen: set[int] = set()
-    root = _directory(tree.root, seen)
-    return root, [{number: file for number, file in files.items() if id(file) in seen} for files in missing]
+    seen = _nodes(tree.root)
+    return tree.root, [{number: file for number, file in files.items() if id(file) in seen} for files in missing]
 
 
 class _Tree:
     def __init__(self, epoch: int) -> None:
         self._implicit: Attributes = (0o755, 0, 0, epoch, ())
-        self.root = _Folder(self._implicit, 0)
+        self.root = _Folder(*self._implicit)
         self._layer = 0
 
     def layer(self, reader: TarReader, known: Sequence[Content | Plain | None], watch: Watch) -> dict[int, File]:
@@ -111,18 +100,19 @@ class _Tree:
             self._set_attributes(self._folder(self._parent(parts), parts[-1]), member.attributes)
         else:
             node = file or (self._linked(member) if member.kind == HARD_LINK else special_node(member))
-            self._parent(parts).children[parts[-1]] = _Leaf(node, self._layer)
+            folder = self._parent(parts)
+            folder.entries[parts[-1]], folder.layers[parts[-1]] = node, self._layer
 
     def _set_attributes(self, folder: _Folder, attributes: Attributes) -> None:
-        folder.attributes = attributes
-        folder.layer = folder.explicit = self._layer
+        folder.mode, folder.uid, folder.gid, folder.mtime, folder.xattrs = attributes
+        folder.explicit = self._layer
 
     def _folder(self, parent: _Folder, name: bytes) -> _Folder:
         """A directory in `parent`; made if there is none, instead of whatever else is there."""
-        child = parent.children.get(name)
+        child = parent.entries.get(name)
         if not isinstance(child, _Folder):
-            child = parent.children[name] = _Folder(self._implicit, self._layer)
-        child.layer = self._layer
+            child = parent.entries[name] = _Folder(*self._implicit)
+        parent.layers[name] = self._layer
         return child
 
     def _parent(self, parts: Parts) -> _Folder:
@@ -142,32 +132,31 @@ class _Tree:
             if name == b"..":
                 del done[-1:]
             elif name not in (b"", b"."):
-                leaf = self._at([*done, name])
-                if not (isinstance(leaf, _Leaf) and isinstance(leaf.node, Symlink)):
+                link = self._at([*done, name])
+                if not isinstance(link, Symlink):
                     done.append(name)
                     continue
                 links += 1
                 if links > _LINKS:
                     raise Malformed(f"has an entry behind a loop of symlinks: {shown(b'/'.join(parts))}")
-                target = leaf.node.target
-                todo += reversed(target.split(b"/"))
-                if target.startswith(b"/"):
+                todo += reversed(link.target.split(b"/"))
+                if link.target.startswith(b"/"):
                     done.clear()
         return done
 
-    def _at(self, parts: Sequence[bytes]) -> _Folder | _Leaf | None:
-        found: _Folder | _Leaf | None = self.root
+    def _at(self, parts: Sequence[bytes]) -> Node | Plain | None:
+        found: Node | Plain | None = self.root
         for name in parts:
             if not isinstance(found, _Folder):
                 return None
-            found = found.children.get(name)
+            found = found.entries.get(name)
         return found
 
     def _linked(self, member: Member) -> Node:
         target = cleaned(member.target)
         found = self._at([*self._resolved(target[:-1]), *target[-1:]])
-        if isinstance(found, _Leaf):
-            return found.node
+        if isinstance(found, Node) and not isinstance(found, _Folder):
+            return found
         what = "a directory" if found else "nothing"
         raise Malformed(f"has a hard link to {what}: {shown(member.name)} to {shown(member.target)}")
 
@@ -178,42 +167,44 @@ class _Tree:
             return
         if target == OPAQUE:
             self._prune(folder)
-        elif (child := folder.children.get(target)) is not None:
-            if child.layer != self._layer:
-                del folder.children[target]
-            elif isinstance(child, _Folder):
+        elif target in folder.entries and not self._removed(folder, target):
+            child = folder.entries[target]
+            if isinstance(child, _Folder):
                 self._reset(child)
                 self._prune(child)
+
+    def _removed(self, folder: _Folder, name: bytes) -> bool:
+        """Whether an entry was only in lower layers; then it is removed."""
+        if folder.layers[name] == self._layer:
+            return False
+        del folder.entries[name], folder.layers[name]
+        return True
 
     def _reset(self, folder: _Folder) -> None:
         """Let a directory have its attributes from this layer, or from none."""
         if folder.explicit != self._layer:
-            folder.attributes, folder.explicit = self._implicit, 0
+            folder.mode, folder.uid, folder.gid, folder.mtime, folder.xattrs = self._implicit
+            folder.explicit = 0
 
     def _prune(self, folder: _Folder) -> None:
         """Remove everything in a directory that is only in lower layers."""
         todo = [folder]
         while todo:
             folder = todo.pop()
-            for name, child in list(folder.children.items()):
-                if child.layer != self._layer:
-                    del folder.children[name]
-                elif isinstance(child, _Folder):
+            for name, child in list(folder.entries.items()):
+                if not self._removed(folder, name) and isinstance(child, _Folder):
                     self._reset(child)
                     todo.append(child)
 
 
-def _directory(folder: _Folder, seen: set[int]) -> Directory:
-    """The same as nodes; `seen` gets the ids of all that are no directory."""
-    root = Directory(*folder.attributes)
-    todo = [(folder, root)]
+def _nodes(root: Directory) -> set[int]:
+    """The ids of all that is in a tree and is no directory."""
+    seen: set[int] = set()
+    todo = [root]
     while todo:
-        folder, directory = todo.pop()
-        for name, child in folder.children.items():
-            if isinstance(child, _Folder):
-                below = directory.entries[name] = Directory(*child.attributes)
-                todo.append((child, below))
+        for node in todo.pop().entries.values():
+            if isinstance(node, Directory):
+                todo.append(node)
             else:
-                directory.entries[name] = child.node
-                seen.add(id(child.node))
-    return root
+                seen.add(id(node))
+    return seen

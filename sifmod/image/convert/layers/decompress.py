@@ -3,6 +3,7 @@
 import bz2
 import io
 import lzma
+import os
 import re
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -144,22 +145,31 @@ def _bzip2(compressed: "_Compressed") -> Iterator[bytes]:
 
 
 def _zstd(compressed: "_Compressed") -> Iterator[bytes]:
-    compressed.frames = Frames()
+    """Libzstd does not tell where a frame is cut. So a mark follows, which comes out where the last frame was whole."""
+    mark = os.urandom(16) * 4  # no bytes of its frame
+    compressed.behind = zstandard.compress(mark)
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
-    yield from _read(decompressor.stream_reader(cast(BinaryIO, compressed), read_across_frames=True, closefd=False))
-    while compressed.read(CHUNK):  # what libzstd left unread
-        pass
-    if not compressed.frames.whole:
+    stream = decompressor.stream_reader(cast(BinaryIO, compressed), read_across_frames=True, closefd=False)
+    last = b""
+    for chunk in _read(stream):
+        if len(chunk) < len(mark):
+            last += chunk
+            continue
+        if last:
+            yield last
+        last = chunk
+    if not last.endswith(mark):
         raise Malformed("is cut: it ends inside a zstd frame")
+    yield last.removesuffix(mark)
 
 
 class _Compressed(io.RawIOBase):
-    """A blob's file from its first byte, which was looked at; counts, and follows zstd's frames."""
+    """A blob's file from its first byte, which was looked at; counts. What is `behind` comes after its end."""
 
     def __init__(self, file: BinaryIO, count: Callable[[int], None]) -> None:
         self._file = file
         self._count = count
-        self.frames: Frames | None = None
+        self.behind = b""
         self.head = b""
         while len(self.head) < HEAD and (more := file.read(HEAD - len(self.head))):
             self.head += more
@@ -176,8 +186,8 @@ class _Compressed(io.RawIOBase):
         data = self._unread or self._file.read(size)
         self._unread = b""
         self._count(len(data))
-        if self.frames is not None:
-            self.frames.feed(data)
+        if not data:
+            data, self.behind = self.behind, b""
         return data
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
@@ -199,62 +209,3 @@ def is_compressed(head: bytes) -> bool:
 def is_zstd(head: bytes) -> bool:
     magic = int.from_bytes(head[:4], "little")
     return len(head) >= 4 and (magic == _MAGIC or magic & ~0xF == _SKIPPABLE)
-
-
-class Frames:
-    """Is fed a stream in pieces; `whole` says whether a frame ended with the last byte."""
-
-    def __init__(self) -> None:
-        self._skip = 0  # bytes that mean nothing here
-        self._field = b""  # what is there of the next field
-        self._wanted = 4  # bytes of it
-        self._state = self._magic
-        self._checksum = 0  # bytes behind the last block
-
-    @property
-    def whole(self) -> bool:
-        """Whether the stream may end here."""
-        return not self._skip and not self._field and self._state == self._magic
-
-    def feed(self, data: bytes) -> None:
-        """Follow the next bytes. Raises Malformed where no frame begins."""
-        at = 0
-        while at < len(data):
-            if self._skip:
-                step = min(self._skip, len(data) - at)
-                self._skip -= step
-                at += step
-                continue
-            part = data[at : at + self._wanted - len(self._field)]
-            at += len(part)
-            self._field += part
-            if len(self._field) == self._wanted:
-                field, self._field = self._field, b""
-                self._state(field)
-
-    def _magic(self, field: bytes) -> None:
-        if not is_zstd(field):
-            raise Malformed("is damaged: its zstd frame is followed by something else")
-        if int.from_bytes(field, "little") == _MAGIC:
-            self._state, self._wanted = self._descriptor, 1
-        else:
-            self._state, self._wanted = self._skippable, 4
-
-    def _skippable(self, field: bytes) -> None:
-        self._skip = int.from_bytes(field, "little")
-        self._state, self._wanted = self._magic, 4
-
-    def _descriptor(self, field: bytes) -> None:
-        single = field[0] >> 5 & 1
-        content = (single, 2, 4, 8)[field[0] >> 6]
-        self._skip = content + (1 - single) + (0, 1, 2, 4)[field[0] & 3]
-        self._checksum = 4 * (field[0] >> 2 & 1)
-        self._state, self._wanted = self._block, 3
-
-    def _block(self, field: bytes) -> None:
-        header = int.from_bytes(field, "little")
-        repeated = header >> 1 & 3 == 1
-        self._skip = 1 if repeated else header >> 3
-        if header & 1:
-            self._skip += self._checksum
-            self._state, self._wanted = self._magic, 4

@@ -3,12 +3,13 @@
 import os
 import threading
 from array import array
+from collections import deque
 from collections.abc import Sequence
-from queue import SimpleQueue
-from typing import BinaryIO, NamedTuple, Self
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import BinaryIO, Self
 
 from sifmod.errors import ImageError
-from sifmod.image.convert.squashfs.compression import Buffer, Compress, Compression
+from sifmod.image.convert.squashfs.compression import Buffer, Compression
 from sifmod.image.convert.squashfs.superblock import BLOCK, STORED
 
 Block = Buffer | list[bytes]
@@ -44,14 +45,6 @@ class Written:
             self.starts.append(position)
 
 
-class Batch(NamedTuple):
-    """Blocks that one thread compresses together; a place is a block's index, or ~index of a fragment."""
-
-    number: int
-    blocks: list[Block]
-    places: list[int]
-
-
 class Pipeline:
     """A context manager; on leaving it the threads have ended.
 
@@ -65,45 +58,39 @@ class Pipeline:
         self._fd = file.fileno()
         self._offset = offset
         self._compression = compression
-        self._processors = max(1, processors)
-        under_way = self._processors * 2 + 1
-        self.batch = max(4, min(32, _BLOCKS_AT_ONCE // under_way))  # blocks
-        self._room = threading.Semaphore(under_way)
-        self._queue: SimpleQueue[Batch | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        threads = max(1, processors)
+        self._most = threads * 2 + 1  # batches under way
+        self.batch = max(4, min(32, _BLOCKS_AT_ONCE // self._most))  # blocks
+        self._own = threading.local()
+        self._threads = ThreadPoolExecutor(threads, "compress", self._begin)
+        self._under_way: deque[Future[None]] = deque()
         self._order = threading.Lock()
-        self._ready: dict[int, tuple[Batch, Sequence[Buffer]]] = {}
+        self._ready: dict[int, tuple[list[Buffer], Sequence[Buffer], list[int]]] = {}
         self._writing = False
-        self._given = 0
-        self._next = 0
-        self._failure: BaseException | None = None
+        self._given = 0  # batches
+        self._next = 0  # to be written
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._failure = self._failure or RuntimeError("stopped")  # what is queued is not worth compressing
-        self._join()
+        self._threads.shutdown(cancel_futures=kind is not None)  # what is queued then is not worth compressing
 
     def submit(self, blocks: list[Block], places: list[int]) -> None:
-        """Have blocks compressed and written after all that were given before. Raises what a thread has raised."""
-        if not self._threads:
-            self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self._processors)]
-            for thread in self._threads:
-                thread.start()
-        self._room.acquire()
-        if self._failure is not None:
-            self._room.release()
-            raise self._failure
-        self._queue.put(Batch(self._given, blocks, places))
+        """Have blocks compressed and written after all that were given before. Raises what a thread has raised.
+
+        A place is a block's index, or ~index of a fragment.
+        """
+        if len(self._under_way) == self._most:
+            self._under_way.popleft().result()
+        self._under_way.append(self._threads.submit(self._work, self._given, blocks, places))
         self._given += 1
 
     def finish(self) -> None:
         """Wait until everything is written, and end the threads. Raises what a thread has raised."""
-        self._join()
-        if self._failure is not None:
-            raise self._failure
+        while self._under_way:
+            self._under_way.popleft().result()
+        self._threads.shutdown()
 
     def append(self, data: Buffer | bytearray) -> int:
         """Write at the end, from the caller's own thread, once `finish` has returned; give the place."""
@@ -111,38 +98,17 @@ class Pipeline:
         self._write([memoryview(data)])
         return place
 
-    def _join(self) -> None:
-        for _ in self._threads:
-            self._queue.put(None)
-        for thread in self._threads:
-            thread.join()
-        self._threads = []
+    def _begin(self) -> None:
+        """In each thread, for a compressor is not to be shared."""
+        self._own.compress = self._compression.compressor()
 
-    def _work(self) -> None:
-        compress = self._compression.compressor()
-        while self._serve(compress):
-            pass
-
-    def _serve(self, compress: Compress) -> bool:
-        """Compress one batch; False at the end. Nothing of it stays in memory while the thread waits for the next."""
-        batch = self._queue.get()
-        if batch is None:
-            return False
-        try:
-            if self._failure is None:
-                whole = [b"".join(block) if type(block) is list else block for block in batch.blocks]
-                batch.blocks[:] = whole
-                self._commit(batch, compress(whole))  # type: ignore[arg-type]
-                return True
-        except BaseException as error:  # goes to the thread that submits
-            self._failure = error
-        self._room.release(self._processors * 4)  # batches that waited for this one are never written
-        return True
-
-    def _commit(self, batch: Batch, results: Sequence[Buffer]) -> None:
-        """Write all batches whose turn has come, unless another thread is about it."""
+    def _work(self, number: int, blocks: list[Block], places: list[int]) -> None:
+        """Compress one batch, then write all whose turn has come, unless another thread is about it."""
+        whole = [b"".join(block) if isinstance(block, list) else block for block in blocks]
+        blocks.clear()
+        results = self._own.compress(whole)
         with self._order:
-            self._ready[batch.number] = batch, results
+            self._ready[number] = whole, results, places
             if self._writing:
                 return
             self._writing = True
@@ -154,16 +120,15 @@ class Pipeline:
                     return
                 self._next += 1
             self._write(self._take(*turn))
-            self._room.release()
 
-    def _take(self, batch: Batch, results: Sequence[Buffer]) -> list[Buffer]:
+    def _take(self, blocks: list[Buffer], results: Sequence[Buffer], places: list[int]) -> list[Buffer]:
         """Choose for each block its compressed form or, where that is no shorter, its own; note sizes and places."""
         chosen: list[Buffer] = []
         position = self.position
-        for block, result, place in zip(batch.blocks, results, batch.places, strict=True):
+        for block, result, place in zip(blocks, results, places, strict=True):
             word = len(result)
             if word >= len(block):
-                result, word = block, len(block) | STORED  # type: ignore[assignment] # joined by now
+                result, word = block, len(block) | STORED
             chosen.append(result)
             self.written.note(place, position, word)
             position += len(result)

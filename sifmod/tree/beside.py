@@ -1,0 +1,95 @@
+"""A store of one file beside its target, for what goes into no tree."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sifmod.errors import FetchError, PermissionsError
+from sifmod.module.origin import NO_ORIGIN, ImageOrigin
+from sifmod.tree.disk import sync_directory, sync_file
+from sifmod.tree.layout import Layout
+from sifmod.tree.lock import Held, forget_locks, lock
+from sifmod.tree.store import Store
+
+
+class _Hidden(Layout):
+    """The tree in the hidden directory, which may have any name: no module is in it. Partials lie at its top."""
+
+    def __post_init__(self) -> None:
+        pass
+
+    @property
+    def partials(self) -> Path:
+        return self.prefix
+
+
+@contextmanager
+def beside(target: Path, lease: float, on_wait: Callable[[str], None], *, replace: bool = False) -> Iterator["Beside"]:
+    """An artifact.ImageStore for `target` alone; a file that is there is replaced, whole, only with `replace`.
+
+    What is not complete lies in a hidden directory beside the target, under a lock that holds on all nodes (see `lock`
+    for `lease` and `on_wait`): what a run that failed had received, with which the next one goes on, and until the
+    next run what one that was killed had begun. Raises FetchError or PermissionsError where the target cannot be
+    written, before anything is.
+    """
+    _check(target)
+    _check_way(target, replace)
+    hidden = _Hidden(target.with_name(f".{target.name}.fetching"))
+    try:
+        with lock(hidden, "fetch", lease, on_wait) as held:
+            _check_way(target, replace)  # another run may have put it there while this one waited
+            yield Beside(target, hidden, held, on_wait, replace=replace)
+    finally:
+        with suppress(OSError):
+            forget_locks(hidden)
+        with suppress(OSError):  # a partial download is left, to be resumed
+            hidden.prefix.rmdir()
+
+
+class Beside(Store):
+    """The store that `beside` gives: nothing is kept in it, and no other store is looked into."""
+
+    def __init__(
+        self, target: Path, hidden: Layout, held: Held, on_wait: Callable[[str], None], *, replace: bool
+    ) -> None:
+        super().__init__(hidden, held, on_wait)
+        self._target = target
+        self._replace = replace
+
+    def add(
+        self,
+        incoming: Path,
+        sha256: str,  # noqa: ARG002
+        origin: ImageOrigin = NO_ORIGIN,  # noqa: ARG002
+        source: str = "",  # noqa: ARG002
+    ) -> Path:
+        """Put a complete file in the target's place (fsync, rename) and return its path."""
+        with self._held.changing(f"cannot write {self._target}"):
+            sync_file(incoming)
+            if self._replace:
+                incoming.replace(self._target)
+            else:
+                try:
+                    os.link(incoming, self._target)  # fails where another run was faster; rename would not
+                except OSError:  # that, or a file system without hard links
+                    _check_way(self._target, replace=False)
+                    incoming.rename(self._target)
+            sync_directory(self._target.parent)
+        return self._target
+
+
+def _check(target: Path) -> None:
+    if target.is_dir():
+        raise FetchError(f"{target} is a directory", "name the file: -o DIRECTORY/NAME")
+    if target.exists() and not target.is_file():
+        raise FetchError(f"{target} is a device, a pipe or a socket, which a file would replace", "name a file")
+    if not target.parent.is_dir():
+        raise FetchError(f"there is no directory {target.parent}", "make it first, or choose another")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise PermissionsError(f"cannot write into {target.parent}", "choose another place with -o")
+
+
+def _check_way(target: Path, replace: bool) -> None:
+    if os.path.lexists(target) and not replace:
+        raise FetchError(f"{target} exists already; nothing was written", "give --force to replace it")
