@@ -2,6 +2,7 @@
 
 import os
 import re
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from sifmod.actions.diff import Change, Difference, PackageChange
     from sifmod.actions.sbom import Format
     from sifmod.actions.subject import Subject
-    from sifmod.cli.outputs.use import DiffData
     from sifmod.tree.layout import Layout
 
 
@@ -121,7 +121,7 @@ def diff_command(before: str, after: str | None, prefix: str | None, as_json: bo
         old = subject(before, layout)
     found = diff(old, new)
     if as_json:
-        print_json(_changed(found))
+        print_json(asdict(found))
         return
     for note in found.notes:
         say(f"note: {note}")
@@ -133,10 +133,10 @@ def diff_command(before: str, after: str | None, prefix: str | None, as_json: bo
 def _lines(found: "Difference") -> "Iterator[str]":
     """For each part its name and how much of it changed, then what."""
     parts: tuple[tuple[str, Sequence[Change]], ...] = (
-        ("made from", found.sources),
-        ("modules", found.modules),
-        ("variables", found.host),
-        ("variables in the container", found.inside),
+        ("made from", found.origin_changes),
+        ("modules", found.loaded_modules),
+        ("variables", found.variables),
+        ("variables in the container", found.variables_inside),
         ("bind paths", found.binds),
         ("commands", found.commands),
     )
@@ -172,18 +172,3 @@ def _counted(changes: "Sequence[tuple[bool, bool]]") -> str:
     removed = sum(gone for _, gone in changes)
     numbers = ((added, "added"), (removed, "removed"), (len(changes) - added - removed, "changed"))
     return ", ".join(f"{number} {word}" for number, word in numbers if number)
-
-
-def _changed(found: "Difference") -> "DiffData":
-    return {
-        "old": found.old,
-        "new": found.new,
-        "origin_changes": [one._asdict() for one in found.sources],  # type: ignore[misc]
-        "loaded_modules": [one._asdict() for one in found.modules],  # type: ignore[misc]
-        "packages": [one._asdict() for one in found.packages],  # type: ignore[misc]
-        "variables": [one._asdict() for one in found.host],  # type: ignore[misc]
-        "variables_inside": [one._asdict() for one in found.inside],  # type: ignore[misc]
-        "binds": [one._asdict() for one in found.binds],  # type: ignore[misc]
-        "commands": [one._asdict() for one in found.commands],  # type: ignore[misc]
-        "notes": list(found.notes),
-    }
