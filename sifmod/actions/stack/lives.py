@@ -1,11 +1,10 @@
 """The life of a stack's modules: which are the default, hidden, deprecated or retired, as its file says."""
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import site_umask
-from sifmod.actions.life import differences, update_life
+from sifmod.actions.life import change_life, differences
 from sifmod.actions.reporter import Reporter
 from sifmod.actions.stack.plan import StackPlan, Step
 from sifmod.config.name import ModuleName
@@ -92,7 +91,7 @@ def _life(entry: Entry) -> Life:
 
 
 def apply_lives(plan: StackPlan, decided: Lives, site: Site, reporter: Reporter) -> None:
-    """Make it so; of modules that are not installed the next apply does it. Raises what `update_life` does."""
+    """Make it so; of modules that are not installed the next apply does it. Raises what `change_life` does."""
     for name, life in decided.wanted.items():
         new = {step.module.version for step in plan.steps if step.module and step.module.name == name}
         new = {version for version in new if not _is_there(plan, name, version)}
@@ -102,11 +101,7 @@ def apply_lives(plan: StackPlan, decided: Lives, site: Site, reporter: Reporter)
             reporter.say(f"warning: {name}/{life.default} is not installed, so it is not made the default")
         if there or default or read_life(plan.layout, name) != NameLife():
             with site_umask(site):
-                update_life(plan.layout, name, partial(_same, NameLife(default, there)), site, reporter)
-
-
-def _same(wanted: NameLife, _before: NameLife) -> NameLife:
-    return wanted
+                change_life(plan.layout, name, NameLife(default, there), site, reporter)
 
 
 def _is_there(plan: StackPlan, name: str, version: str) -> bool:

@@ -100,9 +100,7 @@ def read_bundle(path: Path) -> Bundle:
         if head["format"] != FORMAT or not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", head["stack"]):
             raise ValueError("another format")
     except (ValueError, KeyError, TypeError) as error:
-        raise OptionError(
-            f"{path} is no bundle that this sifmod can read", "`sifmod stack bundle` makes one"
-        ) from error
+        raise OptionError(f"{path} is no bundle that this sifmod can read", _MAKE) from error
     return Bundle(path, head["stack"], files)
 
 
