@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from sifmod.actions import sharing
-from sifmod.actions.author.check_settings import DIRECTORIES, check_settings
+from sifmod.actions.author.check import DIRECTORIES, check_settings
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
 from sifmod.errors import ConfigError, FetchError, RuntimeMissingError

@@ -38,7 +38,7 @@ def command(
     """
     from pathlib import Path
 
-    from sifmod.actions.author.check_settings import settings_kind
+    from sifmod.actions.author.check import settings_kind
     from sifmod.actions.catalogue.catalogue import catalogue, document, write_catalogue
     from sifmod.actions.catalogue.entry import compared
     from sifmod.cli.context import load_context

@@ -92,7 +92,7 @@ def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: 
 
     from sifmod.actions.lock import images_of, lock_beside
     from sifmod.actions.reporter import Reporter
-    from sifmod.actions.stack.lock import keep_images
+    from sifmod.actions.stack.record import keep_images
     from sifmod.cli.context import load_context, typed
     from sifmod.cli.output import print_json, say
     from sifmod.config.stack import load_stack
@@ -116,7 +116,7 @@ def write_lock(stack: "Stack", path: Path, given: Mapping[str, Value], *, as_jso
     """Write the lock of a stack that is installed, and say where; gives the modules in it."""
     from sifmod.actions.author.new_file import write_text
     from sifmod.actions.lock import to_json
-    from sifmod.actions.stack.lock import locked_modules
+    from sifmod.actions.stack.record import locked_modules
     from sifmod.cli.output import counted, say
 
     path = path.absolute()
