@@ -116,7 +116,7 @@ def diff_command(before: str, after: str | None, prefix: str | None, as_json: bo
     if after is None and (new.installation is None or "@" in before):
         raise OptionError(f"{before} can be compared with another module or image only", "name two of them")
     if after is None and new.installation:
-        old = generation_before(Layout(new.prefix), new.installation.module)
+        old = generation_before(Layout(new.installation.prefix), new.installation.module)
     else:
         old = subject(before, layout)
     found = diff(old, new)
