@@ -43,12 +43,15 @@ def files_below(directory: Path) -> tuple[str, ...]:
 
     Hidden files and directories are left out.
     """
-    found: list[str] = []
+    there = (path for path in visible_files(directory, "presets") if path.endswith(SUFFIXES))
+    return tuple(path for path in there if Path(path).absolute().parent.name != "presets")
+
+
+def visible_files(directory: Path, *left_out: str) -> Iterator[str]:
+    """The files in a directory and below it, but hidden ones and those in directories of these names; in one order."""
     for place, directories, files in os.walk(directory):
-        directories[:] = sorted(name for name in directories if name != "presets" and not name.startswith("."))
-        if Path(place).absolute().name != "presets":
-            found += [os.path.join(place, name) for name in sorted(files) if name.endswith(SUFFIXES) and name[0] != "."]  # noqa: PTH118
-    return tuple(found)
+        directories[:] = sorted(name for name in directories if name not in left_out and not name.startswith("."))
+        yield from (os.path.join(place, name) for name in sorted(files) if not name.startswith("."))  # noqa: PTH118
 
 
 def check(path: Path, site: LoadedSite, variants: tuple[str, ...] = ()) -> tuple[Checked, ...]:

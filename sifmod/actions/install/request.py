@@ -21,6 +21,7 @@ from sifmod.config.wanted import wanted_easyconfig
 from sifmod.errors import InstallError
 from sifmod.image.artifact import Artifact
 from sifmod.module.decide import Choices, make_plan
+from sifmod.module.origin import ImageOrigin
 from sifmod.module.plan import Plan
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import ImageRecord, Installation, live
@@ -102,9 +103,13 @@ def with_image(request: InstallRequest, artifact: Artifact) -> InstallRequest:
 
 def _with_digests(loaded: LoadedEasyconfig, site: LoadedSite, image: Artifact | ImageRecord) -> LoadedEasyconfig:
     """The same where the image's digests call for no other quirks, because to merge its layers again takes long."""
-    digests = tuple(filter(None, (f"sha256:{image.sha256}", image.origin.manifest, image.origin.index)))
+    digests = _digests(image.sha256, image.origin)
     quirks = applicable(site.quirks, loaded.easyconfig, site.site.name, digests)
     return loaded if quirks == loaded.quirks else with_digests(loaded, site, digests, os.environ)
+
+
+def _digests(sha256: str, origin: ImageOrigin) -> tuple[str, ...]:
+    return tuple(filter(None, (f"sha256:{sha256}", origin.manifest, origin.index)))
 
 
 def _request(
