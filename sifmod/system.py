@@ -4,6 +4,7 @@ import errno
 import os
 import pwd
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -60,6 +61,12 @@ def size_text(size: int) -> str:
             return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """At most so many of them, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def subordinate_ids(file: str = "/etc/subuid") -> tuple[range, ...]:

@@ -25,51 +25,44 @@ _BIND = re.compile(rf"^  sifmod_bind(_if_there)? {_WORD} ({_WORD})", re.MULTILIN
 _GPU = re.compile(r"then sifmod_set _([A-Z]+) 1; fi$", re.MULTILINE)
 _START = re.compile(r"^launch (.*) \"\$@\"$", re.MULTILINE)
 _LAUNCHER = "share/launch.sh"
+_PLACES = ("bin/", "runscripts/")  # of commands
 _WITH_A_LAYER = f"${{sifmod_layer:+{LAYER_TARGET}/bin:}}"
 _OF_THE_PLACE = '"$sifmod_image"'
 
 
-class Launcher:
-    """The texts of a generation's scripts; empty where they cannot be read."""
+class Sets(NamedTuple):
+    """What a module sets: variables of the host and of the container, bind paths by their targets, and commands."""
 
-    def __init__(self, root: str) -> None:
-        """Reads the launcher of the generation at `root`; raises OSError where the disk does not give it."""
-        self._root = root
-        self._text = self._script(_LAUNCHER)
+    variables: Mapping[str, str]
+    variables_inside: Mapping[str, str]
+    binds: Mapping[str, str]
+    commands: Mapping[str, str]
 
-    @property
-    def there(self) -> bool:
-        return bool(self._text)
 
-    @property
-    def inside(self) -> dict[str, str]:
-        """The variables of the container; PATH holds the directories in front."""
-        path = [("PATH", *words) for words in _PATH.findall(self._text)[:1]]
-        return {name: _plain(plain or value) for name, value, plain in (*path, *_INSIDE.findall(self._text))}
+def read_scripts(root: str, paths: Iterable[str]) -> Sets | None:
+    """What the launcher and the scripts of the generation at `root` set; None where the launcher cannot be read.
 
-    @property
-    def host(self) -> dict[str, str]:
-        """The variables that a load sets on the host, with those that are the runtime's flags for GPUs."""
-        found = _HOST.findall(self._text.partition("\nsifmod_set_host() {")[2].partition("\n}\n")[0])
-        gpus = {f"SINGULARITY_{flag}": "1" for flag in _GPU.findall(self._text)}
-        return gpus | {name: _plain(value) for name, value in found if value != _OF_THE_PLACE}
+    `PATH` inside holds the directories in front; the host has the runtime's flags for GPUs as variables too. Raises
+    OSError where the disk does not give them.
+    """
+    if not (text := _script(root, _LAUNCHER)):
+        return None
+    path = [("PATH", *words) for words in _PATH.findall(text)[:1]]
+    inside = {name: _plain(plain or value) for name, value, plain in (*path, *_INSIDE.findall(text))}
+    found = _HOST.findall(text.partition("\nsifmod_set_host() {")[2].partition("\n}\n")[0])
+    host = {f"SINGULARITY_{flag}": "1" for flag in _GPU.findall(text)}
+    host |= {name: _plain(value) for name, value in found if value != _OF_THE_PLACE}
+    binds = {}
+    for optional, word in _BIND.findall(text):
+        source, _, rest = (bind := _plain(word)).partition(":")
+        binds[rest.partition(":")[0] or source] = f"{bind} (optional)" if optional else bind
+    scripts = {path: _START.findall(_script(root, path)) for path in paths}
+    commands = {path.removeprefix("bin/"): starts[-1] if starts else "" for path, starts in scripts.items()}
+    return Sets(host, inside, binds, commands)
 
-    @property
-    def binds(self) -> dict[str, str]:
-        """Bind paths by their target: source, target and options, and whether they are optional."""
-        found = {}
-        for optional, word in _BIND.findall(self._text):
-            source, _, rest = (bind := _plain(word)).partition(":")
-            found[rest.partition(":")[0] or source] = f"{bind} (optional)" if optional else bind
-        return found
 
-    def command(self, path: str) -> str:
-        """The words that the wrapper at this path of the generation starts; "" for a script that is none."""
-        found = _START.findall(self._script(path))
-        return found[-1] if found else ""
-
-    def _script(self, path: str) -> str:
-        return (content(Path(self._root, path)) or b"").decode("utf-8", "replace")
+def _script(root: str, path: str) -> str:
+    return (content(Path(root, path)) or b"").decode("utf-8", "replace")
 
 
 def _plain(word: str) -> str:
@@ -81,10 +74,8 @@ def _plain(word: str) -> str:
     return re.sub(r"\$sifmod_(root|prefix)", r"$\1", plain.replace(_WITH_A_LAYER, ""))
 
 
-_PLACES = ("bin/", "runscripts/")  # of commands
-
-
-class Change(NamedTuple):
+@dataclass(frozen=True)
+class Change:
     """One thing that has a name; None where it is not there."""
 
     name: str
@@ -92,7 +83,8 @@ class Change(NamedTuple):
     new: str | None
 
 
-class PackageChange(NamedTuple):
+@dataclass(frozen=True)
+class PackageChange:
     """A package and its versions, of which an image with several Pythons may have several."""
 
     kind: PackageKind
@@ -103,15 +95,15 @@ class PackageChange(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """What `new` has otherwise than `old`; each part is sorted by name."""
+    """What `new` has otherwise than `old`, as `--json` prints it; each part is sorted by name."""
 
     old: str
     new: str
-    sources: tuple[Change, ...]  # what they were made from
-    modules: tuple[Change, ...]  # that views load, by their names
+    origin_changes: tuple[Change, ...]  # what they were made from
+    loaded_modules: tuple[Change, ...]  # by views, by their names
     packages: tuple[PackageChange, ...]
-    host: tuple[Change, ...]  # variables
-    inside: tuple[Change, ...]  # variables of the container
+    variables: tuple[Change, ...]
+    variables_inside: tuple[Change, ...]  # of the container
     binds: tuple[Change, ...]  # by their targets
     commands: tuple[Change, ...]
     notes: tuple[str, ...]  # what could not be compared, and why
@@ -124,20 +116,13 @@ def diff(old: Subject, new: Subject) -> Difference:
     """
     notes: list[str] = []
     one, other = _sets(old, notes), _sets(new, notes)
+    pairs = zip(one, other, strict=True) if one and other else [({}, {})] * len(Sets._fields)
+    variables, inside, binds, commands = (changes(before, after) for before, after in pairs)
     same = old.sha256 == new.sha256 and (old.sha256 or (old.view and new.view))
     packages = () if same else _packages(old, new, notes)
-    return Difference(
-        old.name,
-        new.name,
-        changes(*_sources(old, new)),
-        changes(*(_modules(subject) for subject in (old, new))),
-        packages,
-        changes(one.host, other.host) if one and other else (),
-        changes(one.inside, other.inside) if one and other else (),
-        changes(one.binds, other.binds) if one and other else (),
-        changes(one.commands, other.commands) if one and other else (),
-        tuple(dict.fromkeys(notes)),
-    )
+    sources, modules = changes(*_sources(old, new)), changes(_modules(old), _modules(new))
+    told = tuple(dict.fromkeys(notes))
+    return Difference(old.name, new.name, sources, modules, packages, variables, inside, binds, commands, told)
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
@@ -179,28 +164,20 @@ def _digest(installation: Installation, path: str) -> str:
     return next(found, None) or ""
 
 
-class _Sets(NamedTuple):
-    """What a module sets: variables of the host and of the container, bind paths by their targets, and commands."""
-
-    host: Mapping[str, str]
-    inside: Mapping[str, str]
-    binds: Mapping[str, str]
-    commands: Mapping[str, str]
-
-
-def _sets(subject: Subject, notes: list[str]) -> _Sets | None:
-    if subject.installation is None:
+def _sets(subject: Subject, notes: list[str]) -> Sets | None:
+    installation = subject.installation
+    if installation is None:
         return None
-    if subject.view:
-        return _of_view(subject.view, notes)
-    found = Launcher(subject.installation.root)
-    if not found.there:
+    if installation.image is None:
+        return _of_view(installation, notes)
+    paths = (file.path for file in installation.files if file.path.startswith(_PLACES))
+    found = read_scripts(installation.root, (path for path in paths if path != "runscripts/README"))
+    if found is None:
         notes.append(f"{subject.name} has no launcher that can be read: variables and binds are not compared")
-        return None
-    return _Sets(found.host, found.inside, found.binds, _commands(subject.installation, found))
+    return found
 
 
-def _of_view(view: Installation, notes: list[str]) -> _Sets | None:
+def _of_view(view: Installation, notes: list[str]) -> Sets | None:
     """Of the easyconfig that the generation keeps: a view has no scripts."""
     own = replace(view, provenance=view.provenance._replace(easyconfig=f"{view.root}/easyconfig.yaml"))
     try:
@@ -211,19 +188,13 @@ def _of_view(view: Installation, notes: list[str]) -> _Sets | None:
     path = {"PATH": ":".join(plan.path)} if plan.path else {}
     binds = {bind.target: f"{bind} (optional)" if bind.optional else str(bind) for bind in plan.binds}
     host = dict((*host_variables(plan, "$root"), *plan.default_env))
-    return _Sets(host, {**path, **dict(plan.plain_env)}, binds, {})
+    return Sets(host, {**path, **dict(plan.plain_env)}, binds, {})
 
 
 def _modules(subject: Subject) -> dict[str, str]:
     """What a view loads: the version of each name, the name alone where any will do."""
     words = (one.partition("/") for one in (subject.view.modules if subject.view else ()))
     return {name: version or name for name, _, version in words}
-
-
-def _commands(installation: Installation, scripts: Launcher) -> dict[str, str]:
-    """The wrappers and runscripts, with what they start."""
-    paths = [file.path for file in installation.files if file.path.startswith(_PLACES)]
-    return {path.removeprefix("bin/"): scripts.command(path) for path in paths if path != "runscripts/README"}
 
 
 def _packages(before: Subject, after: Subject, notes: list[str]) -> tuple[PackageChange, ...]:

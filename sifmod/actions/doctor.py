@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from sifmod.actions import sharing
-from sifmod.actions.author.check_settings import DIRECTORIES, check_settings
+from sifmod.actions.author.check import DIRECTORIES, check_settings
 from sifmod.config.prefix import settings_directories
 from sifmod.config.site import Site
 from sifmod.errors import ConfigError, FetchError, RuntimeMissingError
@@ -18,6 +18,7 @@ from sifmod.image.program import ask, limits
 
 Status = Literal["ok", "note", "missing"]
 GB = 10**9
+_HANDED_ON = ("APPTAINER_BIND", "APPTAINER_BINDPATH")  # by the wrappers, to a SingularityCE
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,7 @@ def diagnose(site: Site, environ: Mapping[str, str]) -> tuple[Finding, ...]:
             _slurm(),
             _space(site),
             _sharing(site),
-            _spellings(environ),
-            _unread(site, environ),
+            _spellings(site, environ),
         )
         for finding in part
     )
@@ -191,26 +191,23 @@ def _sharing(site: Site) -> Iterator[Finding]:
         yield Finding("sharing", "ok", f"`{site.sharing}`{group}: those whom {site.prefix} is for can reach it")
 
 
-def _spellings(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Apptainer drops the SINGULARITY spelling of a variable that is set differently under its own."""
+def _spellings(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Apptainer drops the SINGULARITY spelling of a variable that is set differently under its own.
+
+    SingularityCE reads no variable of Apptainer's; the wrappers hand on its binds and no others.
+    """
     for name, value in sorted(environ.items()):
-        if not name.startswith(("SINGULARITY_", "SINGULARITYENV_")):
-            continue
-        twin = name.replace("SINGULARITY", "APPTAINER", 1)
-        if twin in environ and environ[twin] != value:
-            hint = f"Apptainer uses {twin} and ignores the other: set both the same, or only one"
-            yield Finding("environment", "note", f"{name} and {twin} are set differently", hint)
-
-
-def _unread(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """SingularityCE reads no variable of Apptainer's; the wrappers hand on its binds and no others."""
+        if name.startswith(("SINGULARITY_", "SINGULARITYENV_")):
+            twin = name.replace("SINGULARITY", "APPTAINER", 1)
+            if twin in environ and environ[twin] != value:
+                hint = f"Apptainer uses {twin} and ignores the other: set both the same, or only one"
+                yield Finding("environment", "note", f"{name} and {twin} are set differently", hint)
     if site.runtime_kind == "apptainer":
         return
     for name in sorted(environ):
-        if not name.startswith(("APPTAINER_", "APPTAINERENV_")) or name in ("APPTAINER_BIND", "APPTAINER_BINDPATH"):
-            continue
         twin = name.replace("APPTAINER", "SINGULARITY", 1)
-        if twin not in environ:
+        unread = name.startswith(("APPTAINER_", "APPTAINERENV_")) and name not in _HANDED_ON
+        if unread and twin not in environ:
             yield Finding("environment", "note", f"{name} is set, which this runtime does not read", f"set {twin}")
 
 

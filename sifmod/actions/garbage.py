@@ -11,6 +11,7 @@ from sifmod.actions.slurm import NO_JOBS, Jobs, ask_slurm
 from sifmod.config.name import ModuleName
 from sifmod.config.site import MARK_DAYS
 from sifmod.errors import InstallError
+from sifmod.system import some
 from sifmod.tree.history import previous, read_history, superseded
 from sifmod.tree.layer import OldLayer, old_layers
 from sifmod.tree.layout import Layout
@@ -114,9 +115,8 @@ def plan_gc(
         if ends and not any(generation.keep for generation in old):
             empty.append(module)
     going = {generation.root for generation in generations if not generation.keep}
-    users = _users(layout, going)
-    images = tuple(_old_images(layout, users, going, (jobs, days, rollbacks)))
-    images = _unlocked(layout, _unmarked(layout, images, mark_days))
+    users, named = _users(layout, going)
+    images = tuple(_old_images(layout, users, named, (jobs, days, rollbacks), mark_days))
     return GcPlan(
         tuple(generations),
         images,
@@ -202,9 +202,13 @@ def _holds_others_files(layout: Layout, installation: Installation, retired: boo
     return ""
 
 
-def _users(layout: Layout, going: set[Path]) -> dict[str, list[str]]:
-    """Who uses an image, by its digest: of the generations that stay, a live one by the module's name alone."""
+def _users(layout: Layout, going: set[Path]) -> tuple[dict[str, list[str]], set[str]]:
+    """Who uses an image, by its digest: of the generations that stay, a live one by the module's name alone.
+
+    And the images that the receipts of these name.
+    """
     users: dict[str, list[str]] = {}
+    named: set[str] = set()
     for module in known_modules(layout):
         now = live_number(layout, module)
         for number in numbers(layout, module):
@@ -212,65 +216,49 @@ def _users(layout: Layout, going: set[Path]) -> dict[str, list[str]]:
                 for sha256 in used_images(root):
                     name = str(module) if number == now else f"{module} generation {number}"
                     users.setdefault(sha256, []).append(name)
-    return users
+                if (found := read_receipt(root)) and found.image:
+                    named.add(found.image.sha256)
+    return users, named
 
 
 def _used_images(layout: Layout, users: dict[str, list[str]]) -> Iterator[UsedImage]:
     for image in entries(layout):
         if names := users.get(image.sha256):
-            yield UsedImage(image.path, image.size, f"used by {_several(names)}")
+            yield UsedImage(image.path, image.size, f"used by {some(names, _NAMED)}")
     for path in foreign_files(layout):
         yield UsedImage(path, path.lstat().st_size, "sifmod did not put it there")
 
 
-def _several(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
-
-
-def _old_images(layout: Layout, users: Container[str], going: set[Path], rules: Rules) -> Iterator[OldImage]:
+def _old_images(
+    layout: Layout, users: Container[str], named: Container[str], rules: Rules, mark_days: float
+) -> Iterator[OldImage]:
     jobs, days, _ = rules
-    roots = (root for root in _roots(layout) if root not in going)
-    released = {found.image.sha256 for root in roots if (found := read_receipt(root)) and found.image}
     busy = in_work(layout)
-    for image in entries(layout):
-        if image.sha256 in busy and image.sha256 not in users:
-            yield OldImage(image, "a run works with it now")
-        elif image.sha256 not in users:
-            # removing the link of an installed module releases its image; any other may be for an install to come
-            yield OldImage(image, "" if image.sha256 in released else _too_young(image.added, jobs, days))
+    unused = [image for image in entries(layout) if image.sha256 not in users]
+    elsewhere = _used_elsewhere(layout, {image.sha256 for image in unused}, mark_days)
+    for image in unused:
+        keep = "a run works with it now" if image.sha256 in busy else ""
+        # removing the link of an installed module releases its image; any other may be for an install to come
+        if not keep and image.sha256 not in named:
+            keep = _too_young(image.added, jobs, days)
+        yield OldImage(image, keep or elsewhere.get(image.sha256, ""))
 
 
-def _unmarked(layout: Layout, images: tuple[OldImage, ...], days: float) -> tuple[OldImage, ...]:
-    """The same, those kept that users' modules in other trees refer to."""
+def _used_elsewhere(layout: Layout, images: set[str], days: float) -> dict[str, str]:
+    """Why images stay that no module here uses: the lock of a stack names them, or trees of users refer to them."""
+    why: dict[str, str] = {}
     try:
-        marked = in_force(layout, {old.image.sha256 for old in images}, days)
+        for sha256, stacks in locked_images(layout).items():
+            why[sha256] = f"the lock of {some(stacks, _NAMED)} names it, until `sifmod stack lock --forget`"
     except OSError as error:
-        return tuple(old._replace(keep=old.keep or f"the marks of its users cannot be read: {error}") for old in images)
-    users = {
-        sha256: _several([f"{mark.user} (seen {_date(mark.since)})" for mark in marks])
-        for sha256, marks in marked.items()
-    }
-    return tuple(
-        old._replace(keep=f"referred to from trees of {who}, kept for {days:g} days after")
-        if not old.keep and (who := users.get(old.image.sha256))
-        else old
-        for old in images
-    )
-
-
-def _unlocked(layout: Layout, images: tuple[OldImage, ...]) -> tuple[OldImage, ...]:
-    """The same, those kept that the lock of a stack names."""
+        why |= dict.fromkeys(images, f"what locks name is not known: {error}")
     try:
-        locked = locked_images(layout)
+        for sha256, marks in in_force(layout, images, days).items():
+            if who := some([f"{mark.user} (seen {_date(mark.since)})" for mark in marks], _NAMED):
+                why[sha256] = f"referred to from trees of {who}, kept for {days:g} days after"
     except OSError as error:
-        return tuple(old._replace(keep=old.keep or f"what locks name is not known: {error}") for old in images)
-    return tuple(
-        old._replace(keep=f"the lock of {_several(stacks)} names it, until `sifmod stack lock --forget`")
-        if not old.keep and (stacks := locked.get(old.image.sha256))
-        else old
-        for old in images
-    )
+        why |= dict.fromkeys(images, f"the marks of its users cannot be read: {error}")
+    return why
 
 
 def _old_partials(layout: Layout, days: float) -> Iterator[OldPartial]:
@@ -282,11 +270,6 @@ def _old_partials(layout: Layout, days: float) -> Iterator[OldPartial]:
         if not keep and not os.access(partial.path, os.W_OK | os.X_OK):
             keep = "it is another user's, and closed to others"
         yield OldPartial(partial, keep)
-
-
-def _roots(layout: Layout) -> Iterator[Path]:
-    for module in known_modules(layout):
-        yield from (layout.generation(module, number) for number in numbers(layout, module))
 
 
 def _date(seconds: float) -> str:

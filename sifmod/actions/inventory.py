@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sifmod.errors import ModuleError, OptionError, SifmodError
 from sifmod.image.inspect.inventory import read_inventory
-from sifmod.image.inspect.package import KINDS, Inventory, Package
+from sifmod.image.inspect.package import Inventory
 from sifmod.module.quote import shell
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import is_held, lock
@@ -65,16 +65,13 @@ def image_path(installation: Installation) -> Path:
 
 def kept_inventory(layout: Layout, sha256: str) -> Inventory | None:
     """The one that is kept; None where there is none, or one of another format, or of another image."""
+    from pydantic import TypeAdapter
+
     text = read_kept(layout, sha256)
     try:
-        fields = json.loads(text) if text else None
-        if not fields or (fields["format"], fields["sha256"]) != (FORMAT, sha256):
-            return None
-        packages = tuple(Package(*one) for one in fields["packages"])
-        notes, system = tuple(fields["notes"]), fields["system"]
-        texts = [text for one in packages for text in one]
-        if {one.kind for one in packages} <= {*KINDS} and all(isinstance(one, str) for one in (*texts, *notes, system)):
-            return Inventory(packages, system, notes)
+        fields = json.loads(text) if text else {}
+        if (fields["format"], fields["sha256"]) == (FORMAT, sha256):
+            return TypeAdapter(Inventory).validate_python(fields)
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
     return None

@@ -35,7 +35,15 @@ def jobscript(installation: Installation, options: JobOptions, trees: tuple[Layo
     Raises OptionError where module or image lack what the style needs, ModuleError where the module cannot be read.
     """
     job = _job(installation)
-    options = _STYLES[options.style](installation, job, options, trees)
+    match options.style:
+        case "torchrun":
+            _check_runscript(job, TORCHRUN)
+            options = replace(options, words=f"{TORCHRUN} train.py", launchers=True)
+        case "lightning":
+            _check_lightning(installation, job, trees)
+            options = replace(options, words=f"{DISTRIBUTED} -u train.py")
+        case "nccl-tests":
+            options = _nccl_tests(installation, job, options)
     if options.bcast and not (job.inside or options.words):
         raise OptionError(
             f"the job of {job.module} runs the module's command {job.command}, which starts the module's own image",
@@ -59,32 +67,22 @@ def _job(installation: Installation) -> Job:
         ) from error
 
 
-def _srun(_: Installation, _job: Job, options: JobOptions, _trees: tuple[Layout, ...]) -> JobOptions:
-    return options
-
-
-def _torchrun(_: Installation, job: Job, options: JobOptions, _trees: tuple[Layout, ...]) -> JobOptions:
-    _check_runscript(job, TORCHRUN)
-    return replace(options, words=f"{TORCHRUN} train.py", launchers=True)
-
-
-def _lightning(installation: Installation, job: Job, options: JobOptions, trees: tuple[Layout, ...]) -> JobOptions:
+def _check_lightning(installation: Installation, job: Job, trees: tuple[Layout, ...]) -> None:
     _check_runscript(job, DISTRIBUTED)
     name = os.environ.get("SIFMOD_LAYER", DEFAULT)
     wanted = installation.module, installation.own_image.sha256, name
     layers = (one for one in found_layers(trees, os.environ) if (one.module, one.image, one.name) == wanted)
     if (layer := next(layers, None)) and _LIGHTNING & dict(layer.added).keys():
-        return replace(options, words=f"{DISTRIBUTED} -u train.py")
+        return
     with _files(installation) as (rootfs, environment):
         if not any(_LIGHTNING & one.packages.keys() for one in find_environments(rootfs, environment)):
             raise OptionError(
                 f"{job.module} has no lightning, neither in its image nor in a layer",
                 f"`sifmod add {words_for(installation, os.environ)} lightning` adds it",
             )
-    return replace(options, words=f"{DISTRIBUTED} -u train.py")
 
 
-def _nccl_tests(installation: Installation, job: Job, options: JobOptions, _trees: tuple[Layout, ...]) -> JobOptions:
+def _nccl_tests(installation: Installation, job: Job, options: JobOptions) -> JobOptions:
     with _files(installation) as (rootfs, environment):
         places = (*search_path(environment.get("PATH", "")), *_PERF_PLACES)
         found = next(filter(None, (find_command(rootfs, name, places) for name in _PERF)), "")
@@ -101,9 +99,6 @@ def _nccl_tests(installation: Installation, job: Job, options: JobOptions, _tree
     if options.nodes > 1:
         raise OptionError(f"{found} of the image is built without MPI, and runs on one node only", "give --nodes 1")
     return replace(options, words=f"{found} {_SIZES} -g {job.gpus or 1}", nodes=1, launchers=True)
-
-
-_STYLES = {"srun": _srun, "torchrun": _torchrun, "lightning": _lightning, "nccl-tests": _nccl_tests}
 
 
 def _check_runscript(job: Job, name: str) -> None:

@@ -19,6 +19,7 @@ from sifmod.image.sources.kinds import references
 from sifmod.module.origin import ImageOrigin, from_fields
 from sifmod.module.plan import File, ImagePlan, Plan
 from sifmod.module.render import render
+from sifmod.system import some
 from sifmod.tree.receipt import Installation
 from sifmod.tree.store import StoredImage
 
@@ -117,7 +118,7 @@ def differing_inputs(locked: LockedModule, inputs: Iterable[Input], directory: P
     """What is another file than when the lock was written, for people; "" where nothing is."""
     now = spelled_inputs(inputs, directory, robot)
     names = sorted(name for name in {*now, *locked.inputs} if now.get(name) != locked.inputs.get(name))
-    return _listed(names)
+    return some(names, _SHOWN)
 
 
 def files_of(lock: Lock, robot_paths: tuple[Path, ...]) -> dict[str, Path]:
@@ -148,7 +149,7 @@ def check_files(locked: LockedModule, plan: Plan, own: Iterable[File]) -> None:
     if names := sorted(name for name in {*now, *wanted} if now.get(name) != wanted.get(name)):
         by = f"; sifmod {locked.sifmod} made them, and this is {__version__}" if locked.sifmod != __version__ else ""
         raise InstallError(
-            f"{locked.module}: not what the lock says: {_listed(names)} would be other files{by}",
+            f"{locked.module}: not what the lock says: {some(names, _SHOWN)} would be other files{by}",
             "this machine, or its settings, is another one than that of the lock",
         )
 
@@ -174,11 +175,6 @@ def check_image(locked: LockedModule, image: ImagePlan, stored: Iterable[StoredI
         wrong = "its image has other layers, or another compression"
     if wrong:
         raise InstallError(f"{locked.module}: not what the lock says: {wrong}", "write the lock anew")
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(names[:_SHOWN])}{more}"
 
 
 def to_json(modules: Iterable[LockedModule]) -> str:

@@ -186,6 +186,7 @@ def _image(
         made = installation.provenance
         name = made.easyconfig.rpartition("/")[2]
         said += [("module", str(installation.module)), ("easyconfig", name), ("site", made.site)]
+    place = ExternalReferenceType.DISTRIBUTION
     name, version = (installation.module.name, installation.module.version) if installation else (subject.name, "")
     return Component(
         name=line(name),
@@ -194,12 +195,8 @@ def _image(
         bom_ref=BomRef(reference),
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=sha256)],
         properties=[Property(name=f"sifmod:image:{key}", value=line(text)) for key, text in said if text],
-        external_references=[_distribution(source)] if "://" in source else [],
+        external_references=[ExternalReference(type=place, url=XsUri(line(source)))] if "://" in source else [],
     )
-
-
-def _distribution(source: str) -> ExternalReference:
-    return ExternalReference(type=ExternalReferenceType.DISTRIBUTION, url=XsUri(line(source)))
 
 
 def _component(package: Package, system: str, above: str) -> Component:

@@ -128,10 +128,9 @@ NO_JOBS = Jobs(None)
 
 def ask_slurm(prefix: Path) -> Jobs:
     """The jobs of everyone who may read `prefix`; no job where there is no Slurm or no cluster. Raises nothing."""
-    import shutil
     import subprocess
 
-    squeue = shutil.which("squeue")
+    squeue = which("squeue")
     if squeue is None:
         return Jobs(None)
     command = [squeue, "--noheader", "--format=%V"]

@@ -1,14 +1,18 @@
 """A Subject: an image that is looked into, alone or as that of one generation of a module."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sifmod.actions.fetch_settings import fetch_settings
 from sifmod.actions.inventory import image_path, inventory_at
 from sifmod.config.name import ModuleName
 from sifmod.config.shown import shown
+from sifmod.config.site import Site
 from sifmod.errors import ModuleError
+from sifmod.image.inspect.description import ImageDescription
 from sifmod.image.inspect.package import Inventory
+from sifmod.image.inspect.sif import describe_sif
 from sifmod.image.registry.mirrors import source_of
 from sifmod.image.sources.kinds import parse
 from sifmod.module.origin import NO_ORIGIN, ImageOrigin
@@ -40,11 +44,6 @@ class Subject:
     def path(self) -> Path:
         """The image; raises ModuleError where that of an installation is gone."""
         return image_path(self.installation) if self.installation else self.image or Path()
-
-    @property
-    def prefix(self) -> Path:
-        """The prefix of an installation."""
-        return self.installation.prefix if self.installation else Path()
 
     @property
     def inventory(self) -> Inventory:
@@ -102,8 +101,8 @@ def of_image(layout: Layout, text: str) -> Subject:
         raise ModuleError(
             f"the store does not know which image {shown(text)} gave", "name the image by its digest, or by its path"
         )
-    real = path.resolve()
-    known = read_stored(layout, real.stem) if real == layout.image(real.stem).resolve() else None
+    digest = stored_digest(path, layout.prefix)
+    known = read_stored(layout, digest) if digest else None
     return _subject(known) if known else Subject(str(path.absolute()), "", "", NO_ORIGIN, path)
 
 
@@ -123,3 +122,22 @@ def _stored(text: str, found: list[StoredImage]) -> Subject:
 def _subject(image: StoredImage) -> Subject:
     sources = [one.source for one in image.given if "://" in one.source]
     return Subject(f"sha256:{image.sha256}", image.sha256, "".join(sources[-1:]), image.origin, image.path)
+
+
+def stored_digest(path: Path, prefix: Path) -> str:
+    """The SHA-256 of a SIF that lies in the store of this prefix, as its name says; "" for any other file."""
+    real = path.resolve()
+    known = re.fullmatch("[0-9a-f]{64}", real.stem)
+    return real.stem if known and real == Layout(prefix).image(real.stem).resolve() else ""
+
+
+def describe(text: str, site: Site, arch: str) -> ImageDescription:
+    """What the image that `text` names says of itself; nothing is fetched but what describes it.
+
+    Raises FetchError, ImageError or PermissionsError.
+    """
+    reference = parse(text)
+    path = reference.kind.local_sif(reference, site.image_dirs)
+    if path is None:
+        return reference.kind.describe(reference, arch, fetch_settings(site))
+    return replace(describe_sif(path), sha256=stored_digest(path, site.prefix))

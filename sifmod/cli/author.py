@@ -75,8 +75,7 @@ class Found:
 
 
 def _checked(word: str, context: "LoadedSite", variants: Words) -> Found:
-    from sifmod.actions.author.check import check, check_stack
-    from sifmod.actions.author.check_settings import check_settings, settings_kind
+    from sifmod.actions.author.check import check, check_settings, check_stack, settings_kind
     from sifmod.config.wanted import wanted_easyconfig
 
     path = Path(word)

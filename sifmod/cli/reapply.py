@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from sifmod.actions.install.reapply import Reapplication, Reapplying
     from sifmod.actions.reporter import Reporter
 
-Result = TypeVar("Result")
 # the options of a site that decide about a module whose image is there
 DECIDING = ("site", "prefix", "robot_paths", "image_dirs", "accelerator", "runtime", "module_syntax", "link")
 # those of other installs, which would fetch or choose
@@ -30,6 +29,7 @@ def reapply(given: Given) -> int:
     """Print what a changed site, preset or quirk changes in the installed modules, as a diff, then change it."""
     from sifmod.actions.install.reapply import Reapplication, Reapplying, reapplications
     from sifmod.config.prefix import in_full
+    from sifmod.tree.receipt import live_modules
 
     if refused := [f"--{name.replace('_', '-')}" for name in REFUSED if given[name]]:
         raise click.UsageError(f"{', '.join(refused)}: not with --module-only without easyconfigs")
@@ -52,7 +52,8 @@ def reapply(given: Given) -> int:
         for one in reapplications(asked):
             show(one)
     else:
-        ended = _decide_and_apply(asked, show, telling)
+        next(reapplications(asked), None)  # what is read for all is read before the workers begin
+        ended = _apply([(*one, "") for one in live_modules(asked.layout)], asked, show, telling, fail_fast=False)
     changing = [one for one in found if one.changes]
     for text, modules in _together((one.note, one.module) for one in found):
         speak(f"{modules}: {text}")
@@ -64,7 +65,8 @@ def reapply(given: Given) -> int:
     if refusal:
         speak("nothing was changed, as you chose")
     elif all_shown_first and not only_shown:
-        ended = _apply(changing, asked, telling, fail_fast=fail_fast)
+        again = [(one.module, one.number, one.decided) for one in changing]
+        ended = _apply(again, asked, show, telling, fail_fast=fail_fast)
     failed = worst([end for _, end in ended])
     if failed:
         for line in summary(ended):
@@ -99,77 +101,43 @@ def _row(one: "Reapplication", ended: "Mapping[ModuleName, Ended]") -> dict[str,
 
 
 def _apply(
-    changing: "Sequence[Reapplication]", asked: "Reapplying", reporter: "Reporter", *, fail_fast: bool
-) -> "list[tuple[ModuleName, Ended]]":
-    """What became of each, told in their order."""
-    from sifmod.actions.install.reapply import reapply
-
-    def install(number: int, in_worker: "Reporter") -> tuple[int, bool]:
-        return reapply(changing[number], asked, in_worker)
-
-    def done(number: int, became: tuple[int, bool]) -> Done:
-        return _done(changing[number].module, became, reporter)
-
-    ended = _in_workers(install, done, len(changing), asked, reporter, fail_fast=fail_fast)
-    return [(changing[number].module, end) for number, end in ended.items()]
-
-
-def _decide_and_apply(
-    asked: "Reapplying", show: "Callable[[Reapplication], None]", reporter: "Reporter"
-) -> "list[tuple[ModuleName, Ended]]":
-    """The same without a question: each module is decided and installed in one go, then shown and told in order."""
-    from sifmod.actions.install.reapply import reapplications, reapply_at_once
-    from sifmod.tree.receipt import live_modules
-
-    modules = live_modules(asked.layout)
-    next(reapplications(asked), None)  # what is read for all is read before the workers begin
-
-    def install(number: int, in_worker: "Reporter") -> "tuple[Reapplication, tuple[int, bool] | SifmodError | None]":
-        return reapply_at_once(*modules[number], asked, in_worker)
-
-    def done(_: int, became: "tuple[Reapplication, tuple[int, bool] | SifmodError | None]") -> Done:
-        one, outcome = became
-        show(one)
-        if outcome is None:
-            return Done("", {})  # no line of the summary
-        if isinstance(outcome, SifmodError):
-            raise outcome
-        return _done(one.module, outcome, reporter)
-
-    ended = _in_workers(install, done, len(modules), asked, reporter, fail_fast=False)
-    return [(modules[number][0], end) for number, end in ended.items() if end.state]
-
-
-def _done(module: "ModuleName", became: tuple[int, bool], reporter: "Reporter") -> Done:
-    generation, changed = became
-    state = f"{'installed' if changed else 'another run has changed it meanwhile'}, generation {generation}"
-    reporter.say(f"{module}: {state}")
-    return Done(state, {})
-
-
-def _in_workers(
-    do: "Callable[[int, Reporter], Result]",
-    done: "Callable[[int, Result], Done]",
-    count: int,
+    modules: "Sequence[tuple[ModuleName, int, str]]",
     asked: "Reapplying",
+    show: "Callable[[Reapplication], None]",
     reporter: "Reporter",
     *,
     fail_fast: bool,
-) -> dict[int, Ended]:
-    """What became of each; with `fail_fast` none is begun before the one before it is done."""
+) -> "list[tuple[ModuleName, Ended]]":
+    """What became of each: module, generation, and the digest of what was shown of it, "" where it is shown now.
+
+    All is told in their order. With `fail_fast` none is begun before the one before it is done.
+    """
+    from sifmod.actions.install.reapply import reapply
     from sifmod.actions.workers import Ahead, Tell, reporter_in_worker
 
     warned: set[str] = set()  # what holds for all is told once by each worker
 
-    def in_worker(number: int, tell: Tell) -> "Result":
-        return do(number, replace(reporter_in_worker(number, tell, reporter.command), warned=warned))
+    def in_worker(number: int, tell: Tell) -> object:
+        return reapply(
+            *modules[number], asked, replace(reporter_in_worker(number, tell, reporter.command), warned=warned)
+        )
 
-    def ended(number: int) -> Done:
-        return done(number, ahead.result(number, reporter.say))
+    def done(number: int) -> Done:
+        one, became = ahead.result(number, reporter.say)
+        if one:
+            show(one)
+        if became is None:
+            return Done("", {})  # no line of the summary
+        if isinstance(became, SifmodError):
+            raise became
+        generation, changed = became
+        state = f"{'installed' if changed else 'another run has changed it meanwhile'}, generation {generation}"
+        reporter.say(f"{modules[number][0]}: {state}")
+        return Done(state, {})
 
     jobs = 1 if fail_fast else 2 * asked.processors  # each waits for the disk much of its time
-    with closing(Ahead(in_worker, count, jobs)) as ahead:
-        found = dict(run_batch(range(count), ended, fail_fast=fail_fast))
+    with closing(Ahead(in_worker, len(modules), jobs)) as ahead:
+        ended = dict(run_batch(range(len(modules)), done, fail_fast=fail_fast))
     # after an interruption: others than the one that was waited for
-    found.update(run_batch(sorted(ahead.finished), ended))
-    return found
+    ended.update(run_batch(sorted(ahead.finished), done))
+    return [(modules[number][0], end) for number, end in ended.items() if end.state]

@@ -159,7 +159,7 @@ def names_image(text: str) -> bool:
 
 def show_image(text: str, site: "Site", arch: str | None, as_json: bool) -> None:
     """Print what the image that `text` names says about itself."""
-    from sifmod.actions.show_image import describe
+    from sifmod.actions.subject import describe
 
     described = describe(text, site, arch or site.arch)
     if as_json:

@@ -150,12 +150,12 @@ def apply(file: Path | None, bundled: Path | None, as_json: bool, quiet: bool, l
 
 def _unbundled(bundled: Path, given: Given, *, quiet: bool) -> tuple[Path, dict[str, Any]]:
     """The stack of a bundle, whose images are in the store now, and the options with which it is applied."""
-    from sifmod.actions.stack.unbundle import read_bundle, unbundle
+    from sifmod.actions.stack.unbundle import unbundle
     from sifmod.cli.progress import progress
 
     site = load_context(given_site(given))
     with progress(not quiet) as update:
-        place = unbundle(read_bundle(bundled), site.site, reporter(say, update))
+        place = unbundle(bundled, site.site, reporter(say, update))
     given = {**given, "offline": True}
     if (robot := place / "robot").is_dir():
         given["robot_paths"] = ":".join(filter(None, (str(robot), str(given.get("robot_paths") or ""))))

@@ -136,7 +136,7 @@ def lock(file: Path, output: Path | None, forget: bool, as_json: bool, **given: 
     another lock of the stack is written or applied there, or --forget.
     """
     from sifmod.actions.lock import images_of, lock_beside
-    from sifmod.actions.stack.lock import keep_images
+    from sifmod.actions.stack.record import keep_images
     from sifmod.config.stack import load_stack
 
     if forget and output:
@@ -158,7 +158,7 @@ def write_lock(stack: "Stack", path: Path, given: Given, *, as_json: bool) -> "t
     """Write the lock of a stack that is installed, and say where; gives the modules in it."""
     from sifmod.actions.author.new_file import write_text
     from sifmod.actions.lock import to_json
-    from sifmod.actions.stack.lock import locked_modules
+    from sifmod.actions.stack.record import locked_modules
 
     path = path.absolute()
     planned, _ = planned_stack(stack, {**given, "skip_sanity_check": True})
@@ -233,7 +233,7 @@ def catalogue(
     index.html needs no server and loads nothing from elsewhere: search over names and packages, and for each module
     the commands that load it, a job script, what is in it, and what is new. --json prints the data.
     """
-    from sifmod.actions.author.check_settings import settings_kind
+    from sifmod.actions.author.check import settings_kind
     from sifmod.actions.catalogue.catalogue import catalogue as made
     from sifmod.actions.catalogue.catalogue import document, write_catalogue
     from sifmod.actions.catalogue.entry import compared

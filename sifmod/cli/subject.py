@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from sifmod.actions.export import Form
     from sifmod.actions.sbom import Format
     from sifmod.actions.subject import Subject
-    from sifmod.cli.outputs.use import DiffData
 
 
 def subject(text: str, layout: "Layout") -> "Subject":
@@ -107,12 +107,12 @@ def diff_command(before: str, after: str | None, prefix: str | None, as_json: bo
     if after is None and (new.installation is None or "@" in before):
         raise OptionError(f"{before} can be compared with another module or image only", "name two of them")
     if after is None and new.installation:
-        old = generation_before(Layout(new.prefix), new.installation.module)
+        old = generation_before(Layout(new.installation.prefix), new.installation.module)
     else:
         old = subject(before, layout)
     found = diff(old, new)
     if as_json:
-        print_json(_changed(found))
+        print_json(asdict(found))
         return
     for note in found.notes:
         say(f"note: {note}")
@@ -124,10 +124,10 @@ def diff_command(before: str, after: str | None, prefix: str | None, as_json: bo
 def _lines(found: "Difference") -> "Iterator[str]":
     """For each part its name and how much of it changed, then what."""
     parts: tuple[tuple[str, Sequence[Change]], ...] = (
-        ("made from", found.sources),
-        ("modules", found.modules),
-        ("variables", found.host),
-        ("variables in the container", found.inside),
+        ("made from", found.origin_changes),
+        ("modules", found.loaded_modules),
+        ("variables", found.variables),
+        ("variables in the container", found.variables_inside),
         ("bind paths", found.binds),
         ("commands", found.commands),
     )
@@ -163,21 +163,6 @@ def _counted(changes: "Sequence[tuple[bool, bool]]") -> str:
     removed = sum(gone for _, gone in changes)
     numbers = ((added, "added"), (removed, "removed"), (len(changes) - added - removed, "changed"))
     return ", ".join(f"{number} {word}" for number, word in numbers if number)
-
-
-def _changed(found: "Difference") -> "DiffData":
-    from sifmod.cli.outputs.use import DiffData
-
-    parts = {
-        "origin_changes": found.sources,
-        "loaded_modules": found.modules,
-        "variables": found.host,
-        "variables_inside": found.inside,
-        "binds": found.binds,
-        "commands": found.commands,
-    }
-    # as they are: a variable that is empty is there
-    return shaped(DiffData, found, **{key: [one._asdict() for one in changes] for key, changes in parts.items()})
 
 
 @click.command("push")

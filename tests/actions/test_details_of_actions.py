@@ -7,7 +7,7 @@ import pytest
 
 from sifmod.actions.author.import_easyconfig import _letters, easyconfig_text
 from sifmod.actions.author.new import _of_artifact
-from sifmod.actions.garbage import _several, _too_young
+from sifmod.actions.garbage import _too_young
 from sifmod.actions.slurm import NO_JOBS, Jobs
 from sifmod.cli.main import run
 from sifmod.config.easyconfig import EasyconfigFile
@@ -15,6 +15,7 @@ from sifmod.image.artifact import Artifact
 from sifmod.image.sources.kinds import parse
 from sifmod.imports.budget import Imported
 from sifmod.module.origin import ImageOrigin
+from sifmod.system import some
 from support.config import write
 
 DIGEST = f"sha256:{'1' * 64}"
@@ -70,8 +71,8 @@ def test_what_is_wrong_in_several_variants_is_told_at_once(
     assert not (tmp_path / "prefix").exists()
 
 
-def test_the_first_users_of_an_image_are_named() -> None:
-    assert [_several(list("abcde"[:number])) for number in (1, 3, 4, 5)] == [
+def test_the_first_names_are_told_and_how_many_more_there_are() -> None:
+    assert [some("abcde"[:number], 3) for number in (1, 3, 4, 5)] == [
         "a",
         "a, b, c",
         "a, b, c and 1 more",

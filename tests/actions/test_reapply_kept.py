@@ -276,7 +276,9 @@ def test_two_at_once_make_one_generation(prefix: Path, tmp_path: Path) -> None:
     for decided, changed in ((first, True), (second, False)):
         for one in decided:
             assert one.diff
-            assert reapply(one, asked, Reporter(print))[1] == changed
+            _, became = reapply(one.module, one.number, one.decided, asked, Reporter(print))
+            assert isinstance(became, tuple)
+            assert became[1] == changed
     assert generations(prefix) == [2, 2]
     assert run(["rollback", "One/1.0"]) == 0
     assert "FROM_SETTINGS" not in (prefix / "software/One/1.0/share/launch.sh").read_text()

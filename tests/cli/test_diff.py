@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from sifmod.actions.diff import Change, Difference
 from sifmod.cli.main import run
-from sifmod.cli.subject import _changed
 from support.answer import answer
 from support.disk_state import disk_state
 from support.inside import Files, sif
@@ -147,7 +145,8 @@ def test_what_cannot_be_done_changes_nothing(
     assert disk_state(here) == before
 
 
-def test_an_empty_variable_is_there() -> None:
-    host = (Change("A", "", None), Change("B", "x", ""))
-    told = _changed(Difference("old", "new", (), (), (), host, (), (), (), ()))
-    assert [(one["old"], one["new"]) for one in told["variables"]] == [("", None), ("x", "")]
+@pytest.mark.usefixtures("here")
+def test_an_empty_variable_is_there(capfd: pytest.CaptureFixture[str]) -> None:
+    install("one", packages(torch="2.3.0"))
+    install("one", host='""')
+    assert rows(answer(capfd, ("diff", "Tiny"))["variables"]) == {"HOST": ("b", "")}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.actions.author.check_settings import settings_kind
+from sifmod.actions.author.check import settings_kind
 from sifmod.actions.install.how_to_load import commands_to_load, hidden_by
 from sifmod.cli.main import run
 from sifmod.cli.output import print_rows

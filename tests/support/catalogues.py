@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from plans import HELP
-from sifmod.actions.catalogue.entry import Ending, Entry, LastTest, Stored
+from sifmod.actions.catalogue.entry import Entry, LastTest
 from sifmod.config.name import ModuleName
 
 DIGEST = "ab" * 32
@@ -21,9 +21,11 @@ PLAIN = Entry(
     source="docker://registry.site/pytorch:2.4.0",
     load=("module use /appl/modules", "module load PyTorch/2.4.0-cuda-12.4"),
     add="sifmod add PyTorch/2.4.0-cuda-12.4 PACKAGE",
-    job="#!/bin/bash\n#SBATCH --nodes=2\nmodule load PyTorch/2.4.0-cuda-12.4 || exit\nsrun ${#A[@]} <in\n",
-    image=Stored(DIGEST, 9_000_000_000, "2026-11-01T10:00:00Z"),
-    test=LastTest("2026-11-02T10:00:00.123Z", "n1", passed=True),
+    job_script="#!/bin/bash\n#SBATCH --nodes=2\nmodule load PyTorch/2.4.0-cuda-12.4 || exit\nsrun ${#A[@]} <in\n",
+    sha256=DIGEST,
+    size=9_000_000_000,
+    installed_at="2026-11-01T10:00:00Z",
+    last_test=LastTest("2026-11-02T10:00:00.123Z", "n1", passed=True),
     packages=(("deepspeed", "0.14.2"), ("numpy", "1.26.4"), ("torch", "2.4.0")),
     default=True,
     labels=(("team", "ai"),),
@@ -33,12 +35,16 @@ OLDER = replace(
     module=ModuleName("PyTorch", "2.2.0-cuda-12.1"),
     version="2.2.0",
     about=replace(HELP, contents=(("torch", "2.2.0"), ("apex", "0.1"))),
-    image=Stored("cd" * 32, 8_000_000_000, "2026-01-01T10:00:00Z"),
+    sha256="cd" * 32,
+    size=8_000_000_000,
+    installed_at="2026-01-01T10:00:00Z",
     packages=(("apex", "0.1"), ("numpy", "1.26.0"), ("torch", "2.2.0")),
     status="deprecated",
-    ending=Ending("2027-03-31", "Use 2.4.0.", str(PLAIN.module)),
+    until="2027-03-31",
+    message="Use 2.4.0.",
+    successor=str(PLAIN.module),
     default=False,
-    test=None,
+    last_test=None,
     labels=(("team", "vision"),),
 )
 NOT_INSTALLED = replace(
@@ -50,8 +56,10 @@ NOT_INSTALLED = replace(
     about=replace(HELP, description="Serves large models.", contents=(("vllm", "0.11.2"),)),
     source="docker://registry.site/vllm:0.11.2",
     install="sifmod install vLLM-0.11.2-rocm",
-    image=None,
-    test=None,
+    sha256="",
+    size=0,
+    installed_at="",
+    last_test=None,
     packages=(),
     status="not installed",
     default=False,
@@ -76,10 +84,12 @@ EVIL = replace(
     source=HOSTILE,
     load=(HOSTILE,),
     install=HOSTILE,
-    job=f"</code></pre>{HOSTILE}\n\n\n# x\n```\n{HOSTILE}",
+    job_script=f"</code></pre>{HOSTILE}\n\n\n# x\n```\n{HOSTILE}",
     packages=((HOSTILE, HOSTILE),),
     labels=((HOSTILE, HOSTILE),),
-    ending=Ending(HOSTILE, HOSTILE, HOSTILE),
+    until=HOSTILE,
+    message=HOSTILE,
+    successor=HOSTILE,
     status="retired",
     default=False,
 )

@@ -193,7 +193,7 @@ def test_found_opened_and_copied_by_keyboard(page: tuple[Page, Path]) -> None:
     while not browser.run("count.textContent").startswith("Copied") and time.monotonic() < deadline:
         time.sleep(0.02)
     assert browser.run("count.textContent") == "Copied: the job script"
-    assert browser.run("navigator.clipboard.readText()") == PLAIN.job
+    assert browser.run("navigator.clipboard.readText()") == PLAIN.job_script
     browser.press("Escape")
     assert browser.run("[document.activeElement.tagName, document.activeElement.parentNode.open]") == ["SUMMARY", False]
     browser.press("ArrowUp", "Escape")
@@ -314,4 +314,4 @@ def test_a_reader_of_the_tree_tests_and_leaves_nothing(
     assert (line.done.what, line.done.after, line.command) == ("test failed", 1, "sifmod test Tiny")
     record_test(replace(installation, generation=2), site, reporter, passed=True)  # of one that is not live
     (entry,) = installed(layout, print)
-    assert entry.test == (line.time, line.host, False)
+    assert entry.last_test == (line.time, line.host, False)

@@ -4,19 +4,21 @@ import os
 from pathlib import Path
 
 from plans import plan
-from sifmod.actions.diff import Launcher
+from sifmod.actions.diff import Sets, read_scripts
 from sifmod.module.plan import Activation, Bind, Wrapper
 from sifmod.module.render import render
 
 NASTY = "a 'b' \"c\" $d `e` \\ ; # é"
 
 
-def written(root: Path, **changes: object) -> Launcher:
+def written(root: Path, **changes: object) -> Sets:
     for file in render(plan(**changes), 3):
         place = root / file.path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(file.text)
-    return Launcher(str(root))
+    found = read_scripts(str(root), ("bin/pip", "runscripts/get-master", "bin/none"))
+    assert found
+    return found
 
 
 def test_variables_and_binds_come_back(tmp_path: Path) -> None:
@@ -28,7 +30,7 @@ def test_variables_and_binds_come_back(tmp_path: Path) -> None:
         path=("/runscripts", "/a $b"),
         binds=(Bind("/a b", "/a b"), Bind("/c", "/d", ("ro",)), Bind("/e", "/e", optional=True)),
     )
-    inside, host = found.inside, found.host
+    inside, host = found.variables_inside, found.variables
     assert {name: inside[name] for name in ("PLAIN", "NASTY", "EMPTY")} == {"PLAIN": "x", "NASTY": NASTY, "EMPTY": ""}
     assert inside["PATH"] == "/runscripts:/a $b"
     assert {name: host[name] for name in ("HOST", "lower", "DEFAULT")} == {
@@ -44,19 +46,18 @@ def test_variables_and_binds_come_back(tmp_path: Path) -> None:
 
 def test_the_same_plan_gives_the_same_in_another_generation_and_place(tmp_path: Path) -> None:
     one, other = (written(tmp_path / name) for name in ("one", "other"))
-    assert (one.inside, one.host, one.binds) == (other.inside, other.host, other.binds)
+    assert one == other
 
 
 def test_what_a_wrapper_starts(tmp_path: Path) -> None:
     wrappers = (Wrapper("python", ("python",)), Wrapper("pip", ("/opt/pip", "-v")))
     found = written(tmp_path, wrappers=wrappers, activation=Activation("true", "source /x/activate"))
-    assert found.command("bin/pip") == "bash -c 'source /x/activate && exec \"$@\"' bash /opt/pip -v"
-    assert found.command("runscripts/get-master") == found.command("bin/none") == ""
+    assert found.commands["pip"] == "bash -c 'source /x/activate && exec \"$@\"' bash /opt/pip -v"
+    assert found.commands["runscripts/get-master"] == found.commands["none"] == ""
 
 
 def test_no_launcher_or_one_that_cannot_be_read(tmp_path: Path) -> None:
-    assert not Launcher(str(tmp_path)).there
+    assert read_scripts(str(tmp_path), ()) is None
     (tmp_path / "share").mkdir()
     os.mkfifo(tmp_path / "share/launch.sh")
-    found = Launcher(str(tmp_path))
-    assert (found.there, found.inside, found.host, found.binds) == (False, {}, {}, {})
+    assert read_scripts(str(tmp_path), ()) is None

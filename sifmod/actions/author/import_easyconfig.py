@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sifmod.actions.author.check import check
+from sifmod.actions.author.check import check, visible_files
 from sifmod.actions.author.new_file import quoted, write_text
 from sifmod.config.load_site import LoadedSite
 from sifmod.config.shown import shown
@@ -73,7 +73,7 @@ def find_sources(given: tuple[Path, ...]) -> tuple[Path, ...]:
     found: list[Path] = []
     for path in given:
         if path.is_dir():
-            inside = sorted(_inside(path))
+            inside = sorted(Path(file) for file in visible_files(path) if file.endswith((".eb", ".lua", f"/{_SHPC}")))
             if not inside:
                 raise OptionError(f"there is no .eb, no {_SHPC} and no .lua file in {path}")
             found += inside
@@ -84,15 +84,6 @@ def find_sources(given: tuple[Path, ...]) -> tuple[Path, ...]:
         else:
             found.append(path)
     return tuple(dict.fromkeys(found))
-
-
-def _inside(directory: Path) -> Iterator[Path]:
-    for place, directories, names in os.walk(directory):
-        directories[:] = [name for name in directories if not name.startswith(".")]
-        for name in names:
-            path = Path(place) / name
-            if (path.suffix in (".eb", ".lua") and not name.startswith(".")) or name == _SHPC:
-                yield path
 
 
 def convert(sources: tuple[Path, ...], site: LoadedSite, naming: Naming) -> Iterator[Converted]:

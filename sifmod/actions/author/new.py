@@ -10,7 +10,7 @@ from pathlib import Path
 from sifmod.actions.author.new_file import check_target, quoted
 from sifmod.actions.fetch import FetchOptions, fetch
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.show_image import stored_digest
+from sifmod.actions.subject import stored_digest
 from sifmod.config.build import names_easyconfig
 from sifmod.config.load_easyconfig import LoadedEasyconfig, load_easyconfig
 from sifmod.config.load_site import LoadedSite
@@ -294,7 +294,7 @@ def _of_artifact(reference: Reference, artifact: Artifact) -> Source:
 
 
 def _hashed(path: Path, site: LoadedSite, reporter: Reporter) -> str:
-    if known := stored_digest(path, site.site):
+    if known := stored_digest(path, site.site.prefix):
         return known
     size = path.stat().st_size
     reporter.progress(f"hashing {path.name}", 0, size)

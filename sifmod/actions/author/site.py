@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sifmod.actions.author.new_file import check_target, quoted, write_text
+from sifmod.actions.author.new_file import quoted, write_text
 from sifmod.config.bind import bind_items, ends
 from sifmod.config.bind_paths import matches
 from sifmod.config.detect import BaseSite, detected_site, site_directories
@@ -143,7 +143,6 @@ def write_site(name: str, target: Path | None, environ: Mapping[str, str]) -> tu
     path = settings_directories(environ)[1] / "sites" / f"{name}.yaml" if target is None else target
     if target is None:
         path.parent.mkdir(parents=True, exist_ok=True)
-    check_target(path)
     write_text(text, path)
     return text, path
 

@@ -41,7 +41,7 @@ def pages(title: str, entries: tuple[Entry, ...]) -> Iterator[File]:
 
 
 def status(entry: Entry) -> str:
-    until = f" until {entry.ending.until}" if entry.ending and entry.ending.until else ""
+    until = f" until {entry.until}" if entry.until else ""
     return f"{entry.status}{until}{', the default' if entry.default else ''}"
 
 
@@ -66,13 +66,13 @@ def _path(entry: Entry) -> str:
 def _page(entry: Entry) -> str:
     about = entry.about
     parts = [f"# {_text(str(entry.module))}", *map(_text, about.description.strip().split("\n\n"))]
-    if entry.ending:
-        parts.append(f"**{_text(' '.join(filter(None, (f'{status(entry)}.', entry.ending.message))))}**")
+    if entry.ends:
+        parts.append(f"**{_text(' '.join(filter(None, (f'{status(entry)}.', entry.message))))}**")
     if entry.install:
         parts += ["It is not installed. This installs it:", _code(entry.install)]
     parts += ["## Load it", _code("\n".join(entry.load))]
-    if entry.job:
-        parts += ["## A job script", _code(entry.job)]
+    if entry.job_script:
+        parts += ["## A job script", _code(entry.job_script)]
     if entry.add:
         parts += ["## Add packages", _code(entry.add)]
     if about.contents:
@@ -88,11 +88,11 @@ def _page(entry: Entry) -> str:
 
 
 def facts(entry: Entry) -> Iterator[tuple[str, str]]:
-    about, image, test = entry.about, entry.image, entry.test
+    about, test = entry.about, entry.last_test
     yield from entry.labels
     texts = (
         ("status", status(entry)),
-        ("successor", entry.ending.successor if entry.ending else ""),
+        ("successor", entry.successor),
         ("accelerator", ACCELERATORS.get(entry.accelerator, entry.accelerator)),
         ("architecture", entry.arch),
         ("site", entry.site),
@@ -103,9 +103,9 @@ def facts(entry: Entry) -> Iterator[tuple[str, str]]:
         ("home page", about.homepage),
         *(("documentation", url) for url in about.docurls),
         ("image", entry.source),
-        ("SHA-256", image.sha256 if image else ""),
-        ("size", size_text(image.size) if image else ""),
-        ("installed", image.since[:10] if image else ""),
+        ("SHA-256", entry.sha256),
+        ("size", size_text(entry.size) if entry.sha256 else ""),
+        ("installed", entry.installed_at[:10]),
         ("last test", f"{'passed' if test.passed else 'failed'} on {test.time[:10]}, {test.host}" if test else ""),
     )
     yield from ((name, text) for name, text in texts if text)
@@ -213,7 +213,7 @@ SCHEMA_VERSION = 1  # another number where a field means something else, or is g
 def document(title: str, entries: Iterable[Entry]) -> dict[str, object]:
     """The catalogue as what JSON can say; the schema is in cli/outputs/stack.py."""
     entries = tuple(entries)
-    images = {one.image.sha256: one.packages for one in entries if one.image and one.packages}
+    images = {one.sha256: one.packages for one in entries if one.sha256 and one.packages}
     return {
         "schema_version": SCHEMA_VERSION,
         "title": title,
@@ -225,43 +225,29 @@ def document(title: str, entries: Iterable[Entry]) -> dict[str, object]:
     }
 
 
+_OR_NULL = ("site", "install", "add", "job_script", "sha256", "size", "installed_at", "until", "successor")
+
+
 def _module(entry: Entry) -> dict[str, object]:
-    about, image, ending, changes = entry.about, entry.image, entry.ending, entry.changes
-    return {
-        "module": str(entry.module),
-        "version": entry.version,
-        "status": entry.status,
-        "default": entry.default,
-        "until": ending.until or None if ending else None,
-        "message": ending.message if ending else "",
-        "successor": ending.successor or None if ending else None,
-        "labels": dict(entry.labels),
-        "accelerator": entry.accelerator,
-        "arch": entry.arch,
-        "site": entry.site or None,
+    about, changes = entry.about, entry.changes
+    own = {name: value for name, value in vars(entry).items() if name not in ("about", "packages")}
+    own |= {name: own[name] or None for name in _OR_NULL}
+    said = {
         "description": about.description.strip(),
         "homepage": about.homepage or None,
-        "docurls": list(about.docurls),
+        "docurls": about.docurls,
         "license": entry.license or None,
-        "keywords": list(entry.keywords),
+        "keywords": entry.keywords,
         "contents": dict(about.contents),
-        "load": list(entry.load),
-        "install": entry.install or None,
-        "add": entry.add or None,
-        "job_script": entry.job or None,
-        "source": entry.source,
-        "sha256": image.sha256 if image else None,
-        "size": image.size if image else None,
-        "installed_at": image.since or None if image else None,
-        "last_test": entry.test._asdict() if entry.test else None,
-        "changes": {
-            "since": str(changes.since),
-            "differences": [one._asdict() for one in changes.packages],
-            "others": changes.others,
-        }
-        if changes
-        else None,
     }
+    differences = changes and {
+        "since": str(changes.since),
+        "differences": [one._asdict() for one in changes.packages],
+        "others": changes.others,
+    }
+    test = entry.last_test and entry.last_test._asdict()
+    labels = dict(entry.labels)
+    return own | said | {"module": str(entry.module), "labels": labels, "last_test": test, "changes": differences}
 
 
 INDEX = "index.html"

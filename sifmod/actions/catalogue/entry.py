@@ -19,14 +19,6 @@ class LastTest(NamedTuple):
     passed: bool
 
 
-class Ending(NamedTuple):
-    """How a module goes out of use."""
-
-    until: str = ""  # the last day, as ISO 8601 has it
-    message: str = ""
-    successor: str = ""  # a module
-
-
 class Change(NamedTuple):
     """A package that another version of the module has in another version; "": not at all."""
 
@@ -43,15 +35,9 @@ class Changes(NamedTuple):
     others: int  # how many more are different, of those that are known
 
 
-class Stored(NamedTuple):
-    sha256: str
-    size: int  # bytes
-    since: str  # when its generation became live; UTC, as ISO 8601 has it
-
-
 @dataclass(frozen=True)
 class Entry:
-    """One module; "" is what is not known, or not there."""
+    """One module, with the names that its data have in JSON; "" is what is not known, or not there."""
 
     module: ModuleName
     version: str  # of the easyconfig, without its versionsuffix
@@ -63,15 +49,23 @@ class Entry:
     load: tuple[str, ...]  # commands
     install: str = ""  # the command, where it is not installed
     add: str = ""  # the command that adds packages
-    job: str = ""  # a job script
-    image: Stored | None = None
-    test: LastTest | None = None
+    job_script: str = ""
+    sha256: str = ""  # of the image, where it is installed
+    size: int = 0  # of the image in bytes
+    installed_at: str = ""  # when its generation became live; UTC, as ISO 8601 has it
+    last_test: LastTest | None = None
     packages: Pairs = ()  # all that is known to be in the image; `about.contents` is the author's choice of them
     status: Status = "current"
     default: bool = False
-    ending: Ending | None = None
+    until: str = ""  # the last day of one that goes out of use, as ISO 8601 has it
+    message: str = ""  # about its end
+    successor: str = ""  # a module
     labels: Pairs = ()
     changes: Changes | None = None
+
+    @property
+    def ends(self) -> bool:
+        return self.status in ("deprecated", "retired")
 
     @property
     def license(self) -> str:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
-from sifmod.actions.catalogue.entry import Ending, Entry, LastTest, Pairs, Stored
+from sifmod.actions.catalogue.entry import Entry, LastTest, Pairs, Status
 from sifmod.actions.install.how_to_load import commands_to_load
 from sifmod.actions.inventory import image_path, inventory_at
 from sifmod.actions.jobscript import jobscript
@@ -76,8 +76,9 @@ def _ending(entry: Entry, life: Life) -> Entry:
     if said is None:
         return entry
     until = str(life.refused_from - timedelta(days=1)) if life.refused_from else ""
-    ending = Ending(until, said.message, life.retired.successor if life.retired else "")
-    return replace(entry, status="retired" if life.retired else "deprecated", ending=ending)
+    status: Status = "retired" if life.retired else "deprecated"
+    successor = life.retired.successor if life.retired else ""
+    return replace(entry, status=status, until=until, message=said.message, successor=successor)
 
 
 def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
@@ -102,9 +103,11 @@ def _installed(layout: Layout, installation: Installation, say: Say) -> Entry:
         source=image.source,
         load=commands_to_load(installation, {}),
         add=f"sifmod add {module} PACKAGE" if adds else "",
-        job=job,
-        image=Stored(image.sha256, image.size, since),
-        test=_last_test(layout, installation),
+        job_script=job,
+        sha256=image.sha256,
+        size=image.size,
+        installed_at=since,
+        last_test=_last_test(layout, installation),
     )
 
 
@@ -191,7 +194,7 @@ def _installable(loaded: LoadedEasyconfig, site: LoadedSite, environ: Mapping[st
         load=(f"module use {modules}", f"module load {plan.module}"),
         install=shlex.join(words),
         add=f"sifmod add {plan.module} PACKAGE" if plan.layers else "",
-        job=job_script(job, JobOptions(), modules) if job else "",
+        job_script=job_script(job, JobOptions(), modules) if job else "",
         status="not installed",
     )
 

@@ -4,7 +4,6 @@ What is found is kept in the receipt, so that the plan can be completed from the
 same; the plan of the easyconfig, without it, stays what the receipt's digest is of.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from sifmod.image.printable import line
 from sifmod.image.sources.kinds import parse
 from sifmod.module.decide import SCRIPT_WRAPPERS, wrapper_of
 from sifmod.module.plan import Bind, Plan
+from sifmod.system import some
 from sifmod.tree.provenance import FoundCommands, FoundMpi
 from sifmod.tree.receipt import Installation
 
@@ -113,17 +113,12 @@ def _with_commands(plan: Plan, found: FoundCommands) -> Plan:
 
 
 def _note(found: Found) -> str:
-    parts = [f"wrappers found in the image: {_listed([name for name, _ in found.commands])}"]
+    parts = [f"wrappers found in the image: {some([name for name, _ in found.commands], _SHOWN)}"]
     if found.refused:
-        parts.append(f"left to the host, unless `wrappers` names them: {_listed(found.refused)}")
+        parts.append(f"left to the host, unless `wrappers` names them: {some(found.refused, _SHOWN)}")
     if found.unusable:
-        parts.append(f"no wrapper can be called {_listed([line(ascii(name), 60) for name in found.unusable])}")
+        parts.append(f"no wrapper can be called {some([line(ascii(name), 60) for name in found.unusable], _SHOWN)}")
     return "; ".join(parts)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(names[:_SHOWN])}{more}"
 
 
 def _mpi_question(plan: Plan, sha256: str) -> str:

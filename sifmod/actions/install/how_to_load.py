@@ -11,14 +11,9 @@ from sifmod.tree.receipt import Installation
 SPIDER_CACHE_SECONDS = 86400  # Lmod's default for how long a user's own spider cache is believed
 
 
-def modules_directory(installation: Installation) -> Path:
-    """The directory for `module use`: `<prefix>/modules`."""
-    return installation.prefix / "modules"
-
-
 def commands_to_load(installation: Installation, environ: Mapping[str, str]) -> tuple[str, ...]:
     """The exact commands, fit for a shell; `module use` only where MODULEPATH does not hold the directory yet."""
-    directory = modules_directory(installation)
+    directory = installation.prefix / "modules"
     known = environ.get("MODULEPATH", "").split(":")
     use = () if str(directory) in known else (f"module use {shlex.quote(str(directory))}",)
     return (*use, f"module load {installation.module}")
@@ -32,14 +27,14 @@ def hidden_by(installation: Installation, environ: Mapping[str, str]) -> str | N
     if "LMOD_VERSION" not in environ:
         return None
     home = environ.get("HOME", "")
-    directory = str(modules_directory(installation))  # one that the cache does not know is read afresh
-    stubs = [modules_directory(installation) / stub.path for stub in installation.stubs]
+    directory = installation.prefix / "modules"  # one that the cache does not know is read afresh
+    stubs = [directory / stub.path for stub in installation.stubs]
     newest = max((stub.stat().st_mtime for stub in stubs if stub.exists()), default=0.0)
     for folder in (f"{home}/.cache/lmod", f"{home}/.lmod.d/.cache"):
         for cache in sorted(Path(folder).glob("spiderT*.lua")):
             written = cache.stat().st_mtime
             current = time.time() - written < SPIDER_CACHE_SECONDS
-            if written < newest and current and directory in cache.read_text(errors="replace"):
+            if written < newest and current and str(directory) in cache.read_text(errors="replace"):
                 return (
                     f"Lmod's cache of your modules is older than this module: until it is renewed, `module avail` needs"
                     f" --ignore_cache (or remove it: rm {shlex.quote(os.fspath(cache))})"

@@ -16,8 +16,7 @@ from sifmod.actions.install.current import (
 from sifmod.actions.install.found_in_image import with_found, with_recorded
 from sifmod.actions.install.image import ChosenImage, fetched_image, image_record, image_request, kept_image, released
 from sifmod.actions.install.request import InstallRequest, of_install, with_image
-from sifmod.actions.install.sanity_check import sanity_check
-from sifmod.actions.install.view_modules import check_modules
+from sifmod.actions.install.sanity_check import check_modules, sanity_check
 from sifmod.actions.lock import check_files
 from sifmod.actions.log import record
 from sifmod.actions.reference import referring, renew

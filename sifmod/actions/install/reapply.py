@@ -37,11 +37,11 @@ class Reapplication(NamedTuple):
 
     module: ModuleName
     number: int  # of the generation that is live
-    decided: str  # a digest of what was decided, for `reapply`; "" where that cannot be, which `error` explains
-    changes: bool
-    diff: str  # of its files, as `diff -u` has it; "" where they stay, even though the site may be another one
-    note: str  # about its site, where that is not what it was or what one would think; "" else
-    error: SifmodError | None
+    decided: str = ""  # a digest of what was decided, for `reapply`; "" where that cannot be, which `error` explains
+    changes: bool = False
+    diff: str = ""  # of its files, as `diff -u` has it; "" where they stay, even though the site may be another one
+    note: str = ""  # about its site, where that is not what it was or what one would think; "" else
+    error: SifmodError | None = None
 
 
 @dataclass(frozen=True)
@@ -72,42 +72,41 @@ def reapplications(asked: Reapplying) -> Iterator[Reapplication]:
     modules = live_modules(asked.layout)
 
     def shown(number: int) -> Reapplication:
-        one, request = _decided(*modules[number], asked)
-        return one._replace(decided=_digest(request)) if request else one
+        try:
+            installation, request = _decided(*modules[number], asked)
+            return _told(installation, request, asked)._replace(decided=_digest(request))
+        except SifmodError as error:
+            return Reapplication(*modules[number], error=error)
 
     yield from in_order(shown, len(modules), asked.processors)
 
 
-def reapply_at_once(
-    module: ModuleName, number: int, asked: Reapplying, reporter: Reporter
-) -> tuple[Reapplication, tuple[int, bool] | SifmodError | None]:
-    """Decide what a module would be now, and install that where it is something else, as `reapply` does.
+def reapply(
+    module: ModuleName, number: int, decided: str, asked: Reapplying, reporter: Reporter
+) -> tuple[Reapplication | None, tuple[int, bool] | SifmodError | None]:
+    """Decide what a module would be now, and install that where it is something else.
 
-    Gives what was decided, and what became of it: as `reapply`, or the error; None where nothing was to be done.
+    Gives what was decided, and what became of it: the generation, and whether it is new, or the error; None where
+    nothing was to be done. `decided` is the digest of what was shown before, which is not given again: it is decided
+    anew, for thousands of decisions would not fit into memory. Raises InstallError where that is not the same.
     """
-    one, request = _decided(module, number, asked)
-    if request is None or not one.changes:
+    one: Reapplication | None = None
+    try:
+        installation, request = _decided(module, number, asked)
+        one = None if decided else _told(installation, request, asked)
+    except SifmodError as error:
+        if decided:
+            raise
+        return Reapplication(module, number, error=error), None
+    if decided and _digest(request) != decided:
+        raise InstallError(f"{module}: its site, easyconfig or receipt has changed meanwhile", "repeat the command")
+    if one and not one.changes:
         return one, None
     try:
         done, changed = install(request, reporter)
     except SifmodError as error:
         return one, error
     return one, (done.generation, changed)
-
-
-def reapply(shown: Reapplication, asked: Reapplying, reporter: Reporter) -> tuple[int, bool]:
-    """Install what was shown; gives the generation, and whether it is new. Raises what `install` raises.
-
-    It is decided again, for thousands of decisions would not fit into memory; InstallError where that is not the same.
-    """
-    installation = read_receipt(asked.layout.generation(shown.module, shown.number))
-    request = _request(installation, asked) if installation else None
-    if request is None or _digest(request) != shown.decided:
-        raise InstallError(
-            f"{shown.module}: its site, easyconfig or receipt has changed meanwhile", "repeat the command"
-        )
-    done, changed = install(request, reporter)
-    return done.generation, changed
 
 
 def planned(installation: Installation) -> tuple[Plan, Site]:
@@ -122,11 +121,13 @@ def planned(installation: Installation) -> tuple[Plan, Site]:
         installation = replace(installation, provenance=made)
     prefix = str(installation.prefix)
     request = _request(installation, Reapplying(Layout(Path(prefix)), {}, sanity=True, detected=""))
-    if request.plan.image is None:
-        return request.plan, request.site.site
-    image = ChosenImage(recorded_image(installation), ImageChoice(""))
-    plan, _, _ = with_found(request.plan, installation, image)
-    return plan, request.site.site
+    return _with_found(installation, request.plan), request.site.site
+
+
+def _with_found(installation: Installation, plan: Plan) -> Plan:
+    if plan.image is None:
+        return plan
+    return with_found(plan, installation, ChosenImage(recorded_image(installation), ImageChoice("")))[0]
 
 
 def _detected() -> str:
@@ -140,26 +141,21 @@ def _digest(request: InstallRequest) -> str:
     return sha256_bytes(repr((request.plan, request.site.site)).encode())
 
 
-def _decided(module: ModuleName, number: int, asked: Reapplying) -> tuple[Reapplication, InstallRequest | None]:
+def _decided(module: ModuleName, number: int, asked: Reapplying) -> tuple[Installation, InstallRequest]:
     root = asked.layout.generation(module, number)
     if (installation := read_receipt(root)) is None:
-        error = InstallError(
+        raise InstallError(
             f"{module}: the receipt in {root} is missing or cannot be read",
             "`sifmod install --rebuild` of its easyconfig makes a new generation",
         )
-        return Reapplication(module, number, "", False, "", "", error), None
-    try:
-        request = _request(installation, asked)
-        plan = request.plan
-        if plan.image:
-            image = ChosenImage(recorded_image(installation), ImageChoice(""))
-            plan, _, _ = with_found(plan, installation, image)
-    except SifmodError as error:
-        return Reapplication(module, number, "", False, "", "", error), None
-    made, diff = installation.provenance, difference(installation, plan)
+    return installation, _request(installation, asked)
+
+
+def _told(installation: Installation, request: InstallRequest, asked: Reapplying) -> Reapplication:
+    made, diff = installation.provenance, difference(installation, _with_found(installation, request.plan))
     changes = bool(diff) or made.site != request.site.site.name
     note = _note(made, request.site, asked.detected)
-    return Reapplication(module, number, "", changes, diff, note, None), request
+    return Reapplication(installation.module, installation.generation, "", changes, diff, note)
 
 
 def _request(installation: Installation, asked: Reapplying) -> InstallRequest:

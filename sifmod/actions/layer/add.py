@@ -131,12 +131,11 @@ def _wanted(before: Layer | None, change: LayerChange) -> Wanted:
             raise OptionError(f"{name} was not added to the layer {change.name}", there)
     gone = {normalized(name) for name in change.remove} | {name_of(text) for text in change.add.requirements}
     projects = tuple(path for path in projects if Path(path).name not in change.remove)
-    return replace(
-        change.add,
-        words=_with_places(before, change.add.words),
-        requirements=_sorted((*(text for text in requirements if name_of(text) not in gone), *change.add.requirements)),
-        editable=tuple(dict.fromkeys((*projects, *change.add.editable))),
-    )
+    kept = (text for text in requirements if name_of(text) not in gone)
+    # in one order, so that the same requirements make the same lock
+    requirements = tuple(sorted(dict.fromkeys((*kept, *change.add.requirements)), key=name_of))
+    projects = tuple(dict.fromkeys((*projects, *change.add.editable)))
+    return Wanted(requirements, projects, _with_places(before, change.add.words))
 
 
 def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> LayerChange:
@@ -148,16 +147,7 @@ def like(change: LayerChange, module: ModuleName, there: Iterable[Layer]) -> Lay
     if not models:
         raise ModuleError(f"{module} has no layer {change.name}", "`sifmod layers` lists those that there are")
     model = max(models, key=lambda one: Path(one.root).stat().st_mtime)
-    added = {name_of(text) for text in change.add.requirements}
-    requirements = (*(text for text in model.requirements if name_of(text) not in added), *change.add.requirements)
-    projects = tuple(dict.fromkeys((*model.editable, *change.add.editable)))
-    words = _with_places(model, change.add.words)
-    return replace(change, add=Wanted(_sorted(requirements), projects, words))
-
-
-def _sorted(requirements: Iterable[str]) -> tuple[str, ...]:
-    """In one order, so that the same requirements make the same lock."""
-    return tuple(sorted(dict.fromkeys(requirements), key=name_of))
+    return replace(change, add=_wanted(model, change))
 
 
 def _with_places(layer: Layer | None, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import distribution
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple
@@ -52,6 +53,9 @@ class Item(NamedTuple):
     def size(self) -> int:
         """Bytes."""
         return self.source.stat().st_size if isinstance(self.source, Path) else len(self.source)
+
+    def open(self) -> IO[bytes]:
+        return self.source.open("rb") if isinstance(self.source, Path) else BytesIO(self.source)
 
 
 def items(stack: Stack, site: Site, wheels: Path | None, there: str) -> Iterator[Item]:
@@ -123,7 +127,7 @@ def _write_file(target: Path, item: Item, progress: Progress) -> None:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}.part")
-    with _reading(item) as source, unfinished.open("wb") as file:
+    with item.open() as source, unfinished.open("wb") as file:
         copy_checked(source, file, item.name, item.size, progress)
         file.flush()
         os.fsync(file.fileno())
@@ -131,7 +135,7 @@ def _write_file(target: Path, item: Item, progress: Progress) -> None:
 
 
 def _same(target: Path, item: Item) -> bool:
-    with _reading(item) as source:
+    with item.open() as source:
         return sha256_bytes(target.read_bytes()) == sha256_bytes(source.read())
 
 
@@ -147,7 +151,7 @@ def _write_tar(bundle: Path, files: Iterator[Item], progress: Progress) -> None:
             header.size, header.mode = item.size, 0o644
             start, block = file.tell(), header.tobuf(tarfile.PAX_FORMAT)
             end = start + len(block) + -(-item.size // 512) * 512
-            with _reading(item) as source:
+            with item.open() as source:
                 if file.read(len(block)) == block and os.fstat(file.fileno()).st_size >= end and _agrees(file, source):
                     file.seek(end)
                     continue
@@ -169,17 +173,6 @@ def _agrees(file: IO[bytes], source: IO[bytes]) -> bool:
         if file.read(len(chunk)) != chunk:
             return False
     return True
-
-
-@contextmanager
-def _reading(item: Item) -> Iterator[IO[bytes]]:
-    if isinstance(item.source, bytes):
-        from io import BytesIO
-
-        yield BytesIO(item.source)
-    else:
-        with item.source.open("rb") as file:
-            yield file
 
 
 def copy_checked(source: IO[bytes], target: IO[bytes], name: str, size: int, progress: Progress) -> None:

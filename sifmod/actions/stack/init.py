@@ -3,6 +3,7 @@
 import shlex
 from pathlib import Path
 
+from sifmod.actions.author.new_file import quoted
 from sifmod.tree.layout import Layout
 from sifmod.tree.receipt import Installation, installations
 
@@ -27,16 +28,11 @@ def _entry(installation: Installation, directory: Path) -> list[str]:
     path = Path(made.easyconfig)
     word = made.asked.name or (str(path.relative_to(directory)) if path.is_relative_to(directory) else str(path))
     options = dict(_options(installation))
-    lines = [f"  - easyconfig: {_quoted(word)}"]
+    lines = [f"  - easyconfig: {quoted(word, always=True)}"]
     if variant := options.get("variant"):
-        lines.append(f"    variants: [{_quoted(variant)}]")
-    return lines + [f"    {key}: {_quoted(options[key])}" for key in _KEYS if key in options]
+        lines.append(f"    variants: [{quoted(variant, always=True)}]")
+    return lines + [f"    {key}: {quoted(options[key], always=True)}" for key in _KEYS if key in options]
 
 
 def _options(installation: Installation) -> tuple[tuple[str, str], ...]:
     return tuple((option.removeprefix("--"), value) for option, value in installation.provenance.asked.options)
-
-
-def _quoted(text: str) -> str:
-    """A text as YAML reads it back, whatever it holds."""
-    return "'" + text.replace("'", "''") + "'"

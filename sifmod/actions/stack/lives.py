@@ -1,18 +1,16 @@
 """The life of a stack's modules: which are the default, hidden, deprecated or retired, as its file says."""
 
 from collections.abc import Iterable, Mapping
-from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 from sifmod.actions.changing_prefix import site_umask
-from sifmod.actions.life import differences, update_life
+from sifmod.actions.life import change_life, differences
 from sifmod.actions.reporter import Reporter
-from sifmod.actions.stack.plan import StackPlan, Step
+from sifmod.actions.stack.plan import StackPlan, Step, refuse_twice
 from sifmod.config.name import ModuleName
 from sifmod.config.site import Site
 from sifmod.config.stack import Entry
-from sifmod.config.yaml.node import problem_at
-from sifmod.errors import ConfigError
 from sifmod.tree.life import Deprecated, Life, NameLife, Retired, read_life
 from sifmod.tree.receipt import live_number
 from sifmod.tree.stack import read_applied
@@ -40,7 +38,7 @@ def lives(plan: StackPlan) -> Lives:
     wanted: dict[str, NameLife] = {}
     changes: list[tuple[ModuleName, str]] = []
     decided: list[str] = []
-    for name, of_name in _by_name(steps):
+    for name, of_name in groupby(sorted(steps, key=_name), key=_name):
         now = life = read_life(plan.layout, name)
         for step in of_name:
             said = _life(step.member.entry)
@@ -56,29 +54,22 @@ def lives(plan: StackPlan) -> Lives:
     return Lives(wanted, tuple(changes), tuple(sorted(decided)))
 
 
-def _by_name(steps: Iterable[Step]) -> Iterable[tuple[str, list[Step]]]:
-    found: dict[str, list[Step]] = {}
-    for step in steps:
-        if step.module:
-            found.setdefault(step.module.name, []).append(step)
-    return sorted(found.items())
+def _name(step: Step) -> str:
+    return step.module.name if step.module else ""
 
 
 def _defaults(steps: Iterable[Step]) -> dict[str, str]:
     """The version that is the default, of each name that has one."""
-    found: dict[str, Step] = {}
-    problems = []
+    found = []
     for step in steps:
         default = step.member.entry.default
-        if step.module is None or not default or default not in (True, step.variant):
-            continue
-        other = found.setdefault(step.module.name, step)
-        if other is not step:
-            message = f"{step.module} and {other.module} cannot both be the default"
-            problems.append(problem_at(step.member.mark, "easyconfigs", message))
-    if problems:
-        raise ConfigError(tuple(problems))
-    return {name: step.module.version for name, step in found.items() if step.module}
+        if step.module and default and default in (True, step.variant):
+            found.append((step.module, step))
+    refuse_twice(
+        ((module.name, step) for module, step in found),
+        lambda step, other: f"{step.module} and {other.module} cannot both be the default",
+    )
+    return {module.name: module.version for module, _ in found}
 
 
 def _life(entry: Entry) -> Life:
@@ -92,7 +83,7 @@ def _life(entry: Entry) -> Life:
 
 
 def apply_lives(plan: StackPlan, decided: Lives, site: Site, reporter: Reporter) -> None:
-    """Make it so; of modules that are not installed the next apply does it. Raises what `update_life` does."""
+    """Make it so; of modules that are not installed the next apply does it. Raises what `change_life` does."""
     for name, life in decided.wanted.items():
         new = {step.module.version for step in plan.steps if step.module and step.module.name == name}
         new = {version for version in new if not _is_there(plan, name, version)}
@@ -102,11 +93,7 @@ def apply_lives(plan: StackPlan, decided: Lives, site: Site, reporter: Reporter)
             reporter.say(f"warning: {name}/{life.default} is not installed, so it is not made the default")
         if there or default or read_life(plan.layout, name) != NameLife():
             with site_umask(site):
-                update_life(plan.layout, name, partial(_same, NameLife(default, there)), site, reporter)
-
-
-def _same(wanted: NameLife, _before: NameLife) -> NameLife:
-    return wanted
+                change_life(plan.layout, name, NameLife(default, there), site, reporter)
 
 
 def _is_there(plan: StackPlan, name: str, version: str) -> bool:

@@ -1,7 +1,7 @@
 """stack plan: what would change to make a tree what a stack says, and why."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -90,7 +90,11 @@ def plan_stack(planned: Planned) -> StackPlan:
     around, sites, members = Surroundings(os.environ), Sites(), planned.stack.members
     found = in_order(lambda number: _of_member(members[number], planned, around, sites), len(members), planned.jobs)
     steps = [Step(member, *fields) for member, some in zip(members, found, strict=True) for fields in some]
-    _refuse_twice(steps)
+    modules = ((step.module, step) for step in steps if step.module and not step.error)
+    refuse_twice(
+        modules,
+        lambda step, other: f"gives {step.module}, as {other.member.easyconfig} does ({other.member.mark})",
+    )
     named = {step.module for step in steps}
     if planned.lock and (more := sorted(set(planned.lock.modules) - named)):
         unknown = next((step.error for step in steps if step.error and not step.module), None)
@@ -214,16 +218,14 @@ def to_do(step: Step) -> bool:
     return step.todo is not None and step.mark != "x"
 
 
-def _refuse_twice(steps: list[Step]) -> None:
-    first: dict[ModuleName, Step] = {}
+def refuse_twice(steps: Iterable[tuple[object, Step]], message: Callable[[Step, Step], str]) -> None:
+    """Raise ConfigError for each step that says of a thing what another one has said before."""
+    first: dict[object, Step] = {}
     problems = []
-    for step in steps:
-        if step.module is None or step.error:
-            continue
-        other = first.setdefault(step.module, step)
+    for thing, step in steps:
+        other = first.setdefault(thing, step)
         if other is not step:
-            message = f"gives {step.module}, as {other.member.easyconfig} does ({other.member.mark})"
-            problems.append(problem_at(step.member.mark, "easyconfigs", message))
+            problems.append(problem_at(step.member.mark, "easyconfigs", message(step, other)))
     if problems:
         raise ConfigError(tuple(problems))
 

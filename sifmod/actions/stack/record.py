@@ -1,12 +1,23 @@
-"""The record that a tree keeps of a stack, changed under the stack's lock."""
+"""What is written down of a stack: the record that a tree keeps of it, and its lock of what is installed.
+
+The tree keeps the images that the lock names, for those who install from it, until another lock of the stack takes its
+place or it is forgotten.
+"""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from sifmod.actions.changing_prefix import site_umask
+from sifmod.actions.layer.places import own_layers
+from sifmod.actions.lock import LockedModule, locked_module, spelled_inputs
 from sifmod.actions.reporter import Reporter
+from sifmod.actions.stack.plan import Planned, plan_stack
 from sifmod.config.site import Site
+from sifmod.config.stack import Stack
+from sifmod.errors import InstallError
 from sifmod.tree.layout import Layout
 from sifmod.tree.lock import lock
+from sifmod.tree.receipt import live
 from sifmod.tree.stack import Applied, read_applied, write_applied
 
 
@@ -23,3 +34,34 @@ def change_record(
         lock(layout, f"stack-{name}", site.lock_lease, reporter.waiting(f"the stack {name}")) as held,
     ):
         write_applied(layout, change(read_applied(layout, name)), held)  # another run may have written meanwhile
+
+
+def locked_modules(planned: Planned, path: Path) -> tuple[LockedModule, ...]:
+    """What a lock at `path` says of a stack that is installed as it says; `planned` has `anew`.
+
+    Raises InstallError for a module that is not, and what is wrong with an easyconfig.
+    """
+    modules = []
+    plan = plan_stack(planned)
+    for step in plan.steps:
+        if step.error:
+            raise step.error
+        installation = live(planned.layout, step.module) if step.module else None
+        if step.mark != "x" or installation is None:
+            why = f": {'; '.join(step.why)}" if step.why else ""
+            hint = f"`sifmod stack apply` or `sifmod install {step.member.easyconfig}` installs it"
+            raise InstallError(f"{step} is not installed as {step.member.easyconfig} says{why}", hint)
+        request = plan.decide(step)
+        inputs = spelled_inputs(request.inputs, path.parent, request.site.site.robot_paths)
+        layers = own_layers(planned.layout, installation)
+        modules.append(locked_module(installation, request.plan, inputs, layers))
+    return tuple(sorted(modules))
+
+
+def keep_images(stack: Stack, images: tuple[str, ...], site: Site, reporter: Reporter) -> None:
+    """Have the tree keep these images for the stack's lock, and no others. Raises LockError, InstallError."""
+
+    def applied(before: Applied | None) -> Applied:
+        return (before or Applied(stack.name, str(stack.path), ()))._replace(images=images)
+
+    change_record(Layout(site.prefix), stack.name, applied, site, reporter)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple
+from typing import IO
 
 from sifmod.actions.changing_prefix import changing_prefix
 from sifmod.actions.lock import read_lock
@@ -32,29 +32,30 @@ _LARGEST = 1 << 22  # bytes of a file that is no image and no wheel
 _MAKE = "`sifmod stack bundle` makes one"
 
 
-def unbundle(bundle: "Bundle", site: Site, reporter: Reporter) -> Path:
+def unbundle(bundle: Path, site: Site, reporter: Reporter) -> Path:
     """Put the files and the images of a bundle into the tree, as far as it lacks them; gives the place of its stack.
 
     Raises OptionError, ImageError for a damaged image, InstallError, NoSpaceError.
     """
+    name, files = _read(bundle)
     layout = Layout(site.prefix)
-    place = layout.prefix / "stacks" / bundle.name
+    place = layout.prefix / "stacks" / name
     with (
         changing_prefix(site),
-        locked(layout, f"stack-{bundle.name}", site.lock_lease, reporter.waiting(f"the stack {bundle.name}")) as held,
+        locked(layout, f"stack-{name}", site.lock_lease, reporter.waiting(f"the stack {name}")) as held,
     ):
         change = Change(held)
-        for name, text in bundle.files.items():
-            if not _has(place / name, text, layout.prefix):
-                change.file(place / name, text)
-            root = (place / name).parent  # a generation, where it is a layer's
+        for path, text in files.items():
+            if not _has(place / path, text, layout.prefix):
+                change.file(place / path, text)
+            root = (place / path).parent  # a generation, where it is a layer's
             live = root.parent / LIVE
-            if name.startswith("layers/") and name.endswith(f"/{RECEIPT}") and not _leads(live, root.name):
+            if path.startswith("layers/") and path.endswith(f"/{RECEIPT}") and not _leads(live, root.name):
                 change.link(live, root.name)
         with held.changing(f"cannot write {place}"):
             change.apply()
         store = Store(layout, held, reporter.waiting("the store"))
-        with _readable(bundle.path):
+        with _readable(bundle):
             _take_in(bundle, place, store, reporter.progress)
         record_fetched(layout, store, site.lock_lease, reporter)
     return place
@@ -74,16 +75,8 @@ def _leads(link: Path, text: str) -> bool:
         return False
 
 
-class Bundle(NamedTuple):
-    """A bundle that was read: its stack's name, its small files, and how its images are reached."""
-
-    path: Path
-    name: str
-    files: Mapping[str, str]
-
-
-def read_bundle(path: Path) -> Bundle:
-    """The files of a bundle but images and wheels. Raises OptionError for what is none."""
+def _read(path: Path) -> tuple[str, Mapping[str, str]]:
+    """The name of a bundle's stack, and its files but images and wheels. Raises OptionError for what is none."""
     content: dict[str, bytes] = {}
     for name, size, opened in _members(path):
         if name.startswith(("images/", "wheels/")) or name.endswith(f"/{LAYER}"):
@@ -100,20 +93,18 @@ def read_bundle(path: Path) -> Bundle:
         if head["format"] != FORMAT or not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", head["stack"]):
             raise ValueError("another format")
     except (ValueError, KeyError, TypeError) as error:
-        raise OptionError(
-            f"{path} is no bundle that this sifmod can read", "`sifmod stack bundle` makes one"
-        ) from error
-    return Bundle(path, head["stack"], files)
+        raise OptionError(f"{path} is no bundle that this sifmod can read", _MAKE) from error
+    return head["stack"], files
 
 
-def _take_in(bundle: Bundle, place: Path, store: Store, progress: Progress) -> None:
+def _take_in(bundle: Path, place: Path, store: Store, progress: Progress) -> None:
     """Put the images that the lock names into the store, and the layers beside the stack, as far as they are lacking.
 
     Each is read once, and compared with its digest; a layer when it is brought into its own place. Raises ImageError
     for one that is damaged, NoSpaceError.
     """
     wanted = {one.image.sha256: one.image for one in read_lock(place / LOCK).modules.values() if one.image}
-    for name, size, opened in _members(bundle.path):
+    for name, size, opened in _members(bundle):
         if name.endswith(f"/{LAYER}") and not (place / name).is_file():
             with store.incoming() as incoming, writing(incoming), opened() as source:
                 with incoming.open("wb") as file:
